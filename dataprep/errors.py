@@ -1,0 +1,74 @@
+"""Every error a user can meet, in one tree.
+
+::
+
+    DataprepError            exit code 1
+    ├── UsageError           exit code 2   the command line asks for something impossible
+    ├── SourceError                        the raw data is missing, contradictory or changed
+    │   └── ImageError                     one image is bad; caught a shard, never kills a run
+    ├── SinkError                          a shard could not be written or read back
+    ├── DatasetError                       the output directory is not what it should be
+    │   └── LockedError                    another process is working on it
+    ├── PipelineError                      the engine failed
+    ├── RejectedError        exit code 3   more rejected images than --max_bad allows
+    └── Interrupted          128 + signal  Ctrl-C (130), SIGTERM (143); resumable
+
+A message is one line: what was found, what was expected, where, and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class DataprepError(Exception):
+    """Base of every expected error; its message is shown to the user as it is."""
+
+    exit_code = 1
+
+
+class UsageError(DataprepError):
+    """The command line asks for something that cannot be done."""
+
+    exit_code = 2
+
+
+class SourceError(DataprepError):
+    """The raw data is missing, contradictory, damaged or has changed."""
+
+
+class ImageError(SourceError):
+    """One image cannot be used; the message is the reason that goes into the manifest."""
+
+
+class SinkError(DataprepError):
+    """A shard could not be written, or is not what its format demands."""
+
+
+class DatasetError(DataprepError):
+    """The output directory holds something other than what the run expects."""
+
+
+class LockedError(DatasetError):
+    """Another process is working on the same output directory."""
+
+
+class PipelineError(DataprepError):
+    """The engine (Beam) failed for a reason that is not the data's."""
+
+
+class RejectedError(DataprepError):
+    """More images were rejected than the user allows; nothing was sealed."""
+
+    exit_code = 3
+
+
+class Interrupted(DataprepError):
+    """A signal stopped the run; everything committed so far is kept.
+
+    Args:
+        message: what to tell the user, including how to resume.
+        signal_number: the signal, e.g. 2 for SIGINT; the exit code is 128 plus it.
+    """
+
+    def __init__(self, message: str, signal_number: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signal_number
