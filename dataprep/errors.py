@@ -5,13 +5,13 @@
     DataprepError            exit code 1
     ├── UsageError           exit code 2   the command line asks for something impossible
     ├── SourceError                        the raw data is missing, contradictory or changed
-    │   └── ImageError                     one image is bad; caught a shard, never kills a run
+    │   └── ImageError                     one image is bad; noted, never kills a run
     ├── SinkError                          a shard could not be written or read back
     ├── DatasetError                       the output directory is not what it should be
     │   └── LockedError                    another process is working on it
     ├── PipelineError                      the engine failed
     ├── RejectedError        exit code 3   more rejected images than --max_bad allows
-    └── Interrupted          128 + signal  Ctrl-C (130), SIGTERM (143); resumable
+    └── StoppedError         128 + signal  Ctrl-C (130), SIGTERM (143); resumable
 
 A message is one line: what was found, what was expected, where, and what to do next.
 """
@@ -56,12 +56,21 @@ class PipelineError(DataprepError):
 
 
 class RejectedError(DataprepError):
-    """More images were rejected than the user allows; nothing was sealed."""
+    """More images were rejected than the user allows; nothing was sealed.
+
+    Args:
+        message: what to tell the user.
+        rejected: how many there are, so that the way to accept them can be named.
+    """
 
     exit_code = 3
 
+    def __init__(self, message: str, rejected: int) -> None:
+        super().__init__(message)
+        self.rejected = rejected
 
-class Interrupted(DataprepError):
+
+class StoppedError(DataprepError):
     """A signal stopped the run; everything committed so far is kept.
 
     Args:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+Box = tuple[float, float, float, float]
+
+_PLAIN_FIELDS = 6  # how many fields a row without boxes has
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -21,6 +25,8 @@ class Row:
         modified: the modification time, in whole seconds since 1970, of the file in a
             tree or of the archive member, as a cheap witness that the input changed.
         class_index: 0-based index into the data set's class list.
+        boxes: bounding boxes, each (xmin, ymin, xmax, ymax) as fractions of the width and
+            height of the image.
     """
 
     key: str
@@ -29,18 +35,23 @@ class Row:
     size: int
     modified: int
     class_index: int
+    boxes: tuple[Box, ...] = ()
 
     def to_json(self) -> str:
         """The row as one line of JSON, without the newline."""
-        return json.dumps(
-            [self.key, self.container, self.offset, self.size, self.modified, self.class_index],
-            separators=(",", ":"),
-        )
+        fields: list[object] = [self.key, self.container, self.offset, self.size]
+        fields += [self.modified, self.class_index]
+        if self.boxes:
+            fields.append(self.boxes)
+        return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Row:
         """The inverse of `to_json`."""
-        return cls(*json.loads(line))
+        fields = json.loads(line)
+        if len(fields) > _PLAIN_FIELDS:
+            fields[_PLAIN_FIELDS] = tuple(tuple(box) for box in fields[_PLAIN_FIELDS])
+        return cls(*fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,118 @@
-"""The command line."""
+"""The command line: one small module a command; each parses, calls and prints, no more.
+
+Exit codes: 0 done; 1 error; 2 wrong usage; 3 more rejected images than ``--max_bad`` allows;
+130 and 143 stopped by Ctrl-C and SIGTERM.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from dataprep import __version__
+from dataprep.errors import DataprepError, RejectedError, UsageError
+
+# Imported only when used, so that `dataprep --help` is quick and loads neither Beam nor numpy.
+_COMMANDS = {
+    "imagenet": "Turn the raw ILSVRC2012 images into shuffled, verified shards.",
+    "inspect": "Show what is in a data set or in a shard.",
+    "status": "Tell how far a running, dead or finished job is.",
+    "synthesize": "Make a small raw data set to try things with.",
+    "verify": "Check a finished data set against its manifest.",
+}
+
+
+class _LazyGroup(click.Group):
+    """A group that knows its commands' names and imports them one at a time."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        found: click.Command = importlib.import_module(f"dataprep.cli.{cmd_name}").command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.command(
+    cls=_LazyGroup,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        # Every long option may be written with `_` or with `-`.
+        "token_normalize_func": lambda token: token.replace("-", "_"),
+    },
+)
+@click.version_option(__version__, prog_name="dataprep")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error (with any command).")
+def command(debug: bool) -> None:  # `main` takes it out; here for the help
+    """Turn raw image archives into verified, shuffled, sharded record files.
+
+    Every long option may be written with _ or with -.
+
+    Exit codes: 0 done, 1 error, 2 wrong usage, 3 more rejected images than --max_bad allows,
+    130 or 143 stopped by Ctrl-C or SIGTERM.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; every expected error becomes one line and an exit code.
+
+    Args:
+        arguments: the words after the program's name; those of the process by default.
+
+    Returns:
+        The exit code.
+    """
+    words, debug = _without_debug(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        command.main(words, prog_name="dataprep", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return UsageError.exit_code
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except RejectedError as error:
+        return _fail(f"{error}; to accept them: {_accepting(words, error.rejected)}", error, debug)
+    except DataprepError as error:
+        return _fail(str(error), error, debug)
+    except (KeyboardInterrupt, click.Abort) as error:
+        return _fail("stopped", error, debug)
+    except BrokenPipeError:  # `dataprep inspect … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DataprepError.exit_code
+    except Exception as error:  # noqa: BLE001  # the last resort: one line, not a traceback
+        text = f"unexpected {type(error).__name__}: {error}; add --debug for the details"
+        return _fail(text, error, debug)
+    return 0
+
+
+def _without_debug(words: list[str]) -> tuple[list[str], bool]:
+    """Take ``--debug`` out, wherever it stands before ``--``."""
+    end = words.index("--") if "--" in words else len(words)
+    own = [word for word in words[:end] if word != "--debug"]
+    return own + words[end:], len(own) < end
+
+
+def _fail(text: str, error: BaseException, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error)
+    click.echo(f"dataprep: error: {text}", err=True)
+    return getattr(error, "exit_code", 130 if isinstance(error, KeyboardInterrupt) else 1)
+
+
+def _accepting(words: Sequence[str], rejected: int) -> str:
+    """The same command line with a ``--max_bad`` that accepts what was rejected."""
+    end = words.index("--") if "--" in words else len(words)
+    return shlex.join(["dataprep", *words[:end], "--max_bad", str(rejected), *words[end:]])

@@ -1,0 +1,1 @@
+"""The Beam graphs that run dataprep's plain functions, and nothing else."""

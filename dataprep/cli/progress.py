@@ -1,0 +1,110 @@
+"""What a person sees while a job runs: a bar on a terminal, a line now and then without one."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+from dataprep.build.commit import CommitRecord
+from dataprep.build.job import Job
+
+_LINE_SECONDS = 30.0
+_REDRAW_SECONDS = 0.2
+
+
+class TerminalReporter:
+    """Lines on stdout, progress on stderr; driven by commit records, so it works on every engine.
+
+    Args:
+        quiet_seconds: without a terminal, seconds between two lines of progress.
+    """
+
+    def __init__(self, quiet_seconds: float = _LINE_SECONDS) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._seconds = _REDRAW_SECONDS if self._terminal else quiet_seconds
+        self._drawn = 0.0
+        self._bar: tqdm[Any] | None = None
+        self._rejected = 0
+        self._bytes = 0
+        self._started = 0.0
+        self._bytes_before = 0
+
+    def line(self, text: str) -> None:
+        """Something worth a line."""
+        with tqdm.external_write_mode(file=sys.stdout):
+            print(text, flush=True)  # noqa: T201  # this is the command line's voice
+
+    def scanning(self, done: int, total: int) -> None:
+        """How many directories and archives have been indexed."""
+        if self._bar is None:
+            self._bar = self._new_bar("index", total, "part", 0)
+        self._advance(done - int(self._bar.n))
+
+    def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:
+        """A new phase: these shards of the job are already there."""
+        self._rejected = sum(len(record.rejected) for record in committed)
+        self._bytes = self._bytes_before = sum(record.total_bytes for record in committed)
+        self._started = time.monotonic()
+        images = sum(split.images for split in job.splits)
+        self._bar = self._new_bar("write", images, "image", _images(committed))
+
+    def progress(self, new: Sequence[CommitRecord]) -> None:
+        """Shards that were committed since the last call; called often, mostly with none."""
+        if self._bar is None:
+            return
+        self._rejected += sum(len(record.rejected) for record in new)
+        self._bytes += sum(record.total_bytes for record in new)
+        rate = (self._bytes - self._bytes_before) / max(time.monotonic() - self._started, 1e-3)
+        postfix = f"{rate / 1e6:.1f} MB/s, {self._rejected} rejected"
+        self._bar.set_postfix_str(postfix, refresh=False)
+        self._advance(_images(new))
+
+    def finished(self) -> None:
+        """The phase is over, one way or another."""
+        if self._bar is not None:
+            self._bar.refresh()
+            self._bar.close()
+            self._bar = None
+
+    def _advance(self, count: int) -> None:
+        # tqdm redraws only when something was counted; here the clock should run meanwhile.
+        if self._bar is None:
+            return
+        self._bar.n += count
+        now = time.monotonic()
+        if now - self._drawn >= self._seconds:
+            self._drawn = now
+            self._bar.refresh()
+
+    def _new_bar(self, name: str, total: int, unit: str, initial: int) -> tqdm[Any]:
+        self._drawn = time.monotonic()
+        return tqdm(
+            desc=name,
+            total=total,
+            initial=initial,
+            unit=unit,
+            file=sys.stderr if self._terminal else _Lines(),
+            dynamic_ncols=self._terminal,
+            ncols=None if self._terminal else 0,  # numbers only
+            mininterval=0.0 if self._terminal else float("inf"),  # `_advance` decides
+            maxinterval=float("inf"),
+        )
+
+
+class _Lines:
+    """A stream for tqdm that turns each redrawn bar into a plain line."""
+
+    def write(self, text: str) -> None:
+        if line := text.strip():
+            sys.stderr.write(line + "\n")
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def _images(records: Sequence[CommitRecord]) -> int:
+    return sum(record.records + len(record.rejected) for record in records)

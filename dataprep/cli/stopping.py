@@ -1,0 +1,30 @@
+"""Ctrl-C and SIGTERM: stop cleanly, and say how to go on."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from dataprep.errors import StoppedError
+
+
+@contextmanager
+def resumable(how: str) -> Iterator[None]:
+    """Turn SIGINT, SIGTERM and SIGHUP into an error that says how to resume.
+
+    Args:
+        how: what to tell the user, e.g. ``run the same command again to resume``.
+    """
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise StoppedError(f"stopped by {signal.Signals(number).name}; {how}", number)
+
+    before = {number: signal.signal(number, stop) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,46 @@
+"""One finished example: what a sink is given to write, and what its reader gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dataprep.index import Box
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An encoded image and everything that is said about it.
+
+    Attributes:
+        key: unique within the split, e.g. ``n01440764/n01440764_10026.JPEG``.
+        encoded: the image file's bytes.
+        format: ``JPEG`` or ``PNG``.
+        height: in pixels.
+        width: in pixels.
+        colorspace: ``RGB`` or ``Grayscale``, what a reader should decode to.
+        class_index: 0-based index into the class list; a sink adds its format's label base.
+        synset: the class's identifier, e.g. ``n01440764``.
+        class_name: the class in words, e.g. ``tench``.
+        boxes: (xmin, ymin, xmax, ymax) as fractions of width and height.
+    """
+
+    key: str
+    encoded: bytes
+    format: str
+    height: int
+    width: int
+    colorspace: str
+    class_index: int
+    synset: str
+    class_name: str
+    boxes: tuple[Box, ...] = ()
+
+    @property
+    def filename(self) -> str:
+        """The last component of the key, as the TPU script stores it."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def channels(self) -> int:
+        """How many channels a reader should decode: 3 for RGB, 1 for Grayscale."""
+        return 3 if self.colorspace == "RGB" else 1

@@ -1,0 +1,56 @@
+"""A file that knows its own hash by the time it is closed, without being read back."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from dataprep.sinks.base import WrittenFile
+
+_BUFFER = 1 << 20  # few large writes: what parallel file systems like
+
+
+class HashedFile:
+    """A new file opened for appending; counts and hashes what is written.
+
+    Args:
+        path: must not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        # Unbuffered, with a buffer of our own: Python's would try to flush once more when an
+        # abandoned file is collected, which on a full disk fails again.
+        self._file = path.open("xb", buffering=0)
+        self._pending: list[bytes] = []
+        self._pending_size = 0
+        self._sha256 = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes) -> None:
+        """Append ``data``."""
+        self._sha256.update(data)
+        self.size += len(data)
+        self._pending.append(data)
+        self._pending_size += len(data)
+        if self._pending_size >= _BUFFER:
+            self._flush()
+
+    def finish(self) -> WrittenFile:
+        """Flush to the disk, close, and say what was written."""
+        self._flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return WrittenFile(self.size, self._sha256.hexdigest())
+
+    def abandon(self) -> None:
+        """Close without writing what is pending; harmless after `finish`."""
+        self._pending.clear()
+        self._file.close()
+
+    def _flush(self) -> None:
+        rest = memoryview(b"".join(self._pending))
+        self._pending.clear()
+        self._pending_size = 0
+        while rest:
+            rest = rest[self._file.write(rest) :]

@@ -1,0 +1,158 @@
+"""Running a Beam graph: which engine, how many processes and threads, and how it stops.
+
+Beam is the only executor. Locally it is Beam's own FnApiRunner, named explicitly: left to its
+defaults, Beam tries to download another runner's binary before anything runs, which on a node
+without internet is an error or a long hang.
+
+Beam blocks while it runs, so it runs in a thread of its own; the main thread watches the commit
+records and takes the signals.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dataprep.errors import PipelineError, UsageError
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+# Measured (docs/performance.md): up to this many threads one process keeps as many cores busy,
+# since decoding, hashing and file I/O release the GIL; beyond it, processes are added.
+THREADS_PER_PROCESS = 4
+
+_WATCH_SECONDS = 0.25
+_STOP_SECONDS = 10.0
+
+STOP = threading.Event()
+"""Set when this process must stop; workers in it look at it before every image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Where and how parallel the graph runs.
+
+    Attributes:
+        workers: cores to keep busy on this machine.
+        beam_options: options for Beam itself, passed through untouched; with ``--runner`` among
+            them, Beam runs the graph there and ``workers`` is threads a worker.
+    """
+
+    workers: int
+    beam_options: tuple[str, ...] = ()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the graph runs on this machine, under this program's control."""
+        return not any(option.split("=")[0] == "--runner" for option in self.beam_options)
+
+    @property
+    def processes(self) -> int:
+        """Local worker processes; 1 means this one, without start-up cost."""
+        return math.ceil(self.workers / THREADS_PER_PROCESS) if self.is_local else 1
+
+    @property
+    def threads(self) -> int:
+        """Threads in each worker process."""
+        return math.ceil(self.workers / self.processes)
+
+
+def run(build: Callable[[beam.Pipeline], Any], engine: Engine, watch: Callable[[], None]) -> None:
+    """Run a graph to its end, calling ``watch`` about four times a second meanwhile.
+
+    Args:
+        build: adds the graph to an empty pipeline.
+        engine: where to run it.
+        watch: progress; may raise, which stops the run.
+
+    Raises:
+        UsageError: Beam does not know an option.
+        PipelineError: Beam itself failed.
+    """
+    STOP.clear()
+    pipeline = _pipeline(engine)
+    build(pipeline)
+    failures: list[BaseException] = []
+
+    def execute() -> None:
+        try:
+            pipeline.run().wait_until_finish()
+        except BaseException as error:  # noqa: BLE001  # handed to the main thread below
+            failures.append(error)
+
+    # A daemon, so that a runner that does not stop cannot keep the process alive.
+    thread = threading.Thread(target=execute, name="beam", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_WATCH_SECONDS)
+            watch()
+    except BaseException:
+        STOP.set()
+        thread.join(_STOP_SECONDS)
+        raise
+    if failures:
+        raise PipelineError(f"Beam failed: {_last_line(failures[0])}") from failures[0]
+
+
+def _pipeline(engine: Engine) -> beam.Pipeline:
+    # Imported here so that `dataprep --help` and staging never load Beam.
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    logging.getLogger("apache_beam").setLevel(logging.ERROR)
+    flags = (
+        [*_local_flags(engine), *engine.beam_options] if engine.is_local else engine.beam_options
+    )
+    _check_flags(engine.beam_options)
+    options = PipelineOptions(list(flags))
+    return beam.Pipeline(
+        runner=_local_runner(options) if engine.is_local else None, options=options
+    )
+
+
+def _local_flags(engine: Engine) -> list[str]:
+    mode = "in_memory" if engine.processes == 1 else "multi_processing"
+    return [f"--direct_running_mode={mode}", f"--direct_num_workers={engine.processes}"]
+
+
+def _local_runner(options: Any) -> Any:
+    from apache_beam.portability.api import beam_provision_api_pb2
+    from apache_beam.runners.portability.fn_api_runner import fn_runner
+    from apache_beam.runners.portability.portable_runner import JobServiceHandle
+
+    encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
+    information = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
+    return fn_runner.FnApiRunner(provision_info=fn_runner.ExtendedProvisionInfo(information))
+
+
+def _check_flags(flags: Sequence[str]) -> None:
+    """Beam ignores what it does not know; a mistyped option should not pass in silence."""
+    import argparse
+
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for options in [PipelineOptions, *PipelineOptions.__subclasses__()]:
+        add = getattr(options, "_add_argparse_args", None)
+        if add is not None:
+            add(parser)
+    try:
+        _, unknown = parser.parse_known_args(list(flags))
+    except (argparse.ArgumentError, SystemExit) as error:
+        raise UsageError(f"Beam options after `--`: {error}") from error
+    if unknown:
+        raise UsageError(
+            f"Beam has no option {unknown[0]!r}; what follows `--` is passed to Beam, "
+            "options of dataprep come before it"
+        )
+
+
+def _last_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,80 @@
+"""How a worker's error reaches the user: through the file system, whole, on every engine.
+
+Beam would retry an element whose function raises, and wrap the message in its own; so workers
+do not raise. The first failure is written down, everybody stops, and the launcher raises it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dataprep import errors
+from dataprep.build.workspace import partial_path
+from dataprep.errors import DataprepError, PipelineError
+
+# A full disk may refuse even the few bytes of a failure; those of this process are kept here.
+_UNWRITTEN: dict[Path, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLog:
+    """The first failure of a run, at ``path``; made by the launcher, which reads it too."""
+
+    path: Path
+    launcher: int = field(default_factory=os.getpid)
+
+    def clear(self) -> None:
+        """Forget the failure of an earlier run."""
+        self.path.unlink(missing_ok=True)
+        _UNWRITTEN.pop(self.path, None)
+
+    def occurred(self) -> bool:
+        """Whether some worker has failed."""
+        return self.path in _UNWRITTEN or self.path.exists()
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Write down whatever is raised inside, and go on."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  # nothing is swallowed: `reraise` raises it
+            self._write(error)
+
+    def reraise(self) -> None:
+        """Raise what was written down, if anything was.
+
+        Raises:
+            DataprepError: the expected error of a worker, as it was.
+            PipelineError: an unexpected one; its cause holds the worker's traceback.
+        """
+        if not self.occurred():
+            return
+        failure = json.loads(_UNWRITTEN.get(self.path) or self.path.read_text())
+        kind = getattr(errors, failure["kind"], None)
+        cause = RuntimeError(failure["traceback"])
+        if kind is not None:
+            raise kind(failure["message"]) from cause
+        raise PipelineError(
+            f"a worker failed unexpectedly: {failure['kind']}: {failure['message']}; "
+            "this is a defect of dataprep, run with --debug for the details"
+        ) from cause
+
+    def _write(self, error: Exception) -> None:
+        message = str(error) if isinstance(error, DataprepError) else repr(error)
+        text = "".join(traceback.format_exception(error))
+        failure = json.dumps({"kind": type(error).__name__, "message": message, "traceback": text})
+        temporary = partial_path(self.path)
+        try:
+            temporary.write_text(failure)
+            temporary.replace(self.path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            _UNWRITTEN[self.path] = failure
+            if os.getpid() != self.launcher:
+                raise error from None  # only Beam is left to tell the launcher

@@ -1,0 +1,170 @@
+"""The whole job: find, scan, deal, write, seal. What `dataprep imagenet` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol
+
+from dataprep.build.commit import CommitRecord, Commits, is_intact, remove_partial_files
+from dataprep.build.index_parts import IndexPart, is_current, part_path, read_header
+from dataprep.build.job import Job
+from dataprep.build.lock import locked
+from dataprep.build.overwrite import remove_built_files
+from dataprep.build.plan import Request, plan
+from dataprep.build.seal import Outcome, seal
+from dataprep.build.space import check_free_space
+from dataprep.build.workspace import Workspace
+from dataprep.errors import DatasetError, PipelineError
+from dataprep.plugins import load_dataset
+from dataprep.sinks import ShardName
+from dataprep.sources import Dataset, Found
+from dataprep_pipelines import engine as engines
+from dataprep_pipelines.engine import Engine
+from dataprep_pipelines.failures import FailureLog
+
+
+class Reporter(Protocol):
+    """Where the run says what it does."""
+
+    def line(self, text: str) -> None:
+        """Something worth a line."""
+
+    def scanning(self, done: int, total: int) -> None:
+        """How many directories and archives have been indexed."""
+
+    def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:
+        """A new phase: these shards of the job are already there."""
+
+    def progress(self, new: Sequence[CommitRecord]) -> None:
+        """Shards that were committed since the last call; called often, mostly with none."""
+
+    def finished(self) -> None:
+        """The phase is over, one way or another."""
+
+
+def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
+    """Build the data set, or finish building it.
+
+    Raises:
+        DataprepError: any of its kinds; everything committed so far is kept.
+    """
+    dataset = load_dataset(request.dataset)
+    found = dataset.find(request.raw, request.splits)
+    for text in found.description:
+        reporter.line(text)
+    workspace = Workspace(request.out)
+    _make(workspace, request.index_dir)
+    with locked(workspace) as lease:
+        if request.overwrite:
+            remove_built_files(workspace)
+        remove_partial_files(workspace)
+        failures = FailureLog(workspace.failure)
+        failures.clear()
+        parts = _scan(request, engine, dataset, found, workspace, failures, reporter)
+        job, identity = plan(request, workspace, parts, lease, reporter.line)
+        _write(job, engine, failures, reporter)
+        return seal(
+            job,
+            identity,
+            dataset.classes(),
+            _ignored(parts),
+            max_bad=request.max_bad,
+            keep_rejected=request.keep_rejected,
+            report=reporter.line,
+        )
+
+
+def _make(workspace: Workspace, index_dir: Path | None) -> None:
+    try:
+        workspace.make()
+        if index_dir is not None:
+            index_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DatasetError(
+            f"--local_scratch_dir {workspace.out} cannot be used: {error}"
+        ) from error
+
+
+def _scan(
+    request: Request,
+    engine: Engine,
+    dataset: Dataset,
+    found: Found,
+    workspace: Workspace,
+    failures: FailureLog,
+    reporter: Reporter,
+) -> list[IndexPart]:
+    directory = request.index_dir or workspace.index
+    parts = [IndexPart(unit, part_path(directory, unit)) for unit in found.units]
+    stale = [part for part in parts if not is_current(part, dataset, request.raw)]
+    if not stale:
+        reporter.line(f"index: {len(parts)} parts reused")
+        return parts
+    for part in stale:
+        part.path.unlink(missing_ok=True)
+
+    from dataprep_pipelines.scan import ScanUnits
+
+    def watch() -> None:
+        reporter.scanning(sum(part.path.exists() for part in stale), len(stale))
+
+    graph = ScanUnits(
+        request.dataset, request.raw, directory, [part.unit for part in stale], failures
+    )
+    try:
+        engines.run(lambda pipeline: pipeline | graph, engine, watch)
+        watch()
+    finally:
+        reporter.finished()
+    failures.reraise()
+    missing = [part for part in stale if not part.path.exists()]
+    if missing:
+        raise PipelineError(f"the engine ended but {missing[0].unit.name} was not scanned")
+    return parts
+
+
+def _write(job: Job, engine: Engine, failures: FailureLog, reporter: Reporter) -> None:
+    commits = Commits(job.workspace)
+    intact = [record for record in commits.refresh() if is_intact(record, job.workspace.out)]
+    done = {record.shard for record in intact}
+    pending = [shard for shard in job.shard_names() if shard not in done]
+    if not pending:
+        reporter.line(f"all {len(done)} shards are already there")
+        return
+    if done:
+        reporter.line(f"resuming: {len(done)} shards are there, {len(pending)} to make")
+    _forget(job, pending)
+    check_free_space(job, pending)
+
+    from dataprep_pipelines.write import WriteShards
+
+    commits = Commits(job.workspace)
+    reporter.writing(job, commits.refresh())
+    graph = WriteShards(job, pending, threads=engine.threads, failures=failures)
+    try:
+        engines.run(
+            lambda pipeline: pipeline | graph,
+            engine,
+            lambda: reporter.progress(commits.refresh()),
+        )
+        reporter.progress(commits.refresh())
+    finally:
+        reporter.finished()
+    failures.reraise()
+
+
+def _forget(job: Job, pending: Sequence[ShardName]) -> None:
+    """A seal or a record of a shard that must be made again would be a lie meanwhile."""
+    job.workspace.manifest.unlink(missing_ok=True)
+    for shard in pending:
+        (job.workspace.commits / f"{shard}.json").unlink(missing_ok=True)
+
+
+def _ignored(parts: Sequence[IndexPart]) -> dict[str, list[dict[str, str]]]:
+    ignored: dict[str, list[dict[str, str]]] = {}
+    for part in parts:
+        entries = read_header(part.path).ignored
+        ignored.setdefault(part.unit.split, []).extend(asdict(entry) for entry in entries)
+    return ignored

@@ -1,0 +1,65 @@
+"""Writing as a Beam graph: one element a shard number. Image bytes never cross the data plane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import apache_beam as beam
+
+from dataprep.build.job import Job
+from dataprep.build.shard import ShardStoppedError, write_shard
+from dataprep.sinks import ShardName
+from dataprep_pipelines.engine import STOP
+from dataprep_pipelines.failures import FailureLog
+
+_IN_FLIGHT = 3  # images a thread: enough to keep it busy, few enough to bound the memory
+
+
+class _Write(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
+    def __init__(self, job: Job, threads: int, failures: FailureLog) -> None:
+        self._job = job
+        self._threads = threads
+        self._failures = failures
+        self._pool: ThreadPoolExecutor | None = None
+
+    def setup(self) -> None:
+        if self._threads > 1:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="image")
+
+    def process(self, shard: ShardName) -> None:
+        if self._stopped() or self._failures.occurred():
+            return
+        with self._failures.recorded():
+            try:
+                write_shard(
+                    self._job,
+                    shard,
+                    pool=self._pool,
+                    window=self._threads * _IN_FLIGHT,
+                    stop=self._stopped,
+                )
+            except ShardStoppedError:
+                return
+
+    def teardown(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _stopped(self) -> bool:
+        return STOP.is_set() or self._job.lease.lost()
+
+
+class WriteShards(beam.PTransform):  # type: ignore[misc]  # Beam ships no types
+    """Makes and commits every shard it is given."""
+
+    def __init__(
+        self, job: Job, shards: Sequence[ShardName], *, threads: int, failures: FailureLog
+    ) -> None:
+        super().__init__()
+        self._shards = list(shards)
+        self._write = _Write(job, threads, failures)
+
+    def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection:
+        """One element a shard."""
+        return pbegin | "Shards" >> beam.Create(self._shards) | "Write" >> beam.ParDo(self._write)
