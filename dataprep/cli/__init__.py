@@ -7,6 +7,7 @@ Exit codes: 0 done; 1 error; 2 wrong usage; 3 more rejected images than ``--max_
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import shlex
 import sys
@@ -76,6 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     words, debug = _without_debug(list(sys.argv[1:] if arguments is None else arguments))
+    # Beam warns of optional packages at import; what matters to the user is raised instead.
+    logging.basicConfig(level=logging.WARNING if debug else logging.CRITICAL)
     try:
         command.main(words, prog_name="dataprep", standalone_mode=False)
     except click.ClickException as error:

@@ -66,8 +66,7 @@ class TerminalReporter:
     def finished(self) -> None:
         """The phase is over, one way or another."""
         if self._bar is not None:
-            self._bar.refresh()
-            self._bar.close()
+            self._bar.close()  # draws once more
             self._bar = None
 
     def _advance(self, count: int) -> None:

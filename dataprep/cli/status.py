@@ -1,0 +1,49 @@
+"""``dataprep status``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from dataprep.status import Status
+
+
+@click.command()
+@click.argument("out", type=click.Path(path_type=Path))
+def command(out: Path) -> None:
+    """Tell how far the job in OUT is: running, dead or finished.
+
+    Reads only what is in the directory, so it works from any host, during a run or after it.
+    """
+    from dataprep.status import read_status
+
+    status = read_status(out)
+    click.echo(f"{out}: {_state(status)}")
+    for split in status.splits:
+        click.echo(
+            f"{split.name}: {split.shards_done} of {split.shards} shards, "
+            f"{split.images_done:,} of {split.images:,} images"
+        )
+    if status.images_per_second is not None and not status.sealed:
+        left = sum(split.images - split.images_done for split in status.splits)
+        minutes = left / status.images_per_second / 60
+        click.echo(f"{status.images_per_second:,.0f} images/s; about {minutes:.0f} minutes left")
+    for record in status.records:
+        for image in record.rejected:
+            click.echo(f"rejected: {record.split}: {image.key} in {image.source}: {image.reason}")
+        for noted in record.noted:
+            click.echo(f"{noted.kind}: {record.split}: {noted.key}: {noted.text}")
+
+
+def _state(status: Status) -> str:
+    if status.holder is not None and status.running is not False:
+        host, process = status.holder
+        return f"running, process {process} on {host}"
+    if status.sealed:
+        return "sealed"
+    if status.splits and all(split.shards_done == split.shards for split in status.splits):
+        return "every shard is there, not sealed; run the same command again to seal it"
+    return "not running and not finished; run the same command again to resume"

@@ -1,0 +1,96 @@
+"""How far a job is: read from its directory alone, running, dead or finished, on any host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from dataprep.build.commit import CommitRecord, Commits, is_intact
+from dataprep.build.job import read_job
+from dataprep.build.lock import holder, is_running
+from dataprep.build.workspace import Workspace
+from dataprep.errors import DatasetError
+
+
+@dataclass(frozen=True, slots=True)
+class SplitStatus:
+    """One split: shards and images that are done, and that there will be."""
+
+    name: str
+    shards: int
+    shards_done: int
+    images: int
+    images_done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A job.
+
+    Attributes:
+        splits: what is to be made; empty while the raw data is still being indexed.
+        records: the commit records of the shards that are there.
+        sealed: whether the manifest has been written.
+        holder: (host, process id) of the run that holds the directory, if one does.
+        running: whether that process is alive; None if it is on another host.
+        images_per_second: over the time in which the shards were committed, if there are two.
+    """
+
+    splits: tuple[SplitStatus, ...]
+    records: tuple[CommitRecord, ...]
+    sealed: bool
+    holder: tuple[str, int] | None
+    running: bool | None
+    images_per_second: float | None
+
+
+def read_status(out: Path) -> Status:
+    """Look at an output directory without touching it.
+
+    Raises:
+        DatasetError: there is no job in it.
+    """
+    workspace = Workspace(out)
+    if not workspace.private.is_dir():
+        raise DatasetError(f"{out}: nothing of dataprep's here; is this the --local_scratch_dir?")
+    records = [record for record in Commits(workspace).all() if is_intact(record, out)]
+    return Status(
+        splits=_splits(workspace, records),
+        records=tuple(records),
+        sealed=workspace.manifest.exists(),
+        holder=holder(workspace),
+        running=is_running(workspace),
+        images_per_second=_rate(workspace, records),
+    )
+
+
+def _splits(workspace: Workspace, records: list[CommitRecord]) -> tuple[SplitStatus, ...]:
+    if not workspace.job.exists():
+        return ()
+    identity = cast("Mapping[str, Any]", read_job(workspace)["identity"])
+    return tuple(
+        SplitStatus(
+            name=split,
+            shards=shards,
+            shards_done=sum(record.split == split for record in records),
+            images=identity["input"][split]["images"],
+            images_done=sum(_images(record) for record in records if record.split == split),
+        )
+        for split, shards in sorted(identity["num_shards"].items())
+    )
+
+
+def _rate(workspace: Workspace, records: list[CommitRecord]) -> float | None:
+    times = sorted(
+        ((workspace.commits / f"{record.shard}.json").stat().st_mtime, _images(record))
+        for record in records
+    )
+    if len(times) < 2 or times[-1][0] == times[0][0]:
+        return None
+    return sum(images for _, images in times[1:]) / (times[-1][0] - times[0][0])
+
+
+def _images(record: CommitRecord) -> int:
+    return record.records + len(record.rejected)
