@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dataprep.build.commit import CommitRecord
+from dataprep.assembly.commit import CommitRecord
 from dataprep.errors import DatasetError
 
 FORMAT = "dataprep-manifest-1"
@@ -29,7 +29,7 @@ def make_manifest(
     """Assemble the manifest.
 
     Args:
-        identity: everything that shaped the bytes; see `dataprep.build.job`.
+        identity: everything that shaped the bytes; see `dataprep.assembly.job`.
         classes: (identifier, name), position = 0-based class index.
         records: the commit record of every shard, by split and number.
         ignored: what the scan left out, by split.

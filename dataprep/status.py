@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from dataprep.build.commit import CommitRecord, Commits, is_intact
-from dataprep.build.job import read_job
-from dataprep.build.lock import holder, is_running
-from dataprep.build.workspace import Workspace
+from dataprep.assembly.commit import CommitRecord, Commits, is_intact
+from dataprep.assembly.job import read_job
+from dataprep.assembly.lock import holder, is_running
+from dataprep.assembly.workspace import Workspace
 from dataprep.errors import DatasetError
 
 

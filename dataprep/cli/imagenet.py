@@ -12,7 +12,7 @@ import click
 from dataprep.errors import UsageError
 
 if TYPE_CHECKING:
-    from dataprep.build.plan import Request
+    from dataprep.assembly.plan import Request
     from dataprep.images import Recipe
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -183,8 +183,8 @@ def command(**options: Any) -> None:
 
 
 def _request(options: dict[str, Any]) -> Request:
-    from dataprep.build.plan import Request
-    from dataprep.build.seal import MaxBad
+    from dataprep.assembly.plan import Request
+    from dataprep.assembly.seal import MaxBad
 
     moves_boxes = options["center_crop"] is not None or options["exif"] == "apply"
     if options["bbox_csv"] is not None and moves_boxes:

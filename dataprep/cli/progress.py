@@ -9,8 +9,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from dataprep.build.commit import CommitRecord
-from dataprep.build.job import Job
+from dataprep.assembly.commit import CommitRecord
+from dataprep.assembly.job import Job
 
 _LINE_SECONDS = 30.0
 _REDRAW_SECONDS = 0.2

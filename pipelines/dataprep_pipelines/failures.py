@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dataprep import errors
-from dataprep.build.workspace import partial_path
+from dataprep.assembly.workspace import partial_path
 from dataprep.errors import DataprepError, PipelineError
 
 # A full disk may refuse even the few bytes of a failure; those of this process are kept here.

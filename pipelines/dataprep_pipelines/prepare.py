@@ -7,15 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
-from dataprep.build.commit import CommitRecord, Commits, is_intact, remove_partial_files
-from dataprep.build.index_parts import IndexPart, is_current, part_path, read_header
-from dataprep.build.job import Job
-from dataprep.build.lock import locked
-from dataprep.build.overwrite import remove_built_files
-from dataprep.build.plan import Request, plan
-from dataprep.build.seal import Outcome, seal
-from dataprep.build.space import check_free_space
-from dataprep.build.workspace import Workspace
+from dataprep.assembly.commit import CommitRecord, Commits, is_intact, remove_partial_files
+from dataprep.assembly.index_parts import IndexPart, is_current, part_path, read_header
+from dataprep.assembly.job import Job
+from dataprep.assembly.lock import locked
+from dataprep.assembly.overwrite import remove_built_files
+from dataprep.assembly.plan import Request, plan
+from dataprep.assembly.seal import Outcome, seal
+from dataprep.assembly.space import check_free_space
+from dataprep.assembly.workspace import Workspace
 from dataprep.errors import DatasetError, PipelineError
 from dataprep.plugins import load_dataset
 from dataprep.sinks import ShardName

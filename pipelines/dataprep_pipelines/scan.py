@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apache_beam as beam
 
-from dataprep.build.index_parts import scan_into
+from dataprep.assembly.index_parts import scan_into
 from dataprep.plugins import load_dataset
 from dataprep.sources import ScanUnit
 from dataprep_pipelines.engine import STOP

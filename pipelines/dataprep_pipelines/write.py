@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import apache_beam as beam
 
-from dataprep.build.job import Job
-from dataprep.build.shard import ShardStoppedError, write_shard
+from dataprep.assembly.job import Job
+from dataprep.assembly.shard import ShardStoppedError, write_shard
 from dataprep.sinks import ShardName
 from dataprep_pipelines.engine import STOP
 from dataprep_pipelines.failures import FailureLog

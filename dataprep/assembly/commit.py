@@ -1,0 +1,186 @@
+"""Commit records: the only evidence that a shard is finished.
+
+A shard is written under temporary names, flushed, renamed, and only then recorded; so a shard
+with a record is whole, and a shard without one is made again, to the same bytes. Progress,
+resuming and the manifest all read these records, and nothing else, so they work the same on
+every engine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from dataprep.assembly.workspace import (
+    PARTIAL,
+    Workspace,
+    partial_path,
+    sync_directory,
+    to_json,
+    write_durably,
+)
+from dataprep.errors import DatasetError
+from dataprep.sinks import ShardName
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedFile:
+    """One finished file: its path relative to the output directory, size and hash."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """An image that is not in the data set, where its bytes are, and why."""
+
+    key: str
+    source: str
+    offset: int
+    size: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """An image that is in the data set but was repaired, or that its decoder warned about."""
+
+    key: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """What one finished shard holds.
+
+    Attributes:
+        files: the data file first, then sidecars.
+        records: how many examples were written.
+        source_bytes: how many bytes of images were read.
+        classes: examples written, by 0-based class index.
+    """
+
+    split: str
+    number: int
+    count: int
+    files: tuple[CommittedFile, ...]
+    records: int
+    source_bytes: int
+    classes: dict[int, int]
+    rejected: tuple[Rejected, ...] = ()
+    noted: tuple[Noted, ...] = ()
+
+    @property
+    def shard(self) -> ShardName:
+        """Which shard this is."""
+        return ShardName(self.split, self.number, self.count)
+
+    @property
+    def total_bytes(self) -> int:
+        """The size of all the shard's files."""
+        return sum(file.bytes for file in self.files)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> CommitRecord:
+        """Read a record back."""
+        value = json.loads(text)
+        return cls(
+            **{
+                **value,
+                "files": tuple(CommittedFile(**file) for file in value["files"]),
+                "classes": {int(label): count for label, count in value["classes"].items()},
+                "rejected": tuple(Rejected(**image) for image in value["rejected"]),
+                "noted": tuple(Noted(**image) for image in value["noted"]),
+            }
+        )
+
+
+@dataclass(slots=True)
+class Commits:
+    """The records of a directory, read once each however often they are asked for."""
+
+    workspace: Workspace
+    _known: dict[str, CommitRecord] = field(default_factory=dict)
+
+    def refresh(self) -> list[CommitRecord]:
+        """Read the records that appeared since the last call, and return those."""
+        new = []
+        for path in sorted(self.workspace.commits.glob("*.json")):
+            if path.name.startswith(".") or path.stem in self._known:
+                continue
+            record = _load(path)
+            self._known[path.stem] = record
+            new.append(record)
+        return new
+
+    def all(self) -> list[CommitRecord]:
+        """Every record, by split and number."""
+        self.refresh()
+        return sorted(self._known.values(), key=lambda record: (record.split, record.number))
+
+
+def _load(path: Path) -> CommitRecord:
+    try:
+        return CommitRecord.from_json(path.read_bytes())
+    except (ValueError, TypeError, KeyError) as error:
+        raise DatasetError(
+            f"{path}: not a commit record ({error}); delete it and run again: "
+            "that shard will be made anew"
+        ) from error
+
+
+def is_intact(record: CommitRecord, out: Path) -> bool:
+    """Whether every file of a committed shard is there with its recorded size."""
+    try:
+        return all((out / file.path).stat().st_size == file.bytes for file in record.files)
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def temporary_files(finals: Sequence[Path]) -> Iterator[list[Path]]:
+    """Temporary names beside the final ones; whatever is left of them is removed on an error."""
+    for final in finals:
+        final.parent.mkdir(parents=True, exist_ok=True)
+    temporaries = [partial_path(final) for final in finals]
+    try:
+        yield temporaries
+    except BaseException:
+        for path in temporaries:
+            path.unlink(missing_ok=True)
+        raise
+
+
+def publish(temporaries: Sequence[Path], finals: Sequence[Path]) -> None:
+    """Rename finished files into place, the data file last: what readers glob for is complete.
+
+    Repeating it is harmless, since the same shard always has the same bytes.
+    """
+    for temporary, final in reversed(list(zip(temporaries, finals, strict=True))):
+        temporary.replace(final)
+    for directory in {final.parent for final in finals}:
+        sync_directory(directory)
+
+
+def commit(workspace: Workspace, record: CommitRecord) -> None:
+    """Record that a published shard is finished."""
+    write_durably(workspace.commits / f"{record.shard}.json", to_json(asdict(record)))
+
+
+def remove_partial_files(workspace: Workspace) -> int:
+    """Delete what killed runs left behind; call only while holding the lock.
+
+    Returns:
+        How many files were deleted.
+    """
+    removed = 0
+    for path in workspace.out.rglob(f".*{PARTIAL}"):
+        path.unlink(missing_ok=True)
+        removed += 1
+    return removed

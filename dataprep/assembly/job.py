@@ -1,0 +1,131 @@
+"""What is built, from what, and how: everything a worker needs, and what makes it the same job."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dataprep.assembly.lock import Lease
+from dataprep.assembly.workspace import Workspace, to_json, write_durably
+from dataprep.deal import Shuffle
+from dataprep.errors import DatasetError
+from dataprep.images import Recipe
+from dataprep.sinks import Layout, ShardName
+
+_SHOWN = 4  # differences spelled out in an error; the rest are counted
+
+
+@dataclass(frozen=True, slots=True)
+class SplitJob:
+    """One split's share of the job.
+
+    Attributes:
+        images: how many the deck holds, before any is rejected.
+        source_bytes: their size in the raw data.
+        input_sha256: of every (key, size, class index) in key order.
+    """
+
+    name: str
+    shards: int
+    shuffle: Shuffle
+    images: int
+    source_bytes: int
+    input_sha256: str
+
+    def shard_names(self) -> list[ShardName]:
+        """Every shard of the split."""
+        return [ShardName(self.name, number, self.shards) for number in range(self.shards)]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A worker's orders. Pickled, so it holds only small, plain values."""
+
+    dataset: str
+    raw: Path
+    workspace: Workspace
+    splits: tuple[SplitJob, ...]
+    recipe: Recipe
+    sink: str
+    layout: Layout
+    lease: Lease
+
+    def shard_names(self) -> list[ShardName]:
+        """Every shard of every split."""
+        return [shard for split in self.splits for shard in split.shard_names()]
+
+
+Identity = Mapping[str, object]
+
+
+def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> None:
+    """Accept a new directory, or one that is being made from the same input in the same way.
+
+    Args:
+        workspace: the output directory.
+        identity: everything that shapes the bytes of the output, as JSON.
+        units: the index digest of every scan unit, to name those that changed.
+
+    Raises:
+        DatasetError: the directory is being made in another way; names what differs.
+    """
+    ours: dict[str, object] = json.loads(to_json({"identity": identity, "units": units}))
+    if not workspace.job.exists():
+        write_durably(workspace.job, to_json(ours))
+        return
+    theirs = read_job(workspace)
+    if theirs == ours:
+        return
+    differences = list(_differences(theirs.get("identity"), ours["identity"]))
+    changed = sorted(name for name, _, _ in _leaves_that_differ(theirs.get("units"), ours["units"]))
+    if changed and not any(text.startswith("limit") for text in differences):
+        differences = [text for text in differences if not text.startswith("input.")]
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        differences.append(f"the raw data of {changed[0]}{more} changed")
+    shown = "; ".join(differences[:_SHOWN])
+    if len(differences) > _SHOWN:
+        shown += f"; and {len(differences) - _SHOWN} more"
+    raise DatasetError(
+        f"{shlex.quote(str(workspace.out))} is being made in another way: {shown}; "
+        "use the same input and options, another --local_scratch_dir, "
+        "or --overwrite to start it anew"
+    )
+
+
+def read_job(workspace: Workspace) -> dict[str, object]:
+    """The stored job.
+
+    Raises:
+        DatasetError: it cannot be read.
+    """
+    try:
+        stored: dict[str, object] = json.loads(workspace.job.read_bytes())
+    except ValueError as error:
+        raise DatasetError(
+            f"{workspace.job} cannot be read ({error}); use --overwrite to start anew"
+        ) from error
+    return stored
+
+
+def _differences(before: object, now: object) -> Iterator[str]:
+    for name, old, new in _leaves_that_differ(before, now):
+        yield f"{name} was {_show(old)}, now {_show(new)}"
+
+
+def _leaves_that_differ(
+    before: object, now: object, name: str = ""
+) -> Iterator[tuple[str, object, object]]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in sorted(before.keys() | now.keys()):
+            yield from _leaves_that_differ(
+                before.get(key), now.get(key), f"{name}.{key}" if name else key
+            )
+    elif before != now:
+        yield name, before, now
+
+
+def _show(value: object) -> str:
+    return "absent" if value is None else json.dumps(value)

@@ -1,0 +1,103 @@
+"""One run at a time in an output directory, and workers that stop when their run is gone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from filelock import SoftFileLock, Timeout
+
+from dataprep.assembly.workspace import Workspace
+from dataprep.errors import LockedError
+
+_CHECK_SECONDS = 2.0
+
+
+def holder(workspace: Workspace) -> tuple[str, int] | None:
+    """The (host, process id) in the lock, or None if there is none or it cannot be read."""
+    try:
+        lines = workspace.lock.read_text().splitlines()
+        return lines[1], int(lines[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def is_running(workspace: Workspace) -> bool | None:
+    """Whether the lock's holder is alive: None if that cannot be told from this host."""
+    found = holder(workspace)
+    if found is None:
+        return False
+    host, process = found
+    return _process_exists(process) if host == socket.gethostname() else None
+
+
+@contextmanager
+def locked(workspace: Workspace) -> Iterator[Lease]:
+    """Hold the directory; a marker left by a dead process of this host is taken over.
+
+    The marker is a file made with O_EXCL, not a POSIX lock, because Lustre is often mounted
+    without those.
+
+    Raises:
+        LockedError: somebody else holds it; the message names host and process.
+    """
+    lock = SoftFileLock(workspace.lock, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        host, process = holder(workspace) or ("an unknown host", 0)
+        raise LockedError(
+            f"{workspace.out}: another run is working here: process {process} on {host}; "
+            f"wait for it, or if it is certainly dead delete {workspace.lock}"
+        ) from None
+    try:
+        yield Lease(workspace.lock, workspace.lock.read_text())
+    finally:
+        lock.release()
+
+
+@dataclass(slots=True)
+class Lease:
+    """A worker's right to go on: its run still holds the lock.
+
+    Pickled into workers, which may outlive a launcher that was killed, on any host.
+    """
+
+    path: Path
+    marker: str
+    _checked: float = field(default=0.0, compare=False)
+    _lost: bool = field(default=False, compare=False)
+
+    def lost(self) -> bool:
+        """Whether the run that this worker belongs to is gone; looks every two seconds."""
+        now = time.monotonic()
+        if not self._lost and now - self._checked >= _CHECK_SECONDS:
+            self._checked = now
+            self._lost = self._look()
+        return self._lost
+
+    def _look(self) -> bool:
+        try:
+            if self.path.read_text() != self.marker:
+                return True
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False  # a file system that hiccups is no reason to give up
+        process, host = self.marker.splitlines()[:2]
+        return host == socket.gethostname() and not _process_exists(int(process))
+
+
+def _process_exists(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

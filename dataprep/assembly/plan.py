@@ -1,0 +1,183 @@
+"""Planning: from a request and an index to a job and its decks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dataprep import __version__
+from dataprep.assembly.bounding_boxes import read_bounding_boxes
+from dataprep.assembly.deck import SplitIndex, deck_is_current, limited, load_index, write_deck
+from dataprep.assembly.index_parts import IndexPart, read_header
+from dataprep.assembly.job import Job, SplitJob, check_identity
+from dataprep.assembly.lock import Lease
+from dataprep.assembly.overwrite import check_foreign_files
+from dataprep.assembly.seal import MaxBad
+from dataprep.assembly.workspace import Workspace, to_json
+from dataprep.deal import Shuffle, check_shard_count, default_shard_count
+from dataprep.errors import SourceError, UsageError
+from dataprep.images import Recipe, codec_versions
+from dataprep.plugins import load_sink
+from dataprep.sinks import Layout
+
+# The counts of Google's imagenet_to_gcs, which tensorflow/models' reader insists on.
+_PREFERRED_SHARDS = {"train": 1024}
+_OTHER_SHARDS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for."""
+
+    dataset: str
+    raw: Path
+    out: Path
+    recipe: Recipe
+    max_bad: MaxBad
+    sink: str = "tfrecord"
+    layout: Layout = "split"
+    splits: tuple[str, ...] | None = None
+    num_shards: Mapping[str, int] | None = None
+    shuffle: Shuffle | None = None
+    seed: int = 0
+    limit: int | None = None
+    bbox_csv: Path | None = None
+    index_dir: Path | None = None
+    keep_rejected: bool = False
+    overwrite: bool = False
+
+
+def plan(
+    request: Request,
+    workspace: Workspace,
+    parts: Sequence[IndexPart],
+    lease: Lease,
+    report: Callable[[str], None],
+) -> tuple[Job, Mapping[str, object]]:
+    """Decide the shards, check that the directory is this job's, and deal.
+
+    Args:
+        request: what the user asked for.
+        workspace: the output directory, held by ``lease``.
+        parts: the current index.
+        lease: what workers need to go on.
+        report: takes one line for the user.
+
+    Returns:
+        The job, and its identity: everything that shapes the bytes of the output.
+
+    Raises:
+        UsageError: the shard counts do not fit.
+        DatasetError: the directory is being made in another way, or holds foreign shards.
+    """
+    indexes = _load_indexes(request, parts)
+    _check_split_names(request, indexes)
+    splits = tuple(_plan_split(request, name, index) for name, index in indexes.items())
+    for split in splits:
+        report(_describe(request, split))
+    job = Job(
+        dataset=request.dataset,
+        raw=request.raw.absolute(),
+        workspace=Workspace(request.out.absolute()),
+        splits=splits,
+        recipe=request.recipe,
+        sink=request.sink,
+        layout=request.layout,
+        lease=lease,
+    )
+    identity = _identity(request, splits)
+    fresh = not workspace.job.exists()
+    check_foreign_files(job, fresh=fresh)
+    check_identity(
+        workspace, identity, {part.unit.name: read_header(part.path).digest for part in parts}
+    )
+    boxes = read_bounding_boxes(request.bbox_csv) if request.bbox_csv else {}
+    token = hashlib.sha256(to_json(identity)).hexdigest()
+    for split in splits:
+        if not deck_is_current(workspace, split.name, token):
+            write_deck(
+                workspace,
+                indexes[split.name],
+                split=split.name,
+                shards=split.shards,
+                seed=request.seed,
+                shuffle=split.shuffle,
+                boxes=boxes,
+                token=token,
+            )
+    return job, identity
+
+
+def _load_indexes(request: Request, parts: Sequence[IndexPart]) -> dict[str, SplitIndex]:
+    by_split: dict[str, list[Path]] = {}
+    for part in parts:
+        by_split.setdefault(part.unit.split, []).append(part.path)
+    return {
+        split: limited(
+            load_index(paths, split=split), request.limit, seed=request.seed, split=split
+        )
+        for split, paths in by_split.items()
+    }
+
+
+def _check_split_names(request: Request, indexes: Mapping[str, SplitIndex]) -> None:
+    for name in request.num_shards or {}:
+        if name not in indexes:
+            raise UsageError(f"--num_shards {name}=…: the splits are {', '.join(indexes)}")
+
+
+def _plan_split(request: Request, name: str, index: SplitIndex) -> SplitJob:
+    images = len(index.keys)
+    preferred = _PREFERRED_SHARDS.get(name, _OTHER_SHARDS)
+    shards = (request.num_shards or {}).get(name) or default_shard_count(images, preferred)
+    check_shard_count(images, shards, name)
+    return SplitJob(
+        name=name,
+        shards=shards,
+        shuffle=request.shuffle or ("stratified" if name == "train" else "none"),
+        images=images,
+        source_bytes=sum(index.sizes),
+        input_sha256=index.input_sha256(),
+    )
+
+
+def _describe(request: Request, split: SplitJob) -> str:
+    text = f"{split.name}: {split.images:,} images, {split.source_bytes / 1e6:,.1f} MB"
+    text += f", in {split.shards} shards, shuffle {split.shuffle}"
+    preferred = _PREFERRED_SHARDS.get(split.name, _OTHER_SHARDS)
+    if split.name not in (request.num_shards or {}) and split.shards != preferred:
+        text += f" ({preferred} would hold fewer than 100 images each)"
+    return text
+
+
+def _identity(request: Request, splits: Sequence[SplitJob]) -> dict[str, object]:
+    """Everything that shapes the bytes of the output, and nothing of this machine."""
+    return {
+        "dataset": request.dataset,
+        "seed": request.seed,
+        "limit": request.limit,
+        "shuffle": {split.name: split.shuffle for split in splits},
+        "num_shards": {split.name: split.shards for split in splits},
+        "image": request.recipe.config(),
+        "sink": {"name": request.sink, "config": dict(load_sink(request.sink).config())},
+        "layout": request.layout,
+        "bbox_sha256": _file_sha256(request.bbox_csv) if request.bbox_csv else None,
+        "input": {
+            split.name: {
+                "images": split.images,
+                "bytes": split.source_bytes,
+                "sha256": split.input_sha256,
+            }
+            for split in splits
+        },
+        "versions": {"dataprep": __version__, **codec_versions()},
+    }
+
+
+def _file_sha256(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise SourceError(f"--bbox_csv {path}: {error}") from error

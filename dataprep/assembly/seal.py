@@ -1,0 +1,141 @@
+"""The last step: account for every image, decide, and write the manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from dataprep.assembly.commit import CommitRecord, Commits, Rejected
+from dataprep.assembly.job import Job
+from dataprep.assembly.workspace import to_json, write_durably
+from dataprep.errors import PipelineError, RejectedError, SourceError, UsageError
+from dataprep.index import Row
+from dataprep.manifest import make_manifest
+from dataprep.sources import read_image
+
+_SHOWN = 10  # rejected images spelled out on the terminal; all of them are in the records
+
+
+@dataclass(frozen=True, slots=True)
+class MaxBad:
+    """How many rejected images are acceptable: a number, or a share of all images."""
+
+    number: int = 0
+    share: Fraction | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> MaxBad:
+        """``"12"`` or ``"0.5%"``.
+
+        Raises:
+            UsageError: anything else.
+        """
+        if re.fullmatch(r"[0-9]+", text):
+            return cls(number=int(text))
+        if re.fullmatch(r"[0-9]+(\.[0-9]+)?%", text) and (share := Fraction(text[:-1]) / 100) <= 1:
+            return cls(share=share)
+        raise UsageError(f"--max_bad {text}: expected a number such as 5, or a share such as 0.1%")
+
+    def allows(self, rejected: int, images: int) -> bool:
+        """Whether that many of that many may be missing."""
+        return rejected <= (self.number if self.share is None else self.share * images)
+
+    def __str__(self) -> str:
+        """As the user would write it."""
+        return str(self.number) if self.share is None else f"{float(self.share * 100):g}%"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is sealed."""
+
+    manifest: Path
+    records: int
+    bytes: int
+    shards: int
+    rejected: int
+    noted: int
+
+
+def seal(
+    job: Job,
+    identity: Mapping[str, object],
+    classes: Sequence[tuple[str, str]],
+    ignored: Mapping[str, Sequence[Mapping[str, str]]],
+    *,
+    max_bad: MaxBad,
+    keep_rejected: bool,
+    report: Callable[[str], None],
+) -> Outcome:
+    """Write the manifest, if no more images were rejected than the user allows.
+
+    Every decision is made from the commit records, so accepting rejected images later costs no
+    second pass over the data.
+
+    Raises:
+        RejectedError: more were rejected; nothing is sealed, everything is kept.
+        PipelineError: a shard has no commit record.
+    """
+    records = _all_records(job)
+    rejected = [(record.split, image) for record in records for image in record.rejected]
+    for split, image in rejected[:_SHOWN]:
+        report(f"rejected: {split}: {image.key} in {image.source}: {image.reason}")
+    if len(rejected) > _SHOWN:
+        report(f"rejected: and {len(rejected) - _SHOWN} more; `dataprep status` lists them all")
+    if keep_rejected:
+        _keep(job, rejected)
+    images = sum(split.images for split in job.splits)
+    if not max_bad.allows(len(rejected), images):
+        job.workspace.manifest.unlink(missing_ok=True)
+        raise RejectedError(
+            f"{len(rejected)} of {images} images were rejected, --max_bad allows {max_bad}; "
+            "the shards are kept but not sealed",
+            rejected=len(rejected),
+        )
+    write_durably(
+        job.workspace.manifest, to_json(make_manifest(identity, classes, records, ignored))
+    )
+    return Outcome(
+        manifest=job.workspace.manifest,
+        records=sum(record.records for record in records),
+        bytes=sum(record.total_bytes for record in records),
+        shards=len(records),
+        rejected=len(rejected),
+        noted=sum(len(record.noted) for record in records),
+    )
+
+
+def _all_records(job: Job) -> list[CommitRecord]:
+    found = {record.shard: record for record in Commits(job.workspace).all()}
+    missing = [shard for shard in job.shard_names() if shard not in found]
+    if missing:
+        raise PipelineError(
+            f"the engine ended but {len(missing)} shards are missing, the first {missing[0]}; "
+            "run the same command again to make them"
+        )
+    return [found[shard] for shard in job.shard_names()]
+
+
+def _keep(job: Job, rejected: Sequence[tuple[str, Rejected]]) -> None:
+    for split, image in rejected:
+        row = Row(image.key, image.source, image.offset, image.size, 0, 0)
+        try:
+            data = read_image(job.raw, row)
+        except SourceError as error:
+            raise SourceError(f"--keep_rejected: {error}") from error
+        directory = job.workspace.rejected / split
+        directory.mkdir(parents=True, exist_ok=True)
+        write_durably(directory / safe_file_name(image.key), data)
+
+
+def safe_file_name(key: str) -> str:
+    """A file name for a key, which is data from an archive and may hold anything."""
+    plain = key.replace("/", "_")
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", plain).lstrip(".")[-200:]
+    if name == plain:
+        return name
+    return f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}-{name}"

@@ -1,0 +1,115 @@
+"""Where things are in an output directory, and how files get there safely.
+
+::
+
+    OUT/train/train-00000-of-01024    finished shards (or directly in OUT, --layout flat)
+    OUT/index/train/…                 sidecars of the format
+    OUT/manifest.json                 written last; its presence means the data set is sealed
+    OUT/rejected/                     bytes of rejected images, with --keep_rejected
+    OUT/.dataprep/job.json            what this directory is being made from, and how
+    OUT/.dataprep/index/              one file a scanned directory or archive
+    OUT/.dataprep/deck/               one file a split: every row, in writing order
+    OUT/.dataprep/commits/            one record a finished shard
+    OUT/.dataprep/lock                who is working here
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+PARTIAL = ".partial"  # suffix of every file that is not finished; hidden from readers' globs
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The paths of one output directory."""
+
+    out: Path
+
+    @property
+    def private(self) -> Path:
+        """What dataprep keeps for itself."""
+        return self.out / ".dataprep"
+
+    @property
+    def job(self) -> Path:
+        """The identity of what is being built here."""
+        return self.private / "job.json"
+
+    @property
+    def index(self) -> Path:
+        """The default place of the index."""
+        return self.private / "index"
+
+    @property
+    def deck(self) -> Path:
+        """The order of every split."""
+        return self.private / "deck"
+
+    @property
+    def commits(self) -> Path:
+        """The commit records."""
+        return self.private / "commits"
+
+    @property
+    def lock(self) -> Path:
+        """The marker of the process that works here."""
+        return self.private / "lock"
+
+    @property
+    def failure(self) -> Path:
+        """The first failure of the current run; tells the other workers to stop."""
+        return self.private / "failure.json"
+
+    @property
+    def manifest(self) -> Path:
+        """The seal."""
+        return self.out / "manifest.json"
+
+    @property
+    def rejected(self) -> Path:
+        """Bytes of rejected images."""
+        return self.out / "rejected"
+
+    def make(self) -> None:
+        """Create the output directory and the private ones."""
+        for directory in (self.index, self.deck, self.commits):
+            directory.mkdir(parents=True, exist_ok=True)
+
+
+def partial_path(final: Path) -> Path:
+    """A new temporary name beside ``final``, hidden and unlike any other process's."""
+    return final.with_name(f".{final.name}.{secrets.token_hex(4)}{PARTIAL}")
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the renames in ``directory`` survive a power cut."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Put ``data`` at ``path``: whole or not at all, and for good once this returns."""
+    temporary = partial_path(path)
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def to_json(value: object) -> bytes:
+    """The one way this project writes JSON files: sorted keys, so equal values are equal bytes."""
+    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()

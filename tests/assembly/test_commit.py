@@ -1,0 +1,135 @@
+"""Commit records, temporary names and publishing: whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dataprep.assembly.commit import (
+    CommitRecord,
+    Commits,
+    CommittedFile,
+    Noted,
+    Rejected,
+    commit,
+    is_intact,
+    publish,
+    remove_partial_files,
+    temporary_files,
+)
+from dataprep.assembly.workspace import Workspace, partial_path, write_durably
+from dataprep.errors import DatasetError
+
+RECORD = CommitRecord(
+    split="train",
+    number=1,
+    count=4,
+    files=(CommittedFile("train/a", 3, "00"), CommittedFile("index/train/a", 2, "11")),
+    records=2,
+    source_bytes=10,
+    classes={3: 1, 999: 1},
+    rejected=(Rejected("k", "x.tar", 512, 9, "truncated"),),
+    noted=(Noted("l", "repaired", "a PNG"),),
+)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    found = Workspace(tmp_path)
+    found.make()
+    return found
+
+
+def test_a_record_comes_back(workspace: Workspace) -> None:
+    commit(workspace, RECORD)
+    assert Commits(workspace).all() == [RECORD]
+    assert RECORD.total_bytes == 5
+
+
+def test_refresh_tells_only_what_is_new(workspace: Workspace) -> None:
+    commits = Commits(workspace)
+    assert commits.refresh() == []
+    commit(workspace, RECORD)
+    assert commits.refresh() == [RECORD]
+    assert commits.refresh() == []
+
+
+def test_a_torn_record_is_named_with_the_way_out(workspace: Workspace) -> None:
+    path = workspace.commits / "train-00000-of-00004.json"
+    path.write_text('{"split": "train"}')
+    with pytest.raises(DatasetError, match="delete it and run again"):
+        Commits(workspace).all()
+
+
+@pytest.mark.parametrize(("content", "intact"), [(b"abc", True), (b"ab", False), (None, False)])
+def test_a_shard_is_intact_only_with_its_files(
+    tmp_path: Path, content: bytes | None, intact: bool
+) -> None:
+    if content is not None:
+        (tmp_path / "file").write_bytes(content)
+    record = CommitRecord("s", 0, 1, (CommittedFile("file", 3, ""),), 1, 1, {})
+    assert is_intact(record, tmp_path) is intact
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+def test_nothing_is_left_of_a_failed_shard(tmp_path: Path, kind: type[BaseException]) -> None:
+    finals = [tmp_path / "train" / "a", tmp_path / "index" / "a"]
+
+    def fail() -> None:
+        with temporary_files(finals) as temporaries:
+            temporaries[0].write_bytes(b"half")
+            raise kind
+
+    with pytest.raises(kind):
+        fail()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("data_exists", [False, True])
+@pytest.mark.parametrize("index_exists", [False, True])
+def test_publishing_again_is_harmless(
+    tmp_path: Path, data_exists: bool, index_exists: bool
+) -> None:
+    finals = [tmp_path / "a", tmp_path / "b"]
+    for final, exists in zip(finals, (data_exists, index_exists), strict=True):
+        if exists:
+            final.write_bytes(b"from a killed run")
+    with temporary_files(finals) as temporaries:
+        for path in temporaries:
+            path.write_bytes(b"new")
+        publish(temporaries, finals)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    assert finals[0].read_bytes() == finals[1].read_bytes() == b"new"
+
+
+def test_partial_files_are_removed_and_nothing_else(workspace: Workspace) -> None:
+    train = workspace.out / "train"
+    train.mkdir()
+    partial_path(train / "train-00000-of-00004").write_bytes(b"half")
+    (train / ".hidden").write_bytes(b"a user's")
+    (train / "train-00000-of-00004").write_bytes(b"whole")
+    assert remove_partial_files(workspace) == 1
+    assert sorted(path.name for path in train.iterdir()) == [".hidden", "train-00000-of-00004"]
+
+
+def test_temporary_names_match_no_reader_s_glob(tmp_path: Path) -> None:
+    temporary = partial_path(tmp_path / "train-00000-of-00004")
+    temporary.write_bytes(b"")
+    assert list(tmp_path.glob("train-*")) == []
+
+
+def test_a_failed_durable_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "manifest.json"
+    write_durably(path, b"old")
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", refuse)
+    with pytest.raises(OSError, match="No space"):
+        write_durably(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["manifest.json"]

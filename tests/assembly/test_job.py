@@ -1,0 +1,74 @@
+"""A directory belongs to one job: the same input and options, or a refusal that says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dataprep.assembly.job import check_identity
+from dataprep.assembly.workspace import Workspace
+from dataprep.errors import DatasetError
+
+IDENTITY = {
+    "seed": 0,
+    "num_shards": {"train": 4},
+    "input": {"train": {"images": 3, "bytes": 30, "sha256": "aa"}},
+    "bbox_sha256": None,
+}
+UNITS = {"train-a": "1", "train-b": "2"}
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    found = Workspace(tmp_path)
+    found.make()
+    check_identity(found, IDENTITY, UNITS)
+    return found
+
+
+def test_the_same_job_is_accepted(workspace: Workspace) -> None:
+    check_identity(workspace, dict(reversed(IDENTITY.items())), UNITS)
+
+
+def test_a_tuple_is_a_list_and_an_integer_key_is_text(workspace: Workspace) -> None:
+    other = Workspace(workspace.out / "other")
+    other.make()
+    check_identity(other, {"a": (1, 2), "b": {1: 2}}, {})  # type: ignore[dict-item]
+    check_identity(other, {"a": [1, 2], "b": {"1": 2}}, {})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": 3}, "seed was 0, now 3"),
+        ({"num_shards": {"train": 8}}, "num_shards.train was 4, now 8"),
+        ({"num_shards": {}}, "num_shards.train was 4, now absent"),
+        ({"bbox_sha256": "ff"}, 'bbox_sha256 was absent, now "ff"'),
+    ],
+)
+def test_what_differs_is_said(
+    workspace: Workspace, change: dict[str, object], message: str
+) -> None:
+    with pytest.raises(DatasetError, match=message) as caught:
+        check_identity(workspace, {**IDENTITY, **change}, UNITS)
+    assert "--overwrite" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_changed_raw_data_is_named(workspace: Workspace) -> None:
+    changed = {**IDENTITY, "input": {"train": {"images": 3, "bytes": 31, "sha256": "bb"}}}
+    with pytest.raises(DatasetError, match="the raw data of train-b changed") as caught:
+        check_identity(workspace, changed, {**UNITS, "train-b": "3"})
+    assert "sha256" not in str(caught.value)
+
+
+def test_raw_data_that_was_only_touched_is_refused_too(workspace: Workspace) -> None:
+    with pytest.raises(DatasetError, match="train-a and 1 more changed"):
+        check_identity(workspace, IDENTITY, {"train-a": "8", "train-b": "9"})
+
+
+def test_a_torn_job_file_is_named(workspace: Workspace) -> None:
+    workspace.job.write_text("{")
+    with pytest.raises(DatasetError, match="cannot be read"):
+        check_identity(workspace, IDENTITY, UNITS)
