@@ -56,20 +56,21 @@ def locked(workspace: Workspace) -> Iterator[Lease]:
             f"wait for it, or if it is certainly dead delete {workspace.lock}"
         ) from None
     try:
-        yield Lease(workspace.lock, workspace.lock.read_text())
+        yield Lease(workspace.lock, workspace.lock.read_text(), workspace.failure)
     finally:
         lock.release()
 
 
 @dataclass(slots=True)
 class Lease:
-    """A worker's right to go on: its run still holds the lock.
+    """A worker's right to go on: its run still holds the lock, and nobody has failed.
 
     Pickled into workers, which may outlive a launcher that was killed, on any host.
     """
 
     path: Path
     marker: str
+    failure: Path
     _checked: float = field(default=0.0, compare=False)
     _lost: bool = field(default=False, compare=False)
 
@@ -83,7 +84,7 @@ class Lease:
 
     def _look(self) -> bool:
         try:
-            if self.path.read_text() != self.marker:
+            if self.path.read_text() != self.marker or self.failure.exists():
                 return True
         except FileNotFoundError:
             return True

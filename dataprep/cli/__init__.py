@@ -79,6 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words, debug = _without_debug(list(sys.argv[1:] if arguments is None else arguments))
     # Beam warns of optional packages at import; what matters to the user is raised instead.
     logging.basicConfig(level=logging.WARNING if debug else logging.CRITICAL)
+    if debug:
+        os.environ["DATAPREP_DEBUG"] = "1"  # worker processes of the engine look at it
     try:
         command.main(words, prog_name="dataprep", standalone_mode=False)
     except click.ClickException as error:

@@ -62,13 +62,20 @@ class Engine:
         return math.ceil(self.workers / self.processes)
 
 
-def run(build: Callable[[beam.Pipeline], Any], engine: Engine, watch: Callable[[], None]) -> None:
+def run(
+    build: Callable[[beam.Pipeline], Any],
+    engine: Engine,
+    *,
+    watch: Callable[[], None],
+    stop: Callable[[], None],
+) -> None:
     """Run a graph to its end, calling ``watch`` about four times a second meanwhile.
 
     Args:
         build: adds the graph to an empty pipeline.
         engine: where to run it.
         watch: progress; may raise, which stops the run.
+        stop: told when the run is to be stopped, so that workers elsewhere learn of it.
 
     Raises:
         UsageError: Beam does not know an option.
@@ -94,6 +101,7 @@ def run(build: Callable[[beam.Pipeline], Any], engine: Engine, watch: Callable[[
             watch()
     except BaseException:
         STOP.set()
+        stop()
         thread.join(_STOP_SECONDS)
         raise
     if failures:
@@ -111,24 +119,30 @@ def _pipeline(engine: Engine) -> beam.Pipeline:
     )
     _check_flags(engine.beam_options)
     options = PipelineOptions(list(flags))
-    return beam.Pipeline(
-        runner=_local_runner(options) if engine.is_local else None, options=options
-    )
+    runner = _local_runner(options, engine) if engine.is_local else None
+    return beam.Pipeline(runner=runner, options=options)
 
 
 def _local_flags(engine: Engine) -> list[str]:
-    mode = "in_memory" if engine.processes == 1 else "multi_processing"
-    return [f"--direct_running_mode={mode}", f"--direct_num_workers={engine.processes}"]
+    # Not --direct_running_mode=multi_processing: it would start Beam's worker, not ours.
+    return [f"--direct_num_workers={engine.processes}"]
 
 
-def _local_runner(options: Any) -> Any:
+def _local_runner(options: Any, engine: Engine) -> Any:
     from apache_beam.portability.api import beam_provision_api_pb2
     from apache_beam.runners.portability.fn_api_runner import fn_runner
     from apache_beam.runners.portability.portable_runner import JobServiceHandle
+    from apache_beam.transforms.environments import SubprocessSDKEnvironment
+
+    from dataprep_pipelines.worker import COMMAND
 
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     information = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
-    return fn_runner.FnApiRunner(provision_info=fn_runner.ExtendedProvisionInfo(information))
+    worker = SubprocessSDKEnvironment.from_command_string(COMMAND)
+    return fn_runner.FnApiRunner(
+        worker if engine.processes > 1 else None,  # None: in this process
+        provision_info=fn_runner.ExtendedProvisionInfo(information),
+    )
 
 
 def _check_flags(flags: Sequence[str]) -> None:

@@ -34,6 +34,10 @@ class FailureLog:
         self.path.unlink(missing_ok=True)
         _UNWRITTEN.pop(self.path, None)
 
+    def stop(self) -> None:
+        """Tell every worker, wherever it runs, that the launcher is stopping."""
+        self._write(PipelineError("the launcher was stopped"))
+
     def occurred(self) -> bool:
         """Whether some worker has failed."""
         return self.path in _UNWRITTEN or self.path.exists()

@@ -114,7 +114,7 @@ def _scan(
         request.dataset, request.raw, directory, [part.unit for part in stale], failures
     )
     try:
-        engines.run(lambda pipeline: pipeline | graph, engine, watch)
+        engines.run(lambda pipeline: pipeline | graph, engine, watch=watch, stop=failures.stop)
         watch()
     finally:
         reporter.finished()
@@ -147,7 +147,8 @@ def _write(job: Job, engine: Engine, failures: FailureLog, reporter: Reporter) -
         engines.run(
             lambda pipeline: pipeline | graph,
             engine,
-            lambda: reporter.progress(commits.refresh()),
+            watch=lambda: reporter.progress(commits.refresh()),
+            stop=failures.stop,
         )
         reporter.progress(commits.refresh())
     finally:

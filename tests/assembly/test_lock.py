@@ -95,7 +95,7 @@ def test_a_lease_is_lost_when_its_launcher_was_killed(
 ) -> None:
     monkeypatch.setattr(locks, "_CHECK_SECONDS", 0.0)
     child = start_holder(workspace)
-    lease = Lease(workspace.lock, workspace.lock.read_text())
+    lease = Lease(workspace.lock, workspace.lock.read_text(), workspace.failure)
     assert not lease.lost()
     stop_holder(child)
     assert lease.lost()
@@ -107,4 +107,14 @@ def test_a_lease_is_lost_when_another_run_took_over(
     monkeypatch.setattr(locks, "_CHECK_SECONDS", 0.0)
     with locked(workspace) as lease:
         workspace.lock.write_text(f"{os.getpid()}\nanother\n")
+        assert lease.lost()
+
+
+def test_a_lease_is_lost_when_another_worker_failed(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "_CHECK_SECONDS", 0.0)
+    with locked(workspace) as lease:
+        assert not lease.lost()
+        workspace.failure.write_text("{}")
         assert lease.lost()
