@@ -1,1 +1,9 @@
-"""placeholder"""
+"""Judging images by their content, repairing and reshaping them: bytes in, bytes out."""
+
+from __future__ import annotations
+
+from dataprep.images.encode import codec_versions
+from dataprep.images.prepare import Note, Prepared, prepare
+from dataprep.images.recipe import JSON, Recipe, Resize
+
+__all__ = ["JSON", "Note", "Prepared", "Recipe", "Resize", "codec_versions", "prepare"]

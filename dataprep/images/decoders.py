@@ -1,0 +1,116 @@
+"""Decoding JPEG: the fast decoder first, the reference decoder for the verdict.
+
+libjpeg-turbo through simplejpeg is fast, runs without the GIL and names the first thing it
+dislikes, but it stops at mere warnings that TensorFlow, Pillow and every published ImageNet
+pipeline live with. So whatever it dislikes is given to Pillow, whose libjpeg decides; and
+what Pillow lets pass though its data ran out (TensorFlow does not) is refused as well.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from typing import Final
+
+import numpy as np
+from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
+
+from dataprep.errors import ImageError
+from dataprep.images import jpeg, turbo
+from dataprep.images.jpeg import Frame
+from dataprep.images.pixels import Pixels
+
+# What Pillow raises for damaged bytes. Fuzzing with mutated files (Pillow 10.3 and 12.3) met
+# the first three; the rest are what Pillow's own ImageFile counts as damage while it opens a
+# file, and what its decoders raise for sizes and streams. MemoryError is not among them:
+# sizes are fenced first, so it tells of the machine and not of the image.
+PILLOW_ERRORS: Final = (
+    OSError,
+    SyntaxError,
+    ValueError,  # includes UnicodeDecodeError
+    EOFError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    TypeError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
+_OUT_OF_DATA = "Premature end of JPEG file"  # libjpeg's JWRN_JPEG_EOF
+# What the TurboJPEG interface cannot do though libjpeg can: unusual sampling factors.
+_LIMITS = ("Could not determine subsampling level", "Unsupported color conversion request")
+
+
+def check_bitstream(data: bytes, frame: Frame) -> str | None:
+    """Judge a JPEG by running its whole entropy decoder at 1/8 scale.
+
+    Returns:
+        The decoder's warning if there is one that does not make the image unusable.
+
+    Raises:
+        ImageError: TensorFlow or Pillow would refuse the image.
+    """
+    try:
+        turbo.scan(data)
+    except ValueError as error:
+        return _second_opinion(data, frame, str(error))[1]
+    return None
+
+
+def decode(data: bytes, frame: Frame, *, grey: bool) -> tuple[Pixels, str | None]:
+    """Decode at full scale with libjpeg's accurate DCT and smooth chroma upsampling.
+
+    The pixels, CMYK's and YCCK's too, are those of TensorFlow's ``decode_jpeg`` with
+    ``dct_method="INTEGER_ACCURATE"``; its default, the fast DCT, is off by up to 12 levels.
+
+    Args:
+        data: the whole file.
+        frame: its header.
+        grey: whether luma is enough; RGB may still come back.
+
+    Returns:
+        The pixels, and the decoder's warning if there is one.
+
+    Raises:
+        ImageError: the image is unusable.
+    """
+    if frame.components == 4:
+        warning = check_bitstream(data, frame)
+        return decode_with_pillow(data, frame), warning
+    try:
+        return turbo.decode(data, "GRAY" if grey or frame.components == 1 else "RGB"), None
+    except ValueError as error:
+        return _second_opinion(data, frame, str(error))
+
+
+def _second_opinion(data: bytes, frame: Frame, words: str) -> tuple[Pixels, str | None]:
+    """Decide about a JPEG that the fast decoder complains about in these `words`.
+
+    Returns:
+        The pixels, and the words unless they tell of the fast decoder and not of the image.
+
+    Raises:
+        ImageError: the image is unusable.
+    """
+    if words == _OUT_OF_DATA or not jpeg.reaches_end(data, frame.scan):
+        raise ImageError(f"truncated JPEG: {words}")
+    pixels = decode_with_pillow(data, frame)
+    return pixels, None if any(limit in words for limit in _LIMITS) else words
+
+
+def decode_with_pillow(data: bytes, frame: Frame) -> Pixels:
+    """Decode at full scale with the reference decoder; CMYK and YCCK become RGB.
+
+    Raises:
+        ImageError: Pillow refuses the image, or finds another size than the header's.
+    """
+    try:
+        with JpegImageFile(io.BytesIO(jpeg.without_metadata(data))) as image:
+            if image.size != (frame.width, frame.height):
+                raise ImageError(f"broken JPEG: two sizes, {image.size} in its second header")
+            return np.asarray(image.convert("L" if image.mode == "L" else "RGB"))
+    except PILLOW_ERRORS as error:
+        raise ImageError(f"broken JPEG: {str(error) or type(error).__name__}") from error

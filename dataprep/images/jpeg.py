@@ -1,0 +1,148 @@
+"""The structure of a JPEG file: its markers, read without decoding a pixel.
+
+Markers are found the way libjpeg finds them (``next_marker`` in its ``jdmarker.c``): bytes
+that belong to no segment are skipped, so that a file it tolerates is tolerated here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dataprep.errors import ImageError
+
+MAGIC = b"\xff\xd8\xff"
+APP0, APP1, APP14, COM = 0xE0, 0xE1, 0xEE, 0xFE
+
+_SOI, _EOI, _SOS = 0xD8, 0xD9, 0xDA
+# Markers without a length: stuffed zero, TEM and the restart markers.
+_BARE = frozenset({0x00, 0x01, *range(0xD0, 0xD8)})
+# Start-of-frame markers (C4, C8 and CC in between mean something else).
+_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
+_READABLE = frozenset({0xC0, 0xC1, 0xC2, 0xC9, 0xCA})  # sequential, progressive; both codings
+# What can follow a scan, with reserved codes left out: resynchronising to a restart marker
+# skips those, and elsewhere the decoder refuses them.
+_AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What the header promises.
+
+    Attributes:
+        height: in pixels.
+        width: in pixels.
+        components: 1 (grey), 3 (YCbCr or RGB) or 4 (CMYK or YCCK).
+        scan: offset in bytes of the first start-of-scan marker.
+    """
+
+    height: int
+    width: int
+    components: int
+    scan: int
+
+
+def segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Walk the header up to and including the first start-of-scan segment.
+
+    Yields:
+        The marker's code, the offset of its 0xFF, and the offset behind its segment.
+
+    Raises:
+        ImageError: the header is cut short, or has a marker no header can have.
+    """
+    at = 2
+    while (at := data.find(b"\xff", at)) >= 0 and at + 4 <= len(data):
+        marker = data[at + 1]
+        if marker == 0xFF:
+            at += 1
+        elif marker in _BARE:
+            at += 2
+        elif marker in (_SOI, _EOI):
+            raise ImageError(f"broken JPEG: marker 0xff{marker:02x} inside the header")
+        else:
+            end = at + 2 + _number(data, at + 2)
+            if end < at + 4 or end > len(data):
+                break
+            yield marker, at, end
+            if marker == _SOS:
+                return
+            at = end
+    raise ImageError(f"broken JPEG: no image data in its {len(data)} bytes, the header is cut off")
+
+
+def read_frame(data: bytes) -> Frame:
+    """Read sizes and number of components, and look for the end marker.
+
+    Raises:
+        ImageError: the header is broken or of a kind no reader of the data set could
+            decode, or no end-of-image marker follows it.
+    """
+    frame: tuple[int, int, int] | None = None
+    for marker, start, end in segments(data):
+        if marker in _FRAMES:
+            frame = _frame(data, marker, start, end)
+        elif marker == _SOS:
+            if frame is None:
+                raise ImageError("broken JPEG: image data before the frame header")
+            # A thumbnail in the header has its own end marker: look behind the header only.
+            if data.rfind(b"\xff\xd9", end) < 0:
+                raise ImageError(
+                    f"truncated JPEG: {len(data)} bytes without an end-of-image marker"
+                )
+            return Frame(*frame, scan=start)
+    raise AssertionError("segments() ends with a scan or an error")
+
+
+def reaches_end(data: bytes, scan: int) -> bool:
+    """Whether a decoder that reads marker by marker meets the end-of-image marker.
+
+    A chance 0xFFD9 inside a later segment is no end: TensorFlow's decoder runs out of
+    data there and fails, while Pillow lets it pass.
+
+    Args:
+        data: the whole file.
+        scan: offset of the first start-of-scan marker.
+    """
+    at = scan
+    while match := _AFTER_SCAN.search(data, at):
+        if data[match.start() + 1] == _EOI:
+            return True
+        at = match.end() + max(2, _number(data, match.end()))
+    return False
+
+
+def without_metadata(data: bytes) -> bytes:
+    """The same image without comments, EXIF, XMP, ICC and other application data.
+
+    JFIF and Adobe segments stay, because they say which colour space the pixels are in.
+    Damaged metadata then cannot disturb, or slow, a decoder that would parse it.
+    """
+    parts = [data[:2]]
+    for marker, start, end in segments(data):
+        if marker == _SOS:
+            parts.append(data[start:])
+        elif marker != COM and (marker in (APP0, APP14) or not 0xE0 <= marker <= 0xEF):
+            parts.append(data[start:end])
+    return b"".join(parts)
+
+
+def _frame(data: bytes, marker: int, start: int, end: int) -> tuple[int, int, int]:
+    if marker not in _READABLE:
+        raise ImageError(f"unsupported JPEG: lossless or hierarchical coding (0xff{marker:02x})")
+    if end - start < 10:
+        raise ImageError("broken JPEG: its frame header is too short")
+    precision, components = data[start + 4], data[start + 9]
+    height, width = _number(data, start + 5), _number(data, start + 7)
+    if precision != 8:
+        raise ImageError(f"unsupported JPEG: {precision} bits per sample, expected 8")
+    if height == 0 or width == 0:
+        raise ImageError(f"broken JPEG: {width}x{height} pixels")
+    if components not in (1, 3, 4):
+        raise ImageError(f"unsupported JPEG: {components} components, expected 1, 3 or 4")
+    return height, width, components
+
+
+def _number(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 2], "big")

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dataprep.errors import ImageError
+from dataprep.images import Note, Recipe, prepare
+
+PIXELS_DIFFER = 6  # most that JPEG at quality 100 and full chroma moves a sample of the photo
+
+
+@pytest.mark.parametrize(
+    ("format", "options"),
+    [
+        ("PNG", {}),
+        ("BMP", {}),
+        ("WEBP", {"lossless": True}),
+        ("WEBP", {"quality": 80}),
+        ("WEBP", {"lossless": True, "exif": bytes(9)}),
+    ],
+)
+def test_rgb_in_disguise_becomes_jpeg(
+    photo: Image.Image,
+    encoded: Callable[..., bytes],
+    pixels_of: Callable[[bytes], Any],
+    format: str,  # noqa: A002 - Pillow's name for it
+    options: dict[str, Any],
+) -> None:
+    data = encoded(photo, format, **options)
+    done = prepare(data, Recipe())
+    assert (done.format, done.width, done.height, done.channels) == ("JPEG", 90, 70, 3)
+    assert np.abs(pixels_of(done.data) - pixels_of(data)).max() <= PIXELS_DIFFER
+    name = {"WEBP": "WebP"}.get(format, format)
+    text = f"{name}, not JPEG: re-encoded as RGB JPEG, quality 100"
+    assert done.notes == (Note("repaired", text),)
+
+
+@pytest.mark.parametrize(
+    ("format", "mode", "channels"),
+    [
+        ("PNG", "1", 1),
+        ("PNG", "L", 1),
+        ("PNG", "LA", 1),
+        ("PNG", "P", 3),
+        ("PNG", "RGBA", 3),
+        ("GIF", "1", 1),
+        ("GIF", "P", 3),
+        ("BMP", "1", 1),
+        ("BMP", "L", 1),
+        ("BMP", "P", 3),
+        ("BMP", "RGBA", 3),
+        ("WEBP", "RGBA", 3),
+    ],
+)
+def test_every_mode_is_stored_as_pillow_shows_it(
+    photo: Image.Image,
+    encoded: Callable[..., bytes],
+    pixels_of: Callable[[bytes], Any],
+    format: str,  # noqa: A002 - Pillow's name for it
+    mode: str,
+    channels: int,
+) -> None:
+    picture = photo.quantize(16) if mode == "P" else photo.convert(mode)
+    if "A" in mode:
+        picture.putalpha(Image.linear_gradient("L").resize(picture.size))
+    options = {"lossless": True, "exact": True} if format == "WEBP" else {}
+    done = prepare(encoded(picture, format, **options), Recipe(encoding="png"))
+    assert done.channels == channels
+    expected = np.asarray(picture.convert("L" if channels == 1 else "RGB"))
+    assert np.array_equal(pixels_of(done.data), expected)
+
+
+def test_alpha_is_dropped_and_not_composited(encoded: Callable[..., bytes]) -> None:
+    picture = Image.new("RGBA", (8, 8), (200, 100, 50, 0))
+    done = prepare(encoded(picture, "PNG"), Recipe(encoding="png"))
+    assert done.data == prepare(encoded(picture.convert("RGB"), "PNG"), Recipe(encoding="png")).data
+
+
+@pytest.mark.parametrize("transparency", [3, bytes(range(0, 256, 16))])
+def test_transparent_palette_entries_keep_their_colour(
+    photo: Image.Image, encoded: Callable[..., bytes], transparency: int | bytes
+) -> None:
+    picture = photo.quantize(16)
+    data = encoded(picture, "PNG", transparency=transparency)
+    plain = encoded(picture, "PNG")
+    assert prepare(data, Recipe()).data == prepare(plain, Recipe()).data
+
+
+def test_sixteen_bit_grey_keeps_its_high_byte(
+    encoded: Callable[..., bytes], pixels_of: Callable[[bytes], Any]
+) -> None:
+    ramp = np.arange(0, 65536, 16, dtype=np.uint16).reshape(64, 64)
+    done = prepare(encoded(Image.fromarray(ramp), "PNG"), Recipe(encoding="png"))
+    assert done.channels == 1
+    assert np.array_equal(pixels_of(done.data), ramp >> 8)
+
+
+@pytest.mark.parametrize("format", ["GIF", "PNG", "WEBP"])
+def test_first_frame_of_an_animation_is_used(
+    photo: Image.Image,
+    encoded: Callable[..., bytes],
+    format: str,  # noqa: A002 - Pillow's name for it
+) -> None:
+    first = photo.quantize(16) if format == "GIF" else photo
+    later = [first.transpose(Image.Transpose.ROTATE_180)] * 2
+    options = {"WEBP": {"lossless": True}, "GIF": {"comment": b"hi", "disposal": 2}}
+    extra = options.get(format, {})
+    data = encoded(first, format, save_all=True, append_images=later, **extra)
+    still = encoded(first, format, **({"lossless": True} if format == "WEBP" else {}))
+    assert prepare(data, Recipe()).data == prepare(still, Recipe()).data
+
+
+def test_gif_image_that_reaches_over_the_screen_enlarges_it(
+    photo: Image.Image, encoded: Callable[..., bytes]
+) -> None:
+    data = bytearray(encoded(photo.quantize(16), "GIF"))
+    data[6:10] = struct.pack("<HH", 10, 10)
+    done = prepare(bytes(data), Recipe())
+    assert (done.width, done.height) == (90, 70)
+
+
+def test_cmyk_becomes_the_rgb_that_pillow_makes_of_it(
+    photo: Image.Image, encoded: Callable[..., bytes], pixels_of: Callable[[bytes], Any]
+) -> None:
+    data = encoded(photo.convert("CMYK"), quality=95)
+    with Image.open(io.BytesIO(data)) as image:
+        expected = np.asarray(image.convert("RGB")).astype(np.int16)
+    assert np.array_equal(pixels_of(prepare(data, Recipe(encoding="png")).data), expected)
+    done = prepare(data, Recipe())
+    assert (done.format, done.channels) == ("JPEG", 3)
+    assert np.abs(pixels_of(done.data) - expected).max() <= PIXELS_DIFFER
+    text = "JPEG of 4 components (CMYK or YCCK): re-encoded as RGB JPEG, quality 100"
+    assert done.notes == (Note("repaired", text),)
+
+
+def test_ycck_is_recognised(
+    photo: Image.Image, encoded: Callable[..., bytes], pixels_of: Callable[[bytes], Any]
+) -> None:
+    data = bytearray(encoded(photo.convert("CMYK")))
+    marker = data.index(b"\xff\xee")
+    data[marker + 15] = 2  # Adobe's transform code for YCCK
+    done = prepare(bytes(data), Recipe(encoding="png"))
+    with Image.open(io.BytesIO(data)) as image:
+        assert np.array_equal(pixels_of(done.data), np.asarray(image.convert("RGB")))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "empty file: 0 bytes"),
+        (b"<!DOCTYPE html><html>", "starting with b'<!DOCTYPE ht'"),
+        (b"\0" * 1000, "1000 bytes starting with"),
+        (b"BM is not only a format", "not a JPEG"),
+        (b"\xff\xd8", "2 bytes"),
+        (b"\xff\xd8\xff", "cut off"),
+        (b"\x89PNG\r\n\x1a\n", "empty image: 0x0"),
+        (b"GIF89a", "broken GIF"),
+        (b"RIFF\0\0\0\0WEBP", "empty image: 0x0"),
+        (b"BM" + bytes(12) + b"\x28\0\0\0" + bytes(30), "empty image: 0x0"),
+        (b"BM" + bytes(12) + b"\x0c\0\0\0" + bytes(30), "empty image: 0x0"),
+    ],
+)
+@pytest.mark.parametrize("check", ["header", "bitstream", "pixels"])
+def test_what_is_no_image_is_named(data: bytes, reason: str, check: Any) -> None:
+    with pytest.raises(ImageError, match=reason):
+        prepare(data, Recipe(check=check))
+
+
+@pytest.mark.parametrize("format", ["PNG", "GIF", "BMP", "WEBP"])
+def test_truncation_is_an_image_error(
+    photo: Image.Image,
+    encoded: Callable[..., bytes],
+    format: str,  # noqa: A002 - Pillow's name for it
+) -> None:
+    data = encoded(photo, format)
+    for end in range(0, len(data) * 3 // 4, max(1, len(data) // 40)):
+        with pytest.raises(ImageError):
+            prepare(data[:end], Recipe())
+
+
+def _chunk(name: bytes, body: bytes) -> bytes:
+    check = zlib.crc32(name + body)
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", check)
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        _chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(100_000_000), 1)),
+        _chunk(b"iCCP", b"k\0\0" + zlib.compress(bytes(100_000_000), 1)),
+        _chunk(b"iCCP", b"no profile"),
+        _chunk(b"acTL", struct.pack(">II", 0, 0)),
+        _chunk(b"eXIf", b"MM\0*\xff\xff\xff\xff"),
+        _chunk(b"tRNS", b""),
+    ],
+    ids=["text bomb", "profile bomb", "bad profile", "bad animation", "bad EXIF", "bad alpha"],
+)
+def test_png_metadata_is_never_looked_into(
+    photo: Image.Image, encoded: Callable[..., bytes], chunk: bytes
+) -> None:
+    plain = encoded(photo, "PNG")
+    data = plain[:33] + chunk + plain[33:]
+    assert prepare(data, Recipe(exif="apply")).data == prepare(plain, Recipe()).data

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import struct
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from dataprep.errors import ImageError
+from dataprep.images import Recipe, Resize, codec_versions, prepare
+
+BIG = 60_000
+RECIPES = [
+    Recipe(exif="apply"),
+    Recipe(check="pixels"),
+    Recipe(check="header", color="rgb"),
+    Recipe(resize=Resize(20), exif="apply", encoding="png"),
+    Recipe(resize=Resize(16, 8), color="gray", encoding="jpeg"),
+]
+
+
+@pytest.fixture(scope="module")
+def corpus(photo: Image.Image, encoded: Callable[..., bytes]) -> list[bytes]:
+    small = photo.resize((24, 18))
+    palette = small.quantize(9)
+    return [
+        encoded(small),
+        encoded(small, progressive=True),
+        encoded(small, restart_marker_blocks=1),
+        encoded(small.convert("CMYK")),
+        encoded(small, "PNG"),
+        encoded(palette, "PNG", transparency=bytes(9)),
+        encoded(palette, "GIF", save_all=True, append_images=[palette.rotate(90)], disposal=2),
+        encoded(small, "BMP"),
+        encoded(small, "WEBP"),
+        encoded(small, "WEBP", save_all=True, append_images=[small.rotate(90)]),
+    ]
+
+
+def _bombs(photo: Image.Image, encoded: Callable[..., bytes]) -> dict[str, bytes]:
+    """Small files that declare 60000 x 60000 pixels (WebP: 16384 x 16384)."""
+    jpeg, png = bytearray(encoded(photo)), bytearray(encoded(photo, "PNG"))
+    frame = jpeg.index(b"\xff\xc0")
+    jpeg[frame + 5 : frame + 9] = struct.pack(">HH", BIG, BIG)
+    png[16:24] = struct.pack(">II", BIG, BIG)
+    screen, frame_ = (bytearray(encoded(photo.quantize(16), "GIF")) for _ in range(2))
+    screen[6:10] = struct.pack("<HH", BIG, BIG)
+    at = frame_.index(b",", 13 + 48)
+    frame_[at + 5 : at + 9] = struct.pack("<HH", BIG, BIG)
+    bmp = bytearray(encoded(photo, "BMP"))
+    bmp[18:26] = struct.pack("<ii", BIG, -BIG)
+    lossy = bytearray(encoded(photo, "WEBP"))
+    lossy[26:30] = struct.pack("<HH", 16383, 16383)
+    lossless = bytearray(encoded(photo, "WEBP", lossless=True))
+    lossless[21:25] = struct.pack("<I", 0x0FFFFFFF)
+    animated = bytearray(encoded(photo, "WEBP", save_all=True, append_images=[photo.rotate(90)]))
+    animated[24:30] = b"\xff\xff\x00" * 2
+    return {
+        "JPEG": bytes(jpeg),
+        "PNG": bytes(png),
+        "GIF screen": bytes(screen),
+        "GIF frame": bytes(frame_),
+        "BMP": bytes(bmp),
+        "WebP lossy": bytes(lossy),
+        "WebP lossless": bytes(lossless),
+        "WebP animated": bytes(animated),
+    }
+
+
+@pytest.mark.parametrize("check", ["header", "bitstream", "pixels"])
+def test_bombs_are_refused_by_the_size_they_declare(
+    photo: Image.Image, encoded: Callable[..., bytes], check: Any
+) -> None:
+    for data in _bombs(photo, encoded).values():
+        with pytest.raises(ImageError, match=r"decompression bomb\? \d+x\d+ = \d+ pixels"):
+            prepare(data, Recipe(check=check))
+
+
+def test_limit_is_the_recipes_and_inclusive(jpegs: dict[str, bytes]) -> None:
+    assert prepare(jpegs["baseline"], Recipe(max_pixels=6300)).width == 90
+    with pytest.raises(ImageError, match="90x70 = 6300 pixels, at most 6299 allowed"):
+        prepare(jpegs["baseline"], Recipe(max_pixels=6299))
+
+
+def test_resize_cannot_make_a_bomb_of_a_thin_image(encoded: Callable[..., bytes]) -> None:
+    data = encoded(Image.new("L", (20_000, 1)))
+    with pytest.raises(ImageError, match="5120000x256"):
+        prepare(data, Recipe(resize=Resize(256)))
+
+
+def test_side_too_long_for_jpeg_is_refused(encoded: Callable[..., bytes]) -> None:
+    data = encoded(Image.new("L", (65_501, 1)), "PNG")
+    with pytest.raises(ImageError, match="a side of a JPEG has at most 65500"):
+        prepare(data, Recipe())
+    assert prepare(data, Recipe(encoding="png")).width == 65_501
+
+
+def test_pillows_own_limit_neither_warns_nor_refuses(
+    photo: Image.Image, encoded: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    recipe = Recipe(check="pixels", resize=Resize(40), center_crop=30, exif="apply")
+    for format_ in ("JPEG", "PNG", "GIF", "BMP", "WEBP"):
+        picture = photo.quantize(16) if format_ == "GIF" else photo
+        options: dict[str, Any] = {"save_all": True} if format_ == "GIF" else {}
+        assert prepare(encoded(picture, format_, **options), recipe).width == 30
+
+
+def _mutate(data: bytes, edits: list[tuple[int, int, int]]) -> bytes:
+    out = bytearray(data)
+    for kind, place, value in edits:
+        at = place % max(1, len(out))
+        if kind == 0:
+            out[at : at + 1] = bytes([value])
+        elif kind == 1:
+            del out[at : at + 1 + value % 9]
+        elif kind == 2:
+            out[at:at] = bytes([value, 255 - value])
+        else:
+            out[at:] = out[at : at + 2 * value]
+    return bytes(out)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    which=st.integers(0, 9),
+    recipe=st.sampled_from(RECIPES),
+    edits=st.lists(
+        st.tuples(
+            st.integers(0, 3), st.integers(0, 200) | st.integers(0, 4000), st.integers(0, 255)
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+)
+def test_damage_is_either_survived_or_an_image_error_of_one_line(
+    corpus: list[bytes], which: int, recipe: Recipe, edits: list[tuple[int, int, int]]
+) -> None:
+    data = _mutate(corpus[which], edits)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            done = prepare(data, recipe)
+            outcome = f"{done.width}x{done.height}"
+        except ImageError as error:
+            outcome = str(error)
+    assert outcome
+    assert "\n" not in outcome
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.binary(max_size=60), head=st.sampled_from([b"", b"\xff\xd8\xff", b"GIF89a", b"BM"]))
+def test_garbage_is_an_image_error(data: bytes, head: bytes) -> None:
+    with pytest.raises(ImageError):
+        prepare(head + data, Recipe(check="header"))
+
+
+def test_threads_get_the_same_bytes_and_no_warnings(corpus: list[bytes]) -> None:
+    tasks = [(data, recipe) for data in corpus for recipe in RECIPES] * 3
+    alone = [prepare(*task) for task in tasks]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda task: prepare(*task), tasks))
+    assert together == alone
+
+
+def test_codec_versions_are_known() -> None:
+    versions = codec_versions()
+    assert {"pillow", "libjpeg", "simplejpeg", "zlib"} <= versions.keys()
+    assert all(text and "None" not in text for text in versions.values())

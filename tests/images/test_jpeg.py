@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dataprep.errors import ImageError
+from dataprep.images import Note, Recipe, prepare
+from dataprep.images.jpeg import reaches_end, read_frame, segments, without_metadata
+
+NAMES = [
+    "baseline",
+    "full chroma",
+    "progressive",
+    "restarts",
+    "grey",
+    "grey progressive",
+    "RGB colour space",
+]
+SOF = b"\xff\xc0\x00\x11\x08"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("check", ["header", "bitstream", "pixels"])
+def test_good_jpeg_passes_through_as_the_same_object(
+    jpegs: dict[str, bytes], name: str, check: Any
+) -> None:
+    data = jpegs[name]
+    done = prepare(data, Recipe(check=check))
+    assert done.data is data
+    assert (done.format, done.width, done.height, done.notes) == ("JPEG", 90, 70, ())
+    assert done.channels == (1 if name.startswith("grey") else 3)
+
+
+@pytest.mark.parametrize("check", ["header", "bitstream", "pixels"])
+@pytest.mark.parametrize("name", NAMES)
+def test_truncated_jpeg_is_rejected_wherever_it_is_cut(
+    jpegs: dict[str, bytes], name: str, check: Any
+) -> None:
+    data = jpegs[name]
+    for end in [*range(0, len(data), 23), len(data) - 2, len(data) - 1]:
+        for cut in (data[:end], data[:end] + bytes(50)):
+            with pytest.raises(ImageError):
+                prepare(cut, Recipe(check=check))
+
+
+def test_end_marker_by_chance_in_trailing_garbage_does_not_save_a_truncated_jpeg(
+    jpegs: dict[str, bytes],
+) -> None:
+    cut = jpegs["baseline"][:-400] + b"\xff\xfe\x00\x20" + b"\xff\xd9"
+    with pytest.raises(ImageError, match="truncated"):
+        prepare(cut, Recipe())
+
+
+def test_thumbnails_end_marker_is_not_the_images(jpegs: dict[str, bytes]) -> None:
+    data = jpegs["baseline"]
+    thumbnail = b"\xff\xe1\x00\x08\xff\xd8\xff\xd9\x00\x00"
+    cut = data[:2] + thumbnail + data[2:-30]
+    with pytest.raises(ImageError, match="without an end-of-image marker"):
+        prepare(cut, Recipe(check="header"))
+
+
+@pytest.mark.parametrize("tail", [b"\n", bytes(3000), b"garbage", b"\xff\xd8\xff"])
+def test_bytes_behind_the_end_are_kept(jpegs: dict[str, bytes], tail: bytes) -> None:
+    data = jpegs["baseline"] + tail
+    done = prepare(data, Recipe())
+    assert done.data is data
+    assert done.notes == ()
+
+
+def test_extraneous_bytes_before_a_marker_are_a_warning(jpegs: dict[str, bytes]) -> None:
+    data = jpegs["baseline"]
+    damaged = data[:20] + b"abc" + data[20:]
+    done = prepare(damaged, Recipe())
+    assert done.data is damaged
+    words = "Corrupt JPEG data: 3 extraneous bytes before marker 0xdb"
+    assert done.notes == (Note("warned", words),)
+
+
+def test_damaged_pixels_are_a_warning_and_survive_a_resize(jpegs: dict[str, bytes]) -> None:
+    short = jpegs["baseline"][:-300] + b"\xff\xd9"
+    kept = prepare(short, Recipe())
+    assert kept.data is short
+    assert [note.kind for note in kept.notes] == ["warned"]
+    assert "premature end of data segment" in kept.notes[0].text
+    again = prepare(short, Recipe(encoding="jpeg"))
+    assert again.notes == kept.notes
+
+
+def test_sampling_factors_unknown_to_the_fast_decoder_are_no_damage(
+    encoded: Callable[..., bytes],
+) -> None:
+    """Flat RGB blocks all code alike, so 15 blocks of 1x1 can be regrouped as 3 of 2+1+2."""
+    flat = bytearray(encoded(Image.new("RGB", (40, 8), (128, 128, 128)), keep_rgb=True))
+    frame = flat.index(b"\xff\xc0")
+    flat[frame + 8] = 48
+    flat[frame + 11] = flat[frame + 17] = 0x21
+    data = bytes(flat)
+    done = prepare(data, Recipe())
+    assert done.data is data
+    assert (done.width, done.notes) == (48, ())
+    assert prepare(data, Recipe(encoding="jpeg", color="gray")).channels == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (SOF, b"\xff\xc1\x00\x11\x0c", "12 bits per sample"),
+        (SOF, b"\xff\xc3\x00\x11\x08", "lossless or hierarchical"),
+        (SOF, b"\xff\xc7\x00\x11\x08", "lossless or hierarchical"),
+        (SOF + b"\x00\x46", SOF + b"\x00\x00", "90x0 pixels"),
+        (SOF + b"\x00\x46\x00\x5a\x03", SOF + b"\x00\x46\x00\x5a\x02", "2 components"),
+        (SOF, b"\xff\xc0\x00\x07\x08", "too short"),
+        (SOF, b"\xff\xfe\x00\x11\x08", "before the frame header"),
+        (SOF, b"\xff\xd9\x00\x11\x08", "inside the header"),
+        (SOF, b"\xff\xc0\xff\xff\x08", "cut off"),
+        (SOF, b"\xff\xc0\x00\x01\x08", "cut off"),
+    ],
+)
+def test_unusable_headers_are_named(
+    jpegs: dict[str, bytes], old: bytes, new: bytes, reason: str
+) -> None:
+    data = jpegs["baseline"]
+    assert data.count(old) == 1
+    with pytest.raises(ImageError, match=reason):
+        prepare(data.replace(old, new), Recipe(check="header"))
+
+
+def test_second_frame_header_with_another_size_is_rejected(jpegs: dict[str, bytes]) -> None:
+    data = jpegs["baseline"]
+    at = data.index(SOF)
+    other = data[at : at + 19].replace(b"\x00\x46\x00\x5a", b"\x00\x10\x00\x10")
+    with pytest.raises(ImageError):
+        prepare(data[:at] + other + data[at:], Recipe())
+
+
+def test_arithmetic_coding_is_left_to_the_decoders(jpegs: dict[str, bytes]) -> None:
+    data = jpegs["baseline"].replace(SOF, b"\xff\xc9\x00\x11\x08")
+    assert read_frame(data).components == 3
+
+
+def test_fill_bytes_and_bare_markers_are_no_segments(jpegs: dict[str, bytes]) -> None:
+    data = jpegs["baseline"]
+    padded = data[:2] + b"\xff\xff\xff\x01\xff\x00" + data[2:]
+    assert [m for m, _, _ in segments(padded)] == [m for m, _, _ in segments(data)]
+
+
+def test_metadata_is_cut_out_without_touching_the_image(
+    photo: Image.Image, encoded: Callable[..., bytes], pixels_of: Callable[[bytes], Any]
+) -> None:
+    exif = Image.Exif()
+    exif[0x0110] = "camera"
+    plain = encoded(photo)
+    rich = encoded(photo, exif=exif, comment=b"hello", icc_profile=bytes(70_000))
+    assert without_metadata(rich) == plain
+    assert np.array_equal(pixels_of(without_metadata(rich)), pixels_of(rich))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_end_is_found_marker_by_marker(jpegs: dict[str, bytes], name: str) -> None:
+    data = jpegs[name]
+    scan = read_frame(data).scan
+    assert reaches_end(data, scan)
+    assert not reaches_end(data[:-2], scan)
+
+
+def test_damaged_metadata_passes_through_untouched(
+    photo: Image.Image, encoded: Callable[..., bytes]
+) -> None:
+    plain = encoded(photo)
+    bad = b"".join(
+        b"\xff" + bytes([marker]) + (len(body) + 2).to_bytes(2, "big") + body
+        for marker, body in [
+            (0xE1, b"Exif\0\0MM\0*\xff\xff\xff\xff"),
+            (0xE1, b"http://ns.adobe.com/xap/1.0/\0\xff\xfe\xe9 no xml"),
+            (0xE2, b"ICC_PROFILE\0\x05\x02junk"),
+            (0xE2, b"MPF\0junk"),
+            (0xED, b"Photoshop 3.0\08BIM\x04"),
+            (0xEE, b"Ado"),
+        ]
+    )
+    data = plain[:2] + bad + plain[2:]
+    for recipe in (Recipe(), Recipe(check="pixels"), Recipe(exif="apply")):
+        assert prepare(data, recipe).data is data
+    again = prepare(data, Recipe(encoding="jpeg", check="pixels", exif="apply"))
+    with Image.open(io.BytesIO(again.data)) as image:
+        assert set(image.info) <= {"jfif", "jfif_version", "jfif_unit", "jfif_density"}

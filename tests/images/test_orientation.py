@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
+
+from dataprep.images import Recipe, Resize, prepare
+from dataprep.images.orientation import of_tiff, upright
+
+TAG = 0x0112
+
+
+def _exif(value: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x010F] = "maker"
+    exif[TAG] = value
+    return exif
+
+
+@pytest.mark.parametrize("value", range(1, 9))
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])
+def test_applied_orientation_equals_pillows(
+    photo: Image.Image,
+    encoded: Callable[..., bytes],
+    pixels_of: Callable[[bytes], Any],
+    value: int,
+    mode: str,
+    format: str,  # noqa: A002 - Pillow's name for it
+) -> None:
+    data = encoded(photo.convert(mode), format, exif=_exif(value))
+    with Image.open(io.BytesIO(data)) as image:
+        turned = np.asarray(ImageOps.exif_transpose(image)).astype(np.int16)
+    done = prepare(data, Recipe(exif="apply", encoding="png"))
+    found = pixels_of(done.data)
+    assert found.shape == turned.shape
+    assert np.abs(found - turned).max() <= 2
+    assert (done.height, done.width) == turned.shape[:2]
+
+
+@pytest.mark.parametrize("value", range(1, 9))
+def test_only_an_image_that_is_not_upright_is_reencoded(
+    photo: Image.Image, encoded: Callable[..., bytes], value: int
+) -> None:
+    data = encoded(photo, exif=_exif(value))
+    assert prepare(data, Recipe()).data is data
+    done = prepare(data, Recipe(exif="apply"))
+    assert (done.data is data) == (value == 1)
+    assert (done.width, done.height) == ((90, 70) if value < 5 else (70, 90))
+    assert done.notes == ()
+    assert b"Exif" not in done.data or value == 1
+
+
+def test_size_asked_for_is_that_of_the_upright_image(
+    photo: Image.Image, encoded: Callable[..., bytes]
+) -> None:
+    data = encoded(photo, exif=_exif(6))
+    done = prepare(data, Recipe(exif="apply", resize=Resize(40, 50)))
+    assert (done.width, done.height) == (40, 50)
+
+
+@pytest.mark.parametrize("order", ["big", "little"])
+@pytest.mark.parametrize(("value", "expected"), [(0, 1), (1, 1), (6, 6), (8, 8), (9, 1)])
+def test_tag_is_read_in_either_byte_order(order: Any, value: int, expected: int) -> None:
+    def number(n: int, size: int) -> bytes:
+        return n.to_bytes(size, order)
+
+    entry = number(TAG, 2) + number(3, 2) + number(1, 4) + number(value, 2) + bytes(2)
+    block = {"big": b"MM", "little": b"II"}[order] + number(42, 2) + number(8, 4)
+    assert of_tiff(block + number(1, 2) + entry) == expected
+    wrong_type = entry[:2] + number(4, 2) + entry[4:]
+    assert of_tiff(block + number(1, 2) + wrong_type) == 1
+
+
+@given(st.binary(max_size=200), st.sampled_from([b"", b"MM\0*", b"II*\0", b"MM\0*\0\0\0\x08"]))
+def test_damaged_block_reads_as_upright_or_a_valid_value(tail: bytes, head: bytes) -> None:
+    assert 1 <= of_tiff(head + tail) <= 8
+
+
+@pytest.mark.parametrize("value", range(1, 9))
+def test_turning_gives_contiguous_pixels(value: int) -> None:
+    turned = upright(np.arange(24, dtype=np.uint8).reshape(2, 4, 3), value)
+    assert turned.flags.c_contiguous

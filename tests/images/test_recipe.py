@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from dataprep.errors import UsageError
+from dataprep.images import Recipe, Resize
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("256", Resize(256)), (" 64 ", Resize(64)), ("320x256", Resize(320, 256))],
+)
+def test_resize_reads_a_shorter_side_or_width_by_height(text: str, expected: Resize) -> None:
+    assert Resize.parse(text) == expected
+    assert str(expected) == text.strip()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "256x", "x256", "-1", "0", "0x5", "5x0", "1e3", "256X256", "65501", "9" * 30]
+)
+def test_resize_refuses_anything_else_in_one_line(text: str) -> None:
+    with pytest.raises(UsageError, match=r"--resize: .+") as caught:
+        Resize.parse(text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"quality": 0}, "--quality: 0 is not between 1 and 100"),
+        ({"quality": 101}, "--quality: 101"),
+        ({"center_crop": 0}, "--center_crop: 0 pixels"),
+        ({"center_crop": 257, "resize": Resize(256)}, "257 is larger than the 256"),
+        ({"center_crop": 200, "resize": Resize(300, 199)}, "200 is larger than the 199"),
+        ({"max_pixels": 0}, "--max_pixels: 0"),
+        ({"check": "none"}, "--check: 'none' is not one of header, bitstream, pixels"),
+        ({"filter": "nearest"}, "--filter: 'nearest'"),
+        ({"encoding": "gif"}, "--encoding: 'gif'"),
+        ({"color": "cmyk"}, "--color: 'cmyk'"),
+        ({"exif": "maybe"}, "--exif: 'maybe'"),
+    ],
+)
+def test_impossible_recipes_are_refused_with_their_values(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        Recipe(**options)
+
+
+def test_crop_as_large_as_the_resize_is_allowed() -> None:
+    assert Recipe(resize=Resize(224), center_crop=224).center_crop == 224
+
+
+def test_config_is_json_and_names_every_field() -> None:
+    config = Recipe(resize=Resize(320, 256)).config()
+    assert json.loads(json.dumps(config)) == config
+    assert config["resize"] == "320x256"
+    assert {field.name for field in fields(Recipe)} <= config.keys()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"check": "pixels"},
+        {"resize": Resize(9)},
+        {"center_crop": 5},
+        {"filter": "lanczos"},
+        {"quality": 50},
+        {"encoding": "png"},
+        {"color": "rgb"},
+        {"exif": "apply"},
+        {"max_pixels": 10},
+    ],
+)
+def test_every_option_changes_the_config(change: dict[str, Any]) -> None:
+    assert replace(Recipe(), **change).config() != Recipe().config()

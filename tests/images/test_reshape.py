@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from dataprep.errors import ImageError
+from dataprep.images import Recipe, Resize, prepare
+from dataprep.images.pixels import center_cropped, target_size
+
+SIDES = st.integers(1, 5000)
+FILTERS = {
+    "box": Image.Resampling.BOX,
+    "bilinear": Image.Resampling.BILINEAR,
+    "hamming": Image.Resampling.HAMMING,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+
+
+@given(width=SIDES, height=SIDES, side=st.integers(1, 600))
+def test_shorter_side_is_exact_and_the_longer_one_rounds_half_up(
+    width: int, height: int, side: int
+) -> None:
+    new_width, new_height = target_size(width, height, Resize(side))
+    assert min(new_width, new_height) == side
+    short, long = sorted((width, height))
+    scaled = max(new_width, new_height)
+    assert 2 * short * scaled - short <= 2 * long * side < 2 * short * scaled + short
+    assert (new_width <= new_height) == (width <= height) or new_width == new_height
+
+
+@given(width=SIDES, height=SIDES, side=st.integers(1, 600))
+def test_size_does_not_depend_on_which_side_is_which(width: int, height: int, side: int) -> None:
+    turned = target_size(height, width, Resize(side))
+    assert target_size(width, height, Resize(side)) == turned[::-1]
+
+
+@given(width=SIDES, height=SIDES)
+def test_exact_size_ignores_the_aspect_ratio(width: int, height: int) -> None:
+    assert target_size(width, height, Resize(30, 20)) == (30, 20)
+
+
+@given(width=st.integers(1, 40), height=st.integers(1, 40), side=st.integers(1, 40))
+def test_crop_is_centred_or_refused(width: int, height: int, side: int) -> None:
+    pixels = np.arange(width * height).reshape(height, width).astype(np.uint8)
+    if side > min(width, height):
+        with pytest.raises(ImageError, match=f"{width}x{height} pixels: smaller than"):
+            center_cropped(pixels, side)
+        return
+    left, top = (width - side) // 2, (height - side) // 2
+    assert np.array_equal(
+        center_cropped(pixels, side), pixels[top : top + side, left : left + side]
+    )
+
+
+@pytest.mark.parametrize("name", list(FILTERS))
+@pytest.mark.parametrize("source", ["baseline", "progressive", "grey", "RGB colour space"])
+@pytest.mark.parametrize("size", [(45, 35), (180, 140)], ids=["down", "up"])
+def test_fast_path_has_the_pixels_of_the_reference(
+    jpegs: dict[str, bytes],
+    pixels_of: Callable[[bytes], Any],
+    name: Any,
+    source: str,
+    size: tuple[int, int],
+) -> None:
+    """Decoded and scaled by Pillow alone, which may carry another libjpeg: off by rounding."""
+    recipe = Recipe(resize=Resize(min(size)), filter=name, encoding="png")
+    found = pixels_of(prepare(jpegs[source], recipe).data)
+    image = Image.fromarray(pixels_of(jpegs[source]).astype(np.uint8))
+    expected = np.asarray(image.resize(size, FILTERS[name])).astype(np.int16)
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max() <= 2
+
+
+def test_resized_jpeg_is_close_to_the_pixels_it_was_made_from(
+    jpegs: dict[str, bytes], pixels_of: Callable[[bytes], Any]
+) -> None:
+    resize = Resize(64)
+    exact = pixels_of(prepare(jpegs["baseline"], Recipe(resize=resize, encoding="png")).data)
+    done = prepare(jpegs["baseline"], Recipe(resize=resize))
+    error = np.mean((pixels_of(done.data) - exact).astype(np.float64) ** 2)
+    assert 10 * np.log10(255**2 / error) > 30
+    assert (done.width, done.height, done.notes) == (82, 64, ())
+
+
+def test_downscaling_is_antialiased(
+    encoded: Callable[..., bytes], pixels_of: Callable[[bytes], Any]
+) -> None:
+    stripes = np.zeros((128, 128), np.uint8)
+    stripes[:, ::2] = 255
+    data = encoded(Image.fromarray(stripes), "PNG")
+    for name in FILTERS:
+        recipe = Recipe(resize=Resize(32), filter=name, encoding="png")  # type: ignore[arg-type]  # a dict's keys are str
+        middle = pixels_of(prepare(data, recipe).data)[4:-4, 4:-4]
+        assert np.ptp(middle) <= 8
+        assert abs(middle.mean() - 127.5) < 8
+
+
+def test_lower_quality_is_smaller(jpegs: dict[str, bytes]) -> None:
+    sizes = [
+        len(prepare(jpegs["baseline"], Recipe(encoding="jpeg", quality=q)).data)
+        for q in (30, 75, 95)
+    ]
+    assert sizes == sorted(set(sizes))
+
+
+@pytest.mark.parametrize("source", ["baseline", "grey", "CMYK", "PNG", "grey PNG"])
+@pytest.mark.parametrize(("color", "channels"), [("rgb", 3), ("gray", 1)])
+@pytest.mark.parametrize("encoding", ["keep", "jpeg", "png"])
+@pytest.mark.parametrize("resize", [None, Resize(20)])
+def test_colour_and_encoding_asked_for_are_what_is_stored(
+    photo: Image.Image,
+    jpegs: dict[str, bytes],
+    encoded: Callable[..., bytes],
+    pixels_of: Callable[[bytes], Any],
+    source: str,
+    color: Any,
+    channels: int,
+    encoding: Any,
+    resize: Resize | None,
+) -> None:
+    others = {
+        "CMYK": encoded(photo.convert("CMYK")),
+        "PNG": encoded(photo, "PNG"),
+        "grey PNG": encoded(photo.convert("L"), "PNG"),
+    }
+    data = {**jpegs, **others}[source]
+    done = prepare(data, Recipe(color=color, encoding=encoding, resize=resize))
+    stored = pixels_of(done.data)
+    assert (1 if stored.ndim == 2 else 3) == done.channels == channels
+    assert stored.shape[:2] == (done.height, done.width)
+    assert done.format == ("PNG" if encoding == "png" else "JPEG")
+    assert done.data.startswith(b"\x89PNG" if encoding == "png" else b"\xff\xd8")
+    repaired = source == "CMYK" or (source.endswith("PNG") and encoding != "png")
+    assert [note.kind for note in done.notes] == (["repaired"] if repaired else [])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "quality"),
+    [
+        (Recipe(quality=70), 100),
+        (Recipe(quality=70, resize=Resize(20)), 70),
+        (Recipe(quality=70, center_crop=20), 70),
+        (Recipe(quality=70, encoding="jpeg"), 70),
+    ],
+)
+def test_only_a_mere_repair_has_full_quality(
+    photo: Image.Image, encoded: Callable[..., bytes], recipe: Recipe, quality: int
+) -> None:
+    done = prepare(encoded(photo, "PNG"), recipe)
+    assert done.notes[0].text == f"PNG, not JPEG: re-encoded as RGB JPEG, quality {quality}"
+
+
+def test_image_smaller_than_the_crop_is_rejected(jpegs: dict[str, bytes]) -> None:
+    with pytest.raises(ImageError, match="90x70 pixels: smaller than the 71x71 centre crop"):
+        prepare(jpegs["baseline"], Recipe(center_crop=71))
+    assert prepare(jpegs["baseline"], Recipe(center_crop=70)).width == 70
