@@ -21,6 +21,7 @@ from dataprep.errors import SourceError, UsageError
 from dataprep.images import Recipe, codec_versions
 from dataprep.plugins import load_sink
 from dataprep.sinks import Layout
+from dataprep.wording import counted
 
 # The counts of Google's imagenet_to_gcs, which tensorflow/models' reader insists on.
 _PREFERRED_SHARDS = {"train": 1024}
@@ -54,6 +55,8 @@ def plan(
     workspace: Workspace,
     parts: Sequence[IndexPart],
     lease: Lease,
+    *,
+    official: Mapping[str, int],
     report: Callable[[str], None],
 ) -> tuple[Job, Mapping[str, object]]:
     """Decide the shards, check that the directory is this job's, and deal.
@@ -63,6 +66,7 @@ def plan(
         workspace: the output directory, held by ``lease``.
         parts: the current index.
         lease: what workers need to go on.
+        official: how many images each split of the complete data set has, where known.
         report: takes one line for the user.
 
     Returns:
@@ -76,7 +80,7 @@ def plan(
     _check_split_names(request, indexes)
     splits = tuple(_plan_split(request, name, index) for name, index in indexes.items())
     for split in splits:
-        report(_describe(request, split))
+        report(_describe(request, split, official.get(split.name)))
     job = Job(
         dataset=request.dataset,
         raw=request.raw.absolute(),
@@ -143,13 +147,15 @@ def _plan_split(request: Request, name: str, index: SplitIndex) -> SplitJob:
     )
 
 
-def _describe(request: Request, split: SplitJob) -> str:
-    text = f"{split.name}: {split.images:,} images, {split.source_bytes / 1e6:,.1f} MB"
-    text += f", in {split.shards} shards, shuffle {split.shuffle}"
+def _describe(request: Request, split: SplitJob, official: int | None) -> str:
+    text = f"{split.name}: {split.images:,} images"
+    if official is not None and official != split.images:
+        text += f" of the official {official:,}"
+    text += f", {split.source_bytes / 1e6:,.1f} MB, in {counted(split.shards, 'shard')}"
     preferred = _PREFERRED_SHARDS.get(split.name, _OTHER_SHARDS)
     if split.name not in (request.num_shards or {}) and split.shards != preferred:
-        text += f" ({preferred} would hold fewer than 100 images each)"
-    return text
+        text += f" (not {preferred}, so that each holds at least 100)"
+    return f"{text}, shuffle {split.shuffle}"
 
 
 def _identity(request: Request, splits: Sequence[SplitJob]) -> dict[str, object]:

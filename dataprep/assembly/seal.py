@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 from dataprep.assembly.commit import CommitRecord, Commits, Rejected
 from dataprep.assembly.job import Job
@@ -53,7 +52,6 @@ class MaxBad:
 class Outcome:
     """What is sealed."""
 
-    manifest: Path
     records: int
     bytes: int
     shards: int
@@ -92,7 +90,7 @@ def seal(
     if not max_bad.allows(len(rejected), images):
         job.workspace.manifest.unlink(missing_ok=True)
         raise RejectedError(
-            f"{len(rejected)} of {images} images were rejected, --max_bad allows {max_bad}; "
+            f"{len(rejected)} of {images:,} images rejected, --max_bad allows {max_bad}; "
             "the shards are kept but not sealed",
             rejected=len(rejected),
         )
@@ -100,7 +98,6 @@ def seal(
         job.workspace.manifest, to_json(make_manifest(identity, classes, records, ignored))
     )
     return Outcome(
-        manifest=job.workspace.manifest,
         records=sum(record.records for record in records),
         bytes=sum(record.total_bytes for record in records),
         shards=len(records),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dataprep.errors import UsageError
+from dataprep.wording import counted
 
 if TYPE_CHECKING:
     from dataprep.assembly.plan import Request
@@ -95,7 +96,7 @@ _image = _options(
         "--filter",
         "resampling",
         type=click.Choice(["box", "bilinear", "hamming", "bicubic", "lanczos"]),
-        default="box",
+        default="hamming",
         show_default=True,
         help="Antialiasing filter of --resize.",
     ),
@@ -177,8 +178,9 @@ def command(**options: Any) -> None:
 
         workers = options["workers"] or len(os.sched_getaffinity(0))
         outcome = prepare(request, Engine(workers, options["beam_options"]), TerminalReporter())
-    text = f"sealed {outcome.manifest}: {outcome.records:,} records in {outcome.shards} shards, "
-    text += f"{outcome.bytes / 1e6:,.1f} MB, {outcome.rejected} rejected, {outcome.noted} noted"
+    text = f"sealed {request.out / 'manifest.json'}: {counted(outcome.records, 'record')} in "
+    text += f"{counted(outcome.shards, 'shard')}, {outcome.bytes / 1e6:,.1f} MB, "
+    text += f"{outcome.rejected} rejected, {outcome.noted} noted"
     click.echo(text)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dataprep.errors import DatasetError
+from dataprep.wording import counted
 
 
 @click.command()
@@ -37,14 +38,15 @@ def _show_manifest(out: Path, manifest: dict[str, Any]) -> None:
     click.echo(f"{out}: {manifest['dataset']}, {manifest['sink']['name']}, seed {manifest['seed']}")
     for name, split in manifest["splits"].items():
         smallest, largest = split["records_per_shard"]
+        size = f"{largest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
         click.echo(
             f"{name}: {split['records']:,} records of {split['images_found']:,} images, "
             f"{split['bytes'] / 1e6:,.1f} MB, {len(split['class_records'])} classes, "
             f"shuffle {manifest['shuffle'][name]}"
         )
         click.echo(
-            f"  {len(split['shards'])} shards of {smallest} to {largest} records; "
-            f"a class differs by at most {split['class_spread']} between two shards"
+            f"  {counted(len(split['shards']), 'shard')} of {size} records; "
+            f"no class differs by more than {split['class_spread']} between two shards"
         )
         click.echo(
             f"  {len(split['rejected'])} rejected, {len(split['noted'])} noted, "

@@ -20,6 +20,7 @@ from dataprep.errors import DatasetError, PipelineError
 from dataprep.plugins import load_dataset
 from dataprep.sinks import ShardName
 from dataprep.sources import Dataset, Found
+from dataprep.wording import counted
 from dataprep_pipelines import engine as engines
 from dataprep_pipelines.engine import Engine
 from dataprep_pipelines.failures import FailureLog
@@ -63,13 +64,23 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
         failures = FailureLog(workspace.failure)
         failures.clear()
         parts = _scan(request, engine, dataset, found, workspace, failures, reporter)
-        job, identity = plan(request, workspace, parts, lease, reporter.line)
+        ignored = _ignored(parts)
+        for split, entries in ignored.items():
+            reporter.line(_describe_ignored(split, entries))
+        job, identity = plan(
+            request,
+            workspace,
+            parts,
+            lease,
+            official=found.official_counts,
+            report=reporter.line,
+        )
         _write(job, engine, failures, reporter)
         return seal(
             job,
             identity,
             dataset.classes(),
-            _ignored(parts),
+            ignored,
             max_bad=request.max_bad,
             keep_rejected=request.keep_rejected,
             report=reporter.line,
@@ -100,7 +111,7 @@ def _scan(
     parts = [IndexPart(unit, part_path(directory, unit)) for unit in found.units]
     stale = [part for part in parts if not is_current(part, dataset, request.raw)]
     if not stale:
-        reporter.line(f"index: {len(parts)} parts reused")
+        reporter.line(f"index: {counted(len(parts), 'part')} reused")
         return parts
     for part in stale:
         part.path.unlink(missing_ok=True)
@@ -131,10 +142,12 @@ def _write(job: Job, engine: Engine, failures: FailureLog, reporter: Reporter) -
     done = {record.shard for record in intact}
     pending = [shard for shard in job.shard_names() if shard not in done]
     if not pending:
-        reporter.line(f"all {len(done)} shards are already there")
+        reporter.line(f"{counted(len(done), 'shard')} already there, nothing to write")
         return
     if done:
-        reporter.line(f"resuming: {len(done)} shards are there, {len(pending)} to make")
+        reporter.line(
+            f"resuming: {counted(len(done), 'shard')} already there, {len(pending)} to make"
+        )
     _forget(job, pending)
     check_free_space(job, pending)
 
@@ -166,6 +179,14 @@ def _forget(job: Job, pending: Sequence[ShardName]) -> None:
 def _ignored(parts: Sequence[IndexPart]) -> dict[str, list[dict[str, str]]]:
     ignored: dict[str, list[dict[str, str]]] = {}
     for part in parts:
-        entries = read_header(part.path).ignored
-        ignored.setdefault(part.unit.split, []).extend(asdict(entry) for entry in entries)
+        for entry in read_header(part.path).ignored:
+            ignored.setdefault(part.unit.split, []).append(asdict(entry))
     return ignored
+
+
+def _describe_ignored(split: str, entries: Sequence[dict[str, str]]) -> str:
+    first = entries[0]
+    what = counted(len(entries), "file") + " ignored"
+    return (
+        f"{split}: {what}, the first {first['name']!r} in {first['container']}: {first['reason']}"
+    )
