@@ -14,6 +14,7 @@ from dataprep.errors import ImageError, SinkError
 from dataprep.images import Recipe, prepare
 from dataprep.manifest import read_manifest
 from dataprep.plugins import load_sink
+from dataprep.wording import printable
 
 Level = Literal["size", "hash", "records", "decode"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -155,7 +156,7 @@ def _read_shard(
             try:
                 prepare(example.encoded, recipe)
             except ImageError as error:
-                what = f"record {number} ({example.filename}): {error}"
+                what = f"record {number} ({printable(example.filename)}): {error}"
         yield label, what
 
 

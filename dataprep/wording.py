@@ -1,8 +1,35 @@
-"""Numbers in sentences."""
+"""How names and failures are worded, so that every message stays one printable line."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 
-def counted(number: int, noun: str) -> str:
-    """``1 shard``, ``2 shards``, ``1,024 shards``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+from dataprep.errors import SourceError
+
+_MOST_NAMES = 5
+
+
+def printable(name: str) -> str:
+    """A name from the raw data as it can be shown: control and undecodable bytes escaped."""
+    return name if name.isprintable() else ascii(name)[1:-1]
+
+
+def some_of(names: Collection[str]) -> str:
+    """The first few names, and how many more there are."""
+    first = ", ".join(printable(name) for name in sorted(names)[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"{first} and {more} more" if more > 0 else first
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and what is counted: ``1 shard``, ``1,024 shards``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def unreadable(place: str, error: OSError) -> SourceError:
+    """The error for a file or directory the system refuses to read."""
+    reason = error.strerror or str(error)
+    return SourceError(
+        f"cannot read {printable(place)}: {reason}; check that it exists, that its permissions "
+        "allow reading and that the file system is healthy"
+    )

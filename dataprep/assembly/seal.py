@@ -15,6 +15,7 @@ from dataprep.errors import PipelineError, RejectedError, SourceError, UsageErro
 from dataprep.index import Row
 from dataprep.manifest import make_manifest
 from dataprep.sources import read_image
+from dataprep.wording import printable
 
 _SHOWN = 10  # rejected images spelled out on the terminal; all of them are in the records
 
@@ -81,7 +82,7 @@ def seal(
     records = _all_records(job)
     rejected = [(record.split, image) for record in records for image in record.rejected]
     for split, image in rejected[:_SHOWN]:
-        report(f"rejected: {split}: {image.key} in {image.source}: {image.reason}")
+        report(printable(f"rejected: {split}: {image.key} in {image.source}: {image.reason}"))
     if len(rejected) > _SHOWN:
         report(f"rejected: and {len(rejected) - _SHOWN} more; `dataprep status` lists them all")
     if keep_rejected:

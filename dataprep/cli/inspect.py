@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dataprep.errors import DatasetError
-from dataprep.wording import counted
+from dataprep.wording import counted, printable
 
 
 @click.command()
@@ -59,8 +59,8 @@ def _show_shard(shard: Path, count: int, sink: str) -> None:
 
     for number, example in enumerate(islice(load_sink(sink).read([shard]), count)):
         click.echo(
-            f"{number}: {example.filename}  class {example.class_index} {example.synset} "
-            f"{example.class_name}  {example.width}x{example.height} {example.colorspace} "
+            f"{number}: {printable(example.filename)}  class {example.class_index} "
+            f"{example.synset} {example.class_name}  {example.width}x{example.height} {example.colorspace} "
             f"{example.format}  {len(example.encoded):,} bytes"
             + (f"  {len(example.boxes)} boxes" if example.boxes else "")
         )

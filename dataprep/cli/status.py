@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dataprep.wording import printable
+
 if TYPE_CHECKING:
     from dataprep.status import Status
 
@@ -33,9 +35,10 @@ def command(out: Path) -> None:
         click.echo(f"{status.images_per_second:,.0f} images/s; about {minutes:.0f} minutes left")
     for record in status.records:
         for image in record.rejected:
-            click.echo(f"rejected: {record.split}: {image.key} in {image.source}: {image.reason}")
+            where = printable(f"{image.key} in {image.source}")
+            click.echo(f"rejected: {record.split}: {where}: {image.reason}")
         for noted in record.noted:
-            click.echo(f"{noted.kind}: {record.split}: {noted.key}: {noted.text}")
+            click.echo(f"{noted.kind}: {record.split}: {printable(noted.key)}: {noted.text}")
 
 
 def _state(status: Status) -> str:

@@ -1,0 +1,199 @@
+"""Small raw sets, the command line in this process and in another, and what came out."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from dataprep.cli import main
+from dataprep.synthesize.imagenet import synthesize_imagenet
+from dataprep_schemas import imagenet_classes
+
+DATAPREP = (sys.executable, "-m", "dataprep")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command said and returned."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The one line of the error; progress may come before it, a traceback may not."""
+        assert "Traceback" not in self.err
+        lines = self.err.splitlines()
+        assert lines, self
+        assert lines[-1].startswith(("dataprep: error: ", "Error: ")), self.err
+        assert sum("rror: " in line for line in lines) == 1, self.err
+        return lines[-1]
+
+
+class Cli:
+    """The command line."""
+
+    def __call__(self, *words: object) -> Result:
+        """Run a command in this process."""
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            code = main([str(word) for word in words])
+        return Result(code, out.getvalue(), err.getvalue())
+
+    @staticmethod
+    def done(process: subprocess.Popen[str], timeout: float = 120) -> Result:
+        """Wait for a process that `start` started."""
+        out, err = process.communicate(timeout=timeout)
+        return Result(process.returncode, out, err)
+
+    @staticmethod
+    def start(*words: object, **options: object) -> subprocess.Popen[str]:
+        """Run a command in a process, and a process group, of its own."""
+        return subprocess.Popen(
+            [*DATAPREP, *map(str, words)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            **options,  # type: ignore[call-overload]
+        )
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A raw set and how it is prepared."""
+
+    path: Path
+    options: tuple[str, ...]
+
+    def command(self, out: Path, *more: object) -> list[str]:
+        """The words that prepare it into ``out``."""
+        places = ["--raw_data_dir", str(self.path), "--local_scratch_dir", str(out)]
+        return ["imagenet", *places, *self.options, *map(str, more)]
+
+    def copy(self, path: Path) -> Raw:
+        """The same at another place, for a test that changes it."""
+        shutil.copytree(self.path, path)
+        return Raw(path, self.options)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A raw set, and the bytes that must come out of it whatever happens."""
+
+    raw: Raw
+    out: Path
+    files: dict[str, str]
+
+    def command(self, out: Path, *more: object) -> list[str]:
+        """The words that prepare the raw set into ``out``."""
+        return self.raw.command(out, *more)
+
+    def copy(self, path: Path) -> Path:
+        """A finished output directory for a test that damages it."""
+        shutil.copytree(self.out, path)
+        return path
+
+
+def hashes(out: Path) -> dict[str, str]:
+    """The SHA-256 of every file of an output directory, dataprep's own notes left out."""
+    return {
+        path.relative_to(out).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(out.rglob("*"))
+        if path.is_file() and ".dataprep" not in path.relative_to(out).parts
+    }
+
+
+def leftovers(out: Path) -> list[str]:
+    """Files under ``out`` that no run should leave: partial ones, the lock, a failure."""
+    return [
+        path.relative_to(out).as_posix()
+        for path in out.rglob("*")
+        if path.name.endswith(".partial") or path.name in {"lock", "failure.json"}
+    ]
+
+
+def write_tiny_raw(path: Path, *, classes: int, images: int, validation: int) -> None:
+    """A tree of 16x16 images in the official layout; a millisecond for ten images."""
+    colours = random.Random(0)
+
+    def image() -> bytes:
+        stream = io.BytesIO()
+        colour = (colours.randrange(256), colours.randrange(256), colours.randrange(256))
+        Image.new("RGB", (16, 16), colour).save(stream, "JPEG")
+        return stream.getvalue()
+
+    for index in range(classes):
+        synset = imagenet_classes()[3 + index * 300][0]
+        (path / "train" / synset).mkdir(parents=True)
+        for number in range(images):
+            (path / "train" / synset / f"{synset}_{number}.JPEG").write_bytes(image())
+    (path / "validation").mkdir(parents=True)
+    for number in range(1, validation + 1):
+        (path / "validation" / f"ILSVRC2012_val_{number:08d}.JPEG").write_bytes(image())
+
+
+def _made(raw: Raw, out: Path) -> Made:
+    result = Cli()(*raw.command(out))
+    assert result.code == 0, result
+    assert leftovers(out) == []
+    return Made(raw, out, hashes(out))
+
+
+@pytest.fixture(scope="session")
+def cli() -> Cli:
+    return Cli()
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """24 training and 6 validation images of 16x16 in 6 and 2 shards; 0.2 s a run."""
+    path = tmp_path_factory.mktemp("tiny")
+    write_tiny_raw(path / "raw", classes=3, images=8, validation=6)
+    options = ("--num_shards", "train=6,validation=2", "--workers", "1")
+    return _made(Raw(path / "raw", options), path / "out")
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """32 + 8 photograph-like images in the original archives, with a CMYK JPEG and a PNG."""
+    path = tmp_path_factory.mktemp("photos")
+    synthesize_imagenet(path / "raw", classes=4, images_per_class=8, validation_images=8)
+    options = ("--num_shards", "train=5,validation=2")
+    return _made(Raw(path / "raw", options), path / "out")
+
+
+@pytest.fixture(scope="session")
+def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Raw:
+    """12 + 4 images in a tree, and 4 damaged ones."""
+    path = tmp_path_factory.mktemp("spoilt")
+    synthesize_imagenet(
+        path / "raw",
+        classes=3,
+        images_per_class=4,
+        validation_images=4,
+        defects=True,
+        layout="tree",
+    )
+    return Raw(path / "raw", ("--num_shards", "train=3,validation=1", "--workers", "2"))
+
+
+@pytest.fixture(autouse=True)
+def _no_debug(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`--debug` sets this for worker processes; it must not reach the next test."""
+    monkeypatch.setenv("DATAPREP_DEBUG", "")
+    monkeypatch.delenv("DATAPREP_DEBUG")
+    return

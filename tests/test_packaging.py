@@ -1,0 +1,64 @@
+"""The three packages are one project, and light to import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import dataprep
+import dataprep_pipelines
+import dataprep_schemas
+from dataprep import errors
+
+
+def test_all_three_packages_come_from_one_place() -> None:
+    # A non-editable install and a checkout on sys.path would mix; that must fail loudly.
+    root = Path(dataprep.__file__).parents[1]
+    assert Path(str(dataprep_pipelines.__file__)).parents[1] in (root, root / "pipelines")
+    assert Path(str(dataprep_schemas.__file__)).parents[1] in (root, root / "schemas")
+
+
+def modules_after(statement: str) -> set[str]:
+    program = f"import sys; {statement}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+HEAVY = {"apache_beam", "tensorflow", "numpy", "PIL"}
+
+
+def test_importing_dataprep_loads_nothing_heavy() -> None:
+    assert not HEAVY & modules_after("import dataprep, dataprep.cli")
+
+
+def test_the_library_never_imports_beam() -> None:
+    for name in ("assembly.plan", "assembly.shard", "assembly.seal", "verify", "status", "sources"):
+        assert "apache_beam" not in modules_after(f"import dataprep.{name}")
+
+
+def test_preparing_never_imports_tensorflow() -> None:
+    statement = "import dataprep_pipelines.prepare, dataprep_pipelines.write"
+    assert "tensorflow" not in modules_after(statement)
+
+
+def test_every_error_is_in_the_tree_of_the_docstring() -> None:
+    tree = str(errors.__doc__)
+    found = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.DataprepError)
+    }
+    assert found
+    assert {name for name in found if name not in tree} == set()
+
+
+def test_the_library_s_arrows_run_one_way() -> None:
+    root = Path(dataprep.__file__).parent
+    for source in root.rglob("*.py"):
+        if source.parent.name != "cli":
+            text = source.read_text(encoding="utf-8")
+            assert "dataprep_pipelines" not in text, source
+            assert "dataprep.cli" not in text or source.name == "__main__.py", source
