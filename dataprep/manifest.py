@@ -8,44 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dataprep.assembly.commit import CommitRecord
+from dataprep.canonical import to_json
 from dataprep.errors import DatasetError
 
 FORMAT = "dataprep-manifest-1"
 NAME = "manifest.json"
 
 
-def make_manifest(
-    identity: Mapping[str, object],
-    classes: Sequence[tuple[str, str]],
-    records: Iterable[CommitRecord],
-    ignored: Mapping[str, Sequence[Mapping[str, str]]],
-) -> dict[str, Any]:
-    """Assemble the manifest.
-
-    Args:
-        identity: everything that shaped the bytes; see `dataprep.assembly.job`.
-        classes: (identifier, name), position = 0-based class index.
-        records: the commit record of every shard, by split and number.
-        ignored: what the scan left out, by split.
-    """
-    by_split: dict[str, list[CommitRecord]] = {}
-    for record in records:
-        by_split.setdefault(record.split, []).append(record)
-    body: dict[str, Any] = {
-        "format": FORMAT,
-        **identity,
-        "classes": [list(entry) for entry in classes],
-        "splits": {
-            split: _split(found, ignored.get(split, ())) for split, found in by_split.items()
-        },
-    }
-    return {**body, "sha256": _digest(body)}
+def seal_manifest(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest with the format's name, and the hash that it carries of itself."""
+    named = {"format": FORMAT, **body}
+    return {**named, "sha256": _digest(named)}
 
 
 def read_manifest(out: Path) -> dict[str, Any]:
@@ -56,7 +33,8 @@ def read_manifest(out: Path) -> dict[str, Any]:
     """
     path = out / NAME
     try:
-        manifest: dict[str, Any] = json.loads(path.read_bytes())
+        data = path.read_bytes()
+        manifest: dict[str, Any] = json.loads(data)
     except FileNotFoundError:
         raise DatasetError(
             f"{out}: no {NAME} here, so no sealed data set; "
@@ -66,58 +44,13 @@ def read_manifest(out: Path) -> dict[str, Any]:
         raise DatasetError(f"{path} cannot be read: {error}; make the data set again") from error
     _check_schema(manifest, path)
     body = {key: value for key, value in manifest.items() if key != "sha256"}
-    if _digest(body) != manifest["sha256"]:
+    if _digest(body) != manifest["sha256"] or to_json(manifest) != data:
         raise DatasetError(f"{path} was changed after it was sealed: its hash does not match")
     return manifest
 
 
-def _split(records: Sequence[CommitRecord], ignored: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    counts = [record.records for record in records]
-    return {
-        "images_found": sum(len(record.rejected) for record in records) + sum(counts),
-        "records": sum(counts),
-        "bytes": sum(record.total_bytes for record in records),
-        "records_per_shard": [min(counts), max(counts)],
-        "class_spread": _class_spread(records),
-        "class_records": _class_totals(records),
-        "shards": [
-            {"records": record.records, "files": [asdict(file) for file in record.files]}
-            for record in records
-        ],
-        "rejected": [
-            {"shard": record.number, **asdict(image)}
-            for record in records
-            for image in record.rejected
-        ],
-        "noted": [
-            {"shard": record.number, **asdict(image)}
-            for record in records
-            for image in record.noted
-        ],
-        "ignored": list(ignored),
-    }
-
-
-def _class_totals(records: Sequence[CommitRecord]) -> dict[str, int]:
-    totals: dict[int, int] = {}
-    for record in records:
-        for label, count in record.classes.items():
-            totals[label] = totals.get(label, 0) + count
-    return {str(label): totals[label] for label in sorted(totals)}
-
-
-def _class_spread(records: Sequence[CommitRecord]) -> int:
-    """The largest difference of any class's count between any two shards."""
-    labels = {label for record in records for label in record.classes}
-    spreads = (
-        max(counts) - min(counts)
-        for counts in ([record.classes.get(label, 0) for record in records] for label in labels)
-    )
-    return max(spreads, default=0)
-
-
 def _digest(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(to_json(body)).hexdigest()
 
 
 def _check_schema(manifest: object, path: Path) -> None:

@@ -19,9 +19,9 @@ from dataprep.assembly.workspace import (
     Workspace,
     partial_path,
     sync_directory,
-    to_json,
     write_durably,
 )
+from dataprep.canonical import to_json
 from dataprep.errors import DatasetError
 from dataprep.sinks import ShardName
 

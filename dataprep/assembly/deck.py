@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from dataprep.assembly.index_parts import read_lines
-from dataprep.assembly.workspace import Workspace, partial_path, to_json, write_durably
+from dataprep.assembly.workspace import Workspace, partial_path, write_durably
+from dataprep.canonical import to_json
 from dataprep.deal import Shuffle, deal, sample
 from dataprep.errors import SourceError
 from dataprep.index import Box, Row

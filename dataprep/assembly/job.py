@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.assembly.lock import Lease
-from dataprep.assembly.workspace import Workspace, to_json, write_durably
+from dataprep.assembly.workspace import Workspace, write_durably
+from dataprep.canonical import to_json
 from dataprep.deal import Shuffle
 from dataprep.errors import DatasetError
 from dataprep.images import Recipe

@@ -15,7 +15,8 @@ from dataprep.assembly.job import Job, SplitJob, check_identity
 from dataprep.assembly.lock import Lease
 from dataprep.assembly.overwrite import check_foreign_files
 from dataprep.assembly.seal import MaxBad
-from dataprep.assembly.workspace import Workspace, to_json
+from dataprep.assembly.workspace import Workspace
+from dataprep.canonical import to_json
 from dataprep.deal import Shuffle, check_shard_count, default_shard_count
 from dataprep.errors import SourceError, UsageError
 from dataprep.images import Recipe, codec_versions

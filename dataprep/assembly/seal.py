@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dataprep.assembly.commit import CommitRecord, Commits, Rejected
+from dataprep.assembly.contents import describe_split
 from dataprep.assembly.job import Job
-from dataprep.assembly.workspace import to_json, write_durably
+from dataprep.assembly.workspace import write_durably
+from dataprep.canonical import to_json
 from dataprep.errors import PipelineError, RejectedError, SourceError, UsageError
 from dataprep.index import Row
-from dataprep.manifest import make_manifest
+from dataprep.manifest import seal_manifest
 from dataprep.sources import read_image
 from dataprep.wording import printable
 
@@ -95,9 +97,20 @@ def seal(
             "the shards are kept but not sealed",
             rejected=len(rejected),
         )
-    write_durably(
-        job.workspace.manifest, to_json(make_manifest(identity, classes, records, ignored))
+    manifest = seal_manifest(
+        {
+            **identity,
+            "classes": [list(entry) for entry in classes],
+            "splits": {
+                split.name: describe_split(
+                    [record for record in records if record.split == split.name],
+                    ignored.get(split.name, ()),
+                )
+                for split in job.splits
+            },
+        }
     )
+    write_durably(job.workspace.manifest, to_json(manifest))
     return Outcome(
         records=sum(record.records for record in records),
         bytes=sum(record.total_bytes for record in records),

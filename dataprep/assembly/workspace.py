@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from dataclasses import dataclass
@@ -108,8 +107,3 @@ def write_durably(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
-
-
-def to_json(value: object) -> bytes:
-    """The one way this project writes JSON files: sorted keys, so equal values are equal bytes."""
-    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()

@@ -60,7 +60,7 @@ def _show_shard(shard: Path, count: int, sink: str) -> None:
     for number, example in enumerate(islice(load_sink(sink).read([shard]), count)):
         click.echo(
             f"{number}: {printable(example.filename)}  class {example.class_index} "
-            f"{example.synset} {example.class_name}  {example.width}x{example.height} {example.colorspace} "
-            f"{example.format}  {len(example.encoded):,} bytes"
+            f"{example.synset} {example.class_name}  {example.width}x{example.height} "
+            f"{example.colorspace} {example.format}  {len(example.encoded):,} bytes"
             + (f"  {len(example.boxes)} boxes" if example.boxes else "")
         )
