@@ -1,4 +1,4 @@
-"""The order of a data set: a pure function of (keys, categories, seed, split, shard count).
+"""The order of a data set: a pure function of keys, categories, seed, split and shard count.
 
 This is the shuffle. Like a card game: sort each category's examples by a keyed hash, lay the
 categories end to end, deal that deck round the shards, then sort every hand by a second hash.
@@ -15,7 +15,6 @@ the machine: there is no random generator, only BLAKE2b (RFC 7693) of the exampl
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -26,6 +25,8 @@ from dataprep.errors import UsageError
 
 Shuffle = Literal["stratified", "global", "none"]
 SHUFFLES: tuple[Shuffle, ...] = get_args(Shuffle)
+
+Hashes = npt.NDArray[np.uint64]
 
 _PERSON = b"dataprep.deal.v1"  # BLAKE2b's personalisation: a new order would be a new version
 
@@ -48,73 +49,68 @@ class Deck:
         return self.order[self.starts[number] : self.starts[number + 1]]
 
 
-def digests(keys: Iterable[str], *, seed: int, split: str) -> npt.NDArray[np.uint64]:
-    """Two independent 64-bit hashes of each key under (seed, split).
+def digest(key: str, game: hashlib.blake2b) -> bytes:
+    """The hash of one key: 16 bytes, of which `as_hashes` makes two numbers."""
+    keyed = game.copy()
+    keyed.update(key.encode("utf-8", "surrogateescape"))
+    return keyed.digest()
 
-    Returns:
-        uint64, shape (examples, 2): column 0 orders the deck, column 1 the shard.
-    """
-    game = hashlib.blake2b(f"{seed}\0{split}".encode(), digest_size=32).digest()
-    keyed = hashlib.blake2b(digest_size=16, key=game, person=_PERSON)
-    collected = bytearray()
-    for key in keys:
-        one = keyed.copy()
-        one.update(key.encode("utf-8", "surrogateescape"))
-        collected += one.digest()
-    return np.frombuffer(bytes(collected), dtype="<u8").reshape(-1, 2)
+
+def new_game(*, seed: int, split: str) -> hashlib.blake2b:
+    """The keyed hash of one shuffle: another seed or split is another game."""
+    key = hashlib.blake2b(f"{seed}\0{split}".encode(), digest_size=32).digest()
+    return hashlib.blake2b(digest_size=16, key=key, person=_PERSON)
+
+
+def as_hashes(digests: bytes | bytearray) -> Hashes:
+    """Digests laid end to end as uint64, shape (examples, 2)."""
+    return np.frombuffer(bytes(digests), dtype="<u8").reshape(-1, 2)
 
 
 def deal(
-    keys: Sequence[str],
-    categories: Sequence[int] | npt.NDArray[np.int64],
+    hashes: Hashes,
+    categories: npt.NDArray[np.int32],
     shards: int,
     *,
-    seed: int,
     split: str,
     shuffle: Shuffle,
 ) -> Deck:
     """Give every example its shard and its place in it.
 
     Args:
-        keys: one unique name per example.
-        categories: the category number of each example, in the order of ``keys``.
-        shards: how many shards to fill, 1 to ``len(keys)``.
-        seed: any integer; another seed is another order.
-        split: part of the hash, so that splits are shuffled independently.
+        hashes: uint64, shape (examples, 2), of the examples in the order of their keys. Column
+            0 orders the deck, column 1 the shard.
+        categories: int32, shape (examples,): each example's category.
+        shards: how many shards to fill, 1 to the number of examples.
+        split: its name, for the error.
         shuffle: ``stratified`` as described above; ``global`` deals one deck sorted by hash
-            alone (sizes within 1, categories only on average); ``none`` cuts the examples,
-            sorted by key, into consecutive runs with sizes within 1.
+            alone (sizes within 1, categories only on average); ``none`` cuts the examples, in
+            the order of their keys, into consecutive runs with sizes within 1.
 
     Raises:
         UsageError: ``shards`` would leave a shard empty, or is less than 1.
     """
-    count = len(keys)
+    count = len(hashes)
     check_shard_count(count, shards, split)
     if shuffle == "none":
-        return Deck(_sorted_positions(keys), _run_starts(count, shards))
-    hashes = digests(keys, seed=seed, split=split)
+        return Deck(np.arange(count, dtype=np.int64), _run_starts(count, shards))
     first, second = hashes[:, 0], hashes[:, 1]
-    # lexsort takes its least significant key first; the other hash settles 64-bit ties, so
-    # that the result cannot depend on the order of the input.
-    if shuffle == "stratified":
-        deck = np.lexsort((second, first, np.asarray(categories)))
-    else:
-        deck = np.lexsort((second, first))
-    shard_of = np.empty(count, dtype=np.int64)
-    shard_of[deck] = np.arange(count, dtype=np.int64) % shards
+    # lexsort takes its least significant key first; the other hash settles 64-bit ties.
+    levels = (second, first) if shuffle == "global" else (second, first, categories)
+    shard_of = np.empty(count, dtype=np.int32)
+    shard_of[np.lexsort(levels)] = np.arange(count) % shards
     order = np.lexsort((first, second, shard_of)).astype(np.int64, copy=False)
     starts = np.zeros(shards + 1, dtype=np.int64)
     np.cumsum(np.bincount(shard_of, minlength=shards), out=starts[1:])
     return Deck(order, starts)
 
 
-def sample(keys: Sequence[str], limit: int, *, seed: int, split: str) -> npt.NDArray[np.int64]:
-    """A seeded sample of at most ``limit`` examples, as positions in the order of ``keys``.
+def sample(hashes: Hashes, limit: int) -> npt.NDArray[np.int64]:
+    """A sample of at most ``limit`` examples, those with the smallest hashes.
 
     Returns:
-        int64, shape (min(limit, examples),), ascending.
+        int64, shape (min(limit, examples),): positions, ascending.
     """
-    hashes = digests(keys, seed=seed, split=split)
     chosen = np.lexsort((hashes[:, 1], hashes[:, 0]))[:limit]
     return np.sort(chosen).astype(np.int64, copy=False)
 
@@ -144,10 +140,6 @@ def default_shard_count(count: int, preferred: int, *, smallest: int = 100) -> i
         return preferred
     fitting = max(count // smallest, 1)
     return int(1 << (fitting.bit_length() - 1))
-
-
-def _sorted_positions(keys: Sequence[str]) -> npt.NDArray[np.int64]:
-    return np.asarray(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
 
 
 def _run_starts(count: int, shards: int) -> npt.NDArray[np.int64]:

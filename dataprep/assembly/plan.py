@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep import __version__
 from dataprep.assembly.bounding_boxes import read_bounding_boxes
-from dataprep.assembly.deck import SplitIndex, deck_is_current, limited, load_index, write_deck
+from dataprep.assembly.deck import deck_is_current, write_deck
 from dataprep.assembly.index_parts import IndexPart, read_header
 from dataprep.assembly.job import Job, SplitJob, check_identity
 from dataprep.assembly.lock import Lease
 from dataprep.assembly.overwrite import check_foreign_files
 from dataprep.assembly.seal import MaxBad
+from dataprep.assembly.split_index import SplitIndex, open_index
 from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
-from dataprep.deal import Shuffle, check_shard_count, default_shard_count
+from dataprep.deal import Shuffle, check_shard_count, default_shard_count, sample
 from dataprep.errors import SourceError, UsageError
 from dataprep.images import Recipe, codec_versions
 from dataprep.plugins import load_sink
@@ -77,12 +79,27 @@ def plan(
         UsageError: the shard counts do not fit.
         DatasetError: the directory is being made in another way, or holds foreign shards.
     """
-    indexes = _load_indexes(request, parts)
-    _check_split_names(request, indexes)
-    splits = tuple(_plan_split(request, name, index) for name, index in indexes.items())
-    for split in splits:
-        report(_describe(request, split, official.get(split.name)))
-    job = Job(
+    by_split = _parts_by_split(request, parts)
+    with ExitStack() as stack:
+        indexes = {
+            split: stack.enter_context(_open_limited(request, workspace, split, paths))
+            for split, paths in by_split.items()
+        }
+        splits = tuple(_plan_split(request, name, index) for name, index in indexes.items())
+        for split in splits:
+            report(_describe(request, split, official.get(split.name)))
+        identity = _identity(request, splits)
+        job = _job(request, splits, lease)
+        check_foreign_files(job, fresh=not workspace.job.exists())
+        check_identity(
+            workspace, identity, {part.unit.name: read_header(part.path).digest for part in parts}
+        )
+        _write_decks(request, workspace, splits, indexes, identity)
+    return job, identity
+
+
+def _job(request: Request, splits: tuple[SplitJob, ...], lease: Lease) -> Job:
+    return Job(
         dataset=request.dataset,
         raw=request.raw.absolute(),
         workspace=Workspace(request.out.absolute()),
@@ -92,59 +109,64 @@ def plan(
         layout=request.layout,
         lease=lease,
     )
-    identity = _identity(request, splits)
-    fresh = not workspace.job.exists()
-    check_foreign_files(job, fresh=fresh)
-    check_identity(
-        workspace, identity, {part.unit.name: read_header(part.path).digest for part in parts}
-    )
-    boxes = read_bounding_boxes(request.bbox_csv) if request.bbox_csv else {}
+
+
+def _write_decks(
+    request: Request,
+    workspace: Workspace,
+    splits: Sequence[SplitJob],
+    indexes: Mapping[str, SplitIndex],
+    identity: Mapping[str, object],
+) -> None:
     token = hashlib.sha256(to_json(identity)).hexdigest()
-    for split in splits:
-        if not deck_is_current(workspace, split.name, token):
-            write_deck(
-                workspace,
-                indexes[split.name],
-                split=split.name,
-                shards=split.shards,
-                seed=request.seed,
-                shuffle=split.shuffle,
-                boxes=boxes,
-                token=token,
-            )
-    return job, identity
+    stale = [split for split in splits if not deck_is_current(workspace, split.name, token)]
+    boxes = read_bounding_boxes(request.bbox_csv) if request.bbox_csv and stale else {}
+    for split in stale:
+        write_deck(
+            workspace,
+            indexes[split.name],
+            split=split.name,
+            shards=split.shards,
+            shuffle=split.shuffle,
+            boxes=boxes,
+            token=token,
+        )
 
 
-def _load_indexes(request: Request, parts: Sequence[IndexPart]) -> dict[str, SplitIndex]:
+def _parts_by_split(request: Request, parts: Sequence[IndexPart]) -> dict[str, list[Path]]:
     by_split: dict[str, list[Path]] = {}
     for part in parts:
         by_split.setdefault(part.unit.split, []).append(part.path)
-    return {
-        split: limited(
-            load_index(paths, split=split), request.limit, seed=request.seed, split=split
-        )
-        for split, paths in by_split.items()
-    }
-
-
-def _check_split_names(request: Request, indexes: Mapping[str, SplitIndex]) -> None:
     for name in request.num_shards or {}:
-        if name not in indexes:
-            raise UsageError(f"--num_shards {name}=…: the splits are {', '.join(indexes)}")
+        if name not in by_split:
+            raise UsageError(f"--num_shards {name}=…: the splits are {', '.join(by_split)}")
+    return by_split
+
+
+@contextmanager
+def _open_limited(
+    request: Request, workspace: Workspace, split: str, parts: Sequence[Path]
+) -> Iterator[SplitIndex]:
+    with open_index(parts, workspace.deck, seed=request.seed, split=split) as index:
+        if request.limit is not None and request.limit < len(index):
+            yield index.take(sample(index.hashes, request.limit))
+        else:
+            yield index
 
 
 def _plan_split(request: Request, name: str, index: SplitIndex) -> SplitJob:
-    images = len(index.keys)
-    preferred = _PREFERRED_SHARDS.get(name, _OTHER_SHARDS)
-    shards = (request.num_shards or {}).get(name) or default_shard_count(images, preferred)
+    images = len(index)
+    shards = (request.num_shards or {}).get(name)
+    if shards is None:
+        shards = default_shard_count(images, _PREFERRED_SHARDS.get(name, _OTHER_SHARDS))
     check_shard_count(images, shards, name)
     return SplitJob(
         name=name,
         shards=shards,
         shuffle=request.shuffle or ("stratified" if name == "train" else "none"),
         images=images,
-        source_bytes=sum(index.sizes),
-        input_sha256=index.input_sha256(),
+        source_bytes=int(index.sizes.sum()),
+        input_sha256=index.input_sha256,
     )
 
 
