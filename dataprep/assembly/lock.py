@@ -15,6 +15,7 @@ from filelock import SoftFileLock, Timeout
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import LockedError
 
+_ACQUIRE_SECONDS = 0.5
 _CHECK_SECONDS = 2.0
 
 
@@ -46,7 +47,8 @@ def locked(workspace: Workspace) -> Iterator[Lease]:
     Raises:
         LockedError: somebody else holds it; the message names host and process.
     """
-    lock = SoftFileLock(workspace.lock, timeout=0)
+    # Long enough to try again after a dead holder's marker was removed.
+    lock = SoftFileLock(workspace.lock, timeout=_ACQUIRE_SECONDS)
     try:
         lock.acquire()
     except Timeout:

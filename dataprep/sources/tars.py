@@ -138,7 +138,8 @@ def _walk(stream: _Stream, archive: Archive, size: int) -> Iterator[Member]:
         with _Tar.open(
             fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape"
         ) as tar:
-            while (info := tar.next()) is not None:
+            # At offset 0 there is no member, and Python 3.10 would seek to -1 to find that out.
+            while tar.offset > 0 and (info := tar.next()) is not None:
                 tar.members.clear()  # or every header ever read stays in memory
                 if info.size < 0:
                     raise _impossible(info)
