@@ -48,7 +48,8 @@ class Row:
     @classmethod
     def from_json(cls, line: str | bytes) -> Row:
         """The inverse of `to_json`."""
-        fields = json.loads(line)
+        # Decoded here because json.loads would first guess the encoding of every line.
+        fields = json.loads(line.decode() if isinstance(line, bytes) else line)
         if len(fields) > _PLAIN_FIELDS:
             fields[_PLAIN_FIELDS] = tuple(tuple(box) for box in fields[_PLAIN_FIELDS])
         return cls(*fields)

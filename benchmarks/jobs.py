@@ -1,0 +1,55 @@
+"""Starts ``dataprep imagenet`` on a raw tree, each time into a fresh output directory."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks import raw_set
+from benchmarks.measure import Usage, run
+from benchmarks.setting import Setting
+
+IMAGES_PER_SHARD = 1000  # ImageNet's 1024 shards hold 1252 each
+
+
+def imagenet(
+    setting: Setting,
+    images: int,
+    *options: str,
+    shard: int = IMAGES_PER_SHARD,
+    watched: bool = False,
+) -> Usage:
+    """Prepare a tree of so many images, flush it to disk, and delete it.
+
+    Args:
+        setting: where.
+        images: how many.
+        options: of ``dataprep imagenet``.
+        shard: images in each shard.
+        watched: look at the memory of every process.
+    """
+    raw = raw_set.tree(setting, images)
+    shards = max(images // shard, 1)
+    with fresh(setting.work / "out") as out:
+        return run(
+            [
+                *(sys.executable, "-m", "dataprep", "imagenet"),
+                *("--raw_data_dir", raw, "--local_scratch_dir", out),
+                *("--splits", "train", "--num_shards", f"train={shards}", *options),
+            ],
+            flush=True,
+            watched=watched,
+        )
+
+
+@contextmanager
+def fresh(directory: Path) -> Iterator[Path]:
+    """A path where nothing is, and where nothing is left."""
+    shutil.rmtree(directory, ignore_errors=True)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,76 @@
+"""The other program of scan: ``dataprep imagenet`` up to the first image it would write.
+
+Prints the seconds of each step and how many parts of the index were made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from dataprep.assembly.commit import CommitRecord
+from dataprep.assembly.job import Job
+from dataprep.assembly.plan import Request
+from dataprep.assembly.seal import MaxBad
+from dataprep.images import Recipe
+from dataprep_pipelines.engine import Engine
+from dataprep_pipelines.prepare import prepare
+
+
+class _DealtError(Exception):
+    """Everything is planned; the rest of the job is not wanted."""
+
+
+class _Stopwatch:
+    """A reporter that takes the time of each step, and ends the job before it writes."""
+
+    def __init__(self) -> None:
+        self.found = 0.0
+        self.scanned = 0.0
+        self.parts = 0
+        self.images = 0
+
+    def line(self, text: str) -> None:  # noqa: ARG002  # the first comes when all is found
+        """Something worth a line."""
+        self.found = self.found or time.perf_counter()
+
+    def scanning(self, done: int, total: int) -> None:  # noqa: ARG002
+        """How many parts are to be made; never called if the index is there."""
+        self.parts = total
+
+    def finished(self) -> None:
+        """The scan is over."""
+        self.scanned = time.perf_counter()
+
+    def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:  # noqa: ARG002
+        """Dealt, and about to write."""
+        self.images = sum(split.images for split in job.splits)
+        raise _DealtError
+
+    def progress(self, new: Sequence[CommitRecord]) -> None:
+        """Never called."""
+
+
+def main(raw: Path, out: Path, cores: int) -> None:
+    """Do it on so many cores, whatever the machine has."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    watch = _Stopwatch()
+    request = Request("imagenet", raw, out, Recipe(), MaxBad.parse("0"), splits=("train",))
+    start = time.perf_counter()
+    try:
+        prepare(request, Engine(cores), watch)
+    except _DealtError:
+        end = time.perf_counter()
+    else:
+        sys.exit("there was nothing to write")
+    scanned = watch.scanned or watch.found
+    steps = {"find": watch.found - start, "scan": scanned - watch.found, "deal": end - scanned}
+    print(json.dumps({"images": watch.images, "parts": watch.parts, "steps": steps}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
