@@ -1,0 +1,185 @@
+"""A made-up ImageNet with every oddity, built by the real command, for readers we did not write.
+
+What the readers must find is worked out here from the raw archives alone, by the standard
+library and Pillow: nothing of what is expected comes from the code under test.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import tarfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from PIL import Image
+
+from dataprep.synthesize.imagenet import synthesize_imagenet
+from dataprep_schemas import imagenet_validation_synsets
+
+Box = tuple[float, float, float, float]
+Command = Callable[..., str]
+
+
+@dataclass(frozen=True)
+class RawImage:
+    """An image as published: what must come out again."""
+
+    name: str
+    synset: str
+    data: bytes
+
+    @property
+    def label(self) -> int:
+        return _labels()[self.synset]
+
+    @property
+    def kind(self) -> str:
+        """``JPEG``, or what TensorFlow's JPEG readers cannot use: ``CMYK`` or ``PNG``."""
+        with Image.open(io.BytesIO(self.data)) as image:
+            return "CMYK" if image.mode == "CMYK" else str(image.format)
+
+
+RawImages = Mapping[str, Mapping[str, RawImage]]
+
+
+@dataclass(frozen=True)
+class Built:
+    """What ``dataprep imagenet`` made, and of what."""
+
+    out: Path
+    layout: str
+    raw: RawImages
+    boxes: Mapping[str, list[Box]] = field(default_factory=dict)
+
+    def data_dir(self, split: str) -> Path:
+        """The directory to point a reader at."""
+        return self.out / split if self.layout == "split" else self.out
+
+    def shards(self, split: str) -> list[str]:
+        return sorted(str(path) for path in self.data_dir(split).glob(f"{split}-?????-of-?????"))
+
+    def indexes(self, split: str) -> list[str]:
+        return sorted(str(path) for path in (self.out / "index" / split).iterdir())
+
+
+@pytest.fixture(scope="session")
+def tf() -> ModuleType:
+    """TensorFlow, imported by the first test that needs it: it takes seconds."""
+    with warnings.catch_warnings():
+        # Of its dependencies' deprecations, at import only; which ones depends on the release.
+        warnings.simplefilter("ignore")
+        return pytest.importorskip(
+            "tensorflow", reason="needs TensorFlow: pip install 'dataprep[tensorflow]'"
+        )
+
+
+@pytest.fixture(scope="session")
+def dataprep() -> Command:
+    """Returns dataprep(*words) -> what the command, which must succeed, prints."""
+
+    def run(*words: str | Path) -> str:
+        command = [sys.executable, "-m", "dataprep", *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def labels() -> dict[str, int]:
+    """The label of each WordNet id."""
+    return _labels()
+
+
+@pytest.fixture(scope="session")
+def raw_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The two archives as published."""
+    directory = tmp_path_factory.mktemp("interop") / "raw"
+    synthesize_imagenet(directory, classes=4, images_per_class=8, validation_images=6, layout="tar")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def raw_images(raw_directory: Path) -> RawImages:
+    """Every raw image by split and name."""
+    train: dict[str, RawImage] = {}
+    for inner, archive in _files_of((raw_directory / "ILSVRC2012_img_train.tar").read_bytes()):
+        for name, data in _files_of(archive):
+            train[name] = RawImage(name, inner.removesuffix(".tar"), data)
+    validation: dict[str, RawImage] = {}
+    for name, data in _files_of((raw_directory / "ILSVRC2012_img_val.tar").read_bytes()):
+        number = int(name.removeprefix("ILSVRC2012_val_").removesuffix(".JPEG"))
+        synset = imagenet_validation_synsets()[number - 1]
+        validation[name] = RawImage(name, synset, data)
+    kinds = [image.kind for image in train.values()]
+    assert (len(train), kinds.count("CMYK"), kinds.count("PNG")) == (32, 1, 1)
+    assert len(validation) == 6
+    return {"train": train, "validation": validation}
+
+
+@pytest.fixture(scope="session")
+def flat(dataprep: Command, raw_directory: Path, raw_images: RawImages) -> Built:
+    """Everything in one directory, as the readers' ``data_dir`` wants it."""
+    out = raw_directory.with_name("flat")
+    _imagenet(dataprep, raw_directory, out, "flat")
+    return Built(out, "flat", raw_images)
+
+
+@pytest.fixture(scope="session")
+def by_split(dataprep: Command, raw_directory: Path, raw_images: RawImages) -> Built:
+    """A directory a split, as the TPU script leaves it."""
+    out = raw_directory.with_name("split")
+    _imagenet(dataprep, raw_directory, out, "split")
+    return Built(out, "split", raw_images)
+
+
+@pytest.fixture(scope="session")
+def boxed(dataprep: Command, raw_directory: Path, raw_images: RawImages) -> Built:
+    """With bounding boxes: one image has two; one that has to be stored anew has one."""
+    train = raw_images["train"]
+    kept = sorted(name for name in train if train[name].kind == "JPEG")
+    (repaired,) = (name for name in train if train[name].kind == "CMYK")
+    boxes: dict[str, list[Box]] = {
+        kept[0]: [(0.1, 0.2, 0.7, 0.9), (0.0, 0.0, 1.0, 1.0)],
+        kept[-1]: [(0.0317, 0.25, 0.9683, 0.3333)],
+        repaired: [(0.4321, 0.1, 0.6, 0.85)],
+    }
+    csv = raw_directory.with_name("boxes.csv")
+    lines = [f"{name},{','.join(map(str, box))}\n" for name in boxes for box in boxes[name]]
+    csv.write_text("".join(lines), encoding="ascii")
+    out = raw_directory.with_name("boxed")
+    _imagenet(dataprep, raw_directory, out, "flat", "--bbox_csv", csv)
+    return Built(out, "flat", raw_images, boxes)
+
+
+@pytest.fixture(params=["flat", "by_split"])
+def built(request: pytest.FixtureRequest) -> Built:
+    """Both layouts, one after the other."""
+    return request.getfixturevalue(request.param)
+
+
+def _imagenet(dataprep: Command, raw: Path, out: Path, layout: str, *more: str | Path) -> None:
+    places = ("--raw_data_dir", raw, "--local_scratch_dir", out, "--layout", layout)
+    dataprep("imagenet", *places, "--num_shards", "train=3,validation=2", *more)
+
+
+def _labels() -> dict[str, int]:
+    """As the TPU script numbers them: the sorted ids, from 1, because 0 is background."""
+    synsets = sorted(set(imagenet_validation_synsets()))
+    assert (len(synsets), synsets[0], synsets[-1]) == (1000, "n01440764", "n15075141")
+    return {synset: label for label, synset in enumerate(synsets, start=1)}
+
+
+def _files_of(archive: bytes) -> Iterator[tuple[str, bytes]]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in tar:
+            stream = tar.extractfile(member)
+            assert stream is not None
+            yield member.name, stream.read()

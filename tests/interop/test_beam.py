@@ -1,0 +1,46 @@
+"""Apache Beam's own TFRecord source reads the shards; unlike TensorFlow it is always there."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from dataprep.sinks import tf_example
+from dataprep.sinks.tfrecord import TFRecordSink
+
+
+def read_with_beam(pattern: str, expected: list[bytes]) -> None:
+    """Let Beam read every record of the shards and compare them, in any order."""
+    # Not Beam's default runner, which tries to download a binary; and no arguments of pytest's.
+    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as pipeline:
+        assert_that(pipeline | beam.io.ReadFromTFRecord(pattern), equal_to(expected))
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_beam_reads_every_record_that_we_read(built, split: str) -> None:
+    ours = [
+        tf_example.encode(example)
+        for shard in built.shards(split)
+        for example in TFRecordSink().read([Path(shard)])
+    ]
+    assert len(ours) == len(built.raw[split])
+    read_with_beam(f"{built.data_dir(split)}/{split}-*", ours)
+
+
+@pytest.mark.parametrize("position", [0, 8, 12, 1000, -1])
+def test_beam_notices_a_flipped_bit(
+    flat, tmp_path: Path, caplog: pytest.LogCaptureFixture, position: int
+) -> None:
+    caplog.set_level(logging.CRITICAL)  # Beam logs the traceback several times over
+    content = bytearray(Path(flat.shards("validation")[0]).read_bytes())
+    content[position] ^= 0x01
+    damaged = tmp_path / "validation-00000-of-00001"
+    damaged.write_bytes(content)
+    with pytest.raises(Exception, match="Not a valid TFRecord"):
+        read_with_beam(str(damaged), [])

@@ -1,0 +1,428 @@
+"""TensorFlow reads the shards as the field's ResNet-50 programs do, and writes the same bytes.
+
+Each parser below asks for the features that the program it is named after asks for, with the
+same types, shapes and defaults.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dataprep.example import Example
+from dataprep.images import Recipe, prepare
+from dataprep.sinks import tf_example
+from dataprep.sinks.tfrecord import TFRecordSink
+from dataprep_schemas import imagenet_classes
+
+SPLITS = ("train", "validation")
+SIDES = ("ymin", "xmin", "ymax", "xmax")  # TensorFlow's order of a box
+TPU_KEYS = {
+    "image/height": "int64_list",
+    "image/width": "int64_list",
+    "image/colorspace": "bytes_list",
+    "image/channels": "int64_list",
+    "image/class/label": "int64_list",
+    "image/class/synset": "bytes_list",
+    "image/format": "bytes_list",
+    "image/filename": "bytes_list",
+    "image/encoded": "bytes_list",
+}
+BOX_KEYS = {
+    **{f"image/object/bbox/{side}": "float_list" for side in SIDES},
+    "image/object/bbox/label": "int64_list",
+}
+KEYS = {**TPU_KEYS, "image/class/text": "bytes_list", **BOX_KEYS}
+
+
+def tpu_resnet(tf, record) -> tuple[Any, Any]:
+    """tensorflow/tpu, models/official/resnet/imagenet_input.py: the image and a 0-based label."""
+    features = {
+        "image/encoded": tf.io.FixedLenFeature((), tf.string, ""),
+        "image/class/label": tf.io.FixedLenFeature((), tf.int64, -1),
+    }
+    parsed = tf.io.parse_single_example(record, features)
+    return parsed["image/encoded"], tf.cast(parsed["image/class/label"], tf.int32) - 1
+
+
+def tpu_script(tf, record) -> dict[str, Any]:
+    """Everything that tensorflow/tpu, tools/datasets/imagenet_to_gcs.py writes, none optional."""
+    types = {"int64_list": tf.int64, "bytes_list": tf.string}
+    features = {key: tf.io.FixedLenFeature((), types[kind]) for key, kind in TPU_KEYS.items()}
+    return tf.io.parse_single_example(record, features)
+
+
+def slim(tf, record, label_shape: tuple[int, ...]) -> dict[str, Any]:
+    """The parser that grew in slim, and what its readers make of it.
+
+    With label shape () it is tensorflow/models, official/legacy/image_classification/resnet; with
+    [1] it is tensorflow/benchmarks, scripts/tf_cnn_benchmarks, and NVIDIA DeepLearningExamples,
+    TensorFlow/Classification/ConvNets.
+    """
+    features = {
+        "image/encoded": tf.io.FixedLenFeature((), tf.string, ""),
+        "image/class/label": tf.io.FixedLenFeature(label_shape, tf.int64, -1),
+        "image/class/text": tf.io.FixedLenFeature((), tf.string, ""),
+        **{f"image/object/bbox/{side}": tf.io.VarLenFeature(tf.float32) for side in SIDES},
+    }
+    parsed = tf.io.parse_single_example(record, features)
+    sides = [parsed[f"image/object/bbox/{side}"].values for side in SIDES]
+    return {
+        "encoded": parsed["image/encoded"],
+        "label": parsed["image/class/label"],
+        "text": parsed["image/class/text"],
+        "boxes": tf.transpose(tf.stack(sides))[tf.newaxis],
+    }
+
+
+def records(tf, data_dir: Path, split: str) -> Any:
+    """Every record, shard by shard; TensorFlow finds the shards and checks the checksums."""
+    files = tf.data.Dataset.list_files(f"{data_dir}/{split}-*", shuffle=False)
+    return files.flat_map(tf.data.TFRecordDataset)
+
+
+def parsed(tf, built, split: str) -> list[dict[str, Any]]:
+    found = records(tf, built.data_dir(split), split).map(lambda record: tpu_script(tf, record))
+    return list(found.as_numpy_iterator())
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        pytest.param("{split}-*", id="tpu-and-nvidia"),
+        pytest.param("{split}-*-of-*", id="tf_cnn_benchmarks"),
+        pytest.param("{split:.5}*", id="models-official-vision"),  # train*, valid*
+    ],
+)
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_patterns_of_the_readers_match_the_shards_and_nothing_else(
+    tf, built, split: str, pattern: str
+) -> None:
+    found = tf.io.gfile.glob(f"{built.data_dir(split)}/{pattern.format(split=split)}")
+    count = {"train": 3, "validation": 2}[split]
+    assert [Path(path).name for path in sorted(map(str, found)) if Path(path).is_file()] == [
+        f"{split}-{number:05d}-of-{count:05d}" for number in range(count)
+    ]
+    if built.layout == "flat":
+        assert all(Path(path).is_file() for path in found)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_tpu_resnet50_reader_gets_every_image_once_with_its_label(
+    tf, built, split: str
+) -> None:
+    def read(record: Any) -> tuple[Any, Any, Any]:
+        encoded, label = tpu_resnet(tf, record)
+        return encoded, label, tf.shape(tf.io.decode_jpeg(encoded, channels=3))[2]
+
+    files = tf.data.Dataset.list_files(f"{built.data_dir(split)}/{split}-*", seed=1)
+    dataset = files.interleave(tf.data.TFRecordDataset, cycle_length=64).map(read)
+    found = list(dataset.as_numpy_iterator())
+
+    assert {channels for _, _, channels in found} == {3}
+    raw = built.raw[split].values()
+    assert Counter(label for _, label, _ in found) == Counter(image.label - 1 for image in raw)
+    stored = Counter((encoded, label) for encoded, label, _ in found)
+    kept = Counter((image.data, image.label - 1) for image in raw if image.kind == "JPEG")
+    assert kept <= stored
+    repaired = Counter(image.label - 1 for image in raw if image.kind != "JPEG")
+    assert Counter(label for _, label in (stored - kept).elements()) == repaired
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_every_record_describes_the_image_that_it_holds(tf, built, split: str) -> None:
+    found = parsed(tf, built, split)
+    raw = built.raw[split]
+    assert sorted(record["image/filename"].decode() for record in found) == sorted(raw)
+    for record in found:
+        image = raw[record["image/filename"].decode()]
+        assert record["image/class/label"] == image.label
+        assert record["image/class/synset"].decode() == image.synset
+        shape = (record["image/height"], record["image/width"], record["image/channels"])
+        assert tf.io.decode_jpeg(record["image/encoded"], channels=3).shape == shape
+        if image.kind == "JPEG":
+            assert record["image/encoded"] == image.data
+        else:
+            assert record["image/encoded"] != image.data
+            assert tf.io.decode_jpeg(record["image/encoded"], channels=0).shape[2] == 3
+
+
+def test_validation_images_come_in_the_order_of_their_names(tf, built) -> None:
+    names = [record["image/filename"].decode() for record in parsed(tf, built, "validation")]
+    assert names == sorted(built.raw["validation"])
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_keys_and_types_are_exactly_those_documented(tf, boxed, split: str) -> None:
+    texts = dict(imagenet_classes())
+    for record in records(tf, boxed.out, split).as_numpy_iterator():
+        feature = tf.train.Example.FromString(record).features.feature
+        assert {key: value.WhichOneof("kind") for key, value in feature.items()} == KEYS
+        values = {key: list(getattr(feature[key], KEYS[key]).value) for key in KEYS}
+        assert {len(values[key]) for key in KEYS.keys() - BOX_KEYS.keys()} == {1}
+        assert values["image/colorspace"] == [b"RGB"]
+        assert values["image/channels"] == [3]
+        assert values["image/format"] == [b"JPEG"]
+        assert 1 <= values["image/class/label"][0] <= 1000
+        synset = values["image/class/synset"][0].decode()
+        assert values["image/class/text"] == [texts[synset].encode()]
+
+
+@pytest.mark.parametrize("label_shape", [(), (1,)], ids=["models-legacy", "benchmarks-and-nvidia"])
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("output", ["flat", "by_split", "boxed"])
+def test_the_slim_readers_crop_every_image_around_its_boxes(
+    tf, request: pytest.FixtureRequest, output: str, split: str, label_shape: tuple[int, ...]
+) -> None:
+    def crop(record: Any) -> dict[str, Any]:
+        found = slim(tf, record, label_shape)
+        shape = tf.io.extract_jpeg_shape(found["encoded"])  # refuses all but JPEG
+        begin, size, _ = tf.image.sample_distorted_bounding_box(  # refuses impossible boxes
+            shape, found["boxes"], seed=1, use_image_if_no_bounding_boxes=True
+        )
+        window = tf.stack([begin[0], begin[1], size[0], size[1]])
+        cropped = tf.io.decode_and_crop_jpeg(found["encoded"], window, channels=3)
+        return {**found, "size": size[:2], "cropped": tf.shape(cropped)}
+
+    built = request.getfixturevalue(output)
+    texts = dict(imagenet_classes())
+    dataset = records(tf, built.data_dir(split), split)
+    named = tf.data.Dataset.zip(dataset.map(crop), dataset.map(lambda it: tpu_script(tf, it)))
+    seen = 0
+    for found, full in named.as_numpy_iterator():
+        image = built.raw[split][full["image/filename"].decode()]
+        assert found["encoded"] == full["image/encoded"]
+        assert found["label"].shape == label_shape
+        assert found["label"].item() == image.label
+        assert found["text"].decode() == texts[image.synset]
+        assert found["cropped"].tolist() == [*found["size"], 3]
+        boxes = built.boxes.get(image.name, [])
+        expected = [[ymin, xmin, ymax, xmax] for xmin, ymin, xmax, ymax in boxes]
+        assert found["boxes"].dtype == np.float32
+        assert found["boxes"].tolist() == [np.float32(expected).tolist()]
+        seen += 1
+    assert seen == len(built.raw[split])
+
+
+def test_every_box_repeats_the_label_of_its_image(tf, boxed) -> None:
+    boxes: dict[str, int] = {}
+    for record in records(tf, boxed.out, "train").as_numpy_iterator():
+        feature = tf.train.Example.FromString(record).features.feature
+        (label,) = feature["image/class/label"].int64_list.value
+        found = list(feature["image/object/bbox/label"].int64_list.value)
+        assert found == [label] * len(found)
+        if found:
+            boxes[feature["image/filename"].bytes_list.value[0].decode()] = len(found)
+    assert boxes == {name: len(found) for name, found in boxed.boxes.items()}
+
+
+def tensorflow_example(tf, example: Example) -> bytes:
+    """The same example, put together by TensorFlow's own classes."""
+
+    def numbers(*values: int) -> Any:
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+    def text(value: bytes) -> Any:
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+
+    xmin, ymin, xmax, ymax = zip(*example.boxes, strict=True) if example.boxes else ((),) * 4
+    sides = {"xmin": xmin, "ymin": ymin, "xmax": xmax, "ymax": ymax}
+    label = example.class_index + 1
+    feature = {
+        "image/height": numbers(example.height),
+        "image/width": numbers(example.width),
+        "image/colorspace": text(example.colorspace.encode()),
+        "image/channels": numbers(3 if example.colorspace == "RGB" else 1),
+        "image/class/label": numbers(label),
+        "image/class/synset": text(example.synset.encode()),
+        "image/class/text": text(example.class_name.encode()),
+        "image/format": text(example.format.encode()),
+        "image/filename": text(example.key.split("/")[-1].encode("utf-8", "surrogateescape")),
+        "image/encoded": text(example.encoded),
+        **{
+            f"image/object/bbox/{side}": tf.train.Feature(
+                float_list=tf.train.FloatList(value=values)
+            )
+            for side, values in sides.items()
+        },
+        "image/object/bbox/label": numbers(*[label] * len(example.boxes)),
+    }
+    message = tf.train.Example(features=tf.train.Features(feature=feature))
+    return message.SerializeToString(deterministic=True)
+
+
+PLAIN = Example(
+    key="n01440764/n01440764_10026.JPEG",
+    encoded=b"\xff\xd8\xff\xd9",
+    format="JPEG",
+    height=375,
+    width=500,
+    colorspace="RGB",
+    class_index=0,
+    synset="n01440764",
+    class_name="tench",
+)
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(PLAIN, id="plain"),
+        pytest.param(replace(PLAIN, class_index=999), id="last-label"),
+        pytest.param(replace(PLAIN, encoded=b""), id="no-bytes"),
+        pytest.param(replace(PLAIN, encoded=bytes(range(256)) * 9000), id="long"),
+        pytest.param(replace(PLAIN, format="PNG", colorspace="Grayscale"), id="grey-png"),
+        pytest.param(replace(PLAIN, key="a/Schäferhund_1.JPEG", class_name="café"), id="utf-8"),
+        pytest.param(replace(PLAIN, key="a/\udce9t\udce9.JPEG"), id="name-not-utf-8"),
+        pytest.param(replace(PLAIN, height=0, width=2**40), id="extreme-numbers"),
+        pytest.param(replace(PLAIN, boxes=((0.1, 0.2, 0.3, 0.4), (0, 0, 1, 1))), id="boxes"),
+    ],
+)
+def test_tensorflow_serialises_an_example_to_the_same_bytes(tf, example: Example) -> None:
+    assert tf_example.encode(example) == tensorflow_example(tf, example)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("output", ["flat", "by_split", "boxed"])
+def test_tensorflow_writes_the_same_shards_byte_for_byte(
+    tf, request: pytest.FixtureRequest, tmp_path: Path, output: str, split: str
+) -> None:
+    built = request.getfixturevalue(output)
+    texts = dict(imagenet_classes())
+    assert built.shards(split)
+    for shard in built.shards(split):
+        theirs = tmp_path / Path(shard).name
+        with tf.io.TFRecordWriter(str(theirs)) as writer:
+            for found in tf.data.TFRecordDataset(shard).map(lambda record: tpu_script(tf, record)):
+                # Order and repaired bytes are taken from the shard, all else from the raw data.
+                encoded = found["image/encoded"].numpy()
+                image = built.raw[split][found["image/filename"].numpy().decode()]
+                height, width, _ = tf.io.decode_jpeg(encoded).shape
+                example = Example(
+                    key=image.name,
+                    encoded=image.data if image.kind == "JPEG" else encoded,
+                    format="JPEG",
+                    height=height,
+                    width=width,
+                    colorspace="RGB",
+                    class_index=image.label - 1,
+                    synset=image.synset,
+                    class_name=texts[image.synset],
+                    boxes=tuple(built.boxes.get(image.name, ())),
+                )
+                writer.write(tensorflow_example(tf, example))
+        assert theirs.read_bytes() == Path(shard).read_bytes()
+
+
+def write_two_records(directory: Path) -> tuple[Path, int]:
+    """A shard of two records; the second starts in the middle."""
+    shard = directory / "train-00000-of-00001"
+    writer = TFRecordSink().open([shard, directory / "index"])
+    for _ in range(2):
+        writer.write(PLAIN)
+    data, _ = writer.close()
+    return shard, data.bytes // 2
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        pytest.param(0, id="length"),
+        pytest.param(8, id="checksum-of-length"),
+        pytest.param(12, id="first-byte"),
+        pytest.param(200, id="middle"),
+        pytest.param(-1, id="checksum-of-data"),
+    ],
+)
+@pytest.mark.parametrize("number", [0, 1])
+def test_tensorflow_notices_a_flipped_bit_in_our_shard(
+    tf, tmp_path: Path, number: int, position: int
+) -> None:
+    shard, size = write_two_records(tmp_path)
+    assert len(list(tf.data.TFRecordDataset(str(shard)))) == 2
+    content = bytearray(shard.read_bytes())
+    content[number * size + position % size] ^= 0x01
+    shard.write_bytes(content)
+    intact: list[Any] = []
+    with pytest.raises(tf.errors.DataLossError, match="corrupted record"):
+        intact.extend(tf.data.TFRecordDataset(str(shard)))
+    assert len(intact) == number
+
+
+def test_tensorflow_notices_that_our_shard_was_cut_off(tf, tmp_path: Path) -> None:
+    shard, size = write_two_records(tmp_path)
+    shard.write_bytes(shard.read_bytes()[: size + 100])
+    with pytest.raises(tf.errors.DataLossError, match="truncated record"):
+        list(tf.data.TFRecordDataset(str(shard)))
+
+
+def pixels(tf, encoded: bytes) -> Any:
+    """What TensorFlow sees in a JPEG, CMYK or not, with its accurate DCT."""
+    found = tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")
+    return found.numpy().astype(np.int16)
+
+
+@pytest.mark.parametrize("kind", ["CMYK", "PNG"])
+def test_a_repaired_image_stays_closer_to_its_original_than_with_the_tpu_script(
+    tf, flat, kind: str
+) -> None:
+    found = {record["image/filename"].decode(): record for record in parsed(tf, flat, "train")}
+    (image,) = (image for image in flat.raw["train"].values() if image.kind == kind)
+    original = pixels(tf, image.data)  # decodes PNG as well
+    ours = np.abs(original - pixels(tf, found[image.name]["image/encoded"]))
+    script = tf.io.encode_jpeg(original.astype(np.uint8), format="rgb", quality=100).numpy()
+    theirs = np.abs(original - pixels(tf, script))
+    # Quality 100 rounds the coefficients to whole numbers: at most 6 levels in a dozen pictures.
+    assert ours.max() <= 8
+    assert ours.mean() < 0.9
+    assert ours.mean() < theirs.mean()
+
+
+@pytest.mark.parametrize("transform", [0, 2], ids=["CMYK", "YCCK"])
+@pytest.mark.parametrize(
+    "options",
+    [{"quality": 90}, {"quality": 75, "subsampling": "4:2:0"}, {"progressive": True}],
+    ids=["full-chroma", "subsampled", "progressive"],
+)
+def test_a_cmyk_jpeg_has_the_pixels_that_tensorflow_sees(
+    tf, raw_images, options: dict[str, Any], transform: int
+) -> None:
+    (image,) = (image for image in raw_images["train"].values() if image.kind == "CMYK")
+    stream = io.BytesIO()
+    with Image.open(io.BytesIO(image.data)) as opened:
+        opened.save(stream, "JPEG", **options)
+    data = bytearray(stream.getvalue())
+    adobe = data.index(b"\xff\xee\x00\x0eAdobe")
+    data[adobe + 15] = transform  # the last byte of the Adobe segment says which of the two it is
+    prepared = prepare(bytes(data), Recipe(encoding="png"))  # without loss
+    ours = tf.io.decode_png(prepared.data).numpy().astype(np.int16)
+    # TensorFlow rounds the product of ink and black down, Pillow to the nearest.
+    assert np.abs(ours - pixels(tf, bytes(data))).max() <= 1
+
+
+def test_dataprep_itself_never_imports_tensorflow(raw_directory: Path, tmp_path: Path) -> None:
+    program = """
+import sys
+from dataprep.cli import main
+code = main(sys.argv[1:])
+print(sorted(name for name in sys.modules if name.split(".")[0] in ("tensorflow", "nvidia")))
+sys.exit(code)
+"""
+    command = ["imagenet", "--raw_data_dir", raw_directory, "--local_scratch_dir", tmp_path / "out"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, command), "--workers", "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
