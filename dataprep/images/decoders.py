@@ -63,7 +63,7 @@ def check_bitstream(data: bytes, frame: Frame) -> str | None:
 def decode(data: bytes, frame: Frame, *, grey: bool) -> tuple[Pixels, str | None]:
     """Decode at full scale with libjpeg's accurate DCT and smooth chroma upsampling.
 
-    The pixels, CMYK's and YCCK's too, are those of TensorFlow's ``decode_jpeg`` with
+    The pixels, CMYK's and YCCK's too, are exactly those of TensorFlow's ``decode_jpeg`` with
     ``dct_method="INTEGER_ACCURATE"``; its default, the fast DCT, is off by up to 12 levels.
 
     Args:
@@ -111,6 +111,21 @@ def decode_with_pillow(data: bytes, frame: Frame) -> Pixels:
         with JpegImageFile(io.BytesIO(jpeg.without_metadata(data))) as image:
             if image.size != (frame.width, frame.height):
                 raise ImageError(f"broken JPEG: two sizes, {image.size} in its second header")
+            if image.mode == "CMYK":
+                return _rgb_of_inks(np.asarray(image), adobe="adobe" in image.info)
             return np.asarray(image.convert("L" if image.mode == "L" else "RGB"))
     except PILLOW_ERRORS as error:
         raise ImageError(f"broken JPEG: {str(error) or type(error).__name__}") from error
+
+
+def _rgb_of_inks(inks: Pixels, *, adobe: bool) -> Pixels:
+    """RGB from CMYK as TensorFlow's decoder does it: light let through, times black, rounded down.
+
+    Args:
+        inks: uint8, (height, width, 4), as Pillow gives them: it takes every file for one of
+            Adobe's, which store light and not ink.
+        adobe: whether the file says that it is one of Adobe's.
+    """
+    light = 255 - inks if adobe else inks
+    wide = light.astype(np.uint16)
+    return (wide[..., :3] * wide[..., 3:] // 255).astype(np.uint8)

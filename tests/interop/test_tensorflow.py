@@ -405,8 +405,10 @@ def test_a_cmyk_jpeg_has_the_pixels_that_tensorflow_sees(
     data[adobe + 15] = transform  # the last byte of the Adobe segment says which of the two it is
     prepared = prepare(bytes(data), Recipe(encoding="png"))  # without loss
     ours = tf.io.decode_png(prepared.data).numpy().astype(np.int16)
-    # TensorFlow rounds the product of ink and black down, Pillow to the nearest.
-    assert np.abs(ours - pixels(tf, bytes(data))).max() <= 1
+    assert np.array_equal(ours, pixels(tf, bytes(data)))
+    plain = bytes(data[:adobe] + data[adobe + 16 :])  # not Adobe's: stores ink, not light
+    ours = tf.io.decode_png(prepare(plain, Recipe(encoding="png")).data).numpy()
+    assert np.array_equal(ours, pixels(tf, plain))
 
 
 def test_dataprep_itself_never_imports_tensorflow(raw_directory: Path, tmp_path: Path) -> None:
