@@ -18,7 +18,6 @@ from dataprep.assembly.workspace import (
     PARTIAL,
     Workspace,
     partial_path,
-    sync_directory,
     write_durably,
 )
 from dataprep.canonical import to_json
@@ -160,12 +159,12 @@ def temporary_files(finals: Sequence[Path]) -> Iterator[list[Path]]:
 def publish(temporaries: Sequence[Path], finals: Sequence[Path]) -> None:
     """Rename finished files into place, the data file last: what readers glob for is complete.
 
-    Repeating it is harmless, since the same shard always has the same bytes.
+    Repeating it is harmless, since the same shard always has the same bytes. The renames are not
+    flushed to the disk here: a record that outlives them in a power cut is found out by
+    `is_intact`, and sealing flushes the directories once.
     """
     for temporary, final in reversed(list(zip(temporaries, finals, strict=True))):
         temporary.replace(final)
-    for directory in {final.parent for final in finals}:
-        sync_directory(directory)
 
 
 def commit(workspace: Workspace, record: CommitRecord) -> None:

