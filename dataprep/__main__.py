@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from dataprep.cli import main
+from dataprep.cli import entry_point
 
-sys.exit(main())
+sys.exit(entry_point())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dataprep.errors import ImageError, SinkError
+from dataprep.hashing import file_sha256
 from dataprep.images import Recipe, prepare
 from dataprep.manifest import read_manifest
 from dataprep.plugins import load_sink
@@ -18,8 +18,6 @@ from dataprep.wording import printable
 
 Level = Literal["size", "hash", "records", "decode"]
 LEVELS: tuple[Level, ...] = get_args(Level)
-
-_READ = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +131,8 @@ def _check_file(path: Path, expected: dict[str, Any], *, hashed: bool) -> str | 
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
-        while chunk := file.read(_READ):
-            digest.update(chunk)
-    return digest.hexdigest()
+    with path.open("rb") as file:
+        return file_sha256(file)
 
 
 def _read_shard(

@@ -33,3 +33,11 @@ def unreadable(place: str, error: OSError) -> SourceError:
         f"cannot read {printable(place)}: {reason}; check that it exists, that its permissions "
         "allow reading and that the file system is healthy"
     )
+
+
+def sized(count: float) -> str:
+    """Bytes as a person reads them, in powers of 1000: ``532 bytes``, ``38.0 MB``, ``147.9 GB``."""
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return counted(int(count), "byte")

@@ -8,7 +8,6 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +60,7 @@ class Cli:
     @staticmethod
     def start(*words: object, **options: object) -> subprocess.Popen[str]:
         """Run a command in a process, and a process group, of its own."""
-        return subprocess.Popen(
+        process: subprocess.Popen[str] = subprocess.Popen(
             [*DATAPREP, *map(str, words)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -70,6 +69,7 @@ class Cli:
             start_new_session=True,
             **options,  # type: ignore[call-overload]
         )
+        return process
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,8 @@ def write_tiny_raw(path: Path, *, classes: int, images: int, validation: int) ->
         (path / "validation" / f"ILSVRC2012_val_{number:08d}.JPEG").write_bytes(image())
 
 
-def _made(raw: Raw, out: Path) -> Made:
+def make(raw: Raw, out: Path) -> Made:
+    """Prepare a raw set once, undisturbed."""
     result = Cli()(*raw.command(out))
     assert result.code == 0, result
     assert leftovers(out) == []
@@ -164,7 +165,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Made:
     path = tmp_path_factory.mktemp("tiny")
     write_tiny_raw(path / "raw", classes=3, images=8, validation=6)
     options = ("--num_shards", "train=6,validation=2", "--workers", "1")
-    return _made(Raw(path / "raw", options), path / "out")
+    return make(Raw(path / "raw", options), path / "out")
 
 
 @pytest.fixture(scope="session")
@@ -173,7 +174,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Made:
     path = tmp_path_factory.mktemp("photos")
     synthesize_imagenet(path / "raw", classes=4, images_per_class=8, validation_images=8)
     options = ("--num_shards", "train=5,validation=2")
-    return _made(Raw(path / "raw", options), path / "out")
+    return make(Raw(path / "raw", options), path / "out")
 
 
 @pytest.fixture(scope="session")
@@ -192,8 +193,7 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Raw:
 
 
 @pytest.fixture(autouse=True)
-def _no_debug(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _no_debug(monkeypatch: pytest.MonkeyPatch) -> None:
     """`--debug` sets this for worker processes; it must not reach the next test."""
     monkeypatch.setenv("DATAPREP_DEBUG", "")
     monkeypatch.delenv("DATAPREP_DEBUG")
-    return

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -110,13 +110,21 @@ class Commits:
     def refresh(self) -> list[CommitRecord]:
         """Read the records that appeared since the last call, and return those."""
         new = []
-        for path in sorted(self.workspace.commits.glob("*.json")):
-            if path.name.startswith(".") or path.stem in self._known:
+        for path in sorted(self.workspace.commits.glob("[!.]*.json")):
+            if path.stem in self._known:
                 continue
             record = _load(path)
             self._known[path.stem] = record
             new.append(record)
         return new
+
+    def readable(self) -> list[CommitRecord]:
+        """Every record that is not torn."""
+        records = []
+        for path in sorted(self.workspace.commits.glob("[!.]*.json")):
+            with suppress(DatasetError):
+                records.append(_load(path))
+        return records
 
     def all(self) -> list[CommitRecord]:
         """Every record, by split and number."""

@@ -6,9 +6,10 @@ one contiguous slice and never more than that; ``deck/<split>.json`` says where 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from dataprep.assembly.split_index import SplitIndex
 from dataprep.assembly.workspace import Workspace, partial_path, write_durably
 from dataprep.canonical import to_json
 from dataprep.deal import Shuffle, deal
+from dataprep.hashing import file_sha256
 from dataprep.index import Box, Row
 from dataprep.sinks import ShardName
 
@@ -43,13 +45,16 @@ def write_deck(
     """
     deck = deal(index.hashes, index.classes, shards, split=split, shuffle=shuffle)
     offsets = [0]
+    digest = hashlib.sha256()
     path = workspace.deck / f"{split}.jsonl"
     temporary = partial_path(path)
     try:
         with temporary.open("xb") as file:
             for number in range(shards):
                 for line in index.lines(deck.shard(number).tolist()):
-                    file.write(_with_boxes(line, boxes) if boxes else line)
+                    whole = _with_boxes(line, boxes) if boxes else line
+                    digest.update(whole)
+                    file.write(whole)
                 offsets.append(file.tell())
         temporary.replace(path)
     except BaseException:
@@ -57,17 +62,24 @@ def write_deck(
         raise
     counts = np.diff(deck.starts).tolist()
     sizes = np.add.reduceat(index.sizes[deck.order], deck.starts[:-1]).tolist()
-    write_durably(
-        workspace.deck / f"{split}.json",
-        to_json({"token": token, "offsets": offsets, "images": counts, "source_bytes": sizes}),
-    )
+    table = Slices(token, digest.hexdigest(), offsets, counts, sizes)
+    write_durably(workspace.deck / f"{split}.json", to_json(asdict(table)))
 
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """Where each shard's rows are in the deck, and how much they stand for."""
+    """Where each shard's rows are in the deck, and how much they stand for.
+
+    Attributes:
+        token: what the deck was made from.
+        sha256: of the deck.
+        offsets: shard s is the deck's bytes from ``offsets[s]`` to ``offsets[s + 1]``.
+        images: rows, a shard.
+        source_bytes: size of the images, a shard.
+    """
 
     token: str
+    sha256: str
     offsets: list[int]
     images: list[int]
     source_bytes: list[int]
@@ -77,10 +89,10 @@ def deck_is_current(workspace: Workspace, split: str, token: str) -> bool:
     """Whether the deck on disk is whole and was made with this token."""
     try:
         slices = read_slices(workspace, split)
-        size = (workspace.deck / f"{split}.jsonl").stat().st_size
+        with (workspace.deck / f"{split}.jsonl").open("rb") as file:
+            return slices.token == token and slices.sha256 == file_sha256(file)
     except (OSError, ValueError, TypeError):
         return False
-    return slices.token == token and size == slices.offsets[-1]
 
 
 def read_slices(workspace: Workspace, split: str) -> Slices:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dataprep.assembly.workspace import partial_path
+from dataprep.assembly.workspace import partial_path, storage_error
 from dataprep.index import Ignored, Scanned
 from dataprep.sources.base import Dataset, ScanUnit
 
@@ -45,6 +45,7 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
 
     Raises:
         SourceError: see `Dataset.scan`.
+        SinkError: the index cannot be written.
     """
     # Taken before the scan: a change during it must make the part stale, not valid.
     fingerprint = _fingerprint(dataset, raw, unit)
@@ -63,8 +64,10 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
             file.write(json.dumps(header).encode() + b"\n")
             file.writelines(lines)
         temporary.replace(final)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise storage_error(error, directory, f"indexing {unit.name}") from error
         raise
 
 

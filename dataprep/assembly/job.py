@@ -62,7 +62,7 @@ class Job:
 Identity = Mapping[str, object]
 
 
-def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> None:
+def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> bool:
     """Accept a new directory, or one that is being made from the same input in the same way.
 
     Args:
@@ -70,22 +70,19 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
         identity: everything that shapes the bytes of the output, as JSON.
         units: the index digest of every scan unit, to name those that changed.
 
+    Returns:
+        Whether the directory is new.
+
     Raises:
         DatasetError: the directory is being made in another way; names what differs.
     """
-    ours: dict[str, object] = json.loads(to_json({"identity": identity, "units": units}))
     if not workspace.job.exists():
-        write_durably(workspace.job, to_json(ours))
-        return
+        return True
+    ours: dict[str, object] = json.loads(_to_json(identity, units))
     theirs = read_job(workspace)
     if theirs == ours:
-        return
-    differences = list(_differences(theirs.get("identity"), ours["identity"]))
-    changed = sorted(name for name, _, _ in _leaves_that_differ(theirs.get("units"), ours["units"]))
-    if changed and not any(text.startswith("limit") for text in differences):
-        differences = [text for text in differences if not text.startswith("input.")]
-        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        differences.append(f"the raw data of {changed[0]}{more} changed")
+        return False
+    differences = _what_differs(theirs, ours)
     shown = "; ".join(differences[:_SHOWN])
     if len(differences) > _SHOWN:
         shown += f"; and {len(differences) - _SHOWN} more"
@@ -94,6 +91,29 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
         "use the same input and options, another --local_scratch_dir, "
         "or --overwrite to start it anew"
     )
+
+
+def store_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> None:
+    """Make the directory this job's."""
+    write_durably(workspace.job, _to_json(identity, units))
+
+
+def _to_json(identity: Identity, units: Mapping[str, str]) -> bytes:
+    return to_json({"identity": identity, "units": units})
+
+
+def _what_differs(theirs: Mapping[str, object], ours: Mapping[str, object]) -> list[str]:
+    options: list[str] = []
+    inputs: list[str] = []
+    for name, old, new in _leaves_that_differ(theirs.get("identity"), ours["identity"]):
+        text = f"{name} was {_show(old)}, now {_show(new)}"
+        (inputs if name.startswith("input.") else options).append(text)
+    units = sorted(name for name, _, _ in _leaves_that_differ(theirs.get("units"), ours["units"]))
+    if units:
+        more = f" and {len(units) - 1} more" if len(units) > 1 else ""
+        options.append(f"the raw data of {units[0]}{more} changed")
+    # Another limit, or changed raw data, is why the input's counts and hash are others.
+    return options or inputs
 
 
 def read_job(workspace: Workspace) -> dict[str, object]:
@@ -109,11 +129,6 @@ def read_job(workspace: Workspace) -> dict[str, object]:
             f"{workspace.job} cannot be read ({error}); use --overwrite to start anew"
         ) from error
     return stored
-
-
-def _differences(before: object, now: object) -> Iterator[str]:
-    for name, old, new in _leaves_that_differ(before, now):
-        yield f"{name} was {_show(old)}, now {_show(new)}"
 
 
 def _leaves_that_differ(

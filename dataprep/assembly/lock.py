@@ -58,9 +58,16 @@ def locked(workspace: Workspace) -> Iterator[Lease]:
             f"wait for it, or if it is certainly dead delete {workspace.lock}"
         ) from None
     try:
-        yield Lease(workspace.lock, workspace.lock.read_text(), workspace.failure)
+        _remove_failure_files(workspace)
+        yield Lease(workspace.lock, workspace.lock.read_text(), workspace.new_failure_file())
     finally:
+        _remove_failure_files(workspace)
         lock.release()
+
+
+def _remove_failure_files(workspace: Workspace) -> None:
+    for path in workspace.failure_files():
+        path.unlink(missing_ok=True)
 
 
 @dataclass(slots=True)
@@ -78,10 +85,14 @@ class Lease:
 
     def lost(self) -> bool:
         """Whether the run that this worker belongs to is gone; looks every two seconds."""
-        now = time.monotonic()
-        if not self._lost and now - self._checked >= _CHECK_SECONDS:
-            self._checked = now
-            self._lost = self._look()
+        if time.monotonic() - self._checked >= _CHECK_SECONDS:
+            return self.lost_now()
+        return self._lost
+
+    def lost_now(self) -> bool:
+        """The same, looking at once: before anything that another run could see."""
+        self._checked = time.monotonic()
+        self._lost = self._lost or self._look()
         return self._lost
 
     def _look(self) -> bool:

@@ -3,31 +3,75 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, cast
 
 from dataprep.assembly.commit import Commits
-from dataprep.assembly.job import Job
+from dataprep.assembly.job import Job, read_job
+from dataprep.assembly.request import Request
+from dataprep.assembly.seal import safe_file_name
 from dataprep.assembly.workspace import Workspace
-from dataprep.errors import DatasetError
+from dataprep.errors import DatasetError, UsageError
 from dataprep.plugins import load_sink
+from dataprep.sinks import ShardName
+from dataprep.sources import Found
 
 
 def remove_built_files(workspace: Workspace) -> None:
     """Delete the data set but not the index, which is about the raw data; nobody else's files."""
     workspace.manifest.unlink(missing_ok=True)
-    directories: set[Path] = set()
-    for record in Commits(workspace).all():
-        for file in record.files:
-            path = workspace.out / file.path
-            path.unlink(missing_ok=True)
-            directories.update(parent for parent in path.parents if parent > workspace.out)
+    built = {workspace.out / path for path in (*_recorded(workspace), *_planned(workspace))}
+    for path in built:
+        path.unlink(missing_ok=True)
+    # Last: a kill until here leaves what is needed to try again.
     workspace.job.unlink(missing_ok=True)
     for private in (workspace.commits, workspace.deck):
         shutil.rmtree(private)
         private.mkdir()
+    directories = {parent for path in built for parent in path.parents}
     for directory in sorted(directories, reverse=True):  # the deepest first
-        if directory.is_dir() and not any(directory.iterdir()):
+        inside = workspace.out in directory.parents
+        if inside and directory.is_dir() and not any(directory.iterdir()):
             directory.rmdir()
+
+
+def _recorded(workspace: Workspace) -> Iterator[str]:
+    for record in Commits(workspace).readable():
+        yield from (file.path for file in record.files)
+        kept = workspace.rejected.relative_to(workspace.out) / record.split
+        yield from (str(kept / safe_file_name(image.key)) for image in record.rejected)
+
+
+def _planned(workspace: Workspace) -> Iterator[str]:
+    """What a kill may have left without a record, between a rename and the record of it."""
+    try:
+        identity = cast("Mapping[str, Any]", read_job(workspace)["identity"])
+        sink = load_sink(identity["sink"]["name"])
+        shards = [
+            ShardName(split, number, count)
+            for split, count in identity["num_shards"].items()
+            for number in range(count)
+        ]
+        layout = identity["layout"]
+    except (DatasetError, OSError, KeyError, TypeError, AttributeError):
+        return  # no job, or a torn one: then the records are all there is
+    yield from (str(path) for shard in shards for path in sink.paths(shard, layout))
+
+
+def check_places(request: Request, found: Found) -> None:
+    """Refuse an output directory in which the next run would find shards for raw data.
+
+    Raises:
+        UsageError: it is the raw directory, or in what would be scanned.
+    """
+    raw, out = request.raw.resolve(), request.out.resolve()
+    scanned = {raw / Path(unit.container).parts[0] for unit in found.units}
+    if out == raw or any(place == out or place in out.parents for place in scanned):
+        raise UsageError(
+            f"--local_scratch_dir {request.out} is in the raw data ({request.raw}), where a later "
+            "run would take shards for images; choose a directory of its own"
+        )
 
 
 def check_foreign_files(job: Job, *, fresh: bool) -> None:

@@ -5,52 +5,29 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep import __version__
 from dataprep.assembly.bounding_boxes import read_bounding_boxes
 from dataprep.assembly.deck import deck_is_current, write_deck
 from dataprep.assembly.index_parts import IndexPart, read_header
-from dataprep.assembly.job import Job, SplitJob, check_identity
+from dataprep.assembly.job import Job, SplitJob, check_identity, store_identity
 from dataprep.assembly.lock import Lease
 from dataprep.assembly.overwrite import check_foreign_files
-from dataprep.assembly.seal import MaxBad
+from dataprep.assembly.request import Request
 from dataprep.assembly.split_index import SplitIndex, open_index
 from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
-from dataprep.deal import Shuffle, check_shard_count, default_shard_count, sample
+from dataprep.deal import check_shard_count, default_shard_count, sample
 from dataprep.errors import SourceError, UsageError
-from dataprep.images import Recipe, codec_versions
+from dataprep.hashing import file_sha256
+from dataprep.images import codec_versions
 from dataprep.plugins import load_sink
-from dataprep.sinks import Layout
-from dataprep.wording import counted
+from dataprep.wording import counted, sized
 
 # The counts of Google's imagenet_to_gcs, which tensorflow/models' reader insists on.
 _PREFERRED_SHARDS = {"train": 1024}
 _OTHER_SHARDS = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What the user asked for."""
-
-    dataset: str
-    raw: Path
-    out: Path
-    recipe: Recipe
-    max_bad: MaxBad
-    sink: str = "tfrecord"
-    layout: Layout = "split"
-    splits: tuple[str, ...] | None = None
-    num_shards: Mapping[str, int] | None = None
-    shuffle: Shuffle | None = None
-    seed: int = 0
-    limit: int | None = None
-    bbox_csv: Path | None = None
-    index_dir: Path | None = None
-    keep_rejected: bool = False
-    overwrite: bool = False
 
 
 def plan(
@@ -90,10 +67,11 @@ def plan(
             report(_describe(request, split, official.get(split.name)))
         identity = _identity(request, splits)
         job = _job(request, splits, lease)
-        check_foreign_files(job, fresh=not workspace.job.exists())
-        check_identity(
-            workspace, identity, {part.unit.name: read_header(part.path).digest for part in parts}
-        )
+        units = {part.unit.name: read_header(part.path).digest for part in parts}
+        fresh = check_identity(workspace, identity, units)
+        check_foreign_files(job, fresh=fresh)
+        if fresh:
+            store_identity(workspace, identity, units)
         _write_decks(request, workspace, splits, indexes, identity)
     return job, identity
 
@@ -174,7 +152,7 @@ def _describe(request: Request, split: SplitJob, official: int | None) -> str:
     text = f"{split.name}: {split.images:,} images"
     if official is not None and official != split.images:
         text += f" of the official {official:,}"
-    text += f", {split.source_bytes / 1e6:,.1f} MB, in {counted(split.shards, 'shard')}"
+    text += f", {sized(split.source_bytes)}, in {counted(split.shards, 'shard')}"
     preferred = _PREFERRED_SHARDS.get(split.name, _OTHER_SHARDS)
     if split.name not in (request.num_shards or {}) and split.shards != preferred:
         text += f" (not {preferred}, so that each holds at least 100)"
@@ -192,7 +170,7 @@ def _identity(request: Request, splits: Sequence[SplitJob]) -> dict[str, object]
         "image": request.recipe.config(),
         "sink": {"name": request.sink, "config": dict(load_sink(request.sink).config())},
         "layout": request.layout,
-        "bbox_sha256": _file_sha256(request.bbox_csv) if request.bbox_csv else None,
+        "bbox_sha256": _boxes_sha256(request.bbox_csv) if request.bbox_csv else None,
         "input": {
             split.name: {
                 "images": split.images,
@@ -205,8 +183,9 @@ def _identity(request: Request, splits: Sequence[SplitJob]) -> dict[str, object]
     }
 
 
-def _file_sha256(path: Path) -> str:
+def _boxes_sha256(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        with path.open("rb") as file:
+            return file_sha256(file)
     except OSError as error:
-        raise SourceError(f"--bbox_csv {path}: {error}") from error
+        raise SourceError(f"--bbox_csv {path}: {error.strerror}") from error

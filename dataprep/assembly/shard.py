@@ -6,7 +6,6 @@ data set.
 
 from __future__ import annotations
 
-import errno
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
@@ -25,15 +24,14 @@ from dataprep.assembly.commit import (
 )
 from dataprep.assembly.deck import read_shard
 from dataprep.assembly.job import Job
-from dataprep.errors import ImageError, SinkError, SourceError
+from dataprep.assembly.workspace import storage_error
+from dataprep.errors import ImageError
 from dataprep.example import Example
 from dataprep.images import Prepared, Recipe, prepare
 from dataprep.index import Row
 from dataprep.plugins import load_dataset, load_sink
 from dataprep.sinks import ShardName, ShardWriter, WrittenFile
 from dataprep.sources import read_image
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -72,11 +70,13 @@ def write_shard(
             except BaseException:
                 writer.abandon()
                 raise
+            if job.lease.lost_now():
+                raise ShardStoppedError
             publish(temporaries, finals)
             record = _record(job, shard, rows, tally, finals, written)
             commit(job.workspace, record)
     except OSError as error:
-        raise _explained(error, job, shard) from error
+        raise storage_error(error, job.workspace.out, f"writing {shard}") from error
     return record
 
 
@@ -187,12 +187,3 @@ def _record(
         rejected=tuple(tally.rejected),
         noted=tuple(tally.noted),
     )
-
-
-def _explained(error: OSError, job: Job, shard: ShardName) -> SinkError | SourceError:
-    if error.errno in _FULL:
-        return SinkError(
-            f"{job.workspace.out}: no space left while writing {shard} ({error.strerror}); "
-            "free some and run the same command again: finished shards are kept"
-        )
-    return SinkError(f"{shard} cannot be written: {error}; run the same command again to resume")

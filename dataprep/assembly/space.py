@@ -12,6 +12,7 @@ from dataprep.images import Recipe, prepare
 from dataprep.plugins import load_sink
 from dataprep.sinks import ShardName
 from dataprep.sources import read_image
+from dataprep.wording import sized
 
 _SAMPLE = 32  # images converted to learn how much smaller they become
 
@@ -32,7 +33,7 @@ def check_free_space(job: Job, pending: Sequence[ShardName]) -> int:
     free = shutil.disk_usage(job.workspace.out).free
     if needed > free:
         raise SinkError(
-            f"{job.workspace.out}: about {needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free; "
+            f"{job.workspace.out}: about {sized(needed)} needed, {sized(free)} free; "
             "free some space, choose another --local_scratch_dir, or shrink the images (--resize)"
         )
     return needed

@@ -15,11 +15,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from dataprep.errors import SinkError
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 PARTIAL = ".partial"  # suffix of every file that is not finished; hidden from readers' globs
 
 
@@ -59,10 +63,16 @@ class Workspace:
         """The marker of the process that works here."""
         return self.private / "lock"
 
-    @property
-    def failure(self) -> Path:
-        """The first failure of the current run; tells the other workers to stop."""
-        return self.private / "failure.json"
+    def new_failure_file(self) -> Path:
+        """Where the first failure of a new run is told, so that its other workers stop.
+
+        Every run has its own: a worker that outlived a killed run must not stop the next one.
+        """
+        return self.private / f"failure-{secrets.token_hex(4)}.json"
+
+    def failure_files(self) -> list[Path]:
+        """Those of earlier runs, and of this one."""
+        return sorted(self.private.glob("failure-*.json"))
 
     @property
     def manifest(self) -> Path:
@@ -83,6 +93,27 @@ class Workspace:
 def partial_path(final: Path) -> Path:
     """A new temporary name beside ``final``, hidden and unlike any other process's."""
     return final.with_name(f".{final.name}.{secrets.token_hex(4)}{PARTIAL}")
+
+
+def storage_error(error: OSError, out: Path, doing: str = "") -> SinkError:
+    """What to tell the user when the output directory refuses something.
+
+    Args:
+        error: the refusal.
+        out: the output directory.
+        doing: what was being done, e.g. ``writing train-00000-of-00004``.
+    """
+    during = f" while {doing}" if doing else ""
+    if error.errno in _FULL:
+        return SinkError(
+            f"{out}: no space left{during} ({error.strerror}); free some and run the same command "
+            "again: finished shards are kept"
+        )
+    where = f" ({error.filename})" if error.filename else ""
+    return SinkError(
+        f"{out} cannot be written{during}: {error.strerror or error}{where}; "
+        "mend that and run the same command again"
+    )
 
 
 def sync_directory(directory: Path) -> None:

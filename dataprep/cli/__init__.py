@@ -11,6 +11,7 @@ import logging
 import os
 import shlex
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 
@@ -18,6 +19,8 @@ import click
 
 from dataprep import __version__
 from dataprep.errors import DataprepError, RejectedError, UsageError
+
+_STOPPED = 130  # 128 + SIGINT, as shells have it
 
 # Imported only when used, so that `dataprep --help` is quick and loads neither Beam nor numpy.
 _COMMANDS = {
@@ -67,6 +70,14 @@ def command(debug: bool) -> None:  # `main` takes it out; here for the help
     """
 
 
+def entry_point() -> int:
+    """`main`, for a process of its own."""
+    if "--debug" not in sys.argv:
+        # When a run is cut short, threads of Beam's complain for pages that nobody can act on.
+        threading.excepthook = lambda arguments: None
+    return main()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; every expected error becomes one line and an exit code.
 
@@ -114,7 +125,8 @@ def _fail(text: str, error: BaseException, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
     click.echo(f"dataprep: error: {text}", err=True)
-    return getattr(error, "exit_code", 130 if isinstance(error, KeyboardInterrupt) else 1)
+    stopped = isinstance(error, KeyboardInterrupt | click.Abort)
+    return _STOPPED if stopped else getattr(error, "exit_code", DataprepError.exit_code)
 
 
 def _accepting(words: Sequence[str], rejected: int) -> str:

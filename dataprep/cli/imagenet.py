@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dataprep.errors import UsageError
-from dataprep.wording import counted
+from dataprep.wording import counted, sized
 
 if TYPE_CHECKING:
-    from dataprep.assembly.plan import Request
+    from dataprep.assembly.request import Request
     from dataprep.images import Recipe
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -179,13 +179,13 @@ def command(**options: Any) -> None:
         workers = options["workers"] or len(os.sched_getaffinity(0))
         outcome = prepare(request, Engine(workers, options["beam_options"]), TerminalReporter())
     text = f"sealed {request.out / 'manifest.json'}: {counted(outcome.records, 'record')} in "
-    text += f"{counted(outcome.shards, 'shard')}, {outcome.bytes / 1e6:,.1f} MB, "
+    text += f"{counted(outcome.shards, 'shard')}, {sized(outcome.bytes)}, "
     text += f"{outcome.rejected} rejected, {outcome.noted} noted"
     click.echo(text)
 
 
 def _request(options: dict[str, Any]) -> Request:
-    from dataprep.assembly.plan import Request
+    from dataprep.assembly.request import Request
     from dataprep.assembly.seal import MaxBad
 
     moves_boxes = options["center_crop"] is not None or options["exif"] == "apply"

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dataprep.errors import DatasetError
-from dataprep.wording import counted, printable
+from dataprep.wording import counted, printable, sized
 
 
 @click.command()
@@ -41,7 +41,7 @@ def _show_manifest(out: Path, manifest: dict[str, Any]) -> None:
         size = f"{largest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
         click.echo(
             f"{name}: {split['records']:,} records of {split['images_found']:,} images, "
-            f"{split['bytes'] / 1e6:,.1f} MB, {len(split['class_records'])} classes, "
+            f"{sized(split['bytes'])}, {len(split['class_records'])} classes, "
             f"shuffle {manifest['shuffle'][name]}"
         )
         click.echo(

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from dataprep.errors import DatasetError
+from dataprep.wording import sized
 
 
 @click.command()
@@ -55,6 +56,6 @@ def command(out: Path, level: str, workers: int | None) -> None:
             "made the data set again: it makes only those anew"
         )
     click.echo(
-        f"{out}: {found.files} files, {found.bytes / 1e6:,.1f} MB, {found.records:,} records: "
+        f"{out}: {found.files} files, {sized(found.bytes)}, {found.records:,} records: "
         f"all good ({level})"
     )

@@ -13,7 +13,8 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ THREADS_PER_PROCESS = 4
 
 _WATCH_SECONDS = 0.25
 _STOP_SECONDS = 10.0
+_WORKER_DIED = "Worker subprocess exited"  # what Beam's SubprocessSdkWorker says
 
 STOP = threading.Event()
 """Set when this process must stop; workers in it look at it before every image."""
@@ -85,27 +87,68 @@ def run(
     pipeline = _pipeline(engine)
     build(pipeline)
     failures: list[BaseException] = []
+    # Not Thread.join: a signal's exception raised in it marks the thread as ended for ever.
+    done = threading.Event()
 
     def execute() -> None:
         try:
             pipeline.run().wait_until_finish()
         except BaseException as error:  # noqa: BLE001  # handed to the main thread below
             failures.append(error)
+        finally:
+            done.set()
+
+    def worker_died(error: BaseException) -> None:
+        failures.append(error)
+        done.set()
 
     # A daemon, so that a runner that does not stop cannot keep the process alive.
-    thread = threading.Thread(target=execute, name="beam", daemon=True)
-    thread.start()
+    threading.Thread(target=execute, name="beam", daemon=True).start()
     try:
-        while thread.is_alive():
-            thread.join(_WATCH_SECONDS)
-            watch()
+        with _watching_worker_processes(worker_died):
+            while not done.wait(_WATCH_SECONDS):
+                watch()
     except BaseException:
         STOP.set()
         stop()
-        thread.join(_STOP_SECONDS)
+        done.wait(_STOP_SECONDS)
         raise
     if failures:
-        raise PipelineError(f"Beam failed: {_last_line(failures[0])}") from failures[0]
+        STOP.set()
+        stop()
+        raise _explained(failures[0]) from failures[0]
+
+
+@contextmanager
+def _watching_worker_processes(died: Callable[[BaseException], None]) -> Iterator[None]:
+    """Learn of a worker process that was killed, of which Beam tells nobody and waits for ever.
+
+    Beam waits for each worker process in a thread, and raises in that thread when it dies.
+    """
+    before = threading.excepthook
+
+    def hook(arguments: threading.ExceptHookArgs) -> None:
+        if _WORKER_DIED in str(arguments.exc_value) and arguments.exc_value is not None:
+            died(arguments.exc_value)
+        else:
+            before(arguments)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = before
+
+
+def _explained(error: BaseException) -> PipelineError:
+    lines = str(error).strip().splitlines()
+    last = lines[-1] if lines else type(error).__name__
+    if _WORKER_DIED in last:
+        return PipelineError(
+            f"a worker process died ({last}); if the system killed it for want of memory, use "
+            "fewer --workers; finished shards are kept: run the same command again to resume"
+        )
+    return PipelineError(f"Beam failed: {last}")
 
 
 def _pipeline(engine: Engine) -> beam.Pipeline:
@@ -134,11 +177,11 @@ def _local_runner(options: Any, engine: Engine) -> Any:
     from apache_beam.runners.portability.portable_runner import JobServiceHandle
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-    from dataprep_pipelines.worker import COMMAND
+    from dataprep_pipelines.worker import command_line
 
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     information = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
-    worker = SubprocessSDKEnvironment.from_command_string(COMMAND)
+    worker = SubprocessSDKEnvironment.from_command_string(command_line())
     return fn_runner.FnApiRunner(
         worker if engine.processes > 1 else None,  # None: in this process
         provision_info=fn_runner.ExtendedProvisionInfo(information),
@@ -165,8 +208,3 @@ def _check_flags(flags: Sequence[str]) -> None:
             f"Beam has no option {unknown[0]!r}; what follows `--` is passed to Beam, "
             "options of dataprep come before it"
         )
-
-
-def _last_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[-1] if lines else type(error).__name__

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dataprep import errors
+from dataprep.assembly.lock import Lease
 from dataprep.assembly.workspace import partial_path
 from dataprep.errors import DataprepError, PipelineError
 
@@ -24,15 +25,15 @@ _UNWRITTEN: dict[Path, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class FailureLog:
-    """The first failure of a run, at ``path``; made by the launcher, which reads it too."""
+    """The first failure of a run; made by the launcher, which reads it too."""
 
-    path: Path
+    lease: Lease
     launcher: int = field(default_factory=os.getpid)
 
-    def clear(self) -> None:
-        """Forget the failure of an earlier run."""
-        self.path.unlink(missing_ok=True)
-        _UNWRITTEN.pop(self.path, None)
+    @property
+    def path(self) -> Path:
+        """Where the failure is written down."""
+        return self.lease.failure
 
     def stop(self) -> None:
         """Tell every worker, wherever it runs, that the launcher is stopping."""
@@ -44,11 +45,15 @@ class FailureLog:
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        """Write down whatever is raised inside, and go on."""
+        """Write down whatever is raised inside, and go on.
+
+        A worker whose run is over has nothing to tell: its files were swept away under it.
+        """
         try:
             yield
         except Exception as error:  # noqa: BLE001  # nothing is swallowed: `reraise` raises it
-            self._write(error)
+            if not self.lease.lost_now():
+                self._write(error)
 
     def reraise(self) -> None:
         """Raise what was written down, if anything was.
@@ -66,7 +71,7 @@ class FailureLog:
             raise kind(failure["message"]) from cause
         raise PipelineError(
             f"a worker failed unexpectedly: {failure['kind']}: {failure['message']}; "
-            "this is a defect of dataprep, run with --debug for the details"
+            "this is a defect of dataprep or of the sink, run with --debug for the details"
         ) from cause
 
     def _write(self, error: Exception) -> None:

@@ -10,12 +10,13 @@ from typing import Protocol
 from dataprep.assembly.commit import CommitRecord, Commits, is_intact, remove_partial_files
 from dataprep.assembly.index_parts import IndexPart, is_current, part_path, read_header
 from dataprep.assembly.job import Job
-from dataprep.assembly.lock import locked
-from dataprep.assembly.overwrite import remove_built_files
-from dataprep.assembly.plan import Request, plan
+from dataprep.assembly.lock import Lease, locked
+from dataprep.assembly.overwrite import check_places, remove_built_files
+from dataprep.assembly.plan import plan
+from dataprep.assembly.request import Request
 from dataprep.assembly.seal import Outcome, seal
 from dataprep.assembly.space import check_free_space
-from dataprep.assembly.workspace import Workspace
+from dataprep.assembly.workspace import Workspace, storage_error
 from dataprep.errors import DatasetError, PipelineError
 from dataprep.plugins import load_dataset
 from dataprep.sinks import ShardName
@@ -53,48 +54,65 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
     """
     dataset = load_dataset(request.dataset)
     found = dataset.find(request.raw, request.splits)
+    check_places(request, found)
     for text in found.description:
         reporter.line(text)
     workspace = Workspace(request.out)
     _make(workspace, request.index_dir)
-    with locked(workspace) as lease:
-        if request.overwrite:
-            remove_built_files(workspace)
-        remove_partial_files(workspace)
-        failures = FailureLog(workspace.failure)
-        failures.clear()
-        parts = _scan(request, engine, dataset, found, workspace, failures, reporter)
-        ignored = _ignored(parts)
-        for split, entries in ignored.items():
-            reporter.line(_describe_ignored(split, entries))
-        job, identity = plan(
-            request,
-            workspace,
-            parts,
-            lease,
-            official=found.official_counts,
-            report=reporter.line,
-        )
-        _write(job, engine, failures, reporter)
-        return seal(
-            job,
-            identity,
-            dataset.classes(),
-            ignored,
-            max_bad=request.max_bad,
-            keep_rejected=request.keep_rejected,
-            report=reporter.line,
-        )
+    try:
+        with locked(workspace) as lease:
+            return _prepare(request, engine, dataset, found, workspace, lease, reporter)
+    except OSError as error:
+        raise storage_error(error, request.out) from error
+
+
+def _prepare(
+    request: Request,
+    engine: Engine,
+    dataset: Dataset,
+    found: Found,
+    workspace: Workspace,
+    lease: Lease,
+    reporter: Reporter,
+) -> Outcome:
+    if request.overwrite:
+        remove_built_files(workspace)
+    remove_partial_files(workspace)
+    failures = FailureLog(lease)
+    parts = _scan(request, engine, dataset, found, workspace, failures, reporter)
+    ignored = _ignored(parts)
+    for split, entries in ignored.items():
+        reporter.line(_describe_ignored(split, entries))
+    job, identity = plan(
+        request,
+        workspace,
+        parts,
+        lease,
+        official=found.official_counts,
+        report=reporter.line,
+    )
+    _write(job, engine, failures, reporter)
+    return seal(
+        job,
+        identity,
+        dataset.classes(),
+        ignored,
+        max_bad=request.max_bad,
+        keep_rejected=request.keep_rejected,
+        report=reporter.line,
+    )
 
 
 def _make(workspace: Workspace, index_dir: Path | None) -> None:
+    option, place = "--local_scratch_dir", workspace.out
     try:
         workspace.make()
         if index_dir is not None:
+            option, place = "--index_dir", index_dir
             index_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DatasetError(
-            f"--local_scratch_dir {workspace.out} cannot be used: {error}"
+            f"{option} {place} cannot be used: {error.strerror}; choose another"
         ) from error
 
 

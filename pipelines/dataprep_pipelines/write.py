@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import apache_beam as beam
 
@@ -14,37 +14,46 @@ from dataprep_pipelines.engine import STOP
 from dataprep_pipelines.failures import FailureLog
 
 _IN_FLIGHT = 3  # images a thread: enough to keep it busy, few enough to bound the memory
+_LANES = 2  # shards at the same time, so that threads have work while a shard is flushed
 
 
 class _Write(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
+    """Writes shards in lanes that share one pool of image threads."""
+
     def __init__(self, job: Job, threads: int, failures: FailureLog) -> None:
         self._job = job
         self._threads = threads
         self._failures = failures
-        self._pool: ThreadPoolExecutor | None = None
 
     def setup(self) -> None:
-        if self._threads > 1:
-            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="image")
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="image")
+        self._lanes = ThreadPoolExecutor(_LANES, thread_name_prefix="shard")
+
+    def start_bundle(self) -> None:
+        self._busy: list[Future[None]] = []
 
     def process(self, shard: ShardName) -> None:
-        if self._stopped() or self._failures.occurred():
-            return
-        with self._failures.recorded():
-            try:
-                write_shard(
-                    self._job,
-                    shard,
-                    pool=self._pool,
-                    window=self._threads * _IN_FLIGHT,
-                    stop=self._stopped,
-                )
-            except ShardStoppedError:
-                return
+        while len(self._busy) >= _LANES:
+            self._busy.pop(0).result()
+        self._busy.append(self._lanes.submit(self._write, shard))
+
+    def finish_bundle(self) -> None:
+        for lane in self._busy:
+            lane.result()
 
     def teardown(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        self._lanes.shutdown()
+        self._pool.shutdown(cancel_futures=True)
+
+    def _write(self, shard: ShardName) -> None:
+        if self._stopped() or self._failures.occurred():
+            return
+        window = self._threads * _IN_FLIGHT
+        with self._failures.recorded():
+            try:
+                write_shard(self._job, shard, pool=self._pool, window=window, stop=self._stopped)
+            except ShardStoppedError:
+                return
 
     def _stopped(self) -> bool:
         return STOP.is_set() or self._job.lease.lost()

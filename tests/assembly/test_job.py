@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.assembly.job import check_identity
+from dataprep.assembly.job import check_identity, store_identity
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import DatasetError
 
@@ -23,19 +23,20 @@ UNITS = {"train-a": "1", "train-b": "2"}
 def workspace(tmp_path: Path) -> Workspace:
     found = Workspace(tmp_path)
     found.make()
-    check_identity(found, IDENTITY, UNITS)
+    assert check_identity(found, IDENTITY, UNITS)
+    store_identity(found, IDENTITY, UNITS)
     return found
 
 
 def test_the_same_job_is_accepted(workspace: Workspace) -> None:
-    check_identity(workspace, dict(reversed(IDENTITY.items())), UNITS)
+    assert not check_identity(workspace, dict(reversed(IDENTITY.items())), UNITS)
 
 
 def test_a_tuple_is_a_list_and_an_integer_key_is_text(workspace: Workspace) -> None:
     other = Workspace(workspace.out / "other")
     other.make()
-    check_identity(other, {"a": (1, 2), "b": {1: 2}}, {})  # type: ignore[dict-item]
-    check_identity(other, {"a": [1, 2], "b": {"1": 2}}, {})
+    store_identity(other, {"a": (1, 2), "b": {1: 2}}, {})
+    assert not check_identity(other, {"a": [1, 2], "b": {"1": 2}}, {})
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_a_lease_is_lost_when_its_launcher_was_killed(
 ) -> None:
     monkeypatch.setattr(locks, "_CHECK_SECONDS", 0.0)
     child = start_holder(workspace)
-    lease = Lease(workspace.lock, workspace.lock.read_text(), workspace.failure)
+    lease = Lease(workspace.lock, workspace.lock.read_text(), workspace.new_failure_file())
     assert not lease.lost()
     stop_holder(child)
     assert lease.lost()
@@ -116,5 +116,5 @@ def test_a_lease_is_lost_when_another_worker_failed(
     monkeypatch.setattr(locks, "_CHECK_SECONDS", 0.0)
     with locked(workspace) as lease:
         assert not lease.lost()
-        workspace.failure.write_text("{}")
+        lease.failure.write_text("{}")
         assert lease.lost()

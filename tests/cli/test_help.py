@@ -1,0 +1,221 @@
+"""Help and wrong usage: complete, quick, one clear line, exit code 2."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from dataprep import __version__
+from dataprep.cli import _COMMANDS
+from dataprep.cli import command as root
+from tests.conftest import Cli, Made, hashes
+
+WAYS = [(), *((name,) for name in _COMMANDS), ("synthesize", "imagenet")]
+
+# Runs the command line and tells which modules it took.
+_MODULES = """
+import json, sys
+from dataprep.cli import main
+code = main(sys.argv[1:])
+print()
+print(json.dumps([code, sorted({name.partition(".")[0] for name in sys.modules})]))
+"""
+
+
+def find(way: tuple[str, ...]) -> click.Command:
+    found: click.Command = root
+    context = click.Context(root)
+    for name in way:
+        assert isinstance(found, click.Group)
+        command = found.get_command(context, name)
+        assert command is not None
+        found = command
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_mentions_every_option_and_command(
+    cli: Cli, way: tuple[str, ...], option: str
+) -> None:
+    result = cli(*way, option)
+    assert result.code == 0
+    assert result.err == ""
+    command = find(way)
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.opts[0] in result.out
+            assert parameter.help
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            assert name in result.out
+    assert max(map(len, result.out.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+def test_help_loads_nothing_heavy(way: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _MODULES, *way, "--help"], capture_output=True, text=True, check=True
+    )
+    code, modules = json.loads(done.stdout.splitlines()[-1])
+    assert code == 0
+    assert not {"apache_beam", "tensorflow", "numpy", "PIL", "google", "grpc"} & set(modules)
+
+
+@pytest.mark.parametrize("words", [("inspect",), ("verify",), ("status",)])
+def test_looking_at_a_data_set_does_not_load_beam(tiny: Made, words: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _MODULES, *words, str(tiny.out)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    code, modules = json.loads(done.stdout.splitlines()[-1])
+    assert code == 0
+    assert "apache_beam" not in modules
+
+
+def test_version(cli: Cli) -> None:
+    result = cli("--version")
+    assert (result.code, result.out) == (0, f"dataprep, version {__version__}\n")
+
+
+def test_without_a_command_the_help_is_shown(cli: Cli) -> None:
+    result = cli()
+    assert result.code == 2
+    assert "imagenet" in result.out + result.err
+
+
+def test_options_are_spelled_with_either_dash(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    result = cli(
+        "imagenet",
+        f"--raw-data-dir={tiny.raw.path}",
+        "--local-scratch-dir",
+        tmp_path,
+        "--num-shards",
+        "train=6,validation=2",
+        "--max-bad=0",
+        "--keep-rejected",
+        "--center_crop",
+        16,
+    )
+    assert result.code == 0, result
+    assert (tmp_path / "train" / "train-00005-of-00006").exists()
+
+
+RAW = ("imagenet", "--raw_data_dir", "raw", "--local_scratch_dir", "out")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("imagnet",), "No such command 'imagnet'"),
+        (("--no_such_option",), "No such option"),
+        (("imagenet", "--local_scratch_dir", "out"), "--raw_data_dir"),
+        (("imagenet", "--raw_data_dir", "raw"), "--local_scratch_dir"),
+        ((*RAW, "--no_such_option"), "No such option"),
+        ((*RAW, "--layout", "deep"), "'deep' is not one of"),
+        ((*RAW, "--seed", "lots"), "'lots' is not a valid integer"),
+        ((*RAW, "--limit", "0"), "0 is not in the range"),
+        ((*RAW, "--workers", "0"), "0 is not in the range"),
+        ((*RAW, "--shuffle", "well"), "'well' is not one of"),
+        ((*RAW, "--max_bad", "few"), "--max_bad few: expected a number such as 5"),
+        ((*RAW, "--max_bad", "101%"), "--max_bad 101%"),
+        ((*RAW, "--resize", "big"), "--resize"),
+        ((*RAW, "--resize", "0"), "--resize"),
+        ((*RAW, "--quality", "0"), "--quality"),
+        ((*RAW, "--center_crop", "0"), "--center_crop"),
+        ((*RAW, "--bbox_csv", "boxes.csv", "--exif", "apply"), "--bbox_csv cannot be combined"),
+        ((*RAW, "--num_shards", "8"), "expected SPLIT=COUNT"),
+        ((*RAW, "--num_shards", "train=many"), "expected SPLIT=COUNT"),
+        ((*RAW, "--num_shards", "train=-1"), "expected SPLIT=COUNT"),
+        ((*RAW, "--num_shards", "train=1,train=2"), "expected SPLIT=COUNT once a split"),
+        (("verify",), "Missing argument"),
+        (("verify", "out", "--level", "some"), "'some' is not one of"),
+        (("inspect", "out", "--records", "-1"), "-1 is not in the range"),
+        (("synthesize", "cifar"), "No such command 'cifar'"),
+    ],
+)
+def test_wrong_usage_is_said_in_one_line_and_exits_with_2(
+    cli: Cli,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = cli(*words)
+    assert result.code == 2
+    assert message in result.error
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--num_shards", "train=25"), "train has 24 images.* use at most train=24"),
+        (("--num_shards", "train=0"), "at least 1 shard"),
+        (("--num_shards", "test=4"), "the splits are train, validation"),
+        (("--splits", "train,test"), "--splits names test; expected train or validation"),
+        (("--splits", ""), "--splits names nothing"),
+        (("--sink", "lmdb"), "no sink called 'lmdb' is installed; there are: tfrecord"),
+        (("--", "--no_such_option"), "Beam has no option '--no_such_option'"),
+        (("--", "--direct_num_workers=many"), "Beam options after `--`"),
+    ],
+)
+def test_what_the_raw_data_or_beam_cannot_do_is_wrong_usage_too(
+    cli: Cli, tiny: Made, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    result = cli(*tiny.command(tmp_path / "out", *words))
+    assert result.code == 2, result
+    assert re.search(message, result.error), result.error
+    assert hashes(tmp_path / "out") == {}
+
+
+def test_after_wrong_usage_the_right_one_works_in_the_same_directory(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    for words in (("--num_shards", "train=25"), ("--sink", "lmdb"), ("--", "--nonsense")):
+        assert cli(*tiny.command(tmp_path, *words)).code == 2
+    result = cli(*tiny.command(tmp_path))
+    assert result.code == 0, result
+    assert hashes(tmp_path) == tiny.files
+
+
+def test_debug_shows_the_traceback_and_nothing_else_changes(cli: Cli, tmp_path: Path) -> None:
+    plain = cli("status", tmp_path)
+    for words in (("--debug", "status", tmp_path), ("status", tmp_path, "--debug")):
+        debug = cli(*words)
+        assert debug.code == plain.code == 1
+        assert "Traceback (most recent call last)" in debug.err
+        assert debug.err.endswith(plain.err)
+    assert "Traceback" not in plain.err
+
+
+def test_an_unexpected_error_is_one_line_that_asks_for_debug(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(out: Path) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr("dataprep.status.read_status", fail)
+    result = cli("status", tmp_path)
+    assert result.code == 1
+    assert "unexpected ZeroDivisionError: a defect; add --debug" in result.error
+
+
+def test_output_into_a_closed_pipe_is_no_traceback(cli: Cli, tiny: Made) -> None:
+    shard = next((tiny.out / "train").iterdir())
+    process = cli.start("inspect", shard)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+    assert process.wait(60) == 1
+    process.stderr.close()

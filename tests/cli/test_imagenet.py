@@ -1,0 +1,267 @@
+"""``dataprep imagenet``: what it says, what it refuses, and what it may delete."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dataprep.assembly.lock import locked
+from dataprep.assembly.workspace import Workspace
+from tests.conftest import Cli, Made, Raw, hashes
+
+
+def test_it_says_what_it_found_decided_and_sealed(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    result = cli(*tiny.command(tmp_path))
+    lines = result.out.splitlines()
+    assert lines[0].startswith("train: train/ (3 class folders)")
+    assert lines[1].startswith("validation: validation/")
+    assert any(line.startswith("train: 24 images") and "6 shards" in line for line in lines)
+    assert lines[-1].startswith(f"sealed {tmp_path / 'manifest.json'}: 30 records in 8 shards")
+    assert "Traceback" not in result.err
+
+
+def test_default_shard_counts_are_announced_with_their_reason(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    words = ("--raw_data_dir", tiny.raw.path, "--local_scratch_dir", tmp_path)
+    result = cli("imagenet", *words)
+    assert result.code == 0
+    assert "in 1 shard (not 1024, so that each holds at least 100)" in result.out
+    assert "in 1 shard (not 128, so that each holds at least 100)" in result.out
+    assert (tmp_path / "train" / "train-00000-of-00001").exists()
+
+
+def test_one_split_alone(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    words = ("--splits", "validation", "--num_shards", "validation=2")
+    result = cli(*tiny.command(tmp_path, *words))
+    assert result.code == 0, result
+    expected = {name: digest for name, digest in tiny.files.items() if "validation/" in name}
+    found = hashes(tmp_path)
+    assert found.pop("manifest.json") != tiny.files["manifest.json"]
+    assert found == expected
+    manifest = json.loads((tmp_path / "manifest.json").read_bytes())
+    assert list(manifest["splits"]) == ["validation"]
+
+
+def test_a_limit_takes_that_many_of_each_split(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    result = cli(*tiny.command(tmp_path, "--limit", 5, "--num_shards", "train=2,validation=1"))
+    assert result.code == 0, result
+    manifest = json.loads((tmp_path / "manifest.json").read_bytes())
+    assert [split["records"] for split in manifest["splits"].values()] == [5, 5]
+
+
+def test_a_limit_above_the_number_of_images_takes_them_all(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    assert cli(*tiny.command(tmp_path, "--limit", 1000)).code == 0
+    shards = {name for name in tiny.files if name != "manifest.json"}
+    found = hashes(tmp_path)
+    assert {name: found[name] for name in shards} == {name: tiny.files[name] for name in shards}
+
+
+def test_another_seed_is_another_order(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    assert cli(*tiny.command(tmp_path, "--seed", -7)).code == 0
+    found = hashes(tmp_path)
+    name = "train/train-00000-of-00006"
+    assert found[name] != tiny.files[name]
+
+
+# --- a directory belongs to one job ---
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--seed", "1"), "seed was 0, now 1"),
+        (("--num_shards", "train=3,validation=2"), "num_shards.train was 6, now 3"),
+        (("--shuffle", "none"), 'shuffle.train was "stratified", now "none"'),
+        (("--quality", "80"), "quality"),
+        (("--layout", "flat"), 'layout was "split", now "flat"'),
+        (("--limit", "10"), "limit was absent, now 10"),
+        (("--resize", "8"), "resize"),
+        (("--check", "pixels"), "check"),
+        (("--splits", "train", "--num_shards", "train=6"), "validation"),
+    ],
+)
+def test_other_options_are_refused_naming_the_difference(
+    cli: Cli, tiny: Made, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    result = cli(*tiny.command(out, *words))
+    assert result.code == 1
+    assert message in result.error
+    assert "--overwrite" in result.error
+    assert hashes(out) == tiny.files
+
+
+def test_another_limit_is_named_although_much_else_differs_with_it(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    words = tiny.command(tmp_path, "--num_shards", "train=2,validation=1", "--limit")
+    assert cli(*words, 3).code == 0
+    result = cli(*words, 4)
+    assert result.code == 1
+    assert "limit was 3, now 4" in result.error
+
+
+def test_options_that_shape_no_byte_are_accepted(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    out = tiny.copy(tmp_path / "out")
+    words = ("--workers", 3, "--max_bad", "5%", "--keep_rejected", "--index_dir", tmp_path / "i")
+    assert cli(*tiny.command(out, *words)).code == 0
+    assert hashes(out) == tiny.files
+
+
+def test_other_input_is_refused_naming_the_class(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    out = tiny.copy(tmp_path / "out")
+    raw = tiny.raw.copy(tmp_path / "raw")
+    image = min((raw.path / "train").glob("*/*.JPEG"))
+    image.rename(image.with_name(f"{image.parent.name}_77.JPEG"))
+    result = cli(*raw.command(out))
+    assert result.code == 1
+    assert f"the raw data of train-{image.parent.name} changed" in result.error
+    assert hashes(out) == tiny.files
+
+
+def test_a_raw_directory_that_was_moved_is_the_same_input(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    (out / "train" / "train-00000-of-00006").unlink()
+    subprocess.run(["cp", "-a", str(tiny.raw.path), str(tmp_path / "raw")], check=True)
+    assert cli(*Raw(tmp_path / "raw", tiny.raw.options).command(out)).code == 0
+    assert hashes(out) == tiny.files
+
+
+@pytest.mark.parametrize("layout", ["tar", "tree"])
+def test_shards_next_to_the_raw_data_do_not_stop_the_same_command_later(
+    cli: Cli, photos: Made, tiny: Made, tmp_path: Path, layout: str
+) -> None:
+    made = photos if layout == "tar" else tiny
+    raw = made.raw.copy(tmp_path / "raw")
+    first = cli(*raw.command(raw.path))
+    if first.code == 0:
+        again = cli(*raw.command(raw.path))
+        assert again.code == 0, again
+        assert hashes(raw.path).items() >= made.files.items()
+    else:
+        assert str(raw.path) in first.error
+
+
+def test_an_index_directory_that_cannot_be_used_is_the_one_named(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    result = cli(*tiny.command(tmp_path / "out", "--index_dir", tmp_path / "file" / "index"))
+    assert result.code == 1
+    assert "--index_dir" in result.error
+    assert "--local_scratch_dir" not in result.error
+
+
+def test_a_directory_in_use_is_refused_naming_host_and_process(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    program = (
+        "import sys; from pathlib import Path; from dataprep.assembly.lock import locked;"
+        "from dataprep.assembly.workspace import Workspace\n"
+        "with locked(Workspace(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(out)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        result = cli(*tiny.command(out, "--overwrite"))
+        assert result.code == 1
+        assert f"process {holder.pid} on {socket.gethostname()}" in result.error
+        status = cli("status", out)
+        assert f"running, process {holder.pid} on {socket.gethostname()}" in status.out
+        holder.kill()
+    assert hashes(out) == tiny.files
+    assert cli(*tiny.command(out)).code == 0  # the dead one's lock is taken over
+
+
+def test_this_process_can_hold_a_directory_only_once(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    out = tiny.copy(tmp_path / "out")
+    with locked(Workspace(out)):
+        assert f"process {os.getpid()}" in cli(*tiny.command(out)).error
+
+
+# --- overwriting ---
+
+
+def test_overwrite_deletes_what_dataprep_made_and_nothing_else(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    mine = {"notes.txt": "a", "train/README": "b", "index/train/.hidden": "c", "mine/d/e": "d"}
+    for name, text in mine.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text(text)
+    words = ("--overwrite", "--seed", "5", "--num_shards", "train=2,validation=1")
+    assert cli(*tiny.command(out, *words)).code == 0
+    assert cli(*tiny.command(tmp_path / "new", *words)).code == 0
+    found = hashes(out)
+    for name, text in mine.items():
+        assert (out / name).read_text() == text
+        del found[name]
+    assert found == hashes(tmp_path / "new")
+
+
+def test_overwrite_in_an_empty_directory_is_harmless(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    assert cli(*tiny.command(tmp_path, "--overwrite")).code == 0
+    assert hashes(tmp_path) == tiny.files
+
+
+def test_overwrite_leaves_no_rejected_images_of_the_job_before(
+    cli: Cli, spoilt: Raw, tmp_path: Path
+) -> None:
+    words = spoilt.command(tmp_path, "--max_bad", "4")
+    assert cli(*words, "--keep_rejected").code == 0
+    assert (tmp_path / "rejected").is_dir()
+    assert cli(*words, "--overwrite").code == 0
+    assert not (tmp_path / "rejected").exists()
+
+
+@pytest.mark.parametrize("overwrite", [(), ("--overwrite",)])
+@pytest.mark.parametrize("name", ["train/train-00000-of-00008", "train/train-00000-of-00006"])
+def test_somebody_else_s_shards_are_refused_and_kept(
+    cli: Cli, tiny: Made, tmp_path: Path, name: str, overwrite: tuple[str, ...]
+) -> None:
+    foreign = tmp_path / name
+    foreign.parent.mkdir(parents=True)
+    foreign.write_bytes(b"years of work")
+    result = cli(*tiny.command(tmp_path, *overwrite))
+    assert result.code == 1
+    assert f"{foreign} is in the way" in result.error
+    assert list(hashes(tmp_path)) == [name]
+    assert foreign.read_bytes() == b"years of work"
+
+
+def test_somebody_else_s_shards_are_refused_next_to_a_finished_set_too(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    foreign = out / "train" / "train-00000-of-00008"
+    foreign.write_bytes(b"years of work")
+    result = cli(*tiny.command(out, "--overwrite", "--seed", "1"))
+    assert result.code == 1
+    assert f"{foreign} is in the way" in result.error
+    assert foreign.read_bytes() == b"years of work"
+
+
+def test_flat_shards_of_somebody_else_are_refused(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    foreign = tmp_path / "validation-00000-of-00128"
+    foreign.write_bytes(b"years of work")
+    result = cli(*tiny.command(tmp_path, "--layout", "flat"))
+    assert result.code == 1
+    assert f"{foreign} is in the way" in result.error

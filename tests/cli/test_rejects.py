@@ -1,0 +1,134 @@
+"""Images that cannot be used: counted, named, kept on request, accepted only on request."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli, Raw, hashes, leftovers
+
+
+def accepting(message: str) -> list[str]:
+    """The command that the message offers."""
+    words = shlex.split(message.partition("to accept them: ")[2])
+    assert words[0] == "dataprep"
+    return words[1:]
+
+
+def test_rejected_images_exit_with_3_and_the_command_that_accepts_them_seals(
+    cli: Cli, spoilt: Raw, tmp_path: Path
+) -> None:
+    out = tmp_path / "a directory with spaces"
+    result = cli(*spoilt.command(out))
+    assert result.code == 3
+    assert "4 of 20 images rejected, --max_bad allows 0" in result.error
+    assert sum(line.startswith("rejected: train: ") for line in result.out.splitlines()) == 4
+    assert not (out / "manifest.json").exists()
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*-of-*")}
+    assert len(before) == 3 * 4
+    result = cli(*accepting(result.error))
+    assert result.code == 0
+    assert "4 rejected" in result.out.splitlines()[-1]
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*-of-*")} == before
+    assert (out / "manifest.json").exists()
+    assert leftovers(out) == []
+
+
+def test_the_offered_command_is_right_whatever_was_given_before(
+    cli: Cli, spoilt: Raw, tmp_path: Path
+) -> None:
+    words = ("--max_bad", "2", "--keep_rejected", "--", "--direct_num_workers=1")
+    result = cli("--debug", *spoilt.command(tmp_path, *words))
+    assert result.code == 3
+    assert cli(*accepting(result.err.splitlines()[-1])).code == 0
+
+
+@pytest.mark.parametrize(
+    ("max_bad", "code"),
+    [("3", 3), ("4", 0), ("19%", 3), ("19.9%", 3), ("20%", 0), ("20.0%", 0), ("100%", 0)],
+)
+def test_max_bad_is_a_number_or_a_share_of_all_images(
+    cli: Cli, spoilt: Raw, tmp_path_factory: pytest.TempPathFactory, max_bad: str, code: int
+) -> None:
+    out = tmp_path_factory.getbasetemp() / "max_bad"  # made once: deciding costs no second pass
+    result = cli(*spoilt.command(out, "--max_bad", max_bad))
+    assert result.code == code
+    assert (out / "manifest.json").exists() is (code == 0)
+
+
+def test_a_lower_max_bad_takes_the_seal_away(cli: Cli, spoilt: Raw, tmp_path: Path) -> None:
+    assert cli(*spoilt.command(tmp_path, "--max_bad", 4)).code == 0
+    sealed = hashes(tmp_path)
+    assert cli(*spoilt.command(tmp_path)).code == 3
+    assert not (tmp_path / "manifest.json").exists()
+    assert cli(*spoilt.command(tmp_path, "--max_bad", 9)).code == 0
+    assert hashes(tmp_path) == sealed
+
+
+def test_the_manifest_accounts_for_every_image(cli: Cli, spoilt: Raw, tmp_path: Path) -> None:
+    assert cli(*spoilt.command(tmp_path, "--max_bad", 4)).code == 0
+    manifest = json.loads((tmp_path / "manifest.json").read_bytes())
+    on_disk = {
+        "train": {
+            f"{path.parent.name}/{path.name}" for path in (spoilt.path / "train").rglob("*.JPEG")
+        },
+        "validation": {path.name for path in (spoilt.path / "validation").iterdir()},
+    }
+    for name, split in manifest["splits"].items():
+        rejected = {image["key"] for image in split["rejected"]}
+        assert split["images_found"] == len(on_disk[name])
+        assert split["records"] + len(split["rejected"]) == split["images_found"]
+        assert rejected <= on_disk[name]
+        assert sum(split["class_records"].values()) == split["records"]
+        assert sum(shard["records"] for shard in split["shards"]) == split["records"]
+    train = manifest["splits"]["train"]
+    assert len(train["rejected"]) == 4
+    assert len({image["reason"] for image in train["rejected"]}) == 4
+
+
+def test_a_cmyk_jpeg_and_a_png_are_repaired_and_noted(
+    cli: Cli, spoilt: Raw, tmp_path: Path
+) -> None:
+    assert cli(*spoilt.command(tmp_path, "--max_bad", 4)).code == 0
+    manifest = json.loads((tmp_path / "manifest.json").read_bytes())
+    noted = manifest["splits"]["train"]["noted"]
+    assert len(noted) == 2
+    assert sorted("PNG" in image["text"] for image in noted) == [False, True]
+    assert sorted("CMYK" in image["text"] for image in noted) == [False, True]
+    status = cli("status", tmp_path)
+    for image in noted:
+        assert image["key"] in status.out
+    assert status.out.count("rejected: train: ") == 4
+
+
+def test_keep_rejected_writes_exactly_the_bytes_of_the_source(
+    cli: Cli, spoilt: Raw, tmp_path: Path
+) -> None:
+    assert cli(*spoilt.command(tmp_path, "--keep_rejected")).code == 3
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "rejected" / "train").iterdir()}
+    assert cli(*spoilt.command(tmp_path, "--max_bad", 4)).code == 0
+    manifest = json.loads((tmp_path / "manifest.json").read_bytes())
+    rejected = manifest["splits"]["train"]["rejected"]
+    assert kept == {
+        image["key"].replace("/", "_"): (spoilt.path / "train" / image["key"]).read_bytes()
+        for image in rejected
+    }
+    assert len(kept) == 4
+
+
+def test_a_set_of_which_nothing_is_left_can_be_sealed_and_verified(
+    cli: Cli, tmp_path: Path
+) -> None:
+    folder = tmp_path / "raw" / "train" / "n01440764"
+    folder.mkdir(parents=True)
+    (folder / "n01440764_1.JPEG").write_bytes(b"not an image")
+    places = ("--raw_data_dir", tmp_path / "raw", "--local_scratch_dir", tmp_path / "out")
+    result = cli("imagenet", *places, "--splits", "train", "--max_bad", "100%")
+    assert result.code == 0, result
+    for level in ("size", "hash", "records", "decode"):
+        result = cli("verify", tmp_path / "out", "--level", level)
+        assert result.code == 0, result
+    assert cli("inspect", tmp_path / "out").code == 0

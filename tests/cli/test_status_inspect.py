@@ -1,0 +1,121 @@
+"""``dataprep status`` and ``dataprep inspect``: what is there, on any host, touching nothing."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli, Made, Raw
+
+
+def everything(out: Path) -> dict[Path, tuple[int, int]]:
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in out.rglob("*")}
+
+
+def test_status_of_a_sealed_set(cli: Cli, tiny: Made) -> None:
+    before = everything(tiny.out)
+    result = cli("status", tiny.out)
+    assert result.code == 0
+    assert result.out.splitlines() == [
+        f"{tiny.out}: sealed",
+        "train: 6 of 6 shards, 24 of 24 images",
+        "validation: 2 of 2 shards, 6 of 6 images",
+    ]
+    assert everything(tiny.out) == before
+
+
+def test_status_of_an_unfinished_run(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    out = tiny.copy(tmp_path / "out")
+    (out / "manifest.json").unlink()
+    result = cli("status", out)
+    assert "every shard is there, not sealed; run the same command again to seal it" in result.out
+    (out / "train" / "train-00003-of-00006").unlink()
+    result = cli("status", out)
+    assert "not running and not finished; run the same command again to resume" in result.out
+    assert "train: 5 of 6 shards, 20 of 24 images" in result.out
+
+
+def test_status_of_a_run_on_another_host(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    out = tiny.copy(tmp_path / "out")
+    (out / "manifest.json").unlink()
+    (out / ".dataprep" / "lock").write_text("4711\nnode-0815\n")
+    result = cli("status", out)
+    assert f"{out}: running, process 4711 on node-0815" in result.out
+    assert (out / ".dataprep" / "lock").exists()
+
+
+def test_status_of_a_run_that_was_killed(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    out = tiny.copy(tmp_path / "out")
+    (out / "manifest.json").unlink()
+    (out / "train" / "train-00003-of-00006").unlink()
+    process = cli.start("status", out)
+    assert cli.done(process).code == 0
+    lock = f"{process.pid}\n{socket.gethostname()}\n"  # it was waited for, so it is gone
+    (out / ".dataprep" / "lock").write_text(lock)
+    assert "not running and not finished" in cli("status", out).out
+
+
+def test_status_while_the_raw_data_is_still_being_indexed(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / ".dataprep").mkdir()
+    result = cli("status", tmp_path)
+    assert result.code == 0
+    assert result.out.splitlines() == [
+        f"{tmp_path}: not running and not finished; run the same command again to resume"
+    ]
+
+
+@pytest.mark.parametrize("name", [".", "none"])
+def test_status_of_another_directory_is_an_error(cli: Cli, tmp_path: Path, name: str) -> None:
+    result = cli("status", tmp_path / name)
+    assert result.code == 1
+    assert "nothing of dataprep's here" in result.error
+
+
+def test_status_of_a_torn_job_is_a_one_line_error(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    out = tiny.copy(tmp_path / "out")
+    (out / ".dataprep" / "job.json").write_text("{")
+    assert "job.json" in cli("status", out).error
+
+
+def test_inspect_a_set(cli: Cli, tiny: Made) -> None:
+    result = cli("inspect", tiny.out)
+    assert result.code == 0
+    assert result.out.startswith(f"{tiny.out}: imagenet, tfrecord, seed 0\n")
+    assert "train: 24 records of 24 images" in result.out
+    assert "6 shards of 4 records" in result.out
+    assert "0 rejected, 0 noted, 0 ignored" in result.out
+    assert "first shard train/train-00000-of-00006" in result.out
+
+
+def test_inspect_a_shard(cli: Cli, tiny: Made) -> None:
+    shard = tiny.out / "validation" / "validation-00000-of-00002"
+    result = cli("inspect", shard)
+    assert result.code == 0
+    lines = result.out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["0", "1", "2"]
+    assert "ILSVRC2012_val_00000001.JPEG" in lines[0]
+    assert "16x16 RGB JPEG" in lines[0]
+    assert len(cli("inspect", shard, "--records", 1).out.splitlines()) == 1
+    assert cli("inspect", shard, "--records", 0).out == ""
+
+
+def test_inspect_a_damaged_shard_is_a_one_line_error(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    content = bytearray((tiny.out / "train" / "train-00000-of-00006").read_bytes())
+    content[40] ^= 1
+    (tmp_path / "shard").write_bytes(content)
+    result = cli("inspect", tmp_path / "shard")
+    assert result.code == 1
+    assert str(tmp_path / "shard") in result.error
+
+
+def test_inspect_what_is_not_there(cli: Cli, tmp_path: Path) -> None:
+    result = cli("inspect", tmp_path / "none")
+    assert result.code == 1
+    assert "no such file or directory" in result.error
+
+
+def test_inspect_tells_of_rejected_and_noted_images(cli: Cli, spoilt: Raw, tmp_path: Path) -> None:
+    assert cli(*spoilt.command(tmp_path, "--max_bad", "4")).code == 0
+    assert "4 rejected, 2 noted" in cli("inspect", tmp_path).out

@@ -1,0 +1,164 @@
+"""``dataprep verify``: any change of any byte is found, and every bad file is named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataprep.canonical import to_json
+from dataprep.manifest import seal_manifest
+from tests.conftest import Cli, Made, hashes
+
+LEVELS = ("size", "hash", "records", "decode")
+SHARD = "train/train-00002-of-00006"
+INDEX = "index/train/train-00002-of-00006"
+
+
+@pytest.fixture(scope="module")
+def set_to_damage(tiny: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One copy for all; whoever damages it repairs it."""
+    return tiny.copy(tmp_path_factory.mktemp("verify") / "out")
+
+
+@pytest.fixture
+def out(tiny: Made, tmp_path: Path) -> Path:
+    return tiny.copy(tmp_path / "out")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_whole_set_is_good_at_every_level(
+    cli: Cli, photos: Made, level: str, workers: int
+) -> None:
+    result = cli("verify", photos.out, "--level", level, "--workers", workers)
+    assert result.code == 0, result
+    assert result.out.startswith(f"{photos.out}: 14 files")
+    assert result.out.endswith(f"40 records: all good ({level})\n")
+    assert result.err == ""
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_any_flipped_bit_is_found_and_its_file_named(
+    cli: Cli, set_to_damage: Path, tiny: Made, data: st.DataObject
+) -> None:
+    name = data.draw(st.sampled_from(sorted(tiny.files)))
+    path = set_to_damage / name
+    whole = path.read_bytes()
+    position = data.draw(st.integers(0, len(whole) - 1))
+    bit = data.draw(st.integers(0, 7))
+    damaged = bytearray(whole)
+    damaged[position] ^= 1 << bit
+    path.write_bytes(damaged)
+    try:
+        result = cli("verify", set_to_damage)
+    finally:
+        path.write_bytes(whole)
+    assert result.code == 1
+    assert name in result.out + result.error
+    assert len(result.error) < 1000
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", [SHARD, INDEX])
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        (Path.unlink, "is missing"),
+        (lambda path: os.truncate(path, 3), "has 3 bytes, the manifest says"),
+        (lambda path: path.write_bytes(path.read_bytes() + b"x"), "bytes, the manifest says"),
+    ],
+)
+def test_missing_and_resized_files_are_named_at_every_level(
+    cli: Cli, out: Path, level: str, name: str, damage: Callable[[Path], object], what: str
+) -> None:
+    damage(out / name)
+    result = cli("verify", out, "--level", level)
+    assert result.code == 1
+    assert result.out.startswith(f"bad: {name}: ")
+    assert what in result.out
+    assert "1 of 16 files" in result.error
+
+
+def test_every_bad_file_is_named_and_the_advice_heals_them(cli: Cli, tiny: Made, out: Path) -> None:
+    bad = [SHARD, "index/validation/validation-00001-of-00002", "train/train-00000-of-00006"]
+    for name in bad:
+        content = bytearray((out / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        (out / name).write_bytes(content)
+    assert cli("verify", out, "--level", "size").code == 0
+    result = cli("verify", out)
+    assert sorted(line.split(": ")[1] for line in result.out.splitlines()) == sorted(bad)
+    assert "3 of 16 files" in result.error
+    assert "delete them and run the command" in result.error
+    for name in bad:
+        (out / name).unlink()
+    assert cli(*tiny.command(out)).code == 0
+    assert hashes(out) == tiny.files
+    assert cli("verify", out, "--level", "decode").code == 0
+
+
+def resealed(out: Path) -> Iterator[dict[str, object]]:
+    """Change a set and make its manifest agree in sizes and hashes, as a defect would have."""
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    yield manifest
+    for split in manifest["splits"].values():
+        for shard in split["shards"]:
+            for file in shard["files"]:
+                content = (out / file["path"]).read_bytes()
+                file["bytes"] = len(content)
+                file["sha256"] = hashlib.sha256(content).hexdigest()
+    del manifest["sha256"], manifest["format"]
+    (out / "manifest.json").write_bytes(to_json(seal_manifest(manifest)))
+
+
+def test_records_that_do_not_hold_what_the_manifest_says_are_found_at_level_records(
+    cli: Cli, out: Path
+) -> None:
+    for _ in resealed(out):
+        lines = (out / INDEX).read_bytes().splitlines(keepends=True)
+        (out / INDEX).write_bytes(b"".join(lines[:-1]))
+    assert cli("verify", out, "--level", "hash").code == 0
+    result = cli("verify", out, "--level", "records")
+    assert result.code == 1
+    assert result.out.startswith(f"bad: {SHARD}: ")
+
+
+def test_a_swapped_shard_is_found_at_level_records(cli: Cli, out: Path) -> None:
+    other = "train/train-00000-of-00006"
+    for _ in resealed(out):
+        for name in (SHARD, INDEX):
+            source = name.replace("00002-of", "00000-of")
+            (out / name).write_bytes((out / source).read_bytes())
+    assert hashes(out)[SHARD] == hashes(out)[other]
+    assert cli("verify", out, "--level", "hash").code == 0
+    result = cli("verify", out, "--level", "records")
+    assert result.code == 1
+
+
+def test_a_directory_without_a_seal_is_told_so(cli: Cli, out: Path, tmp_path: Path) -> None:
+    (out / "manifest.json").unlink()
+    for path in (out, tmp_path / "none"):
+        for command in ("verify", "inspect"):
+            result = cli(command, path)
+            assert result.code == 1
+            assert str(path) in result.error
+
+
+def test_a_manifest_that_names_files_outside_is_not_followed(
+    cli: Cli, out: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    for manifest in resealed(out):
+        files = manifest["splits"]["train"]["shards"][0]["files"]  # type: ignore[index]
+        files[0]["path"] = "../secret"
+    result = cli("verify", out)
+    assert result.code == 1
+    assert "../secret" in result.error

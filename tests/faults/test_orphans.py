@@ -1,0 +1,120 @@
+"""A worker that outlives its launcher must not disturb the run that took its place."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dataprep.assembly.commit import CommitRecord, remove_partial_files
+from dataprep.assembly.job import Job
+from dataprep.assembly.lock import locked
+from dataprep.assembly.request import Request
+from dataprep.assembly.seal import MaxBad
+from dataprep.assembly.workspace import Workspace
+from dataprep.images import Recipe
+from dataprep.sinks import ShardName
+from dataprep_pipelines.engine import Engine, run
+from dataprep_pipelines.failures import FailureLog
+from dataprep_pipelines.prepare import prepare
+from dataprep_pipelines.write import WriteShards
+from tests.conftest import Made, hashes, leftovers
+
+SHARD = ShardName("train", 2, 6)
+
+
+class Jobs:
+    """A reporter that keeps the job, which is what a worker is given."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+
+    def line(self, text: str) -> None:
+        pass
+
+    def scanning(self, done: int, total: int) -> None:
+        pass
+
+    def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:
+        self.jobs.append(job)
+
+    def progress(self, new: Sequence[CommitRecord]) -> None:
+        pass
+
+    def finished(self) -> None:
+        pass
+
+
+@dataclass
+class SweptMeanwhile:
+    """The lease of an orphan between two looks at it: a new run has just removed its files."""
+
+    workspace: Workspace
+
+    @property
+    def failure(self) -> Path:
+        return self.workspace.private / "failure-orphan.json"
+
+    def lost(self) -> bool:
+        remove_partial_files(self.workspace)
+        return False
+
+    def lost_now(self) -> bool:
+        return True
+
+
+@dataclass
+class StillHeld:
+    """The lease of an orphan between two looks at it: nothing has happened to its files yet."""
+
+    failure: Path
+
+    def lost_now(self) -> bool:
+        return False
+
+    def lost(self) -> bool:
+        return False
+
+
+@pytest.fixture
+def job(tiny: Made, tmp_path: Path) -> Job:
+    jobs = Jobs()
+    counts = {"train": 6, "validation": 2}
+    request = Request("imagenet", tiny.raw.path, tmp_path, Recipe(), MaxBad(), num_shards=counts)
+    prepare(request, Engine(1), jobs)
+    return jobs.jobs[0]
+
+
+def work_as_orphan(job: Job, lease: object) -> None:
+    orphan = dataclasses.replace(job, lease=lease)  # type: ignore[arg-type]
+    failures = FailureLog(orphan.lease)
+    graph = WriteShards(orphan, [SHARD], threads=1, failures=failures)
+    run(lambda pipeline: pipeline | graph, Engine(1), watch=lambda: None, stop=lambda: None)
+
+
+def test_an_orphan_whose_files_were_swept_does_not_fail_the_new_run(tiny: Made, job: Job) -> None:
+    with locked(job.workspace):  # the new run
+        work_as_orphan(job, SweptMeanwhile(job.workspace))
+        assert job.workspace.failure_files() == []
+    assert leftovers(job.workspace.out) == []
+    assert hashes(job.workspace.out) == tiny.files
+
+
+def test_an_orphan_that_publishes_late_publishes_the_same_bytes(
+    tiny: Made, job: Job, tmp_path: Path
+) -> None:
+    with locked(job.workspace):
+        work_as_orphan(job, StillHeld(tmp_path / "failure-orphan.json"))
+    assert leftovers(job.workspace.out) == []
+    assert hashes(job.workspace.out) == tiny.files
+
+
+def test_an_orphan_that_looks_stops(tiny: Made, job: Job) -> None:
+    record = job.workspace.commits / f"{SHARD}.json"
+    record.unlink()
+    work_as_orphan(job, job.lease)  # nobody holds the directory any more
+    assert not record.exists()
+    assert leftovers(job.workspace.out) == []

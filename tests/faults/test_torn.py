@@ -1,0 +1,221 @@
+"""Files that a power cut or a stranger damaged: found or healed, and never wrong output."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import Cli, Made, hashes, leftovers, write_tiny_raw
+from tests.faults.conftest import commits
+
+SETTINGS = settings(max_examples=8, deadline=None, derandomize=True)
+
+
+def half(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def nothing(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def zeros(path: Path) -> None:
+    """What some file systems show after a power cut: the size is right, the content is not."""
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def half_zeros(path: Path) -> None:
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[: size // 2] + bytes(size - size // 2))
+
+
+TEARS = pytest.mark.parametrize("tear", [half, nothing, zeros, half_zeros])
+
+
+@TEARS
+def test_a_torn_job_is_refused_until_it_is_overwritten(
+    cli: Cli, tiny: Made, tmp_path: Path, tear: Callable[[Path], None]
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    tear(out / ".dataprep" / "job.json")
+    result = cli(*tiny.command(out))
+    assert result.code == 1
+    assert "job.json" in result.error
+    assert "--overwrite" in result.error
+    assert hashes(out) == tiny.files
+    assert cli(*tiny.command(out, "--overwrite")).code == 0
+    assert hashes(out) == tiny.files
+
+
+@TEARS
+def test_a_torn_commit_record_is_named_and_deleting_it_heals(
+    cli: Cli, tiny: Made, tmp_path: Path, tear: Callable[[Path], None]
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    record = commits(out)[3]
+    tear(record)
+    result = cli(*tiny.command(out))
+    if result.code:
+        assert str(record) in result.error
+        assert "delete it and run again" in result.error
+        record.unlink()
+        assert cli(*tiny.command(out)).code == 0
+    assert hashes(out) == tiny.files
+
+
+def test_a_torn_commit_record_does_not_stop_overwriting(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    record = commits(out)[3]
+    half(record)
+    result = cli(*tiny.command(out, "--overwrite"))
+    if result.code:
+        assert "delete it and run again" in result.error
+        record.unlink()
+        result = cli(*tiny.command(out, "--overwrite"))
+    assert result.code == 0, result
+    assert hashes(out) == tiny.files
+
+
+@TEARS
+@pytest.mark.parametrize("name", ["train.json", "train.jsonl"])
+def test_a_torn_deck_is_healed_or_named(
+    cli: Cli, tiny: Made, tmp_path: Path, name: str, tear: Callable[[Path], None]
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    tear(out / ".dataprep" / "deck" / name)
+    for shard in (out / "train").iterdir():
+        shard.unlink()
+    result = cli(*tiny.command(out))
+    if result.code:
+        assert name in result.error
+        assert "defect" not in result.error
+    else:
+        assert hashes(out) == tiny.files
+
+
+def test_a_deck_that_holds_another_label_never_becomes_a_data_set(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    deck = out / ".dataprep" / "deck" / "train.jsonl"
+    lines = deck.read_bytes().splitlines(keepends=True)
+    lines[0] = (
+        lines[0].replace(b",303]", b",304]").replace(b",3]", b",4]").replace(b",603]", b",604]")
+    )
+    deck.write_bytes(b"".join(lines))
+    for shard in (out / "train").iterdir():
+        shard.unlink()
+    result = cli(*tiny.command(out))
+    if result.code:
+        assert "train.jsonl" in result.error
+    else:
+        assert hashes(out) == tiny.files
+
+
+@TEARS
+def test_a_torn_index_part_is_scanned_again(
+    cli: Cli, tiny: Made, tmp_path: Path, tear: Callable[[Path], None]
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    for part in (out / ".dataprep" / "index").iterdir():
+        tear(part)
+    for shard in (out / "train").iterdir():
+        shard.unlink()
+    result = cli(*tiny.command(out))
+    assert result.code == 0, result
+    assert "reused" not in result.out
+    assert hashes(out) == tiny.files
+
+
+@TEARS
+def test_a_torn_manifest_is_refused_by_verify_and_sealed_anew(
+    cli: Cli, tiny: Made, tmp_path: Path, tear: Callable[[Path], None]
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    tear(out / "manifest.json")
+    for command in ("verify", "inspect"):
+        result = cli(command, out)
+        assert result.code == 1
+        assert "manifest.json" in result.error
+        assert len(result.error) < 500
+    assert cli(*tiny.command(out)).code == 0
+    assert hashes(out) == tiny.files
+
+
+def test_a_deck_a_job_or_a_manifest_that_is_gone_is_made_again(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    for name in ("deck/train.json", "deck/validation.jsonl"):
+        (out / ".dataprep" / name).unlink()
+    (out / "manifest.json").unlink()
+    (out / "validation" / "validation-00000-of-00002").unlink()
+    assert cli(*tiny.command(out)).code == 0
+    assert hashes(out) == tiny.files
+
+
+# --- every state a shard can be in ---
+
+Change = Callable[[Path], object]
+FILE_STATES: dict[str, Change] = {
+    "right": lambda path: None,
+    "missing": Path.unlink,
+    "short": half,
+    "empty": nothing,
+    "long": lambda path: path.write_bytes(path.read_bytes() + b"x"),
+}
+RECORD_STATES: dict[str, Change] = {"there": lambda path: None, "missing": Path.unlink}
+STATES = list(product(FILE_STATES, FILE_STATES, RECORD_STATES))
+
+
+def test_a_shard_in_any_state_is_made_right_by_the_same_command(cli: Cli, tmp_path: Path) -> None:
+    """One shard in each of the 50 states, all at once."""
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    write_tiny_raw(raw, classes=1, images=2 * len(STATES), validation=1)
+    places = ("--raw_data_dir", raw, "--local_scratch_dir", out, "--splits", "train")
+    command = ("imagenet", *places, "--num_shards", f"train={len(STATES)}", "--workers", 1)
+    assert cli(*command).code == 0
+    right, records = hashes(out), commits(out)
+    untouched: dict[Path, int] = {}
+    for record, (data_state, index_state, record_state) in zip(records, STATES, strict=True):
+        data, index = out / "train" / record.stem, out / "index" / "train" / record.stem
+        if (data_state, index_state, record_state) == ("right", "right", "there"):
+            untouched = {path: path.stat().st_mtime_ns for path in (data, index, record)}
+        FILE_STATES[data_state](data)
+        FILE_STATES[index_state](index)
+        RECORD_STATES[record_state](record)
+    result = cli(*command)
+    assert result.code == 0, result
+    assert hashes(out) == right
+    assert commits(out) == records
+    assert {path: path.stat().st_mtime_ns for path in untouched} == untouched
+    assert leftovers(out) == []
+
+
+@SETTINGS
+@given(damage=st.dictionaries(st.integers(0, 7), st.sampled_from(["missing", "short", "record"])))
+def test_only_damaged_shards_are_made_again(cli: Cli, tiny: Made, damage: dict[int, str]) -> None:
+    with TemporaryDirectory() as name:
+        out = tiny.copy(Path(name) / "out")
+        shards = sorted(path for path in out.glob("*/*-of-*") if path.parent.name != "index")
+        for number, kind in damage.items():
+            if kind == "record":
+                commits(out)[0].with_name(f"{shards[number].name}.json").unlink(missing_ok=True)
+            else:
+                FILE_STATES[kind](shards[number])
+        kept = [shard for number, shard in enumerate(shards) if number not in damage]
+        before = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in kept}
+        result = cli(*tiny.command(out))
+        assert result.code == 0, result
+        assert hashes(out) == tiny.files
+        assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in kept} == before
+        assert leftovers(out) == []

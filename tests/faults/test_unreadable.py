@@ -1,0 +1,176 @@
+"""Raw data that vanishes, shrinks or is forbidden, and places that cannot be written to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli, Made, hashes, leftovers
+
+AsUser = Callable[[], AbstractContextManager[None]]
+
+
+def an_image(raw: Path) -> Path:
+    return min((raw / "train").glob("*/*.JPEG"))
+
+
+def keeping_the_time_of_its_folder(image: Path, change: Callable[[Path], object]) -> None:
+    """As if it happened between the scan and the write."""
+    before = image.parent.stat()
+    change(image)
+    os.utime(image.parent, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def truncate(image: Path) -> None:
+    os.truncate(image, 40)
+
+
+def lengthen(image: Path) -> None:
+    image.write_bytes(image.read_bytes() + b"more")
+
+
+@pytest.mark.parametrize("change", [Path.unlink, truncate, lengthen])
+def test_an_image_that_changed_since_the_scan_is_named_and_never_rejected(
+    cli: Cli, tiny: Made, tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    raw = tiny.raw.copy(tmp_path / "raw")
+    index = ("--index_dir", tmp_path / "index")
+    assert cli(*raw.command(tmp_path / "first", *index)).code == 0
+    image = an_image(raw.path)
+    content, time = image.read_bytes(), image.stat().st_mtime_ns
+    keeping_the_time_of_its_folder(image, change)
+    out = tmp_path / "out"
+    result = cli(*raw.command(out, *index, "--max_bad", "100%"))
+    assert result.code == 1
+    assert image.relative_to(raw.path).as_posix() in result.error
+    assert "changed since it was indexed" in result.error
+    assert not (out / "manifest.json").exists()
+    assert [name for name in leftovers(out) if not name.endswith("failure.json")] == []
+    keeping_the_time_of_its_folder(image, lambda path: path.write_bytes(content))
+    os.utime(image, ns=(time, time))
+    assert cli(*raw.command(out, *index, "--max_bad", "100%")).code == 0
+    assert hashes(out) == tiny.files
+
+
+def test_an_archive_that_was_truncated_since_the_scan_is_named(
+    cli: Cli, photos: Made, tmp_path: Path
+) -> None:
+    raw = photos.raw.copy(tmp_path / "raw")
+    index = ("--index_dir", tmp_path / "index")
+    command = raw.command(tmp_path / "out", *index, "--splits", "validation")
+    command[command.index("train=5,validation=2")] = "validation=2"
+    assert cli(*command).code == 0
+    archive = raw.path / "ILSVRC2012_img_val.tar"
+    before = archive.stat()
+    os.truncate(archive, before.st_size // 2)
+    command[command.index(str(tmp_path / "out"))] = str(tmp_path / "other")
+    result = cli(*command)
+    assert result.code == 1
+    assert "ILSVRC2012_img_val.tar" in result.error
+    assert not (tmp_path / "other" / "manifest.json").exists()
+
+
+def test_a_forbidden_image_stops_the_run_and_is_not_rejected(
+    cli: Cli, tiny: Made, public_path: Path, ordinary_user: AsUser
+) -> None:
+    raw = tiny.raw.copy(public_path / "raw")
+    image = an_image(raw.path)
+    image.chmod(0)
+    out = public_path / "out"
+    with ordinary_user():
+        result = cli(*raw.command(out, "--max_bad", "100%"))
+        assert result.code == 1
+        assert f"cannot read {image.relative_to(raw.path).as_posix()}" in result.error
+        assert "Permission denied" in result.error
+    assert not (out / "manifest.json").exists()
+    image.chmod(0o644)
+    with ordinary_user():
+        assert cli(*raw.command(out, "--max_bad", "100%")).code == 0
+    assert hashes(out) == tiny.files
+
+
+def test_a_forbidden_class_folder_is_named(
+    cli: Cli, tiny: Made, public_path: Path, ordinary_user: AsUser
+) -> None:
+    raw = tiny.raw.copy(public_path / "raw")
+    folder = an_image(raw.path).parent
+    folder.chmod(0)
+    try:
+        with ordinary_user():
+            result = cli(*raw.command(public_path / "out", "--max_bad", "100%"))
+    finally:
+        folder.chmod(0o755)
+    assert result.code == 1
+    assert folder.name in result.error
+    assert "Permission denied" in result.error
+
+
+def test_an_output_directory_that_may_not_be_made_is_one_line(
+    cli: Cli, tiny: Made, public_path: Path, ordinary_user: AsUser
+) -> None:
+    raw = tiny.raw.copy(public_path / "raw")
+    public_path.chmod(0o755)
+    with ordinary_user():
+        result = cli(*raw.command(public_path / "out"))
+    assert result.code == 1
+    assert f"--local_scratch_dir {public_path / 'out'}" in result.error
+    assert "Permission denied" in result.error
+
+
+def test_an_output_directory_that_became_read_only_is_one_clear_line(
+    cli: Cli, tiny: Made, public_path: Path, ordinary_user: AsUser
+) -> None:
+    raw = tiny.raw.copy(public_path / "raw")
+    out = tiny.copy(public_path / "out")
+    with ordinary_user():  # it belongs to somebody else
+        result = cli(*raw.command(out))
+    assert result.code == 1
+    assert "Permission denied" in result.error
+    assert str(out) in result.error
+    assert "unexpected" not in result.error
+    assert hashes(out) == tiny.files
+
+
+def test_a_shard_directory_that_is_read_only_is_one_clear_line(
+    cli: Cli, tiny: Made, public_path: Path, ordinary_user: AsUser
+) -> None:
+    raw = tiny.raw.copy(public_path / "raw")
+    out = public_path / "out"
+    (out / "train").mkdir(parents=True)
+    out.chmod(0o777)
+    with ordinary_user():
+        result = cli(*raw.command(out))
+    assert result.code == 1
+    assert "cannot be written" in result.error
+    assert "Permission denied" in result.error
+
+
+def test_an_output_path_that_is_a_file_is_a_one_line_error(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    (tmp_path / "out").write_text("mine")
+    result = cli(*tiny.command(tmp_path / "out"))
+    assert result.code in (1, 2)
+    assert str(tmp_path / "out") in result.error
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_a_raw_directory_that_is_missing_is_a_one_line_error(cli: Cli, tmp_path: Path) -> None:
+    words = ("--raw_data_dir", tmp_path / "none", "--local_scratch_dir", tmp_path / "out")
+    result = cli("imagenet", *words)
+    assert result.code == 1
+    assert str(tmp_path / "none") in result.error
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_raw_directory_without_images_is_a_one_line_error(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    words = ("--raw_data_dir", tmp_path / "raw", "--local_scratch_dir", tmp_path / "out")
+    result = cli("imagenet", *words)
+    assert result.code == 1
+    assert str(tmp_path / "raw") in result.error
+    assert not (tmp_path / "out").exists()

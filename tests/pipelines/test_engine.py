@@ -1,0 +1,112 @@
+"""Beam is run in a thread of its own, and waited for even when the main thread is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import apache_beam as beam
+import pytest
+
+from dataprep.cli.stopping import resumable
+from dataprep.errors import PipelineError, StoppedError, UsageError
+from dataprep_pipelines.engine import STOP, Engine, run
+
+HAPPENED: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_happened_yet() -> Iterator[None]:
+    HAPPENED.clear()
+    yield
+    STOP.set()
+    end = time.monotonic() + 10
+    while "started" in HAPPENED and "cleaned up" not in HAPPENED and time.monotonic() < end:
+        time.sleep(0.01)  # a worker that was not waited for must not reach the next test
+    STOP.clear()
+
+
+class SlowToStop(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
+    def process(self, element: int) -> None:
+        HAPPENED.append("started")
+        STOP.wait(30)
+        time.sleep(0.5)  # removing temporary files may take a while
+        HAPPENED.append("cleaned up")
+
+
+class Fails(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
+    def process(self, element: int) -> None:
+        raise OSError("the disk is on fire")
+
+
+def slow(pipeline: beam.Pipeline) -> None:
+    _ = pipeline | beam.Create([1]) | beam.ParDo(SlowToStop())
+
+
+def nothing() -> None:
+    pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_for_workers_to_clean_up(number: signal.Signals) -> None:
+    def send() -> None:
+        while "started" not in HAPPENED:
+            time.sleep(0.01)
+        time.sleep(0.05)  # the main thread is waiting for Beam by then
+        os.kill(os.getpid(), number)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    with pytest.raises(StoppedError, match=f"stopped by {number.name}; try again"):  # noqa: SIM117
+        with resumable("try again"):
+            run(slow, Engine(1), watch=nothing, stop=lambda: HAPPENED.append("told"))
+    sender.join()
+    assert HAPPENED == ["started", "told", "cleaned up"]
+
+
+def test_an_error_while_watching_stops_the_run() -> None:
+    def watch() -> None:
+        if "started" in HAPPENED:
+            raise ValueError("the terminal is gone")
+
+    with pytest.raises(ValueError, match="the terminal is gone"):
+        run(slow, Engine(1), watch=watch, stop=lambda: HAPPENED.append("told"))
+    assert HAPPENED == ["started", "told", "cleaned up"]
+
+
+def test_a_failure_of_beam_is_one_line() -> None:
+    def fail(pipeline: beam.Pipeline) -> None:
+        _ = pipeline | beam.Create([1]) | beam.ParDo(Fails())
+
+    with pytest.raises(PipelineError, match=r"Beam failed: .*the disk is on fire") as caught:
+        run(fail, Engine(1), watch=nothing, stop=nothing)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["--no_such_option=1", "--direct_num_worker=2", "stray"])
+def test_an_option_beam_does_not_know_is_a_usage_error(option: str) -> None:
+    with pytest.raises(UsageError, match=f"Beam has no option '{option}'"):
+        run(slow, Engine(1, (option,)), watch=nothing, stop=nothing)
+    assert HAPPENED == []
+
+
+@pytest.mark.parametrize(
+    ("workers", "options", "processes", "threads"),
+    [
+        (1, (), 1, 1),
+        (4, (), 1, 4),
+        (5, (), 2, 3),
+        (32, (), 8, 4),
+        (8, ("--runner=FlinkRunner",), 1, 8),
+        (8, ("--runner", "FlinkRunner"), 1, 8),
+    ],
+)
+def test_workers_are_threads_first_and_processes_then(
+    workers: int, options: tuple[str, ...], processes: int, threads: int
+) -> None:
+    engine = Engine(workers, options)
+    assert (engine.processes, engine.threads) == (processes, threads)
+    assert engine.is_local is (not options)
