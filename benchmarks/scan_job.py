@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dataprep.assembly.commit import CommitRecord
 from dataprep.assembly.job import Job
-from dataprep.assembly.plan import Request
+from dataprep.assembly.request import Request
 from dataprep.assembly.seal import MaxBad
 from dataprep.images import Recipe
 from dataprep_pipelines.engine import Engine

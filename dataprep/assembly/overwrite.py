@@ -19,7 +19,7 @@ from dataprep.sources import Found
 
 
 def remove_built_files(workspace: Workspace) -> None:
-    """Delete the data set but not the index, which is about the raw data; nobody else's files."""
+    """Delete the data set, whole or unfinished, and nobody else's files."""
     workspace.manifest.unlink(missing_ok=True)
     built = {workspace.out / path for path in (*_recorded(workspace), *_planned(workspace))}
     for path in built:

@@ -137,7 +137,7 @@ _bad = _options(
     click.option("--keep_rejected", is_flag=True, help="Copy rejected images to OUT/rejected."),
     click.option(
         "--bbox_csv",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
         metavar="FILE",
         help="Bounding boxes of training images: name,xmin,ymin,xmax,ymax in fractions.",
     ),
@@ -148,7 +148,11 @@ _run = _options(
     click.option(
         "--workers", type=click.IntRange(min=1), metavar="N", help="Cores to use. [default: all]"
     ),
-    click.option("--overwrite", is_flag=True, help="Delete what an earlier job made in OUT first."),
+    click.option(
+        "--overwrite",
+        is_flag=True,
+        help="First delete what an earlier job made in OUT, and index the raw data anew.",
+    ),
     click.argument("beam_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- BEAM_OPTIONS]"),
 )
 

@@ -111,5 +111,5 @@ def _read_rest(descriptor: int, offset: int, size: int) -> bytes:
 def _changed(row: Row, finding: str) -> SourceError:
     return SourceError(
         f"{printable(row.container)} changed since it was indexed: {finding}; restore it, or "
-        "start again with a new output directory"
+        "start anew with --overwrite, which indexes the raw data again"
     )

@@ -18,7 +18,7 @@ from dataprep.assembly.seal import Outcome, seal
 from dataprep.assembly.space import check_free_space
 from dataprep.assembly.workspace import Workspace, storage_error
 from dataprep.errors import DatasetError, PipelineError
-from dataprep.plugins import load_dataset
+from dataprep.plugins import load_dataset, load_sink
 from dataprep.sinks import ShardName
 from dataprep.sources import Dataset, Found
 from dataprep.wording import counted
@@ -53,6 +53,7 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
         DataprepError: any of its kinds; everything committed so far is kept.
     """
     dataset = load_dataset(request.dataset)
+    load_sink(request.sink)  # a wrong name should not wait for the scan to be found out
     found = dataset.find(request.raw, request.splits)
     check_places(request, found)
     for text in found.description:
@@ -127,7 +128,10 @@ def _scan(
 ) -> list[IndexPart]:
     directory = request.index_dir or workspace.index
     parts = [IndexPart(unit, part_path(directory, unit)) for unit in found.units]
-    stale = [part for part in parts if not is_current(part, dataset, request.raw)]
+    # Files rewritten in place leave their folder's time as it was; --overwrite trusts nothing.
+    stale = [
+        part for part in parts if request.overwrite or not is_current(part, dataset, request.raw)
+    ]
     if not stale:
         reporter.line(f"index: {counted(len(parts), 'part')} reused")
         return parts
@@ -173,7 +177,7 @@ def _write(job: Job, engine: Engine, failures: FailureLog, reporter: Reporter) -
 
     commits = Commits(job.workspace)
     reporter.writing(job, commits.refresh())
-    graph = WriteShards(job, pending, threads=engine.threads, failures=failures)
+    graph = WriteShards(job, pending, engine=engine, failures=failures)
     try:
         engines.run(
             lambda pipeline: pipeline | graph,

@@ -91,7 +91,7 @@ def job(tiny: Made, tmp_path: Path) -> Job:
 def work_as_orphan(job: Job, lease: object) -> None:
     orphan = dataclasses.replace(job, lease=lease)  # type: ignore[arg-type]
     failures = FailureLog(orphan.lease)
-    graph = WriteShards(orphan, [SHARD], threads=1, failures=failures)
+    graph = WriteShards(orphan, [SHARD], engine=Engine(1), failures=failures)
     run(lambda pipeline: pipeline | graph, Engine(1), watch=lambda: None, stop=lambda: None)
 
 
