@@ -131,7 +131,7 @@ RAW = ("imagenet", "--raw_data_dir", "raw", "--local_scratch_dir", "out")
         ((*RAW, "--resize", "0"), "--resize"),
         ((*RAW, "--quality", "0"), "--quality"),
         ((*RAW, "--center_crop", "0"), "--center_crop"),
-        ((*RAW, "--bbox_csv", "boxes.csv", "--exif", "apply"), "--bbox_csv cannot be combined"),
+        ((*RAW, "--bbox_csv", __file__, "--exif", "apply"), "--bbox_csv cannot be combined"),
         ((*RAW, "--num_shards", "8"), "expected SPLIT=COUNT"),
         ((*RAW, "--num_shards", "train=many"), "expected SPLIT=COUNT"),
         ((*RAW, "--num_shards", "train=-1"), "expected SPLIT=COUNT"),
