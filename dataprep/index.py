@@ -23,7 +23,8 @@ class Row:
         offset: where in the container the image's bytes start.
         size: how many bytes the image has.
         modified: the modification time, in whole seconds since 1970, of the file in a
-            tree or of the archive member, as a cheap witness that the input changed.
+            tree or of the archive member; part of the index's digest, so that a scan that finds
+            it changed is noticed.
         class_index: 0-based index into the data set's class list.
         boxes: bounding boxes, each (xmin, ymin, xmax, ymax) as fractions of the width and
             height of the image.

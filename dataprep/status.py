@@ -35,7 +35,7 @@ class Status:
         sealed: whether the manifest has been written.
         holder: (host, process id) of the run that holds the directory, if one does.
         running: whether that process is alive; None if it is on another host.
-        images_per_second: over the time in which the shards were committed, if there are two.
+        images_per_second: of the run that is working now, once it has committed a shard.
     """
 
     splits: tuple[SplitStatus, ...]
@@ -53,7 +53,7 @@ def read_status(out: Path) -> Status:
         DatasetError: there is no job in it.
     """
     workspace = Workspace(out)
-    if not workspace.private.is_dir():
+    if not workspace.private.is_dir() and not workspace.manifest.exists():
         raise DatasetError(f"{out}: nothing of dataprep's here; is this the --local_scratch_dir?")
     records = [record for record in Commits(workspace).all() if is_intact(record, out)]
     return Status(
@@ -76,21 +76,23 @@ def _splits(workspace: Workspace, records: list[CommitRecord]) -> tuple[SplitSta
             shards=shards,
             shards_done=sum(record.split == split for record in records),
             images=identity["input"][split]["images"],
-            images_done=sum(_images(record) for record in records if record.split == split),
+            images_done=sum(record.images for record in records if record.split == split),
         )
         for split, shards in sorted(identity["num_shards"].items())
     )
 
 
 def _rate(workspace: Workspace, records: list[CommitRecord]) -> float | None:
-    times = sorted(
-        ((workspace.commits / f"{record.shard}.json").stat().st_mtime, _images(record))
-        for record in records
-    )
-    if len(times) < 2 or times[-1][0] == times[0][0]:
+    """Images a second since the run that holds the lock took it."""
+    try:
+        start = workspace.lock.stat().st_mtime
+        made = [
+            (status.st_mtime, record.images)
+            for record in records
+            if (status := (workspace.commits / f"{record.shard}.json").stat()).st_mtime > start
+        ]
+    except FileNotFoundError:
+        return None  # nobody works here, or has just begun or ended to
+    if not made:
         return None
-    return sum(images for _, images in times[1:]) / (times[-1][0] - times[0][0])
-
-
-def _images(record: CommitRecord) -> int:
-    return record.records + len(record.rejected)
+    return sum(images for _, images in made) / (max(time for time, _ in made) - start)

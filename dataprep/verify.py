@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from dataprep.errors import ImageError, SinkError
 from dataprep.hashing import file_sha256
 from dataprep.images import Recipe, prepare
-from dataprep.manifest import read_manifest
+from dataprep.manifest import NAME, read_manifest
 from dataprep.plugins import load_sink
 from dataprep.wording import printable
 
@@ -73,7 +73,7 @@ def verify(
         for split, content in manifest["splits"].items()
         for shard in content["shards"]
     ]
-    problems: list[Problem] = []
+    problems = [*_check_accounts(manifest), *_check_strangers(out, manifest)]
     classes: dict[str, Counter[int]] = {split: Counter() for split in manifest["splits"]}
 
     def check(shard: _Shard) -> _Result:
@@ -121,18 +121,13 @@ def _check_file(path: Path, expected: dict[str, Any], *, hashed: bool) -> str | 
         size = path.stat().st_size
         if size != expected["bytes"]:
             return f"has {size} bytes, the manifest says {expected['bytes']}"
-        if hashed and _sha256(path) != expected["sha256"]:
+        if hashed and file_sha256(path) != expected["sha256"]:
             return "its SHA-256 is not the manifest's: it was damaged or changed"
     except FileNotFoundError:
         return "is missing"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     return None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_sha256(file)
 
 
 def _read_shard(
@@ -163,4 +158,24 @@ def _check_class_counts(
             int(label): count for label, count in manifest["splits"][split]["class_records"].items()
         }
         if dict(found) != expected:
-            yield Problem(split, "the records of its classes are not those of the manifest")
+            yield Problem(NAME, f"{split}: its records by class are not what the shards hold")
+
+
+def _check_accounts(manifest: dict[str, Any]) -> Iterator[Problem]:
+    """Every image of the input is a record or a rejection."""
+    for name, split in manifest["splits"].items():
+        known = split["records"] + len(split["rejected"])
+        images = manifest["input"][name]["images"]
+        if not known == split["images_found"] == images:
+            what = f"{name}: {known} records and rejected images, but the input had {images}"
+            yield Problem(NAME, what)
+
+
+def _check_strangers(out: Path, manifest: dict[str, Any]) -> Iterator[Problem]:
+    """Shards that are not the data set's, but that readers would take in."""
+    for name, split in manifest["splits"].items():
+        known = {out / file["path"] for shard in split["shards"] for file in shard["files"]}
+        for directory in sorted({path.parent for path in known}):
+            for path in sorted(set(directory.glob(f"{name}-*-of-*")) - known):
+                what = "is not in the manifest, but readers would take it in; move it away"
+                yield Problem(str(path.relative_to(out)), what)

@@ -17,6 +17,7 @@ from pathlib import Path
 from dataprep.assembly.workspace import (
     PARTIAL,
     Workspace,
+    is_partial,
     partial_path,
     write_durably,
 )
@@ -79,6 +80,11 @@ class CommitRecord:
     def shard(self) -> ShardName:
         """Which shard this is."""
         return ShardName(self.split, self.number, self.count)
+
+    @property
+    def images(self) -> int:
+        """How many images were read: written or rejected."""
+        return self.records + len(self.rejected)
 
     @property
     def total_bytes(self) -> int:
@@ -180,14 +186,20 @@ def commit(workspace: Workspace, record: CommitRecord) -> None:
     write_durably(workspace.commits / f"{record.shard}.json", to_json(asdict(record)))
 
 
-def remove_partial_files(workspace: Workspace) -> int:
+def remove_partial_files(workspace: Workspace, splits: Sequence[str]) -> None:
     """Delete what killed runs left behind; call only while holding the lock.
 
-    Returns:
-        How many files were deleted.
+    Looks only where a run writes, and only for names that it gives: the output directory may hold
+    other people's files, even the raw data.
     """
-    removed = 0
-    for path in workspace.out.rglob(f".*{PARTIAL}"):
-        path.unlink(missing_ok=True)
-        removed += 1
-    return removed
+    for directory in (workspace.out, *workspace.private_directories()):
+        _remove_partials(directory)
+    for parent in (workspace.out, workspace.out / "index", workspace.rejected):
+        for split in splits:
+            _remove_partials(parent / split)
+
+
+def _remove_partials(directory: Path) -> None:
+    for path in directory.glob(f".*{PARTIAL}"):
+        if is_partial(path):
+            path.unlink(missing_ok=True)

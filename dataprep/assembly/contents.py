@@ -20,7 +20,7 @@ def describe_split(
     """
     counts = [record.records for record in records]
     return {
-        "images_found": sum(len(record.rejected) for record in records) + sum(counts),
+        "images_found": sum(record.images for record in records),
         "records": sum(counts),
         "bytes": sum(record.total_bytes for record in records),
         "records_per_shard": [min(counts), max(counts)],

@@ -17,6 +17,7 @@ from dataprep.assembly.split_index import SplitIndex
 from dataprep.assembly.workspace import Workspace, partial_path, write_durably
 from dataprep.canonical import to_json
 from dataprep.deal import Shuffle, deal
+from dataprep.errors import SinkError
 from dataprep.hashing import file_sha256
 from dataprep.index import Box, Row
 from dataprep.sinks import ShardName
@@ -89,8 +90,8 @@ def deck_is_current(workspace: Workspace, split: str, token: str) -> bool:
     """Whether the deck on disk is whole and was made with this token."""
     try:
         slices = read_slices(workspace, split)
-        with (workspace.deck / f"{split}.jsonl").open("rb") as file:
-            return slices.token == token and slices.sha256 == file_sha256(file)
+        path = workspace.deck / f"{split}.jsonl"
+        return slices.token == token and slices.sha256 == file_sha256(path)
     except (OSError, ValueError, TypeError):
         return False
 
@@ -100,13 +101,23 @@ def read_slices(workspace: Workspace, split: str) -> Slices:
     return Slices(**json.loads((workspace.deck / f"{split}.json").read_bytes()))
 
 
-def read_shard(workspace: Workspace, shard: ShardName, slices: Slices | None = None) -> list[Row]:
-    """The rows of one shard, in writing order."""
-    offsets = (slices or read_slices(workspace, shard.split)).offsets
-    start, stop = offsets[shard.number : shard.number + 2]
-    with (workspace.deck / f"{shard.split}.jsonl").open("rb") as file:
+def read_shard(workspace: Workspace, shard: ShardName) -> list[Row]:
+    """The rows of one shard, in writing order.
+
+    Raises:
+        SinkError: the deck is shorter than its table says; a file system gave less than it has.
+    """
+    slices = read_slices(workspace, shard.split)
+    start, stop = slices.offsets[shard.number : shard.number + 2]
+    path = workspace.deck / f"{shard.split}.jsonl"
+    with path.open("rb") as file:
         file.seek(start)
         lines = file.read(stop - start).splitlines()
+    if len(lines) != slices.images[shard.number]:
+        raise SinkError(
+            f"{path}: {len(lines)} rows of {shard}, expected {slices.images[shard.number]}; "
+            "run the same command again"
+        )
     return [Row.from_json(line) for line in lines]
 
 

@@ -71,7 +71,7 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
         units: the index digest of every scan unit, to name those that changed.
 
     Returns:
-        Whether the directory is new.
+        Whether the directory is new, or as good as new.
 
     Raises:
         DatasetError: the directory is being made in another way; names what differs.
@@ -82,6 +82,8 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
     theirs = read_job(workspace)
     if theirs == ours:
         return False
+    if not any(workspace.commits.glob("[!.]*.json")):
+        return True  # nothing was finished in the other way, so nothing can be mixed
     differences = _what_differs(theirs, ours)
     shown = "; ".join(differences[:_SHOWN])
     if len(differences) > _SHOWN:

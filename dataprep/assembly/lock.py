@@ -17,6 +17,7 @@ from dataprep.errors import LockedError
 
 _ACQUIRE_SECONDS = 0.5
 _CHECK_SECONDS = 2.0
+_TORN_SECONDS = 10.0
 
 
 def holder(workspace: Workspace) -> tuple[str, int] | None:
@@ -49,6 +50,7 @@ def locked(workspace: Workspace) -> Iterator[Lease]:
     """
     # Long enough to try again after a dead holder's marker was removed.
     lock = SoftFileLock(workspace.lock, timeout=_ACQUIRE_SECONDS)
+    _remove_torn_marker(workspace)
     try:
         lock.acquire()
     except Timeout:
@@ -63,6 +65,16 @@ def locked(workspace: Workspace) -> Iterator[Lease]:
     finally:
         _remove_failure_files(workspace)
         lock.release()
+
+
+def _remove_torn_marker(workspace: Workspace) -> None:
+    """A marker without a holder is one of a run killed between making and writing it."""
+    try:
+        age = time.time() - workspace.lock.stat().st_mtime
+    except FileNotFoundError:
+        return
+    if holder(workspace) is None and age > _TORN_SECONDS:
+        workspace.lock.unlink(missing_ok=True)
 
 
 def _remove_failure_files(workspace: Workspace) -> None:

@@ -9,10 +9,11 @@ from typing import Any, cast
 
 from dataprep.assembly.commit import Commits
 from dataprep.assembly.job import Job, read_job
+from dataprep.assembly.rejected import safe_file_name
 from dataprep.assembly.request import Request
-from dataprep.assembly.seal import safe_file_name
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import DatasetError, UsageError
+from dataprep.manifest import read_manifest
 from dataprep.plugins import load_sink
 from dataprep.sinks import ShardName
 from dataprep.sources import Found
@@ -20,11 +21,12 @@ from dataprep.sources import Found
 
 def remove_built_files(workspace: Workspace) -> None:
     """Delete the data set, whole or unfinished, and nobody else's files."""
-    workspace.manifest.unlink(missing_ok=True)
-    built = {workspace.out / path for path in (*_recorded(workspace), *_planned(workspace))}
+    names = (*_recorded(workspace), *_planned(workspace), *_sealed(workspace))
+    built = {workspace.out / name for name in names}
     for path in built:
         path.unlink(missing_ok=True)
     # Last: a kill until here leaves what is needed to try again.
+    workspace.manifest.unlink(missing_ok=True)
     workspace.job.unlink(missing_ok=True)
     for private in (workspace.commits, workspace.deck):
         shutil.rmtree(private)
@@ -59,19 +61,43 @@ def _planned(workspace: Workspace) -> Iterator[str]:
     yield from (str(path) for shard in shards for path in sink.paths(shard, layout))
 
 
-def check_places(request: Request, found: Found) -> None:
-    """Refuse an output directory in which the next run would find shards for raw data.
+def _sealed(workspace: Workspace) -> Iterator[str]:
+    """What the manifest names, in case somebody deleted the private directory."""
+    try:
+        splits = read_manifest(workspace.out)["splits"].values()
+    except DatasetError:
+        return
+    for split in splits:
+        yield from (file["path"] for shard in split["shards"] for file in shard["files"])
+
+
+def check_request(request: Request, found: Found) -> None:
+    """Refuse, before anything is scanned, what can only go wrong.
 
     Raises:
-        UsageError: it is the raw directory, or in what would be scanned.
+        UsageError: a directory is in the raw data or among the shards, where its files would be
+            taken for images or shards; or a split is named that is not prepared.
     """
     raw, out = request.raw.resolve(), request.out.resolve()
     scanned = {raw / Path(unit.container).parts[0] for unit in found.units}
-    if out == raw or any(place == out or place in out.parents for place in scanned):
-        raise UsageError(
-            f"--local_scratch_dir {request.out} is in the raw data ({request.raw}), where a later "
-            "run would take shards for images; choose a directory of its own"
-        )
+    chosen = {"--local_scratch_dir": out}
+    if request.index_dir is not None:
+        chosen["--index_dir"] = request.index_dir.resolve()
+        if chosen["--index_dir"] == out or chosen["--index_dir"].parent == out:
+            raise UsageError(
+                f"--index_dir {request.index_dir} is where shards go, and readers would take its "
+                "files for shards; choose a directory of its own"
+            )
+    for option, place in chosen.items():
+        if place == raw or any(each == place or each in place.parents for each in scanned):
+            raise UsageError(
+                f"{option} {place} is in the raw data, where a later run would take its files "
+                "for images; choose a directory of its own"
+            )
+    splits = {unit.split for unit in found.units}
+    for name in request.num_shards or {}:
+        if name not in splits:
+            raise UsageError(f"--num_shards {name}=…: the splits are {', '.join(sorted(splits))}")
 
 
 def check_foreign_files(job: Job, *, fresh: bool) -> None:
@@ -96,5 +122,6 @@ def check_foreign_files(job: Job, *, fresh: bool) -> None:
                 if fresh or path not in expected:
                     raise DatasetError(
                         f"{path} is in the way: it was not written by this job, and readers would "
-                        "take it in; move it away, or choose another --local_scratch_dir"
+                        "take it in; move it away, choose another --local_scratch_dir, or, if it "
+                        "belongs to an earlier job, use --overwrite"
                     )

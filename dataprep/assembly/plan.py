@@ -13,15 +13,16 @@ from dataprep.assembly.deck import deck_is_current, write_deck
 from dataprep.assembly.index_parts import IndexPart, read_header
 from dataprep.assembly.job import Job, SplitJob, check_identity, store_identity
 from dataprep.assembly.lock import Lease
-from dataprep.assembly.overwrite import check_foreign_files
+from dataprep.assembly.overwrite import check_foreign_files, remove_built_files
 from dataprep.assembly.request import Request
 from dataprep.assembly.split_index import SplitIndex, open_index
 from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
 from dataprep.deal import check_shard_count, default_shard_count, sample
-from dataprep.errors import SourceError, UsageError
+from dataprep.errors import SourceError
 from dataprep.hashing import file_sha256
 from dataprep.images import codec_versions
+from dataprep.index import Box
 from dataprep.plugins import load_sink
 from dataprep.wording import counted, sized
 
@@ -56,7 +57,7 @@ def plan(
         UsageError: the shard counts do not fit.
         DatasetError: the directory is being made in another way, or holds foreign shards.
     """
-    by_split = _parts_by_split(request, parts)
+    by_split = _parts_by_split(parts)
     with ExitStack() as stack:
         indexes = {
             split: stack.enter_context(_open_limited(request, workspace, split, paths))
@@ -68,11 +69,14 @@ def plan(
         identity = _identity(request, splits)
         job = _job(request, splits, lease)
         units = {part.unit.name: read_header(part.path).digest for part in parts}
+        boxes = read_bounding_boxes(request.bbox_csv) if request.bbox_csv else {}
+        if request.overwrite:  # only now, when nothing that was asked for can be refused any more
+            remove_built_files(workspace)
         fresh = check_identity(workspace, identity, units)
         check_foreign_files(job, fresh=fresh)
         if fresh:
             store_identity(workspace, identity, units)
-        _write_decks(request, workspace, splits, indexes, identity)
+        _write_decks(workspace, splits, indexes, identity, boxes)
     return job, identity
 
 
@@ -90,15 +94,14 @@ def _job(request: Request, splits: tuple[SplitJob, ...], lease: Lease) -> Job:
 
 
 def _write_decks(
-    request: Request,
     workspace: Workspace,
     splits: Sequence[SplitJob],
     indexes: Mapping[str, SplitIndex],
     identity: Mapping[str, object],
+    boxes: Mapping[str, tuple[Box, ...]],
 ) -> None:
     token = hashlib.sha256(to_json(identity)).hexdigest()
     stale = [split for split in splits if not deck_is_current(workspace, split.name, token)]
-    boxes = read_bounding_boxes(request.bbox_csv) if request.bbox_csv and stale else {}
     for split in stale:
         write_deck(
             workspace,
@@ -111,13 +114,10 @@ def _write_decks(
         )
 
 
-def _parts_by_split(request: Request, parts: Sequence[IndexPart]) -> dict[str, list[Path]]:
+def _parts_by_split(parts: Sequence[IndexPart]) -> dict[str, list[Path]]:
     by_split: dict[str, list[Path]] = {}
     for part in parts:
         by_split.setdefault(part.unit.split, []).append(part.path)
-    for name in request.num_shards or {}:
-        if name not in by_split:
-            raise UsageError(f"--num_shards {name}=…: the splits are {', '.join(by_split)}")
     return by_split
 
 
@@ -155,7 +155,7 @@ def _describe(request: Request, split: SplitJob, official: int | None) -> str:
     text += f", {sized(split.source_bytes)}, in {counted(split.shards, 'shard')}"
     preferred = _PREFERRED_SHARDS.get(split.name, _OTHER_SHARDS)
     if split.name not in (request.num_shards or {}) and split.shards != preferred:
-        text += f" (not {preferred}, so that each holds at least 100)"
+        text += f" ({preferred} would hold fewer than 100 each)"
     return f"{text}, shuffle {split.shuffle}"
 
 
@@ -185,7 +185,6 @@ def _identity(request: Request, splits: Sequence[SplitJob]) -> dict[str, object]
 
 def _boxes_sha256(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return file_sha256(file)
+        return file_sha256(path)
     except OSError as error:
         raise SourceError(f"--bbox_csv {path}: {error.strerror}") from error

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dataprep.assembly.commit import CommitRecord, Commits, Rejected
+from dataprep.assembly.commit import CommitRecord, Commits
 from dataprep.assembly.contents import describe_split
 from dataprep.assembly.job import Job
+from dataprep.assembly.rejected import keep_rejected_images
 from dataprep.assembly.workspace import sync_directory, write_durably
 from dataprep.canonical import to_json
-from dataprep.errors import PipelineError, RejectedError, SourceError, UsageError
-from dataprep.index import Row
+from dataprep.errors import DatasetError, PipelineError, RejectedError, UsageError
 from dataprep.manifest import seal_manifest
-from dataprep.sources import read_image
 from dataprep.wording import printable
 
 _SHOWN = 10  # rejected images spelled out on the terminal; all of them are in the records
@@ -88,15 +86,15 @@ def seal(
     if len(rejected) > _SHOWN:
         report(f"rejected: and {len(rejected) - _SHOWN} more; `dataprep status` lists them all")
     if keep_rejected:
-        _keep(job, rejected)
+        keep_rejected_images(job, rejected)
     images = sum(split.images for split in job.splits)
     if not max_bad.allows(len(rejected), images):
-        job.workspace.manifest.unlink(missing_ok=True)
         raise RejectedError(
             f"{len(rejected)} of {images:,} images rejected, --max_bad allows {max_bad}; "
-            "the shards are kept but not sealed",
+            f"the shards are kept, {_seal_state(job)}",
             rejected=len(rejected),
         )
+    _check_complete(job, records)
     manifest = seal_manifest(
         {
             **identity,
@@ -136,22 +134,21 @@ def _all_records(job: Job) -> list[CommitRecord]:
     return [found[shard] for shard in job.shard_names()]
 
 
-def _keep(job: Job, rejected: Sequence[tuple[str, Rejected]]) -> None:
-    for split, image in rejected:
-        row = Row(image.key, image.source, image.offset, image.size, 0, 0)
-        try:
-            data = read_image(job.raw, row)
-        except SourceError as error:
-            raise SourceError(f"--keep_rejected: {error}") from error
-        directory = job.workspace.rejected / split
-        directory.mkdir(parents=True, exist_ok=True)
-        write_durably(directory / safe_file_name(image.key), data)
+def _seal_state(job: Job) -> str:
+    return "and so is an earlier seal" if job.workspace.manifest.exists() else "but not sealed"
 
 
-def safe_file_name(key: str) -> str:
-    """A file name for a key, which is data from an archive and may hold anything."""
-    plain = key.replace("/", "_")
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", plain).lstrip(".")[-200:]
-    if name == plain:
-        return name
-    return f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}-{name}"
+def _check_complete(job: Job, records: Sequence[CommitRecord]) -> None:
+    for split in job.splits:
+        found = sum(record.images for record in records if record.split == split.name)
+        if found != split.images:
+            raise DatasetError(
+                f"{split.name}: the commit records account for {found} images, the raw data has "
+                f"{split.images}; a record was damaged: use --overwrite to start anew"
+            )
+    for record in records:
+        if record.records == 0:
+            raise DatasetError(
+                f"{record.shard} is empty: all its {record.images} images were rejected; "
+                "mend the raw data or use fewer --num_shards, and --overwrite"
+            )

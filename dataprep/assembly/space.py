@@ -17,14 +17,11 @@ from dataprep.wording import sized
 _SAMPLE = 32  # images converted to learn how much smaller they become
 
 
-def check_free_space(job: Job, pending: Sequence[ShardName]) -> int:
+def check_free_space(job: Job, pending: Sequence[ShardName]) -> None:
     """Refuse a job that cannot fit.
 
     Exact to about 1 % where images pass through; where they are resized, estimated from a
     sample of the first pending shard. A quota is not seen here: it shows as a full disk.
-
-    Returns:
-        The estimate, in bytes.
 
     Raises:
         SinkError: the file system has less room than the pending shards need.
@@ -36,7 +33,6 @@ def check_free_space(job: Job, pending: Sequence[ShardName]) -> int:
             f"{job.workspace.out}: about {sized(needed)} needed, {sized(free)} free; "
             "free some space, choose another --local_scratch_dir, or shrink the images (--resize)"
         )
-    return needed
 
 
 def estimate_bytes(job: Job, pending: Sequence[ShardName]) -> int:

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from dataprep import manifest
 from dataprep.errors import SinkError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -77,22 +79,31 @@ class Workspace:
     @property
     def manifest(self) -> Path:
         """The seal."""
-        return self.out / "manifest.json"
+        return self.out / manifest.NAME
 
     @property
     def rejected(self) -> Path:
         """Bytes of rejected images."""
         return self.out / "rejected"
 
+    def private_directories(self) -> tuple[Path, ...]:
+        """Every directory that dataprep keeps for itself."""
+        return self.private, self.index, self.deck, self.commits
+
     def make(self) -> None:
         """Create the output directory and the private ones."""
-        for directory in (self.index, self.deck, self.commits):
+        for directory in self.private_directories():
             directory.mkdir(parents=True, exist_ok=True)
 
 
 def partial_path(final: Path) -> Path:
     """A new temporary name beside ``final``, hidden and unlike any other process's."""
     return final.with_name(f".{final.name}.{secrets.token_hex(4)}{PARTIAL}")
+
+
+def is_partial(path: Path) -> bool:
+    """Whether `partial_path` gave the file its name."""
+    return re.fullmatch(rf"\..+\.[0-9a-f]{{8}}{re.escape(PARTIAL)}", path.name) is not None
 
 
 def storage_error(error: OSError, out: Path, doing: str = "") -> SinkError:

@@ -1,7 +1,8 @@
 """The command line: one small module a command; each parses, calls and prints, no more.
 
 Exit codes: 0 done; 1 error; 2 wrong usage; 3 more rejected images than ``--max_bad`` allows;
-130 and 143 stopped by Ctrl-C and SIGTERM.
+130, 143
+and 129 stopped by Ctrl-C, SIGTERM and SIGHUP.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def command(debug: bool) -> None:  # `main` takes it out; here for the help
     Every long option may be written with _ or with -.
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 3 more rejected images than --max_bad allows,
-    130 or 143 stopped by Ctrl-C or SIGTERM.
+    130, 143 or 129 stopped by Ctrl-C, SIGTERM or SIGHUP.
     """
 
 
@@ -95,14 +96,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command.main(words, prog_name="dataprep", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
-        return UsageError.exit_code
+        text = f"{error.format_message()} See `{_help(error)}`."
+        return _fail(text.replace("\n", " "), UsageError(), debug=False)
     except click.exceptions.Exit as done:
         return done.exit_code
     except RejectedError as error:
         return _fail(f"{error}; to accept them: {_accepting(words, error.rejected)}", error, debug)
     except DataprepError as error:
-        return _fail(str(error), error, debug)
+        return _fail(_resuming(str(error), words), error, debug)
     except (KeyboardInterrupt, click.Abort) as error:
         return _fail("stopped", error, debug)
     except BrokenPipeError:  # `dataprep inspect … | head`
@@ -129,7 +130,20 @@ def _fail(text: str, error: BaseException, debug: bool) -> int:
     return _STOPPED if stopped else getattr(error, "exit_code", DataprepError.exit_code)
 
 
+def _help(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return f"{context.command_path if context else 'dataprep'} --help"
+
+
 def _accepting(words: Sequence[str], rejected: int) -> str:
     """The same command line with a ``--max_bad`` that accepts what was rejected."""
     end = words.index("--") if "--" in words else len(words)
-    return shlex.join(["dataprep", *words[:end], "--max_bad", str(rejected), *words[end:]])
+    own = [word for word in words[:end] if word != "--overwrite"]
+    return shlex.join(["dataprep", *own, "--max_bad", str(rejected), *words[end:]])
+
+
+def _resuming(text: str, words: Sequence[str]) -> str:
+    """Advice to run the same command again must not throw away what there is to resume."""
+    if "--overwrite" not in words:
+        return text
+    return text.replace("the same command again", "the same command again without --overwrite")

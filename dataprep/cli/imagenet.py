@@ -239,11 +239,11 @@ def _names(text: str | None) -> tuple[str, ...] | None:
 
 def _counts(text: str | None) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for item in text.split(",") if text else ():
+    for item in [] if text is None else text.split(","):
         name, equals, count = item.strip().partition("=")
-        if not equals or not count.isdecimal() or name in counts:
+        if not equals or not count.isdecimal() or int(count) < 1 or name in counts:
             raise UsageError(
-                f"--num_shards {text}: expected SPLIT=COUNT once a split, "
+                f"--num_shards {text!r}: expected SPLIT=COUNT once a split, "
                 "such as train=1024,validation=128"
             )
         counts[name] = int(count)

@@ -57,6 +57,8 @@ def _show_manifest(out: Path, manifest: dict[str, Any]) -> None:
 def _show_shard(shard: Path, count: int, sink: str) -> None:
     from dataprep.plugins import load_sink
 
+    if shard.stat().st_size == 0:
+        click.echo("0 records: the file is empty")
     for number, example in enumerate(islice(load_sink(sink).read([shard]), count)):
         click.echo(
             f"{number}: {printable(example.filename)}  class {example.class_index} "

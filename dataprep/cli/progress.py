@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from tqdm import tqdm
@@ -17,15 +18,11 @@ _REDRAW_SECONDS = 0.2
 
 
 class TerminalReporter:
-    """Lines on stdout, progress on stderr; driven by commit records, so it works on every engine.
+    """Lines on stdout, progress on stderr; driven by commit records, so right on every engine."""
 
-    Args:
-        quiet_seconds: without a terminal, seconds between two lines of progress.
-    """
-
-    def __init__(self, quiet_seconds: float = _LINE_SECONDS) -> None:
+    def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
-        self._seconds = _REDRAW_SECONDS if self._terminal else quiet_seconds
+        self._seconds = _REDRAW_SECONDS if self._terminal else _LINE_SECONDS
         self._drawn = 0.0
         self._bar: tqdm[Any] | None = None
         self._rejected = 0
@@ -35,7 +32,8 @@ class TerminalReporter:
 
     def line(self, text: str) -> None:
         """Something worth a line."""
-        with tqdm.external_write_mode(file=sys.stdout):
+        # That nobody reads any more, as in `dataprep … | head`, is no reason to stop a long job.
+        with suppress(BrokenPipeError), tqdm.external_write_mode(file=sys.stdout):
             print(text, flush=True)  # noqa: T201  # this is the command line's voice
 
     def scanning(self, done: int, total: int) -> None:
@@ -106,4 +104,4 @@ class _Lines:
 
 
 def _images(records: Sequence[CommitRecord]) -> int:
-    return sum(record.records + len(record.rejected) for record in records)
+    return sum(record.images for record in records)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dataprep.wording import printable
+from dataprep.wording import counted, printable
 
 if TYPE_CHECKING:
     from dataprep.status import Status
@@ -29,7 +29,7 @@ def command(out: Path) -> None:
             f"{split.name}: {split.shards_done} of {split.shards} shards, "
             f"{split.images_done:,} of {split.images:,} images"
         )
-    if status.images_per_second is not None and not status.sealed:
+    if status.images_per_second is not None and status.running is not False:
         left = sum(split.images - split.images_done for split in status.splits)
         minutes = left / status.images_per_second / 60
         click.echo(f"{status.images_per_second:,.0f} images/s; about {minutes:.0f} minutes left")
@@ -45,8 +45,14 @@ def _state(status: Status) -> str:
     if status.holder is not None and status.running is not False:
         host, process = status.holder
         return f"running, process {process} on {host}"
+    missing = sum(split.shards - split.shards_done for split in status.splits)
+    if status.sealed and missing:
+        return f"sealed, but {counted(missing, 'shard')} missing; run the same command again"
     if status.sealed:
         return "sealed"
-    if status.splits and all(split.shards_done == split.shards for split in status.splits):
-        return "every shard is there, not sealed; run the same command again to seal it"
-    return "not running and not finished; run the same command again to resume"
+    if missing or not status.splits:
+        return "not running and not finished; run the same command again to resume"
+    rejected = sum(len(record.rejected) for record in status.records)
+    if rejected:
+        return f"not sealed: --max_bad {rejected} with the same command accepts what was rejected"
+    return "every shard is there, not sealed; run the same command again to seal it"

@@ -22,7 +22,9 @@ def resumable(how: str) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise StoppedError(f"stopped by {signal.Signals(number).name}; {how}", number)
 
-    before = {number: signal.signal(number, stop) for number in signals}
+    # What is ignored already stays ignored: that is what nohup is for.
+    caught = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in caught}
     try:
         yield
     finally:

@@ -52,8 +52,8 @@ def command(out: Path, level: str, workers: int | None) -> None:
     if found.problems:
         bad = len({problem.path for problem in found.problems})
         raise DatasetError(
-            f"{bad} of {found.files} files in {out} are bad; delete them and run the command that "
-            "made the data set again: it makes only those anew"
+            f"{out}: {bad} of {found.files} files bad; delete damaged shards and run the "
+            "command that made the data set again: it makes only those anew"
         )
     click.echo(
         f"{out}: {found.files} files, {sized(found.bytes)}, {found.records:,} records: "

@@ -61,4 +61,7 @@ def read_records(file: BinaryIO, *, name: str) -> Iterator[tuple[int, bytes]]:
 
 
 def _damaged(name: str, offset: int, what: str) -> SinkError:
-    return SinkError(f"{name}: damaged record at byte {offset}: {what}; make the shard again")
+    doubt = ", if this is a TFRecord file at all" if offset == 0 else ""
+    return SinkError(
+        f"{name}: damaged record at byte {offset}: {what}; make the shard again{doubt}"
+    )

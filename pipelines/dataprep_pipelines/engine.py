@@ -60,8 +60,28 @@ class Engine:
 
     @property
     def threads(self) -> int:
-        """Threads in each worker process."""
-        return math.ceil(self.workers / self.processes)
+        """Threads in each worker process; all of them together never exceed ``workers``."""
+        return max(self.workers // self.processes, 1)
+
+
+def check(engine: Engine) -> None:
+    """Find out now whether Beam knows its options and its runner.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if not engine.beam_options:
+        return
+    from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+    from apache_beam.runners.runner import create_runner
+
+    _check_flags(engine.beam_options)
+    runner = PipelineOptions(list(engine.beam_options)).view_as(StandardOptions).runner
+    try:
+        if runner:
+            create_runner(runner)
+    except (ValueError, ImportError, AttributeError) as error:
+        raise UsageError(f"Beam options after `--`: --runner={runner}: {error}") from error
 
 
 def run(
@@ -160,7 +180,6 @@ def _pipeline(engine: Engine) -> beam.Pipeline:
     flags = (
         [*_local_flags(engine), *engine.beam_options] if engine.is_local else engine.beam_options
     )
-    _check_flags(engine.beam_options)
     options = PipelineOptions(list(flags))
     runner = _local_runner(options, engine) if engine.is_local else None
     return beam.Pipeline(runner=runner, options=options)

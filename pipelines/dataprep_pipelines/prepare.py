@@ -11,7 +11,7 @@ from dataprep.assembly.commit import CommitRecord, Commits, is_intact, remove_pa
 from dataprep.assembly.index_parts import IndexPart, is_current, part_path, read_header
 from dataprep.assembly.job import Job
 from dataprep.assembly.lock import Lease, locked
-from dataprep.assembly.overwrite import check_places, remove_built_files
+from dataprep.assembly.overwrite import check_request
 from dataprep.assembly.plan import plan
 from dataprep.assembly.request import Request
 from dataprep.assembly.seal import Outcome, seal
@@ -55,7 +55,8 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
     dataset = load_dataset(request.dataset)
     load_sink(request.sink)  # a wrong name should not wait for the scan to be found out
     found = dataset.find(request.raw, request.splits)
-    check_places(request, found)
+    check_request(request, found)
+    engines.check(engine)
     for text in found.description:
         reporter.line(text)
     workspace = Workspace(request.out)
@@ -63,6 +64,8 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
     try:
         with locked(workspace) as lease:
             return _prepare(request, engine, dataset, found, workspace, lease, reporter)
+    except BrokenPipeError:
+        raise  # nobody reads the terminal's lines any more; not the output directory's fault
     except OSError as error:
         raise storage_error(error, request.out) from error
 
@@ -76,9 +79,7 @@ def _prepare(
     lease: Lease,
     reporter: Reporter,
 ) -> Outcome:
-    if request.overwrite:
-        remove_built_files(workspace)
-    remove_partial_files(workspace)
+    remove_partial_files(workspace, dataset.splits)
     failures = FailureLog(lease)
     parts = _scan(request, engine, dataset, found, workspace, failures, reporter)
     ignored = _ignored(parts)
@@ -135,13 +136,13 @@ def _scan(
     if not stale:
         reporter.line(f"index: {counted(len(parts), 'part')} reused")
         return parts
-    for part in stale:
-        part.path.unlink(missing_ok=True)
+    before = {part.path: _version(part.path) for part in stale}
 
     from dataprep_pipelines.scan import ScanUnits
 
     def watch() -> None:
-        reporter.scanning(sum(part.path.exists() for part in stale), len(stale))
+        done = sum(_version(path) != version for path, version in before.items())
+        reporter.scanning(done, len(stale))
 
     graph = ScanUnits(
         request.dataset, request.raw, directory, [part.unit for part in stale], failures
@@ -152,10 +153,19 @@ def _scan(
     finally:
         reporter.finished()
     failures.reraise()
-    missing = [part for part in stale if not part.path.exists()]
+    missing = [part for part in stale if _version(part.path) == before[part.path]]
     if missing:
         raise PipelineError(f"the engine ended but {missing[0].unit.name} was not scanned")
     return parts
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    """What changes when a file is replaced; a shared index is never without its parts."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _write(job: Job, engine: Engine, failures: FailureLog, reporter: Reporter) -> None:

@@ -109,8 +109,13 @@ def test_partial_files_are_removed_and_nothing_else(workspace: Workspace) -> Non
     partial_path(train / "train-00000-of-00004").write_bytes(b"half")
     (train / ".hidden").write_bytes(b"a user's")
     (train / "train-00000-of-00004").write_bytes(b"whole")
-    assert remove_partial_files(workspace) == 1
-    assert sorted(path.name for path in train.iterdir()) == [".hidden", "train-00000-of-00004"]
+    (train / ".download.partial").write_bytes(b"a user's too")
+    remove_partial_files(workspace, ["train", "validation"])
+    assert sorted(path.name for path in train.iterdir()) == [
+        ".download.partial",
+        ".hidden",
+        "train-00000-of-00004",
+    ]
 
 
 def test_temporary_names_match_no_reader_s_glob(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def workspace(tmp_path: Path) -> Workspace:
     found.make()
     assert check_identity(found, IDENTITY, UNITS)
     store_identity(found, IDENTITY, UNITS)
+    (found.commits / "train-00000-of-00004.json").write_text("{}")  # something is finished
     return found
 
 
@@ -73,3 +74,8 @@ def test_a_torn_job_file_is_named(workspace: Workspace) -> None:
     workspace.job.write_text("{")
     with pytest.raises(DatasetError, match="cannot be read"):
         check_identity(workspace, IDENTITY, UNITS)
+
+
+def test_another_job_may_take_over_where_nothing_was_finished(workspace: Workspace) -> None:
+    (workspace.commits / "train-00000-of-00004.json").unlink()
+    assert check_identity(workspace, {**IDENTITY, "seed": 9}, UNITS)

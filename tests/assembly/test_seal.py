@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.assembly.bounding_boxes import read_bounding_boxes
-from dataprep.assembly.seal import MaxBad, safe_file_name
+from dataprep.assembly.rejected import safe_file_name
+from dataprep.assembly.seal import MaxBad
 from dataprep.errors import SourceError, UsageError
 
 

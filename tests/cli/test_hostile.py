@@ -7,6 +7,8 @@ import json
 import tarfile
 from pathlib import Path
 
+from PIL import Image
+
 from tests.conftest import Cli, hashes
 
 NAMES = (
@@ -35,6 +37,13 @@ def tar(members: list[tarfile.TarInfo], contents: dict[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
+def good_image() -> tuple[tarfile.TarInfo, bytes]:
+    """One that is not rejected, since an empty shard is never sealed."""
+    stream = io.BytesIO()
+    Image.new("RGB", (16, 16)).save(stream, "JPEG")
+    return tarfile.TarInfo("n01440764_99.JPEG"), stream.getvalue()
+
+
 def link(name: str, kind: bytes, target: str) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
     member.type, member.linkname = kind, target
@@ -52,8 +61,11 @@ def test_hostile_names_create_nothing_outside(cli: Cli, tmp_path: Path) -> None:
         link("n01440764_73.JPEG", tarfile.CHRTYPE, ""),
         link("n01440764_74.JPEG", tarfile.DIRTYPE, ""),
     ]
+    good, data = good_image()
     (raw / "train").mkdir(parents=True)
-    (raw / "train" / "n01440764.tar").write_bytes(tar(members, contents))
+    (raw / "train" / "n01440764.tar").write_bytes(
+        tar([*members, good], {**contents, good.name: data})
+    )
     before = set(tmp_path.rglob("*"))
     words = ("--raw_data_dir", raw, "--local_scratch_dir", out, "--splits", "train")
     result = cli("imagenet", *words, "--keep_rejected", "--max_bad", "100%")
@@ -74,8 +86,11 @@ def test_hostile_names_never_reach_the_terminal_raw(cli: Cli, tmp_path: Path) ->
     contents = dict.fromkeys(NAMES[6:9], b"no image")
     members = [tarfile.TarInfo(name) for name in contents]
     members.append(link("n01440764\x1b[2J\nignored.JPEG", tarfile.SYMTYPE, "x"))
+    good, data = good_image()
     (raw / "train").mkdir(parents=True)
-    (raw / "train" / "n01440764.tar").write_bytes(tar(members, contents))
+    (raw / "train" / "n01440764.tar").write_bytes(
+        tar([*members, good], {**contents, good.name: data})
+    )
     words = ("--raw_data_dir", raw, "--local_scratch_dir", out, "--splits", "train")
     results = [cli("imagenet", *words, "--max_bad", "9"), cli("status", out), cli("inspect", out)]
     for result in results:

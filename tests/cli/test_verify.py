@@ -96,8 +96,8 @@ def test_every_bad_file_is_named_and_the_advice_heals_them(cli: Cli, tiny: Made,
     assert cli("verify", out, "--level", "size").code == 0
     result = cli("verify", out)
     assert sorted(line.split(": ")[1] for line in result.out.splitlines()) == sorted(bad)
-    assert "3 of 16 files" in result.error
-    assert "delete them and run the command" in result.error
+    assert "3 of 16 files bad" in result.error
+    assert "delete damaged shards and run" in result.error
     for name in bad:
         (out / name).unlink()
     assert cli(*tiny.command(out)).code == 0
