@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import click
 
 from dataprep import __version__
+from dataprep.cli.pipes import forget_stdout
 from dataprep.errors import DataprepError, RejectedError, UsageError
 
 _STOPPED = 130  # 128 + SIGINT, as shells have it
@@ -107,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort) as error:
         return _fail("stopped", error, debug)
     except BrokenPipeError:  # `dataprep inspect … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_stdout()
         return DataprepError.exit_code
     except Exception as error:  # noqa: BLE001  # the last resort: one line, not a traceback
         text = f"unexpected {type(error).__name__}: {error}; add --debug for the details"

@@ -181,11 +181,12 @@ def command(**options: Any) -> None:
         from dataprep_pipelines.prepare import prepare
 
         workers = options["workers"] or len(os.sched_getaffinity(0))
-        outcome = prepare(request, Engine(workers, options["beam_options"]), TerminalReporter())
+        reporter = TerminalReporter()
+        outcome = prepare(request, Engine(workers, options["beam_options"]), reporter)
     text = f"sealed {request.out / 'manifest.json'}: {counted(outcome.records, 'record')} in "
     text += f"{counted(outcome.shards, 'shard')}, {sized(outcome.bytes)}, "
     text += f"{outcome.rejected} rejected, {outcome.noted} noted"
-    click.echo(text)
+    reporter.line(text)
 
 
 def _request(options: dict[str, Any]) -> Request:

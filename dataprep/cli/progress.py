@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from tqdm import tqdm
 
 from dataprep.assembly.commit import CommitRecord
 from dataprep.assembly.job import Job
+from dataprep.cli.pipes import forget_stdout
 
 _LINE_SECONDS = 30.0
 _REDRAW_SECONDS = 0.2
@@ -33,8 +33,11 @@ class TerminalReporter:
     def line(self, text: str) -> None:
         """Something worth a line."""
         # That nobody reads any more, as in `dataprep … | head`, is no reason to stop a long job.
-        with suppress(BrokenPipeError), tqdm.external_write_mode(file=sys.stdout):
-            print(text, flush=True)  # noqa: T201  # this is the command line's voice
+        try:
+            with tqdm.external_write_mode(file=sys.stdout):
+                print(text, flush=True)  # noqa: T201  # this is the command line's voice
+        except BrokenPipeError:
+            forget_stdout()
 
     def scanning(self, done: int, total: int) -> None:
         """How many directories and archives have been indexed."""

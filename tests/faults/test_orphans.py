@@ -59,7 +59,7 @@ class SweptMeanwhile:
         return self.workspace.private / "failure-orphan.json"
 
     def lost(self) -> bool:
-        remove_partial_files(self.workspace)
+        remove_partial_files(self.workspace, ["train", "validation"])
         return False
 
     def lost_now(self) -> bool:

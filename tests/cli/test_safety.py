@@ -1,0 +1,125 @@
+"""What must never be lost or said: found by a review, kept by a test each."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import DATAPREP, Cli, Made, Raw, hashes
+
+
+@pytest.mark.parametrize(
+    "words", [("--num_shards", "train=999"), ("--bbox_csv", "BAD"), ("--sink", "nope")]
+)
+def test_overwrite_keeps_the_old_set_until_nothing_can_be_refused(
+    cli: Cli, tiny: Made, tmp_path: Path, words: tuple[str, str]
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    bad = tmp_path / "boxes.csv"
+    bad.write_text("not a box\n")
+    given = [str(bad) if word == "BAD" else word for word in words]
+    assert cli(*tiny.command(out, "--overwrite", *given)).code != 0
+    assert hashes(out) == tiny.files
+
+
+def test_overwrite_knows_a_sealed_set_by_its_manifest_alone(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    shutil.rmtree(out / ".dataprep")
+    assert "use --overwrite" in cli(*tiny.command(out)).error
+    assert (out / "manifest.json").exists()
+    assert cli(*tiny.command(out, "--overwrite")).code == 0
+    assert hashes(out) == tiny.files
+
+
+def test_no_advice_repeats_overwrite(cli: Cli, spoilt: Raw, tmp_path: Path) -> None:
+    result = cli(*spoilt.command(tmp_path, "--overwrite"))
+    assert result.code == 3
+    assert "--overwrite" not in result.error.partition("to accept them:")[2]
+
+
+def test_a_failed_first_attempt_does_not_lock_its_owner_out(
+    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 0))  # type: ignore[attr-defined]
+        assert "needed" in cli(*tiny.command(out, "--seed", "7")).error
+    assert cli(*tiny.command(out)).code == 0
+    assert hashes(out) == tiny.files
+
+
+def test_a_rejection_lost_from_a_record_is_not_sealed(
+    cli: Cli, spoilt: Raw, tmp_path: Path
+) -> None:
+    assert cli(*spoilt.command(tmp_path, "--max_bad", "4")).code == 0
+    for path in (tmp_path / ".dataprep" / "commits").glob("*.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "rejected": []}))
+    (tmp_path / "manifest.json").unlink()
+    assert "account for" in cli(*spoilt.command(tmp_path)).error
+
+
+def test_a_stranger_among_the_shards_is_named(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    out = tiny.copy(tmp_path / "out")
+    shutil.copy(out / "train" / "train-00000-of-00006", out / "train" / "train-00007-of-00009")
+    result = cli("verify", out, "--level", "size")
+    assert result.code == 1
+    assert "train/train-00007-of-00009: is not in the manifest" in result.out
+
+
+@pytest.mark.parametrize("content", ["", "1"])
+def test_a_torn_lock_is_taken_over(cli: Cli, tiny: Made, tmp_path: Path, content: str) -> None:
+    out = tiny.copy(tmp_path / "out")
+    lock = out / ".dataprep" / "lock"
+    lock.write_text(content)
+    os.utime(lock, (1, 1))
+    assert cli(*tiny.command(out)).code == 0
+
+
+def test_an_index_among_the_shards_or_the_raw_data_is_refused(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    for place in (out, out / "train", tiny.raw.path / "train"):
+        result = cli(*tiny.command(out, "--index_dir", place))
+        assert result.code == 2
+        assert "--index_dir" in result.error
+    assert not out.exists()
+
+
+def test_a_hang_up_under_nohup_changes_nothing(tiny: Made, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    job = subprocess.Popen(
+        ["nohup", *DATAPREP, *tiny.command(out)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert job.stdout is not None
+    job.stdout.readline()  # it has begun
+    job.send_signal(signal.SIGHUP)
+    job.communicate(timeout=120)
+    assert job.returncode == 0
+    assert hashes(out) == tiny.files
+
+
+def test_a_closed_terminal_does_not_stop_the_job(tiny: Made, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    job = subprocess.Popen(
+        [*DATAPREP, *tiny.command(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert job.stdout is not None
+    job.stdout.close()
+    assert job.stderr is not None
+    printed = job.stderr.read()
+    job.stderr.close()
+    assert job.wait(timeout=120) == 0
+    assert "cannot be written" not in printed
+    assert hashes(out) == tiny.files
