@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from PIL import Image
 
 from dataprep.cli import main
@@ -20,6 +21,10 @@ from dataprep.synthesize.imagenet import synthesize_imagenet
 from dataprep_schemas import imagenet_classes
 
 DATAPREP = (sys.executable, "-m", "dataprep")
+
+# A deadline is a timed assertion: it fails on a busy machine and proves nothing.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @dataclass(frozen=True)
