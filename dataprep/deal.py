@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,6 @@ import numpy.typing as npt
 from dataprep.errors import UsageError
 
 Shuffle = Literal["stratified", "global", "none"]
-SHUFFLES: tuple[Shuffle, ...] = get_args(Shuffle)
 
 Hashes = npt.NDArray[np.uint64]
 

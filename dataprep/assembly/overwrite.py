@@ -79,11 +79,12 @@ def check_request(request: Request, found: Found) -> None:
             taken for images or shards; or a split is named that is not prepared.
     """
     raw, out = request.raw.resolve(), request.out.resolve()
+    splits = {unit.split for unit in found.units}
     scanned = {raw / Path(unit.container).parts[0] for unit in found.units}
     chosen = {"--local_scratch_dir": out}
     if request.index_dir is not None:
-        chosen["--index_dir"] = request.index_dir.resolve()
-        if chosen["--index_dir"] == out or chosen["--index_dir"].parent == out:
+        index = chosen["--index_dir"] = request.index_dir.resolve()
+        if index == out or (index.parent == out and index.name in splits):
             raise UsageError(
                 f"--index_dir {request.index_dir} is where shards go, and readers would take its "
                 "files for shards; choose a directory of its own"
@@ -94,7 +95,6 @@ def check_request(request: Request, found: Found) -> None:
                 f"{option} {place} is in the raw data, where a later run would take its files "
                 "for images; choose a directory of its own"
             )
-    splits = {unit.split for unit in found.units}
     for name in request.num_shards or {}:
         if name not in splits:
             raise UsageError(f"--num_shards {name}=…: the splits are {', '.join(sorted(splits))}")

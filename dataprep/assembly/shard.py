@@ -43,7 +43,7 @@ class ShardStoppedError(Exception):
 
 def write_shard(
     job: Job, shard: ShardName, *, pool: Executor | None, window: int, stop: Callable[[], bool]
-) -> CommitRecord:
+) -> None:
     """Make and commit one shard; the bytes depend on nothing but the job and the shard.
 
     Args:
@@ -73,11 +73,9 @@ def write_shard(
             if job.lease.lost_now():
                 raise ShardStoppedError
             publish(temporaries, finals)
-            record = _record(job, shard, rows, tally, finals, written)
-            commit(job.workspace, record)
+            commit(job.workspace, _record(job, shard, rows, tally, finals, written))
     except OSError as error:
         raise storage_error(error, job.workspace.out, f"writing {shard}") from error
-    return record
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from dataprep.errors import DatasetError, PipelineError
 from dataprep.plugins import load_dataset, load_sink
 from dataprep.sinks import ShardName
 from dataprep.sources import Dataset, Found
-from dataprep.wording import counted
+from dataprep.wording import counted, printable
 from dataprep_pipelines import engine as engines
 from dataprep_pipelines.engine import Engine
 from dataprep_pipelines.failures import FailureLog
@@ -219,6 +219,5 @@ def _ignored(parts: Sequence[IndexPart]) -> dict[str, list[dict[str, str]]]:
 def _describe_ignored(split: str, entries: Sequence[dict[str, str]]) -> str:
     first = entries[0]
     what = counted(len(entries), "file") + " ignored"
-    return (
-        f"{split}: {what}, the first {first['name']!r} in {first['container']}: {first['reason']}"
-    )
+    where = f"{first['name']!r} in {printable(first['container'])}"
+    return f"{split}: {what}, the first {where}: {first['reason']}"

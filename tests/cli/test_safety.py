@@ -92,6 +92,7 @@ def test_an_index_among_the_shards_or_the_raw_data_is_refused(
         assert result.code == 2
         assert "--index_dir" in result.error
     assert not out.exists()
+    assert cli(*tiny.command(out, "--index_dir", out / "mine")).code == 0
 
 
 def test_a_hang_up_under_nohup_changes_nothing(tiny: Made, tmp_path: Path) -> None:
