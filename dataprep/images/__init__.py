@@ -5,5 +5,16 @@ from __future__ import annotations
 from dataprep.images.encode import codec_versions
 from dataprep.images.prepare import Note, Prepared, prepare
 from dataprep.images.recipe import JSON, Recipe, Resize
+from dataprep.images.statistics import Measured, Statistics
 
-__all__ = ["JSON", "Note", "Prepared", "Recipe", "Resize", "codec_versions", "prepare"]
+__all__ = [
+    "JSON",
+    "Measured",
+    "Note",
+    "Prepared",
+    "Recipe",
+    "Resize",
+    "Statistics",
+    "codec_versions",
+    "prepare",
+]

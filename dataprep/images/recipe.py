@@ -11,12 +11,16 @@ from dataprep.errors import UsageError
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 Check: TypeAlias = Literal["header", "bitstream", "pixels"]
 Color: TypeAlias = Literal["keep", "rgb", "gray"]
-Encoding: TypeAlias = Literal["keep", "jpeg", "png"]
+Encoding: TypeAlias = Literal["keep", "jpeg", "png", "raw"]
 Exif: TypeAlias = Literal["ignore", "apply"]
 Filter: TypeAlias = Literal["box", "bilinear", "hamming", "bicubic", "lanczos"]
+Measuring: TypeAlias = Literal["off", "on", "mean"]
 
 # libjpeg's JPEG_MAX_DIMENSION: no JPEG encoder here writes a longer side.
 MAX_SIDE = 65_500
+
+# Pillow's own limit, Image.MAX_IMAGE_PIXELS: a quarter of a GiB in RGB.
+MAX_PIXELS = 89_478_485
 
 # What re-encoding does with the colour planes: halved as every JPEG writer does by
 # default, but kept in full where a repair should lose as little as possible.
@@ -84,11 +88,14 @@ class Recipe:
         quality: JPEG quality, 1 to 100, of what is re-encoded on request. Repairs that
             change neither size nor encoding use 100.
         encoding: ``keep`` passes JPEG through and turns the rest into JPEG; ``jpeg`` and
-            ``png`` re-encode every image, good JPEG files included.
+            ``png`` re-encode every image, good JPEG files included; ``raw`` stores uint8
+            pixels in (height, width, channel) order, whatever came in.
         color: number of channels to store: 3 (``rgb``), 1 (``gray``) or as found.
         exif: ``apply`` turns images upright by their EXIF orientation.
         max_pixels: reject images that declare, or would become, more pixels than this;
             the default is Pillow's own limit.
+        statistics: ``on`` measures every stored image; ``mean`` also hands over its pixels,
+            for a mean image.
     """
 
     check: Check = "bitstream"
@@ -99,7 +106,8 @@ class Recipe:
     encoding: Encoding = "keep"
     color: Color = "keep"
     exif: Exif = "ignore"
-    max_pixels: int = 89_478_485
+    max_pixels: int = MAX_PIXELS
+    statistics: Measuring = "off"
 
     def __post_init__(self) -> None:
         _choose("check", self.check, get_args(Check))
@@ -107,6 +115,7 @@ class Recipe:
         _choose("encoding", self.encoding, get_args(Encoding))
         _choose("color", self.color, get_args(Color))
         _choose("exif", self.exif, get_args(Exif))
+        _choose("statistics", self.statistics, get_args(Measuring))
         if not 1 <= self.quality <= 100:
             raise UsageError(f"--quality: {self.quality} is not between 1 and 100")
         if self.max_pixels < 1:
@@ -114,8 +123,30 @@ class Recipe:
         if self.center_crop is not None:
             _check_crop(self.center_crop, self.resize)
 
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        """(height, width) in pixels of every stored image if that is known in advance."""
+        if self.center_crop is not None:
+            return self.center_crop, self.center_crop
+        if self.resize is not None and self.resize.height is not None:
+            return self.resize.height, self.resize.width
+        return None
+
+    @property
+    def decodes(self) -> bool:
+        """Whether every image is decoded at full scale, so that its pixels can be measured.
+
+        Images that are only repaired do not count: a mean of nothing but those would mislead.
+        """
+        return (
+            self.resize is not None
+            or self.center_crop is not None
+            or self.encoding != "keep"
+            or self.check == "pixels"
+        )
+
     def config(self) -> dict[str, JSON]:
-        """Everything of the recipe that can change a stored byte, for manifests and resuming."""
+        """Everything of the recipe that can change a result, for manifests and resuming."""
         return {
             "check": self.check,
             "resize": None if self.resize is None else str(self.resize),
@@ -126,6 +157,7 @@ class Recipe:
             "color": self.color,
             "exif": self.exif,
             "max_pixels": self.max_pixels,
+            "statistics": self.statistics,
             "chroma": CHROMA,
             "repair_chroma": REPAIR_CHROMA,
             "repair_quality": REPAIR_QUALITY,

@@ -21,6 +21,8 @@ RECIPES = [
     Recipe(check="header", color="rgb"),
     Recipe(resize=Resize(20), exif="apply", encoding="png"),
     Recipe(resize=Resize(16, 8), color="gray", encoding="jpeg"),
+    Recipe(encoding="raw", color="rgb", statistics="mean"),
+    Recipe(check="pixels", statistics="on"),
 ]
 
 

@@ -42,6 +42,7 @@ def test_resize_refuses_anything_else_in_one_line(text: str) -> None:
         ({"encoding": "gif"}, "--encoding: 'gif'"),
         ({"color": "cmyk"}, "--color: 'cmyk'"),
         ({"exif": "maybe"}, "--exif: 'maybe'"),
+        ({"statistics": "median"}, "--statistics: 'median' is not one of off, on, mean"),
     ],
 )
 def test_impossible_recipes_are_refused_with_their_values(
@@ -71,6 +72,9 @@ def test_config_is_json_and_names_every_field() -> None:
         {"filter": "lanczos"},
         {"quality": 50},
         {"encoding": "png"},
+        {"encoding": "raw"},
+        {"statistics": "on"},
+        {"statistics": "mean"},
         {"color": "rgb"},
         {"exif": "apply"},
         {"max_pixels": 10},
@@ -78,3 +82,39 @@ def test_config_is_json_and_names_every_field() -> None:
 )
 def test_every_option_changes_the_config(change: dict[str, Any]) -> None:
     assert replace(Recipe(), **change).config() != Recipe().config()
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [
+        ({}, None),
+        ({"resize": Resize(256)}, None),
+        ({"resize": Resize(320, 256)}, (256, 320)),
+        ({"center_crop": 224}, (224, 224)),
+        ({"resize": Resize(256), "center_crop": 224}, (224, 224)),
+        ({"resize": Resize(320, 256), "center_crop": 224}, (224, 224)),
+    ],
+)
+def test_fixed_size_is_height_and_width_known_in_advance(
+    options: dict[str, Any], size: tuple[int, int] | None
+) -> None:
+    assert Recipe(**options).fixed_size == size
+
+
+@pytest.mark.parametrize(
+    ("options", "decodes"),
+    [
+        ({}, False),
+        ({"check": "header"}, False),
+        ({"color": "rgb", "exif": "apply"}, False),  # some images only
+        ({"check": "pixels"}, True),
+        ({"resize": Resize(9)}, True),
+        ({"center_crop": 9}, True),
+        ({"encoding": "jpeg"}, True),
+        ({"encoding": "raw"}, True),
+    ],
+)
+def test_recipe_knows_whether_it_decodes_every_image(
+    options: dict[str, Any], decodes: bool
+) -> None:
+    assert Recipe(**options).decodes is decodes

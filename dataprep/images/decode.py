@@ -1,0 +1,87 @@
+"""From a stored image back to pixels, for everything that reads finished data sets."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from dataprep.errors import ImageError
+from dataprep.images import decoders, encode, foreign, jpeg
+from dataprep.images.pixels import Pixels, recolored, require_size
+from dataprep.images.recipe import MAX_PIXELS
+
+
+def to_pixels(
+    data: bytes,
+    format: str,  # noqa: A002 - the field's name in Example
+    height: int,
+    width: int,
+    color: Literal["rgb", "gray"],
+    max_pixels: int = MAX_PIXELS,
+) -> Pixels:
+    """Decode a stored image with the very decoders that `prepare` uses.
+
+    So a JPEG that passed through gives the pixels that ``Recipe(encoding="raw")`` would have
+    stored of it.
+
+    Args:
+        data: the encoded image, or the uint8 pixels in (height, width, channel) order.
+        format: ``JPEG``, ``PNG`` or ``RAW``.
+        height: that it should have, in pixels.
+        width: likewise.
+        color: what to return: ``rgb`` is (height, width, 3), ``gray`` (height, width).
+        max_pixels: refuse images that are, or claim to be, larger.
+
+    Raises:
+        ImageError: it cannot be decoded, or is not what `format` or the size say.
+    """
+    require_size(width, height, max_pixels)
+    if format == "RAW":
+        return recolored(_viewed(data, height, width), color)
+    found = _decoded(data, format, color, max_pixels)
+    if found.shape[:2] != (height, width):
+        raise ImageError(
+            f"{format} of {found.shape[1]}x{found.shape[0]} pixels, expected {width}x{height}"
+        )
+    return recolored(found, color)
+
+
+def raw_to_png(data: bytes, height: int, width: int) -> bytes:
+    """Encode RAW pixels, grey or RGB by their number of bytes, as PNG.
+
+    Raises:
+        ImageError: the number of bytes fits neither.
+    """
+    return encode.to_png(_viewed(data, height, width))
+
+
+def _viewed(data: bytes, height: int, width: int) -> Pixels:
+    """View bytes as (height, width) or (height, width, 3); read-only, not copied."""
+    pixels = height * width
+    if min(height, width) > 0 and len(data) in (pixels, 3 * pixels):
+        flat = np.frombuffer(data, np.uint8)
+        grey = len(data) == pixels
+        return flat.reshape((height, width) if grey else (height, width, 3))
+    raise ImageError(
+        f"{len(data)} bytes of RAW pixels: {width}x{height} has {pixels} in grey "
+        f"or {3 * pixels} in RGB"
+    )
+
+
+def _decoded(
+    data: bytes,
+    format: str,  # noqa: A002 - the field's name in Example
+    color: str,
+    max_pixels: int,
+) -> Pixels:
+    if format not in ("JPEG", "PNG"):
+        raise ImageError(f"format {format!r}, expected JPEG, PNG or RAW")
+    found = "JPEG" if data.startswith(jpeg.MAGIC) else foreign.kind_of(data)
+    if found != format:
+        raise ImageError(f"the image is a {found}, expected {format}")
+    if found == "PNG":
+        return foreign.decode(data, found, max_pixels)[0]
+    frame = jpeg.read_frame(data)
+    require_size(frame.width, frame.height, max_pixels)
+    return decoders.decode(data, frame, grey=color == "gray")[0]

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from dataprep.errors import ImageError
+from dataprep.images import Recipe, prepare
+from dataprep.images.decode import raw_to_png, to_pixels
+
+
+@pytest.mark.parametrize("name", ["baseline", "progressive", "grey", "RGB colour space", "CMYK"])
+@pytest.mark.parametrize("encoding", ["keep", "jpeg", "png", "raw"])
+@pytest.mark.parametrize("color", ["rgb", "gray"])
+def test_stored_image_decodes_to_what_raw_would_have_stored(
+    photo: Image.Image,
+    jpegs: dict[str, bytes],
+    encoded: Callable[..., bytes],
+    name: str,
+    encoding: Any,
+    color: Any,
+) -> None:
+    data = {**jpegs, "CMYK": encoded(photo.convert("CMYK"))}[name]
+    stored = prepare(data, Recipe(encoding=encoding, color=color))
+    found = to_pixels(stored.data, stored.format, 70, 90, color)
+    assert found.shape == ((70, 90, 3) if color == "rgb" else (70, 90))
+    again = data if encoding in ("png", "raw") else stored.data
+    assert found.tobytes() == prepare(again, Recipe(encoding="raw", color=color)).data
+
+
+def test_grey_is_repeated_for_rgb(jpegs: dict[str, bytes]) -> None:
+    grey = to_pixels(jpegs["grey"], "JPEG", 70, 90, "gray")
+    for data, form in ((jpegs["grey"], "JPEG"), (grey.tobytes(), "RAW")):
+        found = to_pixels(data, form, 70, 90, "rgb")
+        assert np.array_equal(found, np.stack([grey] * 3, axis=-1))
+
+
+def test_damaged_or_misdescribed_images_are_image_errors(
+    photo: Image.Image, jpegs: dict[str, bytes], encoded: Callable[..., bytes]
+) -> None:
+    jpeg, png, gif = jpegs["baseline"], encoded(photo, "PNG"), encoded(photo, "GIF")
+    raw = photo.tobytes()
+    for data, form, size, reason in [
+        (jpeg, "JPEG", (70, 91), "JPEG of 90x70 pixels, expected 91x70"),
+        (png, "PNG", (90, 70), "PNG of 90x70 pixels, expected 70x90"),
+        (jpeg, "PNG", (70, 90), "the image is a JPEG, expected PNG"),
+        (png, "JPEG", (70, 90), "the image is a PNG, expected JPEG"),
+        (gif, "JPEG", (70, 90), "the image is a GIF, expected JPEG"),
+        (gif, "GIF", (70, 90), "format 'GIF', expected JPEG, PNG or RAW"),
+        (b"", "JPEG", (70, 90), "empty file"),
+        (b"garbage", "PNG", (70, 90), "not a JPEG"),
+        (jpeg[:-20], "JPEG", (70, 90), "truncated"),
+        (png[:-500], "PNG", (70, 90), "broken PNG"),
+        (raw[:-1], "RAW", (70, 90), "18899 bytes of RAW pixels: 90x70 has 6300 in grey or 18900"),
+        (raw, "RAW", (0, 90), "empty image"),
+        (raw, "RAW", (-70, -90), "empty image"),
+        (raw, "RAW", (10**5, 10**5), "at most 89478485 allowed"),
+    ]:
+        with pytest.raises(ImageError, match=reason):
+            to_pixels(data, form, *size, "rgb")
+
+
+def test_bomb_is_refused_by_the_size_in_its_own_header(jpegs: dict[str, bytes]) -> None:
+    assert to_pixels(jpegs["baseline"], "JPEG", 70, 90, "rgb", max_pixels=6300).size == 18_900
+    with pytest.raises(ImageError, match="decompression bomb"):
+        to_pixels(jpegs["baseline"], "JPEG", 1, 1, "rgb", max_pixels=6299)
+
+
+@given(
+    height=st.integers(1, 9),
+    width=st.integers(1, 9),
+    channels=st.sampled_from([1, 3]),
+    data=st.data(),
+)
+def test_raw_survives_png(height: int, width: int, channels: int, data: st.DataObject) -> None:
+    size = height * width * channels
+    raw = data.draw(st.binary(min_size=size, max_size=size))
+    png = raw_to_png(raw, height, width)
+    color: Any = "gray" if channels == 1 else "rgb"
+    assert to_pixels(png, "PNG", height, width, color).tobytes() == raw
+    assert prepare(png, Recipe(encoding="raw")).data == raw
+
+
+@pytest.mark.parametrize("size", [(2, 3), (0, 0), (-1, -12)])
+def test_raw_of_another_size_makes_no_png(size: tuple[int, int]) -> None:
+    with pytest.raises(ImageError, match="12 bytes of RAW pixels"):
+        raw_to_png(bytes(12), *size)
