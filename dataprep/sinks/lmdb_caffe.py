@@ -1,0 +1,213 @@
+"""LMDB databases of Datums, as Caffe's ``convert_imageset`` makes them, for Caffe and Intel Caffe.
+
+A database is a directory, ``train_lmdb``, with ``data.mdb`` in it; no lock file, LMDB makes its
+own. Keys are ``00000000_n01440764/n01440764_10026.JPEG``: the record's number in the shard, eight
+digits, and the image's key. There is nothing else in it: Caffe takes every value for a Datum.
+
+A Datum has one label. Several labels an image go to a second database, ``train_labels_lmdb``, with
+the same keys, for a second data layer (neither may shuffle); the label in the first is then 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, ClassVar
+
+from typing_extensions import override
+
+from dataprep.errors import SinkError, UsageError
+from dataprep.example import Example
+from dataprep.sinks import datum
+from dataprep.sinks.base import (
+    DatasetInfo,
+    FinishedShard,
+    Layout,
+    ShardName,
+    ShardWriter,
+    Sink,
+    WrittenFile,
+)
+from dataprep.sinks.caffe_mean import write_mean
+from dataprep.sinks.caffe_reference import with_dali, with_lmdb
+from dataprep.sinks.lmdb_caffe_reader import LmdbShardReader
+from dataprep.sinks.lmdb_environment import LmdbWriter, check_key, library_versions
+from dataprep.sinks.naming import shard_path
+
+if TYPE_CHECKING:
+    from dataprep.images.statistics import Statistics
+
+_MOST_RECORDS = 10**8  # then eight digits do not sort any more
+_OVERHEAD = 2200  # measured: half a page at the end of the image, the key, the tree
+_FILE = "data.mdb"
+
+
+class LmdbShardWriter(ShardWriter):
+    """Writes one database; or two, if there is a path for the labels."""
+
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo, *, pixels: bool) -> None:
+        self._info = info
+        self._pixels = pixels
+        self._number = 0
+        self._databases: list[LmdbWriter] = []
+        try:
+            for path in paths:
+                self._databases.append(LmdbWriter(path, append=True))
+        except BaseException:
+            self.abandon()
+            raise
+
+    def write(self, example: Example) -> None:
+        """Append one Datum; and one of its labels."""
+        if self._number == _MOST_RECORDS:
+            raise SinkError(
+                f"{example.key}: {_MOST_RECORDS} images are in the database, and the numbers in "
+                "its keys have eight digits; make more shards"
+            )
+        name = b"%08d_" % self._number + example.key.encode("utf-8", "surrogateescape")
+        key = check_key(name, example.key)
+        images, *labels = self._databases
+        images.put(key, self._encode(example, 0 if labels else example.class_index))
+        if labels:
+            labels[0].put(key, datum.encode_vector(self._info.multi_hot(example.labels)))
+        self._number += 1
+
+    def close(self) -> Sequence[WrittenFile]:
+        """Finish the databases."""
+        return [database.close() for database in self._databases]
+
+    def abandon(self) -> None:
+        """Give the databases up."""
+        for database in self._databases:
+            database.abandon()
+
+    def _encode(self, example: Example, label: int) -> bytes:
+        if self._pixels != (example.format == "RAW"):
+            wanted = "pixels (RAW)" if self._pixels else "encoded images"
+            raise SinkError(f"{example.key} is {example.format}; this database holds {wanted}")
+        try:
+            if not self._pixels:
+                return datum.encode_file(example.encoded, label)
+            return self._encode_pixels(example, label)
+        except SinkError as error:
+            raise SinkError(f"{example.key}: {error}") from error
+
+    def _encode_pixels(self, example: Example, label: int) -> bytes:
+        shape = example.height, example.width, example.channels
+        expected = (*(self._info.size or shape[:2]), self._info.channels)
+        if shape != expected:
+            raise SinkError(
+                f"height, width and channels are {shape}; expected {expected}, as of all images"
+            )
+        return datum.encode_pixels(example.encoded, *shape, label)
+
+
+class LmdbSink(Sink):
+    """``--sink lmdb``."""
+
+    name: ClassVar[str] = "lmdb"
+    summary: ClassVar[str] = "LMDB of Datums for Caffe, Intel Caffe and DALI readers.caffe"
+    OPTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "datum": ("encoded", "raw"),
+        "labels": ("single", "multi"),
+        "mean": ("off", "on"),
+    }
+    whole_split: ClassVar[bool] = True
+    seeks: ClassVar[bool] = True
+    reference: ClassVar[str] = "DALI readers.caffe; of pixels, lmdb with caffe.proto's Datum"
+
+    @property
+    def pixels(self) -> bool:
+        """With ``datum=raw``."""
+        return self.options["datum"] == "raw"
+
+    @override
+    def most_images(self, info: DatasetInfo) -> int | None:
+        """As many as eight digits count."""
+        return _MOST_RECORDS
+
+    @override
+    def versions(self) -> Mapping[str, str]:
+        """Of the library that writes the pages."""
+        return library_versions()
+
+    def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
+        """The images' database; with ``labels=multi`` the labels' too."""
+        multi = self.options["labels"] == "multi"
+        suffixes = ("_lmdb", "_labels_lmdb") if multi else ("_lmdb",)
+        return [shard_path(shard, layout, suffix) / _FILE for suffix in suffixes]
+
+    @override
+    def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
+        """With ``mean=on``, the mean image: ``train_mean.binaryproto``."""
+        return (PurePosixPath(f"{split}_mean.binaryproto"),) if self.options["mean"] == "on" else ()
+
+    def overhead(self) -> int:
+        """What pages leave empty, the key and the tree."""
+        return _OVERHEAD
+
+    def open(self, paths: Sequence[Path], info: DatasetInfo) -> LmdbShardWriter:
+        """Start a shard.
+
+        Raises:
+            UsageError: the options do not fit the data set.
+        """
+        multi = self.options["labels"] == "multi"
+        if info.multilabel and not multi:
+            raise UsageError(
+                "an image of this data set has any number of labels and a Datum has one: give "
+                "--sink_option labels=multi, which writes them to a second database"
+            )
+        if multi and not info.multilabel:
+            raise UsageError(
+                "labels=multi is for data sets with any number of labels an image; this one has "
+                "exactly one: give --sink_option labels=single"
+            )
+        if self.options["mean"] == "on" and info.size is None:
+            raise UsageError(
+                "mean=on needs images that all have one size; these have many: reshape them, or "
+                "give --sink_option mean=off"
+            )
+        return LmdbShardWriter(paths, info, pixels=self.pixels)
+
+    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> LmdbShardReader:
+        """Open a finished shard; the labels' database is looked for if its path is not given."""
+        return LmdbShardReader(_with_labels(paths), info)
+
+    @override
+    def finish_split(
+        self,
+        paths: Sequence[Path],
+        info: DatasetInfo,
+        shards: Sequence[FinishedShard],
+        statistics: Statistics | None,
+    ) -> Sequence[WrittenFile]:
+        """Write the mean image, if it was asked for.
+
+        Raises:
+            UsageError: there is no mean image, because sizes differ.
+        """
+        mean = None if statistics is None else statistics.mean_image()
+        if paths and mean is None:
+            raise UsageError("there is no mean image: mean=on needs images that all have one size")
+        return [] if mean is None else [write_mean(path, mean) for path in paths]
+
+    @override
+    def reference_records(
+        self, paths: Sequence[Path], info: DatasetInfo
+    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+        """The records as DALI gives them; pixels as lmdb and caffe.proto do.
+
+        DALI takes the planes of pixels for interleaved ones.
+        """
+        paths = _with_labels(paths)
+        return with_lmdb(paths) if self.pixels else with_dali(paths)
+
+
+def _with_labels(paths: Sequence[Path]) -> Sequence[Path]:
+    """The paths, with that of the labels if it is not given but there."""
+    folder = paths[0].parent
+    if len(paths) > 1 or not folder.name.endswith("_lmdb"):
+        return paths
+    labels = folder.with_name(folder.name.removesuffix("_lmdb") + "_labels_lmdb") / _FILE
+    return [*paths, labels] if labels.exists() else paths

@@ -1,0 +1,144 @@
+"""folder2lmdb's database: what is in it, and its reader."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import msgpack
+import pytest
+
+from dataprep.errors import SinkError
+from dataprep.sinks.lmdb_torch import LmdbTorchSink
+from tests.sinks.lmdb_examples import MULTI, RAW, SINGLE, example, places, write
+
+SINK = LmdbTorchSink()
+
+
+class ImageFolderLMDB:
+    """The reader of Lyken17/Efficient-PyTorch ``tools/folder2lmdb.py``, msgpack for pickle."""
+
+    def __init__(self, db_path: str) -> None:
+        self.env = lmdb.open(
+            db_path, subdir=False, readonly=True, lock=False, readahead=False, meminit=False
+        )
+        with self.env.begin(write=False) as txn:
+            self.length = msgpack.unpackb(txn.get(b"__len__"))
+            self.keys = msgpack.unpackb(txn.get(b"__keys__"))
+
+    def __getitem__(self, index: int) -> tuple[bytes, Any]:
+        with self.env.begin(write=False) as txn:
+            unpacked = msgpack.unpackb(txn.get(self.keys[index]))
+        return unpacked[0], unpacked[1]
+
+
+@pytest.mark.parametrize("info", [SINGLE, MULTI])
+@pytest.mark.parametrize("count", [0, 1, 120])
+def test_folder2lmdbs_reader_reads_it(info, count: int, tmp_path: Path) -> None:
+    paths = places(SINK, tmp_path)
+    examples = [example(number, info, number * 99) for number in range(count)]
+    write(SINK, paths, info, examples)
+    dataset = ImageFolderLMDB(str(paths[0]))
+    assert dataset.length == count
+    assert dataset.keys == [f"{number}".encode("ascii") for number in range(count)]
+    assert [dataset[number] for number in range(count)] == [
+        (one.encoded, info.multi_hot(one.labels) if info.multilabel else one.class_index)
+        for one in examples
+    ]
+    with dataset.env.begin() as transaction:
+        names = [name for name, _ in transaction.cursor()]
+    dataset.env.close()
+    assert names == sorted([*dataset.keys, b"__keys__", b"__len__"])
+    found = list(SINK.reference_records(paths, info))
+    assert found == [(one.encoded, one.labels) for one in examples]
+
+
+def test_the_bytes_of_a_value(tmp_path: Path) -> None:
+    """By the msgpack specification: array of 3, bin 8, positive fixint or array, fixstr."""
+    paths = places(SINK, tmp_path)
+    one = replace(example(3, SINGLE), encoded=b"\x89PNG", key="a/b")
+    write(SINK, paths, SINGLE, [one])
+    many = places(SINK, tmp_path / "multi")
+    info = replace(MULTI, classes=MULTI.classes[:4])
+    write(SINK, many, info, [replace(one, labels=(1, 3), key="\udcff")])
+    for path, value in (
+        (paths[0], b"\x93\xc4\x04\x89PNG\x03\xa3a/b"),
+        (many[0], b"\x93\xc4\x04\x89PNG\x94\x00\x01\x00\x01\xc4\x01\xff"),
+    ):
+        with (
+            lmdb.open(str(path), subdir=False, readonly=True, lock=False) as environment,
+            environment.begin() as transaction,
+        ):
+            assert transaction.get(b"0") == value
+            assert transaction.get(b"__len__") == b"\x01"
+            assert transaction.get(b"__keys__") == b"\x91\xc4\x010"
+
+
+def test_pixels_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SinkError, match=r"ä_0\.JPEG is pixels"):
+        write(SINK, places(SINK, tmp_path), RAW, [example(0, RAW)])
+
+
+GOOD = msgpack.packb([example(0).encoded, 1, "key"])
+
+
+@pytest.mark.parametrize(
+    ("records", "why"),
+    [
+        ({}, "there is no __len__"),
+        ({"__len__": b"\x01", "0": GOOD, "x": b""}, "there is no __keys__"),
+        ({"__len__": b"\x00", "__keys__": b"\x90", "0": GOOD}, "__len__ is 0, but .* 3 entries"),
+        ({"__len__": b"\xc2", "__keys__": b"\x90"}, "__len__ is False"),
+        ({"__len__": b"\xc1", "__keys__": b"\x90"}, "not msgpack"),
+        ({"__len__": b"\x01", "__keys__": b"\x91\xc4\x010", "1": GOOD}, "record 0: there is no 0"),
+        ({"__len__": b"\x01", "__keys__": b"\x91\xa10", "0": GOOD}, "__keys__ does not name"),
+        ({"__len__": b"\x01", "__keys__": b"\x91\xc4\x010", "0": b"\x91"}, "record 0: not msgpack"),
+        ({"__len__": b"\x01", "__keys__": b"\x91\xc4\x010", "0": b"\x90"}, "record 0: not a list"),
+        *(
+            ({"__len__": b"\x01", "__keys__": b"\x91\xc4\x010", "0": msgpack.packb(value)}, why)
+            for value, why in (
+                ([b"x", 1, "key"], "record 0: neither JPEG nor PNG"),
+                ([b"x", True, "key"], "record 0: not a list"),
+                ([b"x", [True], "key"], "record 0: not a list"),
+                ([b"x", 1, 2], "record 0: not a list"),
+                (["x", 1, "key"], "record 0: not a list"),
+                ([b"x", -1, "key"], "record 0: label -1"),
+                ([b"x", 14, "key"], "record 0: label 14"),
+                ([b"x", [1], "key"], "record 0: labels .*; expected 14"),
+                ([b"x", [2] * 14, "key"], "record 0: labels .*; expected 14 zeros and ones"),
+            )
+        ),
+    ],
+)
+def test_databases_that_are_not_ours(records: dict[str, bytes], why: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.lmdb"
+    with (
+        lmdb.open(str(path), subdir=False, lock=False) as environment,
+        environment.begin(write=True) as transaction,
+    ):
+        for key, value in records.items():
+            transaction.put(key.encode(), value)
+    with pytest.raises(SinkError, match=why) as caught, SINK.reader([path], SINGLE) as reader:
+        list(reader)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_keys_are_read_without_the_images(tmp_path: Path) -> None:
+    paths = places(SINK, tmp_path)
+    examples = [example(number, MULTI, size) for number, size in enumerate((0, 300, 70000))]
+    write(SINK, paths, MULTI, examples)
+    with SINK.reader(paths, MULTI) as reader:
+        database = reader._database
+        assert database is not None
+        sizes, read = [], database.read
+
+        def counted(place: Any, *part: int) -> bytes:
+            data = read(place, *part)
+            sizes.append(len(data))
+            return data
+
+        database.read = counted  # type: ignore[method-assign]
+        assert list(reader.keys()) == [one.key for one in examples]
+    assert max(sizes) < 100
