@@ -1,0 +1,308 @@
+"""RecordIO: MXNet's own bytes, round trips, and sidecars that must agree."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from dataprep.errors import SinkError, UsageError
+from dataprep.example import Example
+from dataprep.sinks import DatasetInfo, ShardName, recordio_framing
+from dataprep.sinks.recordio import RecordIOSink
+from dataprep.sinks.recordio_dali import dali_records
+
+SINGLE = DatasetInfo(classes=tuple((f"n{number:08d}", f"class {number}") for number in range(14)))
+MULTI = replace(SINGLE, multilabel=True)
+THREE = replace(MULTI, classes=MULTI.classes[:3])
+MAGIC = bytes.fromhex("0a23d7ce")
+
+# Written by MXNet 1.9.1, pack() and MXIndexedRecordIO.write_idx() of mx.recordio, as record 0:
+#   IRHeader(0, 7.0, 0, 0) and b"\xff\xd8abcde"; and
+#   IRHeader(0, np.float32([1, 0, 1]), 0, 0) and b"ab" + MAGIC + b"cd" + 2 * MAGIC + b"x".
+GOLDEN_SINGLE = bytes.fromhex(
+    "0a23d7ce1f000000000000000000e04000000000000000000000000000000000ffd8616263646500"
+)
+GOLDEN_MULTI = bytes.fromhex(
+    "0a23d7ce2c0000200300000000000000000000000000000000000000000000000000803f000000000000803f"
+    "61620a23d7ce63640a23d7ce000000400a23d7ce0100006078000000"
+)
+
+
+def picture(number: int, kind: str = "JPEG", comment: bytes = b"") -> bytes:
+    file = io.BytesIO()
+    image = Image.new("RGB", (20 + number % 5, 16), (number * 40 % 256, 90, 30))
+    image.save(file, kind, **({"comment": comment} if comment else {}))
+    return file.getvalue()
+
+
+def with_aligned_magic(number: int) -> bytes:
+    for blank in range(4):
+        data = picture(number, comment=b"x" * blank + MAGIC + MAGIC + b"end" + MAGIC)
+        if data.find(MAGIC) % 4 == 0:
+            return data
+    raise AssertionError
+
+
+def example(number: int, info: DatasetInfo = SINGLE, **changes: object) -> Example:
+    labels = (
+        (number % 14,) if not info.multilabel else tuple(range(number % 4, 14, 3))[: number % 6]
+    )
+    labels = changes.pop("labels", labels)  # type: ignore[assignment]
+    kind = "PNG" if number % 7 == 3 else "JPEG"
+    made = Example(
+        key=f"n{number:08d}/{number}.JPEG",
+        encoded=with_aligned_magic(number) if number % 7 == 2 else picture(number, kind),
+        format=kind,
+        height=16,
+        width=20 + number % 5,
+        colorspace=info.colorspace,
+        labels=labels,
+        synset=info.identifiers(labels),
+        class_name=info.names(labels),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def write(directory: Path, examples: Sequence[Example], info: DatasetInfo) -> list[Path]:
+    directory.mkdir(exist_ok=True)
+    paths = [directory / f".train{suffix}.12ab.partial" for suffix in (".rec", ".idx", ".lst")]
+    writer = RecordIOSink().open(paths, info)
+    for one in examples:
+        writer.write(one)
+    written = writer.close()
+    writer.abandon()
+    writer.abandon()
+    assert [file.bytes for file in written] == [path.stat().st_size for path in paths]
+    return paths
+
+
+def read(paths: Sequence[Path], info: DatasetInfo) -> list[Example]:
+    with RecordIOSink().reader(paths, info) as reader:
+        return list(reader)
+
+
+def test_the_bytes_are_those_of_mxnet(tmp_path: Path) -> None:
+    raw = example(7, encoded=b"\xff\xd8abcde", key="a/b c.JPEG")
+    paths = write(tmp_path / "single", [raw, raw], SINGLE)
+    data = paths[0].read_bytes()
+    assert data[: len(data) // 2] == GOLDEN_SINGLE
+    assert paths[1].read_bytes() == b"0\t0\n1\t40\n"
+    assert paths[2].read_bytes() == b"0\t7.000000\ta/b c.JPEG\n1\t7.000000\ta/b c.JPEG\n"
+    tricky = b"ab" + MAGIC + b"cd" + MAGIC + MAGIC + b"x"
+    paths = write(tmp_path / "multi", [example(0, THREE, encoded=tricky, labels=(0, 2))], THREE)
+    assert paths[0].read_bytes() == GOLDEN_MULTI
+    assert paths[2].read_bytes() == b"0\t1.000000\t0.000000\t1.000000\tn00000000/0.JPEG\n"
+
+
+@pytest.mark.parametrize("info", [SINGLE, MULTI], ids=["single", "multi"])
+def test_examples_come_back_in_order_and_at_random(tmp_path: Path, info: DatasetInfo) -> None:
+    examples = [example(number, info) for number in range(12)]
+    paths = write(tmp_path, examples, info)
+    with RecordIOSink().reader(paths, info) as reader:
+        assert list(reader) == examples
+        assert list(reader.keys()) == [one.key for one in examples]
+        assert [reader[number] for number in (7, 2, 11)] == [examples[n] for n in (7, 2, 11)]
+        for number in (-1, 12):
+            with pytest.raises(IndexError):
+                reader[number]
+    reader.close()
+
+
+@pytest.mark.parametrize("info", [SINGLE, MULTI], ids=["single", "multi"])
+def test_a_lone_file_is_walked_through(tmp_path: Path, info: DatasetInfo) -> None:
+    examples = [example(number, info) for number in range(5)]
+    data, *_ = write(tmp_path, examples, info)
+    lone = DatasetInfo()
+    expected = [
+        replace(one, key=f"{number:08d}", synset="", class_name="")
+        for number, one in enumerate(examples)
+    ]
+    with RecordIOSink().reader([data], lone) as reader:
+        assert list(reader) == expected
+        assert reader[4] == expected[4]
+        assert list(reader.keys()) == [one.key for one in expected]
+
+
+def test_equal_examples_give_equal_bytes(tmp_path: Path) -> None:
+    examples = [example(number) for number in range(4)]
+    first, second = (write(tmp_path / name, examples, SINGLE) for name in "ab")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_no_examples_are_three_empty_files(tmp_path: Path) -> None:
+    paths = write(tmp_path, [], SINGLE)
+    assert [path.read_bytes() for path in paths] == [b"", b"", b""]
+    assert read(paths, SINGLE) == read(paths[:1], SINGLE) == []
+
+
+@given(key=st.text(st.characters(exclude_characters="\t\r\n", exclude_categories=["Cs"])))
+def test_any_key_comes_back(tmp_path_factory: pytest.TempPathFactory, key: str) -> None:
+    directory = tmp_path_factory.mktemp("shard")
+    odd = [key, f"{key}\udcff.JPEG"]  # bytes of a file name that are no UTF-8
+    paths = write(directory, [example(0, key=one) for one in odd], SINGLE)
+    assert [one.key for one in read(paths, SINGLE)] == odd
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"key": "a\tb"}, r"'a\\tb': a key with a tab or a line end"),
+        ({"key": "a\nb"}, "a key with a tab or a line end"),
+        ({"key": "a\rb"}, "a key with a tab or a line end"),
+        ({"format": "RAW"}, "holds encoded images, not pixels; choose another sink"),
+        ({"labels": ()}, "has 0 labels in a set with one label per image"),
+        ({"labels": (1, 2)}, "has 2 labels in a set with one label per image"),
+        ({"labels": (14,)}, r"labels \(14,\) are not all in 0 to 13"),
+        ({"labels": (-1,)}, "are not all in 0 to 13"),
+    ],
+)
+def test_what_it_cannot_hold_is_refused_and_leaves_nothing(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    writer = RecordIOSink().open(paths, SINGLE)
+    with pytest.raises(SinkError, match=message):
+        writer.write(example(0, **changes))
+    writer.close()
+    assert [path.stat().st_size for path in paths] == [0, 0, 0]
+
+
+def test_a_label_that_float32_cannot_hold_is_refused(tmp_path: Path) -> None:
+    writer = RecordIOSink().open([tmp_path / name for name in "abc"], DatasetInfo())
+    with pytest.raises(SinkError, match="labels"):
+        writer.write(example(0, labels=((1 << 24) + 1,)))
+    writer.abandon()
+
+
+def test_too_large_an_image_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [tmp_path / name for name in "abc"]
+    writer = RecordIOSink().open(paths, SINGLE)
+    monkeypatch.setattr(recordio_framing, "LENGTH_LIMIT", 1000)
+    with pytest.raises(SinkError, match=r"'n00000000/0\.JPEG': 1000 bytes; RecordIO holds less"):
+        writer.write(example(0, encoded=bytes(1000 - 24)))
+    writer.close()
+    assert paths[0].stat().st_size == 0
+
+
+def test_several_labels_need_classes(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs its list of classes"):
+        RecordIOSink().open([tmp_path / name for name in "abc"], DatasetInfo(multilabel=True))
+
+
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["rec", "idx", "lst"])
+def test_every_truncation_of_every_file_is_noticed(tmp_path: Path, which: int) -> None:
+    paths = write(tmp_path, [example(number) for number in (2, 4)], SINGLE)
+    data = paths[which].read_bytes()
+    for size in range(len(data)):
+        paths[which].write_bytes(data[:size])
+        with pytest.raises(SinkError, match=r"partial"):
+            read(paths, SINGLE)
+
+
+@pytest.mark.parametrize("which", [1, 2], ids=["idx", "lst"])
+def test_flipped_bits_of_the_sidecars_are_noticed(tmp_path: Path, which: int) -> None:
+    examples = [example(number) for number in (0, 2, 4)]
+    paths = write(tmp_path, examples, SINGLE)
+    data = paths[which].read_bytes()
+    for at in range(len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= 0x01
+        paths[which].write_bytes(damaged)
+        try:
+            found = read(paths, SINGLE)
+        except SinkError:
+            continue
+        # A key is whatever the list says.
+        assert which == 2
+        assert [replace(one, key="") for one in found] == [replace(e, key="") for e in examples]
+
+
+def test_flipped_bits_of_the_image_header_are_noticed(tmp_path: Path) -> None:
+    paths = write(tmp_path, [example(4)], SINGLE)
+    data = paths[0].read_bytes()
+    for at in range(8, 32):
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[at] ^= 1 << bit
+            paths[0].write_bytes(damaged)
+            with pytest.raises(SinkError, match="record 0 at byte 0"):
+                read(paths, SINGLE)
+
+
+def test_the_sidecars_of_another_shard_are_refused(tmp_path: Path) -> None:
+    one = write(tmp_path / "one", [example(n) for n in (0, 1, 4)], SINGLE)
+    other = write(tmp_path / "other", [example(n) for n in (4, 2, 0)], SINGLE)
+    shutil.copy(other[1], one[1])
+    with pytest.raises(SinkError, match=r"record \d is at byte \d+, which its \.idx does not"):
+        read(one, SINGLE)
+    again = write(tmp_path / "again", [example(n) for n in (0, 1, 4)], SINGLE)
+    with pytest.raises(SinkError, match=r"line 1 of its \.lst has another number or label"):
+        read([*again[:2], other[2]], SINGLE)
+
+
+@given(data=st.binary(max_size=200))
+def test_garbage_is_a_sink_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.mktemp("garbage") / "train.rec"
+    path.write_bytes(data or b"x")
+    with pytest.raises(SinkError, match=r"train\.rec: record 0 at byte 0"):
+        read([path], DatasetInfo())
+
+
+def test_an_image_that_is_none_is_a_sink_error(tmp_path: Path) -> None:
+    paths = write(tmp_path, [example(0, encoded=b"GIF89a")], SINGLE)
+    with pytest.raises(SinkError, match="record 0 at byte 0: neither JPEG nor PNG"):
+        read(paths, SINGLE)
+
+
+def test_names() -> None:
+    sink = RecordIOSink()
+    names = [str(path) for path in sink.paths(ShardName("train", 0, 1), "split")]
+    assert names == ["train.rec", "train.idx", "train.lst"]
+    path = sink.paths(ShardName("train", 1, 4), "split")[1]
+    assert str(path) == "train/train-00001-of-00004.idx"
+    assert sink.whole_split
+
+
+def test_overhead_is_about_what_is_added(tmp_path: Path) -> None:
+    examples = [example(number) for number in (0, 1, 4, 5)]
+    size = sum(path.stat().st_size for path in write(tmp_path, examples, SINGLE))
+    added = (size - sum(len(one.encoded) for one in examples)) / len(examples)
+    assert added <= RecordIOSink().overhead() < 2 * added + 40
+
+
+@pytest.mark.parametrize("info", [SINGLE, MULTI], ids=["single", "multi"])
+def test_dali_reads_the_same(tmp_path: Path, info: DatasetInfo) -> None:
+    try:
+        dali_records([], info)
+    except UsageError as missing:
+        pytest.skip(str(missing))
+    examples = [example(number, info) for number in range(8)]
+    paths = write(tmp_path, examples, info)
+    expected = [(one.encoded, one.labels) for one in examples]
+    assert list(RecordIOSink().reference_records(paths, info)) == expected
+    assert list(RecordIOSink().reference_records(paths[:1], info)) == expected
+    (tmp_path / "no_records").mkdir()
+    assert list(dali_records(write(tmp_path / "no_records", [], info), info)) == []
+
+
+def test_without_dali_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("nvidia.dali", "nvidia.dali.fn"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UsageError, match=r"pip install 'dataprep\[dali\]'"):
+        RecordIOSink().reference_records([tmp_path / "x"], SINGLE)
+
+
+def test_nothing_stays_open_when_a_file_exists(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in "abc"]
+    paths[2].touch()
+    with pytest.raises(FileExistsError):
+        RecordIOSink().open(paths, SINGLE)
