@@ -1,0 +1,185 @@
+"""One sample of a WebDataset archive: its parts out, and an example in.
+
+The parts are the image (``jpg`` or ``png``), ``cls`` (the 0-based class index in ASCII digits;
+only where an image has one label, since webdataset decodes it as one integer) and ``json``: every
+field of the example but the image, in ASCII, keys sorted, no blanks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dataprep.errors import ImageError, SinkError
+from dataprep.example import Example
+from dataprep.images.sniff import sniff
+from dataprep.sinks.base import DatasetInfo
+
+IMAGES = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG"}
+PARTS = frozenset({*IMAGES, "cls", "json"})
+_EXTENSIONS = {"JPEG": "jpg", "PNG": "png"}
+_CLASS = re.compile(rb"\s*([0-9]{1,18})\s*")
+# Others put a .json beside their images, too, with "key", "width" and what not. These are ours.
+_OURS = ("class_name", "labels")
+
+
+def encode(example: Example, info: DatasetInfo) -> list[tuple[str, bytes]]:
+    """(extension, data) of every part, in the order of the archive.
+
+    Raises:
+        SinkError: it is not an encoded image, or its labels are not the data set's.
+    """
+    extension = _EXTENSIONS.get(example.format)
+    if extension is None:
+        raise SinkError(
+            f"WebDataset holds JPEG and PNG images, not {example.format}; choose another sink"
+        )
+    labels = example.labels
+    if labels and (min(labels) < 0 or (info.classes and max(labels) >= len(info.classes))):
+        raise SinkError(f"labels {labels} are not all among the {len(info.classes)} classes")
+    parts = [(extension, example.encoded)]
+    if not info.multilabel:
+        if len(labels) != 1:
+            raise SinkError(f"has {len(labels)} labels in a set with one label per image")
+        parts.append(("cls", b"%d" % labels[0]))
+    fields = {
+        "boxes": example.boxes,
+        "class_name": example.class_name,
+        "colorspace": example.colorspace,
+        "format": example.format,
+        "height": example.height,
+        "key": example.key,
+        "labels": labels,
+        "synset": example.synset,
+        "width": example.width,
+    }
+    parts.append(
+        ("json", json.dumps(fields, separators=(",", ":"), sort_keys=True).encode("ascii"))
+    )
+    return parts
+
+
+def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
+    """The example that a sample holds.
+
+    Of a sample without our ``json``, the key is the stem, and the rest what the image's header
+    and ``cls`` say.
+
+    Raises:
+        SinkError: it has no image, or its parts are damaged or contradict each other.
+    """
+    images = [extension for extension in parts if extension in IMAGES]
+    if len(images) != 1:
+        raise SinkError(f"it has {len(images)} images, expected 1 of {', '.join(IMAGES)}")
+    encoded = parts[images[0]]
+    labels = _class(parts["cls"]) if "cls" in parts else ()
+    fields = own_fields(parts.get("json"))
+    if fields is None:
+        return _foreign(stem, encoded, labels, info)
+    example = _own(encoded, fields)
+    if info.classes and example.labels and example.labels[-1] >= len(info.classes):
+        raise SinkError(f"its labels are {example.labels}, of {len(info.classes)} classes")
+    if "cls" in parts and example.labels != labels:
+        raise SinkError(f"its .cls says {labels}, its .json {example.labels}")
+    if example.format != IMAGES[images[0]]:
+        raise SinkError(f"it is a .{images[0]}, but its .json says {example.format}")
+    return example
+
+
+def own_fields(data: bytes | None) -> dict[str, Any] | None:
+    """What our ``json`` says, its types checked; None if it is somebody else's, or missing.
+
+    Raises:
+        SinkError: it is not JSON, or it is ours and damaged.
+    """
+    if data is None:
+        return None
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise SinkError(f"its .json is not JSON: {error}") from error
+    if not isinstance(fields, dict) or not any(name in fields for name in _OURS):
+        return None
+    for name, valid in _VALID.items():
+        if name not in fields or not valid(fields[name]):
+            found = f"has {str(fields[name])[:40]!r} for" if name in fields else "lacks"
+            raise SinkError(f"its .json {found} {name!r}")
+    return fields
+
+
+def _own(encoded: bytes, fields: Mapping[str, Any]) -> Example:
+    return Example(
+        key=fields["key"],
+        encoded=encoded,
+        format=fields["format"],
+        height=fields["height"],
+        width=fields["width"],
+        colorspace=fields["colorspace"],
+        labels=tuple(fields["labels"]),
+        synset=fields["synset"],
+        class_name=fields["class_name"],
+        boxes=tuple((box[0], box[1], box[2], box[3]) for box in fields["boxes"]),
+    )
+
+
+def _foreign(stem: str, encoded: bytes, labels: tuple[int, ...], info: DatasetInfo) -> Example:
+    try:
+        seen = sniff(encoded)
+    except ImageError as error:
+        raise SinkError(f"its image: {error}") from error
+    return Example(
+        key=stem,
+        encoded=encoded,
+        format=seen.format,
+        height=seen.height,
+        width=seen.width,
+        colorspace=info.colorspace,
+        labels=labels,
+        synset=info.identifiers(labels),
+        class_name=info.names(labels),
+    )
+
+
+def _class(data: bytes) -> tuple[int, ...]:
+    match = _CLASS.fullmatch(data)
+    if not match:
+        raise SinkError(f"its .cls is {data[:20]!r}, not a class index")
+    return (int(match[1]),)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and value > 0
+
+
+def _are_labels(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and all(type(label) is int and label >= 0 for label in value)
+        and value == sorted(set(value))
+    )
+
+
+def _are_boxes(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(box, list) and len(box) == 4 and all(type(side) in (int, float) for side in box)
+        for box in value
+    )
+
+
+_VALID = {
+    "boxes": _are_boxes,
+    "class_name": _is_text,
+    "colorspace": lambda value: value in ("RGB", "Grayscale"),
+    "format": lambda value: value in ("JPEG", "PNG"),
+    "height": _is_size,
+    "key": _is_text,
+    "labels": _are_labels,
+    "synset": _is_text,
+    "width": _is_size,
+}

@@ -1,0 +1,402 @@
+"""WebDataset: Python's own bytes, DALI's own index, round trips, and damage that is noticed."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from dataprep.errors import SinkError, UsageError
+from dataprep.example import Example
+from dataprep.sinks import DatasetInfo, ShardName, tar_framing
+from dataprep.sinks.webdataset import WebDatasetSink
+
+SINGLE = DatasetInfo(classes=tuple((f"n{number:08d}", f"class {number}") for number in range(14)))
+MULTI = replace(SINGLE, multilabel=True, colorspace="Grayscale")
+
+# What one sample is, in the order of the archive; written down, not computed.
+PARTS = [
+    ("n00000001/1.jpg", b"\xff\xd8 not really a JPEG \xff\xd9"),
+    ("n00000001/1.cls", b"1"),
+    (
+        "n00000001/1.json",
+        b'{"boxes":[[0.0,0.25,0.5,1.0]],"class_name":"class 1","colorspace":"RGB","format":"JPEG",'
+        b'"height":16,"key":"n00000001/1.JPEG","labels":[1],"synset":"n00000001","width":21}',
+    ),
+]
+
+
+def picture(number: int, kind: str = "JPEG") -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (20 + number % 5, 16), (number * 40 % 256, 90, 30)).save(file, kind)
+    return file.getvalue()
+
+
+def example(number: int, info: DatasetInfo = SINGLE, **changes: object) -> Example:
+    labels = (
+        (number % 14,) if not info.multilabel else tuple(range(number % 4, 14, 3))[: number % 6]
+    )
+    labels = changes.pop("labels", labels)  # type: ignore[assignment]
+    kind = "PNG" if number % 7 == 3 else "JPEG"
+    made = Example(
+        key=f"n{number:08d}/{number}.JPEG",
+        encoded=picture(number, kind),
+        format=kind,
+        height=16,
+        width=20 + number % 5,
+        colorspace=info.colorspace,
+        labels=labels,
+        synset=info.identifiers(labels),
+        class_name=info.names(labels),
+        boxes=((0.0, 0.25, 0.5, 1.0),) if number % 2 else (),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def write(directory: Path, examples: Sequence[Example], info: DatasetInfo) -> list[Path]:
+    directory.mkdir(exist_ok=True)
+    paths = [directory / ".train.tar.12ab.partial", directory / ".train.idx.12ab.partial"]
+    writer = WebDatasetSink().open(paths, info)
+    for one in examples:
+        writer.write(one)
+    written = writer.close()
+    writer.abandon()
+    writer.abandon()
+    assert [file.bytes for file in written] == [path.stat().st_size for path in paths]
+    return paths
+
+
+def read(paths: Sequence[Path], info: DatasetInfo) -> list[Example]:
+    with WebDatasetSink().reader(paths, info) as reader:
+        return list(reader)
+
+
+def archive(path: Path, members: Sequence[tuple[str, bytes]], kind: int) -> Path:
+    """What Python's tarfile makes of the members."""
+    with tarfile.open(path, "w", format=kind) as tar:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(data), 0o444
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+def test_the_bytes_are_those_of_pythons_tarfile(tmp_path: Path) -> None:
+    data, index = write(tmp_path, [example(1, encoded=PARTS[0][1])], SINGLE)
+    theirs = archive(tmp_path / "theirs.tar", PARTS, tarfile.USTAR_FORMAT)
+    assert data.read_bytes() == theirs.read_bytes()
+    assert index.read_bytes() == (
+        b"v1.2 1\n"
+        b"jpg 512 23 n00000001/1.jpg cls 1536 1 n00000001/1.cls json 2560 170 n00000001/1.json\n"
+    )
+
+
+@given(
+    name=st.lists(st.text("abc_", min_size=1, max_size=90), min_size=1, max_size=4).map("/".join),
+    size=st.integers(0, 8**11 - 1),
+)
+def test_headers_are_those_of_pythons_tarfile(name: str, size: int) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = size, 0o444
+    try:
+        theirs = info.tobuf(tarfile.USTAR_FORMAT)
+    except ValueError:  # name is too long
+        with pytest.raises(SinkError, match="cannot hold the name"):
+            tar_framing.header(name.encode(), size)
+    else:
+        assert tar_framing.header(name.encode(), size) == theirs
+    with pytest.raises(SinkError, match="a ustar header holds less than"):
+        tar_framing.header(b"a", 8**11)
+
+
+@pytest.mark.parametrize("info", [SINGLE, MULTI], ids=["single", "multi"])
+@pytest.mark.parametrize("lone", [False, True], ids=["indexed", "lone"])
+def test_examples_come_back_in_order_and_at_random(
+    tmp_path: Path, info: DatasetInfo, lone: bool
+) -> None:
+    examples = [example(number, info) for number in range(12)]
+    paths = write(tmp_path, examples, info)
+    with WebDatasetSink().reader(paths[:1] if lone else paths, DatasetInfo()) as reader:
+        assert len(reader) == 12
+        assert list(reader) == examples
+        assert list(reader.keys()) == [one.key for one in examples]
+        together = zip(reader, reader, strict=True)
+        assert all(one == other == reader[int(one.filename[:-5])] for one, other in together)
+        for number in (-1, 12):
+            with pytest.raises(IndexError):
+                reader[number]
+    reader.close()
+
+
+def test_several_labels_are_in_the_json_alone(tmp_path: Path) -> None:
+    data, _ = write(tmp_path, [example(4, MULTI), example(5, MULTI)], MULTI)
+    with tarfile.open(data) as tar:
+        names = tar.getnames()
+    assert names == [f"n0000000{n}/{n}.{part}" for n in (4, 5) for part in ("jpg", "json")]
+
+
+def test_equal_examples_give_equal_bytes(tmp_path: Path) -> None:
+    examples = [example(number) for number in range(4)]
+    first, second = (write(tmp_path / name, examples, SINGLE) for name in "ab")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_no_examples_are_an_empty_archive(tmp_path: Path) -> None:
+    paths = write(tmp_path, [], SINGLE)
+    assert [path.read_bytes() for path in paths] == [bytes(10240), b"v1.2 0\n"]
+    assert read(paths, SINGLE) == read(paths[:1], SINGLE) == []
+
+
+@given(st.lists(st.text(max_size=300), max_size=5))
+def test_any_keys_come_back(tmp_path_factory: pytest.TempPathFactory, keys: list[str]) -> None:
+    keys += [
+        "a.b.jpg",
+        "a.b.png",
+        "../a_b",
+        "\udcff.JPEG",
+        "\udcf0\udc9f.JPEG",
+        "😀" * 90,
+        "😀" * 91,
+    ]
+    paths = write(tmp_path_factory.mktemp("shard"), [example(0, key=key) for key in keys], SINGLE)
+    assert [one.key for one in read(paths, SINGLE)] == keys
+    assert [one.key for one in read(paths[:1], SINGLE)] == keys
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": "RAW"}, "holds JPEG and PNG images, not RAW; choose another sink"),
+        ({"labels": ()}, "has 0 labels in a set with one label per image"),
+        ({"labels": (1, 2)}, "has 2 labels in a set with one label per image"),
+        ({"labels": (14,)}, r"labels \(14,\) are not all among the 14 classes"),
+    ],
+)
+def test_what_it_cannot_hold_is_refused_and_leaves_nothing(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    writer = WebDatasetSink().open(paths, SINGLE)
+    with pytest.raises(SinkError, match=message):
+        writer.write(example(0, **changes))
+    writer.close()
+    assert [path.read_bytes() for path in paths] == [bytes(10240), b"v1.2 0\n"]
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["tar", "idx"])
+def test_every_truncation_of_both_files_is_noticed(tmp_path: Path, which: int) -> None:
+    paths = write(tmp_path, [example(0), example(1)], SINGLE)
+    data = paths[which].read_bytes()
+    for size in range(0, len(data), 17 if which == 0 else 1):
+        paths[which].write_bytes(data[:size])
+        with pytest.raises(SinkError, match="partial"):
+            read(paths, SINGLE)
+        if which == 0:
+            with pytest.raises(SinkError, match="partial"):
+                read(paths[:1], SINGLE)
+
+
+def test_flipped_bits_outside_the_image_are_noticed(tmp_path: Path) -> None:
+    paths = write(tmp_path, [example(1, encoded=b"0123456789")], SINGLE)
+    data = paths[0].read_bytes()
+    image = range(512, 522)
+    changed = []
+    for at in range(len(data)):
+        if at in image or (at > 4000 and at % 61):  # the rest is zeros
+            continue
+        damaged = bytearray(data)
+        damaged[at] ^= 0x10
+        paths[0].write_bytes(damaged)
+        try:
+            (found,) = read(paths, SINGLE)
+        except SinkError:
+            continue
+        changed.append(found)
+    # Text in the .json has no checksum; nor have the numbers of its boxes.
+    plain = example(1, encoded=b"0123456789")
+    assert all(
+        replace(one, key="", class_name="", synset="", boxes=(), height=1, width=1)
+        == replace(plain, key="", class_name="", synset="", boxes=(), height=1, width=1)
+        for one in changed
+    )
+    assert len(changed) < 80
+
+
+def test_flipped_bits_of_the_index_are_noticed(tmp_path: Path) -> None:
+    paths = write(tmp_path, [example(0), example(1)], SINGLE)
+    data = paths[1].read_bytes()
+    for at in range(len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= 0x01
+        paths[1].write_bytes(damaged)
+        with pytest.raises(SinkError, match=r"partial: "):
+            read(paths, SINGLE)
+
+
+@given(data=st.binary(max_size=2000))
+def test_garbage_is_a_sink_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.mktemp("garbage") / "train.tar"
+    path.write_bytes(data + b"x")
+    with pytest.raises(SinkError, match=r"train\.tar: record 0 at byte 0"):
+        read([path], DatasetInfo())
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT],
+    ids=["ustar", "gnu", "pax"],
+)
+def test_archives_of_others_are_read(tmp_path: Path, kind: int) -> None:
+    long = "d" * 70 + "/" + ("é" if kind != tarfile.USTAR_FORMAT else "e") * 80
+    members = [
+        ("__meta__/x.jpg", b"passed over"),
+        ("d/.hidden.jpg", b"passed over"),
+        ("README", b"passed over"),
+        (f"{long}.cls", b"3\n"),
+        (f"{long}.JPG", picture(0)),
+        ("b.png", picture(3, "PNG")),
+        ("b.json", b'{"key": "000", "width": 7, "caption": "not ours"}'),
+    ]
+    if kind == tarfile.USTAR_FORMAT:
+        members = [(name.replace(long, "d/e"), data) for name, data in members]
+        long = "d/e"
+    path = archive(tmp_path / "theirs.tar", members, kind)
+    data = path.read_bytes()
+    path.write_bytes(data.rstrip(b"\0") + bytes(-len(data.rstrip(b"\0")) % 512 + 1024))
+    with WebDatasetSink().reader([path], SINGLE) as reader:
+        first, second = reader
+        assert [reader[1], reader[0]] == [second, first]
+        assert list(reader.keys()) == [long, "b"]
+    assert (first.key, first.labels, first.synset, first.width) == (long, (3,), "n00000003", 20)
+    assert (second.key, second.labels, second.format, second.width) == ("b", (), "PNG", 23)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ([("a.cls", b"1")], "record 0 at byte 0: it has 0 images, expected 1"),
+        ([("a.jpg", picture(0)), ("a.png", picture(3, "PNG"))], "it has 2 images"),
+        ([("a.jpg", picture(0)), ("a.jpg", picture(0))], r"it has two parts \.jpg"),
+        ([("a.jpg", b"GIF89a")], "its image: neither JPEG nor PNG"),
+        ([("a.jpg", picture(0)), ("a.cls", b"tench")], "its .cls is b'tench', not a class index"),
+        ([("a.jpg", picture(0)), ("a.json", b"[" * 200_000)], "its .json is not JSON"),
+        ([("a.jpg", picture(0)), ("a.json", b'{"labels": [1]}')], "its .json lacks 'boxes'"),
+        ([PARTS[0], (PARTS[1][0], b"2"), PARTS[2]], r"its \.cls says \(2,\), its \.json \(1,\)"),
+        ([("a.png", b""), ("a.json", PARTS[2][1])], r"it is a \.png, but its \.json says JPEG"),
+        ([PARTS[0], ("n00000001/1.json", PARTS[2][1].replace(b"[1]", b"[14]"))], "of 14 classes"),
+        ([PARTS[0], ("n00000001/1.json", PARTS[2][1].replace(b"[1]", b"[2,1]"))], "for 'labels'"),
+    ],
+)
+def test_samples_that_make_no_sense_are_refused(
+    tmp_path: Path, members: list[tuple[str, bytes]], message: str
+) -> None:
+    path = archive(tmp_path / "theirs.tar", members, tarfile.USTAR_FORMAT)
+    with pytest.raises(SinkError, match=message):
+        read([path], SINGLE)
+
+
+def test_gnu_tar_lists_the_members(tmp_path: Path) -> None:
+    tar = shutil.which("tar")
+    if (
+        tar is None
+        or "GNU" not in subprocess.run([tar, "--version"], capture_output=True, text=True).stdout
+    ):
+        pytest.skip("needs GNU tar")
+    data, _ = write(tmp_path, [example(1, encoded=PARTS[0][1]), example(3, key="é " * 90)], SINGLE)
+    listed = subprocess.run(
+        [tar, "--utc", "-tvf", str(data)], capture_output=True, text=True, check=True
+    )
+    assert listed.stderr == ""
+    lines = [line.split() for line in listed.stdout.splitlines()]
+    assert len(lines) == 6
+    assert lines[0] == ["-r--r--r--", "0/0", "23", "1970-01-01", "00:00", "n00000001/1.jpg"]
+
+
+def test_our_index_is_what_dalis_wds2idx_writes(tmp_path: Path) -> None:
+    script = shutil.which("wds2idx", path=str(Path(sys.executable).parent))
+    if script is None:
+        pytest.skip("needs NVIDIA DALI: pip install 'dataprep[dali]'")
+    keys = [
+        "a b.jpg",
+        "é.jpg",
+        "\\x\n.png",
+        "a.jpg",
+        "a.png",
+        "x" * 300,
+        "d:/" * 80 + "e",
+        "../f.g.h",
+    ]
+    examples = [example(number, key=key) for number, key in enumerate(keys)]
+    for info in (SINGLE, MULTI):
+        data, index = write(tmp_path / str(info.multilabel), examples, info)
+        theirs = tmp_path / "theirs.idx"
+        subprocess.run([sys.executable, script, data, theirs], check=True, capture_output=True)
+        assert index.read_bytes() == theirs.read_bytes()
+
+
+@pytest.mark.parametrize("info", [SINGLE, MULTI], ids=["single", "multi"])
+def test_the_webdataset_library_reads_the_same(tmp_path: Path, info: DatasetInfo) -> None:
+    keys = ["a.jpg", "a.png", "__x__/a.jpg", ".b", "../c", "é d", "{e..f}.jpg", "g.h.i"]
+    examples = [example(number, info, key=key) for number, key in enumerate(keys)]
+    paths = write(tmp_path / "a{b,c}", examples, info)
+    try:
+        records = WebDatasetSink().reference_records(paths, info)
+    except UsageError as missing:
+        pytest.skip(str(missing))
+    assert list(records) == [(one.encoded, one.labels) for one in examples]
+    assert list(WebDatasetSink().reference_records(write(tmp_path / "n", [], info), info)) == []
+    paths[0].write_bytes(paths[0].read_bytes()[:700])
+    with pytest.raises(SinkError, match="webdataset cannot read it"):
+        list(WebDatasetSink().reference_records(paths, info))
+
+
+def test_without_the_library_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("webdataset", "webdataset.tariterators"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UsageError, match=r"pip install 'dataprep\[webdataset\]'"):
+        WebDatasetSink().reference_records([tmp_path / "x"], SINGLE)
+
+
+def test_names() -> None:
+    sink = WebDatasetSink()
+    shard = ShardName("train", 0, 1)
+    names = [str(path) for path in sink.paths(shard, "split")]
+    assert names == ["train/train-00000-of-00001.tar", "index/train/train-00000-of-00001.idx"]
+    names = [str(path) for path in sink.paths(shard, "flat")]
+    assert names == ["train-00000-of-00001.tar", "index/train/train-00000-of-00001.idx"]
+
+
+def test_overhead_is_about_what_is_added(tmp_path: Path) -> None:
+    examples = [example(number) for number in range(40)]
+    size = sum(path.stat().st_size for path in write(tmp_path, examples, SINGLE))
+    added = (size - sum(len(one.encoded) for one in examples)) / len(examples)
+    assert 0.8 * added < WebDatasetSink().overhead() < 1.5 * added
+
+
+def test_the_json_says_everything_but_the_image(tmp_path: Path) -> None:
+    one = example(1)
+    data, _ = write(tmp_path, [one], SINGLE)
+    with tarfile.open(data) as tar:
+        member = tar.extractfile("n00000001/1.json")
+        assert member is not None
+        fields = json.load(member)
+    assert set(fields) == {*Example.__dataclass_fields__} - {"encoded"}
+
+
+def test_nothing_stays_open_when_a_file_exists(tmp_path: Path) -> None:
+    (tmp_path / "b").touch()
+    with pytest.raises(FileExistsError):
+        WebDatasetSink().open([tmp_path / "a", tmp_path / "b"], SINGLE)
