@@ -1,0 +1,174 @@
+"""HDF5 with decoded images, all of one size: an array per image, as numpy wants it.
+
+``images`` is uint8 [n, height, width, channels]; ``labels`` and ``keys`` are as in
+`dataprep.sinks.hdf5_bytes`. It is contiguous, so that an image is one read of exactly its bytes,
+as with chunks of one image, but with no index of chunks to read first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
+
+from dataprep.errors import SinkError, UsageError
+from dataprep.example import Example
+from dataprep.sinks.base import (
+    DatasetInfo,
+    FinishedShard,
+    Layout,
+    ShardName,
+    Sink,
+    WrittenFile,
+)
+from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column, library_versions
+from dataprep.sinks.hdf5_master import master_paths, write_master
+from dataprep.sinks.hdf5_records import RecordsReader, RecordsWriter
+from dataprep.sinks.hdf5_seal import check_seal
+from dataprep.sinks.naming import shard_path
+
+_COLUMNS = 50  # bytes of a label and a key of 40
+
+
+def one_shape(info: DatasetInfo, sink: str) -> tuple[int, int, int]:
+    """(height, width, channels) of every image.
+
+    Raises:
+        UsageError: images have different sizes.
+    """
+    if info.size is None:
+        raise UsageError(f"sink {sink} needs images of one size; ask for one, or choose sink hdf5")
+    return (*info.size, info.channels)
+
+
+def raw_pixels(example: Example, shape: tuple[int, int, int], where: str) -> bytes:
+    """The pixels, height by width by channels.
+
+    Raises:
+        SinkError: it is an encoded image, or has another size.
+    """
+    height, width, channels = shape
+    if example.format != "RAW":
+        raise SinkError(f"{where}: its format is {example.format}, expected RAW pixels")
+    size = (example.height, example.width)
+    if size != (height, width) or len(example.encoded) != height * width * channels:
+        raise SinkError(
+            f"{where}: has {example.height} x {example.width} pixels (height x width) in "
+            f"{len(example.encoded)} bytes, expected {height} x {width} in "
+            f"{height * width * channels} ({channels} channels)"
+        )
+    return example.encoded
+
+
+class Hdf5ArraysWriter(RecordsWriter):
+    """Writes one shard."""
+
+    sink: ClassVar[str] = "hdf5-arrays"
+    images: ClassVar[str] = "images"
+
+    def __init__(self, path: Path, info: DatasetInfo) -> None:
+        self._shape = one_shape(info, self.sink)
+        super().__init__(path, info)
+
+    def image_bytes(self, example: Example, where: str) -> bytes:
+        """The pixels as they are."""
+        return raw_pixels(example, self._shape, where)
+
+    def images_type(self) -> tuple[tuple[int, ...], str]:
+        """(n, height, width, channels)."""
+        return (len(self.keys), *self._shape), "u1"
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """The labels."""
+        return {"labels": label_array(self.labels, self.info, single="<i8", several="u1")}
+
+
+class Hdf5ArraysReader(RecordsReader):
+    """Reads one shard, or a whole split through its master."""
+
+    sink: ClassVar[str] = "hdf5-arrays"
+
+    def load(self) -> int:
+        """Keep the labels."""
+        shape = (None, *(self.info.size or (None, None)), self.info.channels)
+        self.images = large_column(self.file, "images", "u1", shape)
+        count = len(self.images)
+        classes = len(self.info.classes) or None
+        self._labels = (
+            column(self.file, "labels", "u1", (count, classes))
+            if self.info.multilabel
+            else column(self.file, "labels", "i8", (count,))
+        )
+        return count
+
+    def example(self, number: int) -> Example:
+        """One row of the images."""
+        pixels = self.image_rows(number, number + 1)[0]
+        size = (pixels.shape[0], pixels.shape[1])
+        return self.assemble(number, pixels.tobytes(), "RAW", size, self._labels[number])
+
+
+class Hdf5ArraysSink(Sink):
+    """``--sink hdf5-arrays``."""
+
+    name: ClassVar[str] = "hdf5-arrays"
+    summary: ClassVar[str] = "HDF5, uint8 pixels (n, height, width, channels); h5py"
+    seeks: ClassVar[bool] = True
+    reference: ClassVar[str] = "h5py"
+
+    @property
+    def pixels(self) -> bool:
+        """It stores pixels."""
+        return True
+
+    @override
+    def versions(self) -> Mapping[str, str]:
+        """Of the libraries that lay the files out."""
+        return library_versions()
+
+    def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
+        """One file."""
+        return (shard_path(shard, layout, ".h5"),)
+
+    @override
+    def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
+        """The master, if there are several shards."""
+        return master_paths(split, count)
+
+    def overhead(self) -> int:
+        """The small datasets."""
+        return _COLUMNS
+
+    def open(self, paths: Sequence[Path], info: DatasetInfo) -> Hdf5ArraysWriter:
+        """Start a shard."""
+        return Hdf5ArraysWriter(paths[0], info)
+
+    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> Hdf5ArraysReader:
+        """Open a shard, or a master."""
+        return Hdf5ArraysReader(paths[0], info)
+
+    @override
+    def finish_split(
+        self,
+        paths: Sequence[Path],
+        info: DatasetInfo,
+        shards: Sequence[FinishedShard],
+        statistics: object,
+    ) -> Sequence[WrittenFile]:
+        """Write the master."""
+        return write_master(paths, info, shards, sink=self.name, rebased={})
+
+    @override
+    def reference_records(
+        self, paths: Sequence[Path], info: DatasetInfo
+    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+        """As a user of h5py reads it."""
+        check_seal(paths[0])
+        with h5py.File(paths[0], "r", locking=False) as file:
+            for pixels, label in zip(file["images"], file["labels"], strict=True):
+                yield pixels.tobytes(), labels_of(np.asarray(label))

@@ -1,0 +1,188 @@
+"""HDF5 for Caffe's HDF5Data layer, and the list of files that it takes as its source.
+
+``data`` is float32 [n, channels, height, width], 0 to 255, channels in the order B, G, R: the
+layer converts nothing, and Caffe's models are trained so. ``label`` is float32 [n], 0-based, or
+[n, classes] of zeros and ones. Caffe reads the datasets that are named as tops and leaves
+``keys`` alone. It loads whole files, and counts their elements in a C int
+(caffe/src/caffe/layers/hdf5_data_layer.cpp, caffe/src/caffe/blob.cpp).
+
+``train.txt`` has the path of every shard, relative to the output directory, where Caffe is to be
+run: Caffe takes them relative to its working directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
+
+from dataprep.errors import SinkError
+from dataprep.example import Example
+from dataprep.sinks.base import (
+    DatasetInfo,
+    FinishedShard,
+    Layout,
+    ShardName,
+    Sink,
+    WrittenFile,
+)
+from dataprep.sinks.hashed_file import HashedFile
+from dataprep.sinks.hdf5_arrays import one_shape, raw_pixels
+from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column, library_versions
+from dataprep.sinks.hdf5_records import RecordsReader, RecordsWriter
+from dataprep.sinks.hdf5_seal import check_seal
+from dataprep.sinks.naming import shard_path
+
+_INT_MAX = 2**31 - 1
+_COLUMNS = 50  # bytes of a label and a key of 40
+
+
+def _most_images(info: DatasetInfo, sink: str) -> int:
+    height, width, channels = one_shape(info, sink)
+    labels = len(info.classes) if info.multilabel else 1
+    return _INT_MAX // max(height * width * channels, labels, 1)
+
+
+class Hdf5CaffeWriter(RecordsWriter):
+    """Writes one shard."""
+
+    sink: ClassVar[str] = "hdf5-caffe"
+    images: ClassVar[str] = "data"
+
+    def __init__(self, path: Path, info: DatasetInfo) -> None:
+        self._shape = one_shape(info, self.sink)
+        self._most = _most_images(info, self.sink)
+        super().__init__(path, info)
+
+    def image_bytes(self, example: Example, where: str) -> bytes:
+        """The pixels turned to float32, (channel, height, width) and B, G, R."""
+        pixels = np.frombuffer(raw_pixels(example, self._shape, where), np.uint8)
+        if len(self.keys) >= self._most:
+            raise SinkError(
+                f"{where}: Caffe cannot load a file of more than {self._most} such images "
+                f"({_INT_MAX} values); ask for more shards"
+            )
+        planes = pixels.reshape(self._shape)[:, :, ::-1].transpose(2, 0, 1)
+        return bytes(planes.astype("<f4", order="C").data)
+
+    def images_type(self) -> tuple[tuple[int, ...], str]:
+        """(n, channels, height, width)."""
+        height, width, channels = self._shape
+        return (len(self.keys), channels, height, width), "<f4"
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """The labels."""
+        return {"label": label_array(self.labels, self.info, single="<f4", several="<f4")}
+
+    def attributes(self) -> dict[str, str]:
+        """What the shape of the data does not tell."""
+        return {"channel_order": "BGR" if self.info.channels == 3 else "Grayscale"}
+
+
+class Hdf5CaffeReader(RecordsReader):
+    """Reads one shard; gives the pixels back as they came, uint8 (height, width, channel) RGB."""
+
+    sink: ClassVar[str] = "hdf5-caffe"
+
+    def load(self) -> int:
+        """Keep the labels."""
+        shape = (None, self.info.channels, *(self.info.size or (None, None)))
+        self.images = large_column(self.file, "data", "f4", shape)
+        count = len(self.images)
+        classes = len(self.info.classes) or None
+        labels = (count, classes) if self.info.multilabel else (count,)
+        self._labels = column(self.file, "label", "f4", labels)
+        return count
+
+    def example(self, number: int) -> Example:
+        """One row of the data."""
+        planes = self.image_rows(number, number + 1)[0]
+        values = planes.clip(0, 255)  # NaN stays, and differs from itself
+        pixels = np.nan_to_num(values).astype(np.uint8)
+        if not np.array_equal(pixels, planes):
+            raise ValueError("the data has other values than whole numbers from 0 to 255")
+        encoded = pixels[::-1].transpose(1, 2, 0).tobytes()
+        size = (planes.shape[1], planes.shape[2])
+        return self.assemble(number, encoded, "RAW", size, self._labels[number])
+
+
+class Hdf5CaffeSink(Sink):
+    """``--sink hdf5-caffe``."""
+
+    name: ClassVar[str] = "hdf5-caffe"
+    summary: ClassVar[str] = "HDF5, float32 BGR (n, channels, height, width); Caffe's HDF5Data"
+    value_bytes: ClassVar[int] = 4
+    seeks: ClassVar[bool] = True
+    reference: ClassVar[str] = "h5py"
+
+    @property
+    def pixels(self) -> bool:
+        """It stores pixels."""
+        return True
+
+    def most_images(self, info: DatasetInfo) -> int | None:
+        """As many as have 2^31 - 1 values: 14,266 of 224 x 224 x 3."""
+        return _most_images(info, self.name)
+
+    @override
+    def versions(self) -> Mapping[str, str]:
+        """Of the libraries that lay the files out."""
+        return library_versions()
+
+    def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
+        """One file."""
+        return (shard_path(shard, layout, ".h5"),)
+
+    @override
+    def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
+        """The list of files."""
+        return (PurePosixPath(f"{split}.txt"),)
+
+    def overhead(self) -> int:
+        """The small datasets; that a value has four bytes is not known here."""
+        return _COLUMNS
+
+    def open(self, paths: Sequence[Path], info: DatasetInfo) -> Hdf5CaffeWriter:
+        """Start a shard."""
+        return Hdf5CaffeWriter(paths[0], info)
+
+    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> Hdf5CaffeReader:
+        """Open a shard."""
+        return Hdf5CaffeReader(paths[0], info)
+
+    @override
+    def finish_split(
+        self,
+        paths: Sequence[Path],
+        info: DatasetInfo,
+        shards: Sequence[FinishedShard],
+        statistics: object,
+    ) -> Sequence[WrittenFile]:
+        """Write the list."""
+        names = [str(shard.names[0]) for shard in shards]
+        for name in names:
+            if len(name.split()) != 1 or name != name.strip():
+                raise SinkError(f"{name!r}: Caffe cannot read names with white space in its list")
+        (path,) = paths
+        listing = HashedFile(path)
+        try:
+            listing.write("".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape"))
+            return (listing.finish(),)
+        finally:
+            listing.abandon()
+
+    @override
+    def reference_records(
+        self, paths: Sequence[Path], info: DatasetInfo
+    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+        """As a user of h5py reads it, put back into rows of R, G, B."""
+        check_seal(paths[0])
+        with h5py.File(paths[0], "r", locking=False) as file:
+            for planes, label in zip(file["data"], file["label"], strict=True):
+                image = np.stack(planes[::-1], axis=-1).astype(np.uint8)
+                yield image.tobytes(), labels_of(np.asarray(label))

@@ -1,0 +1,155 @@
+"""Pixels in HDF5, for numpy and for Caffe."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path, PurePosixPath
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep.errors import SinkError, UsageError
+from dataprep.example import Example
+from dataprep.sinks.base import DatasetInfo, Sink
+from dataprep.sinks.hdf5_arrays import Hdf5ArraysSink
+from dataprep.sinks.hdf5_caffe import Hdf5CaffeSink
+from tests.sinks.hdf5_cases import CLASSES, KEYS, arrays, example, read, write, write_split
+
+BOTH = pytest.mark.parametrize("sink", [Hdf5ArraysSink(), Hdf5CaffeSink()], ids=lambda s: s.name)
+INFO = DatasetInfo(CLASSES, size=(3, 4))
+GREY = DatasetInfo(CLASSES, multilabel=True, colorspace="Grayscale", size=(2, 5))
+
+
+@st.composite
+def raw_examples(draw: st.DrawFn, info: DatasetInfo) -> Example:
+    assert info.size is not None
+    values = info.size[0] * info.size[1] * info.channels
+    labels = draw(st.sets(st.integers(0, 2), min_size=not info.multilabel, max_size=2))
+    chosen = tuple(sorted(labels)) if info.multilabel else (min(labels),)
+    pixels = draw(st.binary(min_size=values, max_size=values))
+    return example(draw(KEYS), pixels, chosen, info, format_="RAW", size=info.size)
+
+
+@BOTH
+@given(data=st.data())
+def test_what_is_written_comes_back(
+    sink: Sink, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    info = data.draw(st.sampled_from([INFO, GREY]))
+    examples = data.draw(st.lists(raw_examples(info), max_size=5))
+    folder = tmp_path_factory.mktemp("shard")
+    path = write(sink, folder / "a", examples, info)
+    assert write(sink, folder / "b", examples, info).read_bytes() == path.read_bytes()
+    assert read(sink, path, info) == examples
+    assert read(sink, path, DatasetInfo()) == examples
+    assert list(sink.reference_records([path], info)) == [
+        (each.encoded, each.labels) for each in examples
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sink", "digest"),
+    [
+        (Hdf5ArraysSink(), "b1431225ebbedc9a86fcc119abf18a5b2908c755c405a172bc14f24781118303"),
+        (Hdf5CaffeSink(), "8604fd2e66a1080125eff39193554ef44466a959dba99b01c244387a962a0931"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_golden_bytes(sink: Sink, digest: str, tmp_path: Path) -> None:
+    """Noted with h5py 3.14 on HDF5 1.14.6; 3.10 on 1.14.2 and 3.16 on 2.0.0 write the same."""
+    path = write(sink, tmp_path / "train.h5", arrays(4, INFO), INFO)
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
+
+
+@BOTH
+def test_more_than_is_held_back_for_one_write(sink: Sink, tmp_path: Path) -> None:
+    info = DatasetInfo(CLASSES, size=(128, 256))
+    examples = arrays(14, info)
+    path = write(sink, tmp_path / "train.h5", examples, info)
+    assert read(sink, path, info) == examples
+
+
+def test_a_user_of_h5py_finds_what_the_documentation_says(tmp_path: Path) -> None:
+    examples = arrays(5, INFO)
+    path = write(Hdf5ArraysSink(), tmp_path / "train.h5", examples, INFO)
+    with h5py.File(path) as file:
+        images = file["images"][:]
+        assert images.shape == (5, 3, 4, 3)
+        assert images.dtype == np.uint8
+        assert images[3].tobytes() == examples[3].encoded
+        assert file["labels"][:].tolist() == [0, 1, 2, 0, 1]
+        assert file["keys"].asstr()[4] == "4.png"
+
+
+def test_caffe_finds_what_its_layer_demands(tmp_path: Path) -> None:
+    """caffe/src/caffe/layers/hdf5_data_layer.cpp, caffe/src/caffe/util/hdf5.cpp."""
+    pixels = bytes(range(3 * 4 * 3))
+    examples = [example("a", pixels, (2,), INFO, format_="RAW", size=(3, 4))]
+    path = write(Hdf5CaffeSink(), tmp_path / "train.h5", examples, INFO)
+    with h5py.File(path) as file:
+        assert file["data"].dtype == np.float32
+        assert file["data"].shape == (1, 3, 3, 4)
+        assert file["data"][0, :, 0, 0].tolist() == [2, 1, 0]  # B, G, R of the first pixel
+        assert file["data"][0, 0, 1].tolist() == [14, 17, 20, 23]  # B of the second row
+        assert file["label"].dtype == np.float32
+        assert file["label"][:].tolist() == [2]
+        assert file.attrs["channel_order"] == "BGR"
+    grey = [example("a", bytes(range(10)), (0, 2), GREY, format_="RAW", size=(2, 5))]
+    path = write(Hdf5CaffeSink(), tmp_path / "grey.h5", grey, GREY)
+    with h5py.File(path) as file:
+        assert file["label"][:].tolist() == [[1, 0, 1]]
+        assert file["data"].shape == (1, 1, 2, 5)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1, 256, 0.5])
+def test_data_that_are_no_pixels_are_refused(tmp_path: Path, value: float) -> None:
+    """The images have no checksum, so that a reader sees what became of them."""
+    path = write(Hdf5CaffeSink(), tmp_path / "train.h5", arrays(1, INFO), INFO)
+    with h5py.File(path) as file:
+        place = file["data"].id.get_offset()
+    with path.open("r+b") as raw:
+        raw.seek(place)
+        raw.write(np.float32(value).tobytes())
+    with pytest.raises(SinkError, match=r"record 0 .*whole numbers from 0 to 255"):
+        read(Hdf5CaffeSink(), path, INFO)
+
+
+def test_the_list_of_files_is_relative_to_the_output_directory(tmp_path: Path) -> None:
+    shards = [arrays(2, INFO), arrays(1, INFO, first=2)]
+    (listing,) = write_split(Hdf5CaffeSink(), tmp_path, shards, INFO)
+    assert listing == tmp_path / "train.txt"
+    assert listing.read_text() == ("train/train-00000-of-00002.h5\ntrain/train-00001-of-00002.h5\n")
+    assert Hdf5CaffeSink().split_paths("val", 1, "flat") == (PurePosixPath("val.txt"),)
+
+
+def test_caffe_counts_values_in_an_int(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = Hdf5CaffeSink()
+    assert sink.most_images(DatasetInfo(size=(224, 224))) == 14_266
+    assert sink.most_images(DatasetInfo(size=(256, 256))) == 10_922
+    assert Hdf5ArraysSink().most_images(INFO) is None
+    monkeypatch.setattr("dataprep.sinks.hdf5_caffe._INT_MAX", 2 * 36 + 1)
+    write(sink, tmp_path / "fits", arrays(2, INFO), INFO)
+    writer = sink.open([tmp_path / "not"], INFO)
+    first, second, third = arrays(3, INFO)
+    writer.write(first)
+    writer.write(second)
+    with pytest.raises(SinkError, match=r"record 2 .* more than 2 such images .* more shards"):
+        writer.write(third)
+    writer.abandon()
+
+
+@BOTH
+def test_images_of_another_size_are_refused(sink: Sink, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="one size"):
+        sink.open([tmp_path / "none"], DatasetInfo(CLASSES))
+    writer = sink.open([tmp_path / "train.h5"], INFO)
+    other = example("other.png", bytes(60), (0,), INFO, format_="RAW", size=(4, 5))
+    with pytest.raises(SinkError, match=r"other\.png.* 4 x 5 .*expected 3 x 4"):
+        writer.write(other)
+    encoded = example("x.jpg", bytes(36), (0,), INFO)
+    with pytest.raises(SinkError, match=r"x\.jpg.*JPEG, expected RAW"):
+        writer.write(encoded)
+    writer.abandon()

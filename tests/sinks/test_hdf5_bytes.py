@@ -1,0 +1,161 @@
+"""Encoded images in HDF5: what is stored, for whom, and that it comes back."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from pathlib import Path, PurePosixPath
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep.errors import SinkError
+from dataprep.example import Example
+from dataprep.sinks.base import DatasetInfo, ShardName
+from dataprep.sinks.hdf5_bytes import Hdf5Sink
+from dataprep.sinks.hdf5_stream import IMAGES_AT
+from tests.sinks.hdf5_cases import (
+    CLASSES,
+    ONE,
+    SEVERAL,
+    encoded_examples,
+    example,
+    photographs,
+    read,
+    write,
+)
+
+SINK = Hdf5Sink()
+
+
+@given(
+    st.sampled_from([ONE, SEVERAL]).flatmap(
+        lambda info: st.tuples(st.just(info), st.lists(encoded_examples(info), max_size=6))
+    )
+)
+def test_what_is_written_comes_back(case: tuple[DatasetInfo, list[Example]]) -> None:
+    info, examples = case
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(SINK, Path(folder, ".train.h5.1a2b3c4d.partial"), examples, info)
+        again = write(SINK, Path(folder, "again"), examples, info)
+        assert again.read_bytes() == path.read_bytes()
+        assert read(SINK, path, info) == examples
+        with SINK.reader([path], info) as reader:
+            assert list(reader.keys()) == [each.key for each in examples]
+            for number in reversed(range(len(examples))):
+                assert reader[number] == examples[number]
+            for number in (-1, len(examples)):
+                with pytest.raises(IndexError):
+                    reader[number]
+        assert list(SINK.reference_records([path], info)) == [
+            (each.encoded, each.labels) for each in examples
+        ]
+
+
+def test_a_lone_shard_tells_its_classes(tmp_path: Path) -> None:
+    path = write(SINK, tmp_path / "train.h5", photographs(4), ONE)
+    assert read(SINK, path, DatasetInfo()) == photographs(4)
+    grey = DatasetInfo(CLASSES, multilabel=True, colorspace="Grayscale")
+    examples = [example("a", b"x", (0, 2), grey), example("b", b"yy", (), grey)]
+    path = write(SINK, tmp_path / "grey.h5", examples, grey)
+    assert read(SINK, path, DatasetInfo()) == examples
+
+
+@pytest.mark.parametrize("count", [5, 300])
+def test_a_user_of_h5py_finds_what_the_documentation_says(tmp_path: Path, count: int) -> None:
+    """300 are more than what is held back for one write; 5 are less."""
+    examples = photographs(count)
+    path = write(SINK, tmp_path / "train.h5", examples, ONE)
+    with h5py.File(path) as file:
+        offsets = file["offsets"][:]
+        assert offsets.dtype == np.int64
+        images = file["images"]
+        assert images.chunks is None
+        assert (images.id.get_offset() == IMAGES_AT) == (count == 300)
+        for number, each in enumerate(examples):
+            assert bytes(images[offsets[number] : offsets[number + 1]]) == each.encoded
+        assert file["labels"].dtype == np.int64
+        assert file["labels"][:].tolist() == [each.class_index for each in examples]
+        assert file["keys"].asstr()[:].tolist() == [each.key for each in examples]
+        assert file["heights"][:].tolist() == [each.height for each in examples]
+        assert file["widths"][:].tolist() == [each.width for each in examples]
+        codes = h5py.check_enum_dtype(file["formats"].dtype)
+        assert [codes[each.format] for each in examples] == file["formats"][:].tolist()
+        bounds = file["box_offsets"][:]
+        assert [tuple(box) for box in file["boxes"][bounds[2] : bounds[3]].tolist()] == list(
+            examples[2].boxes
+        )
+        assert dict(zip(file.attrs["classes"], file.attrs["class_names"], strict=True)) == dict(
+            CLASSES
+        )
+        assert file.attrs["dataprep_format"] == "hdf5"
+        assert file.attrs["dataprep_version"] == 1
+        assert file.attrs["colorspace"] == "RGB"
+        assert file.attrs["multilabel"] == 0
+        assert file.id.get_create_plist().get_version()[0] == 0  # superblock of HDF5 1.0 to 1.8
+
+
+def test_golden_bytes(tmp_path: Path) -> None:
+    """Noted with h5py 3.14 on HDF5 1.14.6; 3.10 on 1.14.2 and 3.16 on 2.0.0 write the same."""
+    golden = {
+        12: "4cfb7109e4a0ada0b64895013b4915b01b17ecf3f89978772a650ef9082962dd",
+        300: "0445a6d31f71db60b61bd69ae1e0394bf71b5ea8a938426d552f4777973219b1",
+    }
+    for count, digest in golden.items():
+        path = write(SINK, tmp_path / f"{count}", photographs(count), ONE)
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
+
+
+def test_a_small_shard_is_a_small_file(tmp_path: Path) -> None:
+    path = write(SINK, tmp_path / "train.h5", photographs(3), ONE)
+    assert path.stat().st_size < 16_000
+
+
+def test_more_classes_than_an_attribute_holds_are_datasets(tmp_path: Path) -> None:
+    classes = tuple((f"n{number:08d}", f"name {number} \udcff") for number in range(5000))
+    info = DatasetInfo(classes)
+    examples = [example("a", b"x", (4999,), info)]
+    path = write(SINK, tmp_path / "train.h5", examples, info)
+    assert read(SINK, path, DatasetInfo()) == examples
+    with h5py.File(path) as file:
+        assert file.attrs["classes_are_datasets"] == 1
+        assert file["classes"].asstr()[4999] == "n00004999"
+
+
+def test_a_thousand_classes_are_attributes(tmp_path: Path) -> None:
+    classes = tuple((f"n{number:08d}", f"name {number} " * 10) for number in range(1000))
+    path = write(SINK, tmp_path / "train.h5", [], DatasetInfo(classes))
+    with h5py.File(path) as file:
+        assert list(file.attrs["class_names"]) == [name for _, name in classes]
+
+
+@pytest.mark.parametrize(
+    ("bad", "info", "said"),
+    [
+        (example("k\0", b"", (0,), ONE), ONE, "ends in a zero byte"),
+        (example("k", b"", (0, 1), ONE), ONE, "2 labels, exactly one"),
+        (example("k", b"", (), ONE), ONE, "0 labels, exactly one"),
+        (example("k", b"", (3,), SEVERAL), SEVERAL, "below 3"),
+        (example("k", b"", (0,), ONE, format_="RAW"), ONE, "RAW, expected JPEG or PNG"),
+    ],
+)
+def test_what_it_cannot_hold_is_refused(
+    tmp_path: Path, bad: Example, info: DatasetInfo, said: str
+) -> None:
+    writer = SINK.open([tmp_path / "train.h5"], info)
+    with pytest.raises(SinkError, match=f"record 0 .*{said}"):
+        writer.write(bad)
+    writer.abandon()
+    writer.abandon()
+
+
+def test_names() -> None:
+    assert SINK.paths(ShardName("train", 0, 1), "split") == (PurePosixPath("train.h5"),)
+    assert SINK.paths(ShardName("train", 1, 2), "split") == (
+        PurePosixPath("train/train-00001-of-00002.h5"),
+    )
+    assert SINK.split_paths("train", 1, "split") == ()
+    assert SINK.split_paths("train", 2, "flat") == (PurePosixPath("train.h5"),)

@@ -1,0 +1,113 @@
+"""Opening HDF5 files: damaged ones, locked ones, and none left open."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import h5py
+import pytest
+
+from dataprep.errors import SinkError
+from dataprep.sinks.base import DatasetInfo
+from dataprep.sinks.hdf5_arrays import Hdf5ArraysSink
+from dataprep.sinks.hdf5_bytes import Hdf5Sink
+from tests.sinks.hdf5_cases import CLASSES, ONE, arrays, photographs, read, write, write_split
+
+SINK = Hdf5Sink()
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Path:
+    return write(SINK, tmp_path / "train.h5", photographs(3), ONE)
+
+
+def test_every_truncated_file_is_refused(shard: Path) -> None:
+    whole = shard.read_bytes()
+    for size in [*range(0, len(whole), 97), *range(len(whole) - 30, len(whole))]:
+        shard.write_bytes(whole[:size])
+        with pytest.raises(SinkError, match=r"train\.h5"):
+            SINK.reader([shard], ONE)
+
+
+def test_every_changed_byte_but_the_images_is_found(shard: Path) -> None:
+    """HDF5 itself would loop for ever, crash, or believe it."""
+    whole = shard.read_bytes()
+    with h5py.File(shard) as file:
+        start = file["images"].id.get_offset()
+        end = start + file["images"].size
+    for position in [*range(0, len(whole), 7), *range(len(whole) - 28, len(whole))]:
+        if not start <= position < end:
+            shard.write_bytes(
+                whole[:position] + bytes([whole[position] ^ 0x55]) + whole[position + 1 :]
+            )
+            with pytest.raises(SinkError, match=r"train\.h5"):
+                SINK.reader([shard], ONE)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\n", b"JUNK" * 1000])
+def test_garbage_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "train.h5"
+    path.write_bytes(content)
+    with pytest.raises(SinkError, match=r"train\.h5: byte \d+ .*not ours"):
+        SINK.reader([path], ONE)
+    with pytest.raises(SinkError):
+        list(SINK.reference_records([path], ONE))
+
+
+def test_a_file_that_is_not_there_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        SINK.reader([tmp_path / "train.h5"], ONE)
+
+
+def test_another_sinks_file_is_named(tmp_path: Path) -> None:
+    info = DatasetInfo(CLASSES, size=(2, 2))
+    path = write(Hdf5ArraysSink(), tmp_path / "train.h5", arrays(1, info), info)
+    with pytest.raises(SinkError, match="dataprep_format is 'hdf5-arrays', not 'hdf5'"):
+        SINK.reader([path], info)
+
+
+def test_locks_of_others_do_not_matter(tmp_path: Path) -> None:
+    """Lustre and NFS refuse locks altogether; here another open file holds them."""
+    (master,) = write_split(SINK, tmp_path, [photographs(2), photographs(2, first=2)], ONE)
+    held = [path.open("r+b") for path in sorted(tmp_path.rglob("*.h5"))]
+    assert len(held) == 3
+    try:
+        for file in held:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        assert read(SINK, master, ONE) == photographs(4)
+    finally:
+        for file in held:
+            file.close()
+
+
+def test_nothing_stays_open(tmp_path: Path) -> None:
+    def files() -> int:
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+    before = files()
+    (master,) = write_split(SINK, tmp_path, [photographs(2), photographs(2, first=2)], ONE)
+    assert files() == before
+    reader = SINK.reader([master], ONE)
+    assert list(reader) == photographs(4)
+    reader.close()
+    reader.close()
+    assert files() == before
+    with pytest.raises(SinkError, match="closed"):
+        reader[0]
+    writer = SINK.open([tmp_path / "abandoned"], ONE)
+    writer.write(photographs(1)[0])
+    writer.abandon()
+    assert files() == before
+    master.write_bytes(b"junk")
+    with pytest.raises(SinkError):
+        SINK.reader([master], ONE)
+    assert files() == before
+
+
+def test_classes_with_a_zero_byte_are_refused(tmp_path: Path) -> None:
+    writer = SINK.open([tmp_path / "train.h5"], DatasetInfo((("a\0b", "c"),)))
+    with pytest.raises(SinkError, match="zero byte"):
+        writer.close()
+    writer.abandon()
