@@ -9,18 +9,20 @@ from dataprep.index import Box
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An encoded image and everything that is said about it.
+    """An image and everything that is said about it.
 
     Attributes:
         key: unique within the split, e.g. ``n01440764/n01440764_10026.JPEG``.
-        encoded: the image file's bytes.
-        format: ``JPEG`` or ``PNG``.
+        encoded: the image file's bytes; or, if `format` is ``RAW``, its uint8 pixels in
+            (height, width, channel) order, RGB.
+        format: ``JPEG``, ``PNG`` or ``RAW``.
         height: in pixels.
         width: in pixels.
         colorspace: ``RGB`` or ``Grayscale``, what a reader should decode to.
-        class_index: 0-based index into the class list; a sink adds its format's label base.
-        synset: the class's identifier, e.g. ``n01440764``.
-        class_name: the class in words, e.g. ``tench``.
+        labels: 0-based indices into the class list, ascending: exactly one where classes exclude
+            each other, any number where they do not. A sink adds its format's label base.
+        synset: the class's identifier, e.g. ``n01440764``; several are joined with ``|``.
+        class_name: the class in words, e.g. ``tench``; likewise.
         boxes: (xmin, ymin, xmax, ymax) as fractions of width and height.
     """
 
@@ -30,10 +32,20 @@ class Example:
     height: int
     width: int
     colorspace: str
-    class_index: int
+    labels: tuple[int, ...]
     synset: str
     class_name: str
     boxes: tuple[Box, ...] = ()
+
+    @property
+    def class_index(self) -> int:
+        """The label, 0-based, of a single-label example.
+
+        Raises:
+            ValueError: it has none, or several.
+        """
+        (label,) = self.labels
+        return label
 
     @property
     def filename(self) -> str:

@@ -1,7 +1,25 @@
-"""One module a format: its writer, its reader, its index; and the protocol they share."""
+"""One module a format: its writer, its reader, its index; and the class they share."""
 
 from __future__ import annotations
 
-from dataprep.sinks.base import Layout, ShardName, ShardWriter, Sink, WrittenFile
+from dataprep.sinks.base import (
+    DatasetInfo,
+    FinishedShard,
+    Layout,
+    ShardName,
+    ShardReader,
+    ShardWriter,
+    Sink,
+    WrittenFile,
+)
 
-__all__ = ["Layout", "ShardName", "ShardWriter", "Sink", "WrittenFile"]
+__all__ = [
+    "DatasetInfo",
+    "FinishedShard",
+    "Layout",
+    "ShardName",
+    "ShardReader",
+    "ShardWriter",
+    "Sink",
+    "WrittenFile",
+]

@@ -1,16 +1,26 @@
 """The plug: what a format must be able to do. A sink never knows which data set it writes.
 
-Two sinks may share a name only if each reads what the other wrote.
+A third party subclasses `Sink`, implements `paths`, `open` and `reader`, and names the class in
+the entry-point group ``dataprep.sinks``. ``dataprep.sinks.conformance`` tests it. Two sinks may
+share a name only if each reads what the other wrote.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import ClassVar, Literal, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+from typing_extensions import Self
+
+from dataprep.errors import UsageError
 from dataprep.example import Example
+
+if TYPE_CHECKING:
+    from dataprep.images.statistics import Statistics
 
 Layout = Literal["split", "flat"]
 
@@ -29,6 +39,43 @@ class ShardName:
 
 
 @dataclass(frozen=True, slots=True)
+class DatasetInfo:
+    """What is true of every example of a data set; told to writers and readers.
+
+    Attributes:
+        classes: (identifier, name) of every class; the position is the 0-based class index.
+            Empty when a lone shard is read and nobody knows them.
+        multilabel: an example has any number of labels, as a radiograph has findings; formats
+            store a vector of ``len(classes)`` zeros and ones. Otherwise it has exactly one.
+        colorspace: ``RGB`` or ``Grayscale``: what readers should decode every image to.
+        size: (height, width) in pixels if all images have the same, else None.
+    """
+
+    classes: tuple[tuple[str, str], ...] = ()
+    multilabel: bool = False
+    colorspace: str = "RGB"
+    size: tuple[int, int] | None = None
+
+    @property
+    def channels(self) -> int:
+        """How many channels a reader should decode: 3 for RGB, 1 for Grayscale."""
+        return 3 if self.colorspace == "RGB" else 1
+
+    def identifiers(self, labels: Sequence[int]) -> str:
+        """The labels' identifiers, joined with ``|``: ``n01440764``; empty where unknown."""
+        return "|".join(self.classes[label][0] for label in labels if label < len(self.classes))
+
+    def names(self, labels: Sequence[int]) -> str:
+        """The labels' names, joined with ``|``: ``tench``; empty where unknown."""
+        return "|".join(self.classes[label][1] for label in labels if label < len(self.classes))
+
+    def multi_hot(self, labels: Sequence[int]) -> list[int]:
+        """The labels as a vector of ``len(classes)`` zeros and ones."""
+        chosen = frozenset(labels)
+        return [int(label in chosen) for label in range(len(self.classes))]
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenFile:
     """What a finished file must be, for ever."""
 
@@ -36,43 +83,209 @@ class WrittenFile:
     sha256: str
 
 
-class ShardWriter(Protocol):
+@dataclass(frozen=True, slots=True)
+class FinishedShard:
+    """A published shard, for files that are made once a split.
+
+    Attributes:
+        paths: its files, in `Sink.paths` order, to be read.
+        names: the same, relative to the output directory, with forward slashes.
+        records: how many examples it holds.
+    """
+
+    paths: tuple[Path, ...]
+    names: tuple[PurePosixPath, ...]
+    records: int
+
+
+class ShardWriter(ABC):
     """Appends examples to one shard; used by one thread."""
 
+    @abstractmethod
     def write(self, example: Example) -> None:
-        """Append one example, in deck order."""
+        """Append one example, in deck order.
 
+        Raises:
+            SinkError: the format cannot hold it; the message says why.
+            OSError: the disk is full, and the like.
+        """
+
+    @abstractmethod
     def close(self) -> Sequence[WrittenFile]:
         """Finish the files, flush them to the disk, and describe them in `Sink.paths` order."""
 
+    @abstractmethod
     def abandon(self) -> None:
-        """Release the file handles and write nothing more; called instead of `close`."""
+        """Release the file handles and write nothing more; called instead of or after `close`."""
 
 
-class Sink(Protocol):
+class ShardReader(ABC):
+    """Reads one finished shard; used by one thread and one process at a time."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many examples the shard holds."""
+
+    @abstractmethod
+    def __getitem__(self, number: int) -> Example:
+        """Example ``number``, 0-based, without reading those before it if the format allows.
+
+        Raises:
+            IndexError: there is no such example.
+            SinkError: it is damaged.
+        """
+
+    def __iter__(self) -> Iterator[Example]:
+        """Every example in order, checking whatever the format lets one check.
+
+        Raises:
+            SinkError: the files are damaged; names the file, the record and the place.
+        """
+        for number in range(len(self)):
+            yield self[number]
+
+    def keys(self) -> Iterator[str]:
+        """The key of every example in order; without reading the images if the format allows."""
+        for example in self:
+            yield example.key
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the file handles; harmless when repeated."""
+
+    def __enter__(self) -> Self:
+        """The reader itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+class Sink(ABC):
     """A format.
 
     A sink is given paths, not handles, because some formats (LMDB, HDF5) must open their own
-    files. The paths are temporary; publishing them under their final names is not its job.
+    files. The paths are temporary; publishing them under their final names is not its job. Equal
+    examples in equal order must give equal bytes, on any machine, with the same library versions.
+
+    Args:
+        options: values for `OPTIONS`; the first choice of each is its default.
+
+    Raises:
+        UsageError: an option the format does not have, or a value that is none of its choices.
     """
 
     name: ClassVar[str]
+    """What the command line calls it; also the name of its entry point."""
 
-    def config(self) -> Mapping[str, object]:
-        """The options that shape the bytes, as JSON; kept in the manifest."""
+    summary: ClassVar[str] = ""
+    """One line for ``dataprep sinks``: what the files are and who reads them."""
 
+    OPTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Name and choices of every option; given as ``--sink_option NAME=VALUE``."""
+
+    whole_split: ClassVar[bool] = False
+    """Whether its users expect one shard a split unless they ask for more."""
+
+    seeks: ClassVar[bool] = False
+    """Whether files are not written from front to back. Such files are built on node-local
+    scratch and copied when the output directory is on a network file system."""
+
+    value_bytes: ClassVar[int] = 1
+    """Of formats that store pixels: bytes of one value, 1 for uint8, 4 for float32."""
+
+    keeps_boxes: ClassVar[bool] = False
+    """Whether bounding boxes survive in it."""
+
+    reference: ClassVar[str] = ""
+    """The reader behind `reference_records`, for messages: ``tf.data``; empty if there is none."""
+
+    def __init__(self, **options: str) -> None:
+        for option, value in options.items():
+            choices = self.OPTIONS.get(option)
+            if choices is None:
+                known = ", ".join(self.OPTIONS) or "none"
+                raise UsageError(f"sink {self.name} has no option {option!r}; it has: {known}")
+            if value not in choices:
+                raise UsageError(
+                    f"sink {self.name}: {option}={value} is not one of {', '.join(choices)}"
+                )
+        self.options = {name: options.get(name, all_[0]) for name, all_ in self.OPTIONS.items()}
+
+    def config(self) -> Mapping[str, str]:
+        """The options that shape the bytes; kept in the manifest, enough to make it again."""
+        return self.options
+
+    def versions(self) -> Mapping[str, str]:
+        """The libraries whose version can change the bytes, by name; kept in the manifest."""
+        return {}
+
+    @property
+    def pixels(self) -> bool:
+        """Whether it stores arrays of pixels, not encoded images.
+
+        Then every example it gets has the format ``RAW``: uint8 pixels in (height, width,
+        channel) order, all of one size, `DatasetInfo.size`.
+        """
+        return False
+
+    def most_images(self, info: DatasetInfo) -> int | None:
+        """How many images one shard can hold at most; None if there is no limit."""
+        return None
+
+    @abstractmethod
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
         """The shard's files relative to the output directory: the data first, then sidecars."""
 
+    def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
+        """Files made once a split, from its ``count`` finished shards; mostly none."""
+        return ()
+
     def overhead(self) -> int:
         """Bytes that the format adds to one image, roughly; for the free-space estimate."""
+        return 0
 
-    def open(self, paths: Sequence[Path]) -> ShardWriter:
+    @abstractmethod
+    def open(self, paths: Sequence[Path], info: DatasetInfo) -> ShardWriter:
         """Start a shard in these files, which do not exist yet but whose directories do."""
 
-    def read(self, paths: Sequence[Path]) -> Iterator[Example]:
-        """The examples of a shard in order, checking whatever the format lets one check.
+    @abstractmethod
+    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> ShardReader:
+        """Open a finished shard.
+
+        Args:
+            paths: its files in `paths` order; or the data file alone, then whatever sidecars
+                would have said is worked out from it as far as it can be.
+            info: what the data set says of itself; classes may be unknown.
 
         Raises:
-            SinkError: the files are damaged, naming the record and the byte offset.
+            SinkError: the files are not this format's, or damaged.
         """
+
+    def finish_split(
+        self,
+        paths: Sequence[Path],
+        info: DatasetInfo,
+        shards: Sequence[FinishedShard],
+        statistics: Statistics | None,
+    ) -> Sequence[WrittenFile]:
+        """Write the files of `split_paths`, at ``paths``, from finished shards."""
+        return ()
+
+    def reference_records(
+        self, paths: Sequence[Path], info: DatasetInfo
+    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+        """The shard as the format's own reader gives it: (image bytes, class indices), in order.
+
+        The image bytes are those of `Example.encoded`.
+
+        Raises:
+            UsageError: the reader is not installed; the message names the extra.
+        """
+        raise UsageError(f"sink {self.name} has no reference reader")

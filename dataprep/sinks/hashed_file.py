@@ -6,6 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
+from dataprep.hashing import file_sha256
 from dataprep.sinks.base import WrittenFile
 
 _BUFFER = 1 << 20  # few large writes: what parallel file systems like
@@ -54,3 +55,17 @@ class HashedFile:
         self._pending_size = 0
         while rest:
             rest = rest[self._file.write(rest) :]
+
+
+def hash_finished(path: Path) -> WrittenFile:
+    """Flush a file that a library wrote to the disk, and read it back to describe it.
+
+    Libraries write their files in no order that one could hash on the way.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        size = os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
+    return WrittenFile(size, file_sha256(path))

@@ -1,56 +1,86 @@
 """The tf.train.Example of one image, as the ResNet-50 readers of the field expect it.
 
 The nine keys of Google's ``imagenet_to_gcs.py`` with its types, plus ``image/class/text`` and
-the bounding box keys that the tf_cnn_benchmarks, slim and NVIDIA readers ask for. Labels are
-1-based (0 is background). Map keys are serialised in sorted order, so equal examples have
-equal bytes.
+the bounding box keys that the tf_cnn_benchmarks, slim and NVIDIA readers ask for, plus
+``image/key``, our own, with the whole key of which ``image/filename`` is the end. Readers pass
+over features that they do not ask for.
+
+Labels are 1-based (0 is background); of a multi-label set ``image/class/label`` is a vector of
+zeros and ones, one a class. Map keys are serialised in sorted order, so equal examples have equal
+bytes.
 """
 
 from __future__ import annotations
 
-from google.protobuf.message import DecodeError
+from collections.abc import Callable, Sequence
 
-from dataprep.errors import SinkError
+from google.protobuf.message import DecodeError, EncodeError
+
+from dataprep.errors import ImageError, SinkError
 from dataprep.example import Example
+from dataprep.images.sniff import sniff
+from dataprep.sinks.base import DatasetInfo
 from dataprep_schemas import example_pb2
 
 LABEL_BASE = 1
+_FORMATS = ("JPEG", "PNG")
 _BOX_KEYS = ("xmin", "ymin", "xmax", "ymax")
+_ENTRY_TAG = 0x0A  # field 1, length-delimited: of Example, of Features, and of a map entry's key
+_ENTRY_HEAD = 64  # more than an entry's tag, size and key
 
 
-def encode(example: Example) -> bytes:
-    """The serialised tf.train.Example."""
+def encode(example: Example, info: DatasetInfo) -> bytes:
+    """The serialised tf.train.Example.
+
+    Raises:
+        SinkError: pixels instead of an encoded image, labels that the data set does not have, or
+            more bytes than a protocol buffer holds.
+    """
+    if example.format not in _FORMATS:
+        raise SinkError(
+            f"{example.key}: a tf.train.Example stores encoded images, {' or '.join(_FORMATS)}, "
+            f"not {example.format}; choose a sink that stores pixels"
+        )
+    labels = _stored_labels(example, info)
     message = example_pb2.Example()
     feature = message.features.feature
-    label = example.class_index + LABEL_BASE
-    for key, number in (
-        ("image/height", example.height),
-        ("image/width", example.width),
-        ("image/channels", example.channels),
-        ("image/class/label", label),
+    for key, numbers in (
+        ("image/height", (example.height,)),
+        ("image/width", (example.width,)),
+        ("image/channels", (example.channels,)),
+        ("image/class/label", labels),
+        # Of several labels nobody says which one a box is about.
+        ("image/object/bbox/label", () if info.multilabel else labels * len(example.boxes)),
     ):
-        feature[key].int64_list.value.append(number)
+        feature[key].int64_list.value.extend(numbers)
     for key, data in (
         ("image/colorspace", example.colorspace.encode()),
         ("image/class/synset", example.synset.encode()),
         ("image/class/text", example.class_name.encode()),
         ("image/format", example.format.encode()),
         ("image/filename", example.filename.encode("utf-8", "surrogateescape")),
+        ("image/key", example.key.encode("utf-8", "surrogateescape")),
         ("image/encoded", example.encoded),
     ):
         feature[key].bytes_list.value.append(data)
     for position, side in enumerate(_BOX_KEYS):
         values = feature[f"image/object/bbox/{side}"].float_list.value
         values.extend(box[position] for box in example.boxes)
-    feature["image/object/bbox/label"].int64_list.value.extend([label] * len(example.boxes))
-    return message.SerializeToString(deterministic=True)
+    try:
+        return message.SerializeToString(deterministic=True)
+    except EncodeError as error:
+        raise SinkError(f"{example.key}: {error}; a protocol buffer holds 2 GB") from error
 
 
-def decode(data: bytes) -> Example:
-    """The inverse of `encode`, but for ``key``: the format stores only the file name.
+def decode(data: bytes, info: DatasetInfo) -> Example:
+    """The inverse of `encode`; also reads what Google's and slim's scripts wrote.
+
+    Of a feature other than the image and its label that is missing, the value comes from ``info``
+    or from the image's own header; the key is then the file name.
 
     Raises:
-        SinkError: ``data`` is not a tf.train.Example, or lacks a key that `encode` writes.
+        SinkError: ``data`` is not a tf.train.Example, lacks the image or the label, or its label
+            is not of this data set or another than its synset.
     """
     message = example_pb2.Example()
     try:
@@ -59,26 +89,120 @@ def decode(data: bytes) -> Example:
         raise SinkError(f"not a tf.train.Example: {error}") from error
     feature = message.features.feature
 
-    def number(key: str) -> int:
-        return int(feature[key].int64_list.value[0])
-
     def text(key: str) -> str:
-        return feature[key].bytes_list.value[0].decode("utf-8", "surrogateescape")
+        # Asking for a feature that is missing would add it.
+        values = feature[key].bytes_list.value if key in feature else ()
+        return values[0].decode("utf-8", "surrogateescape") if values else ""
 
-    try:
-        sides = [feature[f"image/object/bbox/{side}"].float_list.value for side in _BOX_KEYS]
-        return Example(
-            key=text("image/filename"),
-            encoded=feature["image/encoded"].bytes_list.value[0],
-            format=text("image/format"),
-            height=number("image/height"),
-            width=number("image/width"),
-            colorspace=text("image/colorspace"),
-            class_index=number("image/class/label") - LABEL_BASE,
-            synset=text("image/class/synset"),
-            class_name=text("image/class/text"),
-            boxes=tuple(zip(*sides, strict=True)),
+    def number(key: str) -> int:
+        values = feature[key].int64_list.value if key in feature else ()
+        return int(values[0]) if values else 0
+
+    def values(key: str) -> Sequence[float]:
+        return feature[key].float_list.value if key in feature else ()
+
+    images = feature["image/encoded"].bytes_list.value if "image/encoded" in feature else ()
+    label = feature["image/class/label"].int64_list.value if "image/class/label" in feature else ()
+    if not images or not (label or info.multilabel):
+        keys = ", ".join(sorted(feature)) or "none"
+        raise SinkError(f"a tf.train.Example without the image keys; it has: {keys}")
+    labels = _labels(label, info)
+    synset = text("image/class/synset")
+    if synset and info.classes and synset != info.identifiers(labels):
+        shown = "|".join(map(str, label))
+        raise SinkError(
+            f"label {shown} is {info.identifiers(labels)!r}, but its synset is {synset!r}"
         )
-    except (IndexError, ValueError) as error:
-        keys = ", ".join(sorted(message.features.feature)) or "none"
-        raise SinkError(f"a tf.train.Example without the image keys; it has: {keys}") from error
+    height, width = number("image/height"), number("image/width")
+    image_format = text("image/format")
+    try:
+        if not (height and width and image_format):
+            found = sniff(images[0])
+            height, width, image_format = found.height, found.width, found.format
+        boxes = tuple(zip(*(values(f"image/object/bbox/{it}") for it in _BOX_KEYS), strict=True))
+    except (ImageError, ValueError) as error:
+        raise SinkError(f"a tf.train.Example that contradicts itself: {error}") from error
+    return Example(
+        key=text("image/key") or text("image/filename"),
+        encoded=images[0],
+        format=image_format,
+        height=height,
+        width=width,
+        colorspace=text("image/colorspace") or info.colorspace,
+        labels=labels,
+        synset=synset or info.identifiers(labels),
+        class_name=text("image/class/text") or info.names(labels),
+        boxes=boxes,
+    )
+
+
+def find_key(read: Callable[[int, int], bytes], size: int) -> str | None:
+    """The key of a serialised example without reading its image, if `encode` made it.
+
+    Steps from map entry to map entry by their sizes.
+
+    Args:
+        read: gives at most so many (second) bytes from an offset (first) into the example.
+        size: of the example, in bytes.
+
+    Returns:
+        None if it is not there, or anything is not as `encode` writes it: then `decode` knows.
+    """
+    try:
+        position = _entry(read(0, _ENTRY_HEAD))[1]
+        while position < size:
+            head = read(position, _ENTRY_HEAD)
+            length, start = _entry(head)
+            name_length, name_start = _entry(head[start:])
+            if head[start + name_start :][:name_length] == b"image/key":
+                entry = example_pb2.Features.FromString(read(position, start + length))
+                return (
+                    entry.feature["image/key"]
+                    .bytes_list.value[0]
+                    .decode("utf-8", "surrogateescape")
+                )
+            position += start + length
+    except (DecodeError, IndexError, ValueError):
+        pass
+    return None
+
+
+def _entry(data: bytes) -> tuple[int, int]:
+    """The length of the field at the beginning of ``data``, and where its content starts."""
+    if data[0] != _ENTRY_TAG:
+        raise ValueError
+    length = shift = 0
+    for position, byte in enumerate(data[1:6], start=2):
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return length, position
+    raise ValueError
+
+
+def _stored_labels(example: Example, info: DatasetInfo) -> tuple[int, ...]:
+    classes = len(info.classes)
+    if info.multilabel:
+        if all(0 <= label < classes for label in example.labels):
+            return tuple(info.multi_hot(example.labels))
+        expected = f"labels from 0 to {classes - 1}"
+    else:
+        if len(example.labels) == 1 and 0 <= example.labels[0] < (classes or 2**63 - 1):
+            return (example.labels[0] + LABEL_BASE,)
+        expected = f"one label from 0 to {classes - 1}" if classes else "one label"
+    raise SinkError(f"{example.key}: labels {example.labels}, but the data set has {expected}")
+
+
+def _labels(stored: Sequence[int], info: DatasetInfo) -> tuple[int, ...]:
+    """The 0-based labels; several numbers are zeros and ones even where nothing is known."""
+    classes = len(info.classes)
+    if info.multilabel or (not classes and len(stored) > 1):
+        if len(stored) == (classes or len(stored)) and all(flag in (0, 1) for flag in stored):
+            return tuple(label for label, flag in enumerate(stored) if flag)
+        expected = f"{classes or 'only'} zeros and ones"
+    else:
+        if len(stored) == 1 and LABEL_BASE <= stored[0] < LABEL_BASE + (classes or 2**63):
+            return (stored[0] - LABEL_BASE,)
+        expected = f"one number from 1 to {classes}" if classes else "one number from 1"
+    shown = ", ".join(map(str, stored[:20]))
+    raise SinkError(f"the label is {shown or 'empty'}, expected {expected}")

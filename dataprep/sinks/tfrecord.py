@@ -7,31 +7,56 @@ index has a directory of its own because readers glob ``train-*``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import warnings
+from array import array
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from dataprep.errors import SinkError
+from dataprep.errors import SinkError, UsageError
 from dataprep.example import Example
 from dataprep.sinks import tf_example
-from dataprep.sinks.base import Layout, ShardName, WrittenFile
+from dataprep.sinks.base import (
+    DatasetInfo,
+    Layout,
+    ShardName,
+    ShardReader,
+    ShardWriter,
+    Sink,
+    WrittenFile,
+)
 from dataprep.sinks.hashed_file import HashedFile
-from dataprep.sinks.tfrecord_framing import OVERHEAD, frame, read_records
+from dataprep.sinks.tfrecord_framing import (
+    HEADER_SIZE,
+    OVERHEAD,
+    frame,
+    read_record,
+    read_records,
+    walk_records,
+)
 
-_EXAMPLE_OVERHEAD = 450  # measured: an Example without its image is 400 to 450 bytes
+_EXAMPLE_OVERHEAD = 520  # measured: an Example without its image is 450 to 510 bytes
 
 
-class TFRecordWriter:
+class TFRecordWriter(ShardWriter):
     """Writes one shard and its DALI index."""
 
-    def __init__(self, data: Path, index: Path) -> None:
+    def __init__(self, data: Path, index: Path, info: DatasetInfo) -> None:
+        self._info = info
         self._data = HashedFile(data)
-        self._index = HashedFile(index)
+        try:
+            self._index = HashedFile(index)
+        except BaseException:
+            self._data.abandon()
+            raise
 
     def write(self, example: Example) -> None:
         """Append one example as one record."""
         start = self._data.size
-        for piece in frame(tf_example.encode(example)):
+        for piece in frame(tf_example.encode(example, self._info)):
             self._data.write(piece)
         self._index.write(b"%d %d\n" % (start, self._data.size - start))
 
@@ -45,57 +70,176 @@ class TFRecordWriter:
         self._index.abandon()
 
 
-class TFRecordSink:
-    """``--sink tfrecord``."""
+class TFRecordReader(ShardReader):
+    """Reads one shard, checking both checksums of every record, and the index if it is given."""
+
+    def __init__(self, data: Path, index: Path | None, info: DatasetInfo) -> None:
+        self._path = data
+        self._index = index
+        self._info = info
+        self._file = data.open("rb")
+
+    def __len__(self) -> int:
+        """How many records the index or, without it, a walk over the frames finds."""
+        return len(self._offsets) - 1
+
+    def __getitem__(self, number: int) -> Example:
+        """One record; its offset comes from the index or from a walk over the frames."""
+        if not 0 <= number < len(self):
+            raise IndexError(f"{self._path}: no record {number}, there are {len(self)}")
+        offset = self._offsets[number]
+        length = self._offsets[number + 1] - offset - OVERHEAD
+        record = read_record(self._file, offset, length, name=str(self._path))
+        return self._decode(number, offset, record)
+
+    def __iter__(self) -> Iterator[Example]:
+        """Every record in order."""
+        index = _index_lines(self._index) if self._index else None
+        records = read_records(self._file, name=str(self._path))
+        for number, (offset, record) in enumerate(records):
+            if index is not None and next(index, None) != (offset, len(record) + OVERHEAD):
+                raise SinkError(
+                    f"{self._index}: line {number + 1} does not point at record {number} "
+                    f"(byte {offset}); make the shard again"
+                )
+            yield self._decode(number, offset, record)
+        if index is not None and next(index, None) is not None:
+            raise SinkError(f"{self._index}: has more lines than {self._path} has records")
+
+    def keys(self) -> Iterator[str]:
+        """Every key, without reading the images of shards that dataprep wrote.
+
+        Nor are the checksums of the data checked then.
+        """
+        for number in range(len(self)):
+            start, end = self._offsets[number : number + 2]
+
+            def read(position: int, size: int, data: int = start + HEADER_SIZE) -> bytes:
+                self._file.seek(data + position)
+                return self._file.read(size)
+
+            key = tf_example.find_key(read, end - start - OVERHEAD)
+            yield self[number].key if key is None else key
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @cached_property
+    def _offsets(self) -> array[int]:
+        """Where every record starts, and where the last one ends."""
+        found = array("Q", [0])
+        if self._index is None:
+            for offset, length in walk_records(self._file, name=str(self._path)):
+                found.append(offset + length + OVERHEAD)
+            return found
+        end = self._file.seek(0, os.SEEK_END)
+        for line, (offset, size) in enumerate(_index_lines(self._index), start=1):
+            if offset != found[-1] or size < OVERHEAD or offset + size > end:
+                raise SinkError(
+                    f"{self._index}: line {line} says {size} bytes from byte {offset}, but a "
+                    f"record starts at byte {found[-1]} of {end}; make the shard again"
+                )
+            found.append(offset + size)
+        if found[-1] != end:
+            raise SinkError(
+                f"{self._index}: ends at byte {found[-1]}, but {self._path} has {end} bytes; "
+                f"make the shard again"
+            )
+        return found
+
+    def _decode(self, number: int, offset: int, record: bytes) -> Example:
+        try:
+            return tf_example.decode(record, self._info)
+        except SinkError as error:
+            raise SinkError(f"{self._path}: record {number} at byte {offset}: {error}") from error
+
+
+class TFRecordSink(Sink):
+    """``--sink tfrecord``; no options: one way to write it, the way the readers expect."""
 
     name: ClassVar[str] = "tfrecord"
-
-    def config(self) -> Mapping[str, object]:
-        """No options: one way to write it, the way the readers expect."""
-        return {}
+    summary: ClassVar[str] = (
+        "tf.train.Example in TFRecord files, with DALI's index: TensorFlow, DALI"
+    )
+    keeps_boxes: ClassVar[bool] = True
+    reference: ClassVar[str] = "tf.data"
 
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
-        """The records, then the index."""
-        data = (
-            PurePosixPath(shard.split, str(shard))
-            if layout == "split"
-            else PurePosixPath(str(shard))
-        )
+        """The records, then the index; names as Google's TPU script gives them."""
+        data = PurePosixPath(str(shard))
+        if layout == "split":
+            data = shard.split / data
         return data, PurePosixPath("index", shard.split, str(shard))
 
     def overhead(self) -> int:
         """Framing, keys and the line of the index."""
         return OVERHEAD + _EXAMPLE_OVERHEAD
 
-    def open(self, paths: Sequence[Path]) -> TFRecordWriter:
+    def open(self, paths: Sequence[Path], info: DatasetInfo) -> TFRecordWriter:
         """Start a shard."""
         data, index = paths
-        return TFRecordWriter(data, index)
+        return TFRecordWriter(data, index, info)
 
-    def read(self, paths: Sequence[Path]) -> Iterator[Example]:
-        """Check both checksums of every record, and the index where its path is given too."""
-        data = paths[0]
-        index = _index_lines(paths[1]) if len(paths) > 1 else None
-        with data.open("rb") as file:
-            for number, (offset, record) in enumerate(read_records(file, name=str(data))):
-                if index is not None and next(index, None) != (offset, len(record) + OVERHEAD):
-                    raise SinkError(
-                        f"{paths[1]}: line {number + 1} does not point at record {number} "
-                        f"(byte {offset}); make the shard again"
-                    )
-                try:
-                    yield tf_example.decode(record)
-                except SinkError as error:
-                    raise SinkError(f"{data}: record {number} at byte {offset}: {error}") from error
-        if index is not None and next(index, None) is not None:
-            raise SinkError(f"{paths[1]}: has more lines than {data} has records")
+    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> TFRecordReader:
+        """Open a shard, with or without its index."""
+        return TFRecordReader(paths[0], paths[1] if len(paths) > 1 else None, info)
+
+    def reference_records(
+        self, paths: Sequence[Path], info: DatasetInfo
+    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+        """The records as ``tf.data.TFRecordDataset`` and ``tf.io.parse_single_example`` read them.
+
+        Raises:
+            UsageError: TensorFlow is not installed.
+            SinkError: TensorFlow finds the file damaged, or the features missing.
+        """
+        tf = _tensorflow()
+        return _tensorflow_records(tf, str(paths[0]), info)
 
 
 def _index_lines(path: Path) -> Iterator[tuple[int, int]]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                offset, size = line.split()
-                yield int(offset), int(size)
-            except ValueError as error:
-                raise SinkError(f"{path}: line {number} is not '<offset> <bytes>'") from error
+    # Read at once, so that an iteration that is never finished holds no file.
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            offset, size = line.split()
+            yield int(offset), int(size)
+        except ValueError as error:
+            raise SinkError(f"{path}: line {number} is not '<offset> <bytes>'") from error
+
+
+def _tensorflow() -> Any:
+    """TensorFlow, imported without a word about the machine's processor."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return import_module("tensorflow")
+    except ImportError as error:
+        raise UsageError(
+            f"TensorFlow cannot be imported ({error}); pip install 'dataprep[tensorflow]'"
+        ) from error
+
+
+def _tensorflow_records(
+    tf: Any,
+    path: str,
+    info: DatasetInfo,
+) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    shape = [len(info.classes)] if info.multilabel else [1]
+    features = {
+        "image/encoded": tf.io.FixedLenFeature((), tf.string),
+        "image/class/label": tf.io.FixedLenFeature(shape, tf.int64),
+    }
+    parse = tf.io.parse_single_example
+    dataset = tf.data.TFRecordDataset(path).map(lambda record: parse(record, features))
+    try:
+        for found in dataset.as_numpy_iterator():
+            label = found["image/class/label"].tolist()
+            if info.multilabel:
+                labels = tuple(number for number, flag in enumerate(label) if flag)
+            else:
+                labels = (label[0] - tf_example.LABEL_BASE,)
+            yield found["image/encoded"], labels
+    except tf.errors.OpError as error:
+        raise SinkError(f"{path}: TensorFlow: {error.message}") from error

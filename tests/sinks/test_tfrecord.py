@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import io
+import re
+import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from dataprep.errors import SinkError
 from dataprep.example import Example
-from dataprep.sinks import ShardName, tf_example
+from dataprep.sinks import DatasetInfo, ShardName, tf_example
 from dataprep.sinks.tfrecord import TFRecordSink
 from dataprep.sinks.tfrecord_framing import frame, masked_crc, read_records
+from dataprep_schemas import example_pb2
 
 # Written by TensorFlow 2.21:
 #   with tf.io.TFRecordWriter(path) as w: w.write(b"hello")   and   w.write(b"")
@@ -27,9 +32,28 @@ EXAMPLE = Example(
     height=375,
     width=500,
     colorspace="RGB",
-    class_index=0,
+    labels=(0,),
     synset="n01440764",
     class_name="tench",
+)
+
+
+UNKNOWN = DatasetInfo()
+KNOWN = DatasetInfo(classes=(("n01440764", "tench"), ("n01443537", "goldfish")))
+MULTI = DatasetInfo(
+    classes=(("A", "Atelectasis"), ("B", "Effusion"), ("C", "Mass")),
+    multilabel=True,
+    colorspace="Grayscale",
+)
+FINDINGS = replace(
+    EXAMPLE,
+    key="00000001_000.png",
+    format="PNG",
+    colorspace="Grayscale",
+    labels=(1, 2),
+    synset="B|C",
+    class_name="Effusion|Mass",
+    boxes=((0.25, 0.5, 0.75, 1.0),),
 )
 
 
@@ -71,23 +95,42 @@ def test_every_truncation_is_found(length: int) -> None:
 def test_example_golden_bytes() -> None:
     # tf.train.Example with these features, SerializeToString(deterministic=True), by
     # TensorFlow 2.21; tests/interop checks the same with TensorFlow itself where it is installed.
-    data = tf_example.encode(EXAMPLE)
-    assert data == bytes.fromhex(GOLDEN_EXAMPLE)
+    assert tf_example.encode(EXAMPLE, UNKNOWN) == bytes.fromhex(GOLDEN_EXAMPLE)
+    assert tf_example.encode(EXAMPLE, KNOWN) == bytes.fromhex(GOLDEN_EXAMPLE)
+    assert tf_example.encode(FINDINGS, MULTI) == bytes.fromhex(GOLDEN_MULTI_LABEL)
 
 
 GOLDEN_EXAMPLE = (
-    "0ad0030a170a0e696d6167652f6368616e6e656c7312051a030a01030a1a0a11696d6167652f636c"
+    "0a81040a170a0e696d6167652f6368616e6e656c7312051a030a01030a1a0a11696d6167652f636c"
     "6173732f6c6162656c12051a030a01010a230a12696d6167652f636c6173732f73796e736574120d"
     "0a0b0a096e30313434303736340a1d0a10696d6167652f636c6173732f7465787412090a070a0574"
     "656e63680a1b0a10696d6167652f636f6c6f72737061636512070a050a035247420a2c0a0d696d61"
     "67652f656e636f646564121b0a190a17ffd8206e6f74207265616c6c792061204a50454720ffd90a"
     "2a0a0e696d6167652f66696c656e616d6512180a160a146e30313434303736345f31303032362e4a"
     "5045470a180a0c696d6167652f666f726d617412080a060a044a5045470a160a0c696d6167652f68"
-    "656967687412061a040a02f7020a1d0a17696d6167652f6f626a6563742f62626f782f6c6162656c"
-    "12021a000a1c0a16696d6167652f6f626a6563742f62626f782f786d6178120212000a1c0a16696d"
-    "6167652f6f626a6563742f62626f782f786d696e120212000a1c0a16696d6167652f6f626a656374"
-    "2f62626f782f796d6178120212000a1c0a16696d6167652f6f626a6563742f62626f782f796d696e"
-    "120212000a150a0b696d6167652f776964746812061a040a02f403"
+    "656967687412061a040a02f7020a2f0a09696d6167652f6b657912220a200a1e6e30313434303736"
+    "342f6e30313434303736345f31303032362e4a5045470a1d0a17696d6167652f6f626a6563742f62"
+    "626f782f6c6162656c12021a000a1c0a16696d6167652f6f626a6563742f62626f782f786d617812"
+    "0212000a1c0a16696d6167652f6f626a6563742f62626f782f786d696e120212000a1c0a16696d61"
+    "67652f6f626a6563742f62626f782f796d6178120212000a1c0a16696d6167652f6f626a6563742f"
+    "62626f782f796d696e120212000a150a0b696d6167652f776964746812061a040a02f403"
+)
+
+GOLDEN_MULTI_LABEL = (
+    "0a90040a170a0e696d6167652f6368616e6e656c7312051a030a01010a1c0a11696d6167652f636c"
+    "6173732f6c6162656c12071a050a030001010a1d0a12696d6167652f636c6173732f73796e736574"
+    "12070a050a03427c430a250a10696d6167652f636c6173732f7465787412110a0f0a0d4566667573"
+    "696f6e7c4d6173730a210a10696d6167652f636f6c6f727370616365120d0a0b0a09477261797363"
+    "616c650a2c0a0d696d6167652f656e636f646564121b0a190a17ffd8206e6f74207265616c6c7920"
+    "61204a50454720ffd90a260a0e696d6167652f66696c656e616d6512140a120a1030303030303030"
+    "315f3030302e706e670a170a0c696d6167652f666f726d617412070a050a03504e470a160a0c696d"
+    "6167652f68656967687412061a040a02f7020a210a09696d6167652f6b657912140a120a10303030"
+    "30303030315f3030302e706e670a1d0a17696d6167652f6f626a6563742f62626f782f6c6162656c"
+    "12021a000a220a16696d6167652f6f626a6563742f62626f782f786d6178120812060a040000403f"
+    "0a220a16696d6167652f6f626a6563742f62626f782f786d696e120812060a040000803e0a220a16"
+    "696d6167652f6f626a6563742f62626f782f796d6178120812060a040000803f0a220a16696d6167"
+    "652f6f626a6563742f62626f782f796d696e120812060a040000003f0a150a0b696d6167652f7769"
+    "64746812061a040a02f403"
 )
 
 
@@ -99,69 +142,239 @@ def boxes() -> st.SearchStrategy[tuple[tuple[float, float, float, float], ...]]:
 @given(
     st.builds(
         Example,
-        key=st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1),
+        key=st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
         encoded=st.binary(),
         format=st.sampled_from(["JPEG", "PNG"]),
         height=st.integers(1, 2**31),
         width=st.integers(1, 2**31),
         colorspace=st.sampled_from(["RGB", "Grayscale"]),
-        class_index=st.integers(0, 2**31),
+        labels=st.tuples(st.integers(0, 2**31)),
         synset=st.text(),
         class_name=st.text(),
         boxes=boxes(),
     )
 )
 def test_examples_come_back(example: Example) -> None:
-    assert tf_example.decode(tf_example.encode(example)) == example
+    data = tf_example.encode(example, UNKNOWN)
+    assert tf_example.decode(data, UNKNOWN) == example
+    assert tf_example.find_key(lambda at, size: data[at : at + size], len(data)) == example.key
+
+
+@given(st.sets(st.integers(0, 2)))
+def test_several_labels_come_back(chosen: set[int]) -> None:
+    labels = tuple(sorted(chosen))
+    synset, name = MULTI.identifiers(labels), MULTI.names(labels)
+    example = replace(FINDINGS, labels=labels, synset=synset, class_name=name)
+    data = tf_example.encode(example, MULTI)
+    assert tf_example.decode(data, MULTI) == example
+    assert tf_example.decode(data, UNKNOWN) == example
+
+
+@given(st.binary(max_size=300))
+def test_a_key_is_found_or_not_in_any_bytes(data: bytes) -> None:
+    tf_example.find_key(lambda at, size: data[at : at + size], len(data))
+
+
+@settings(max_examples=300)
+@given(st.integers(0, len(GOLDEN_EXAMPLE) // 2 - 1), st.integers(0, 255))
+def test_a_key_is_found_or_not_in_a_damaged_example(position: int, byte: int) -> None:
+    data = bytearray.fromhex(GOLDEN_EXAMPLE)
+    data[position] = byte
+    found = tf_example.find_key(lambda at, size: bytes(data[at : at + size]), len(data))
+    assert found is None or isinstance(found, str)
 
 
 def test_a_foreign_example_is_named() -> None:
     with pytest.raises(SinkError, match="without the image keys"):
-        tf_example.decode(b"")
+        tf_example.decode(b"", UNKNOWN)
     with pytest.raises(SinkError, match=r"not a tf\.train\.Example"):
-        tf_example.decode(b"\xff\xff\xff")
+        tf_example.decode(b"\xff\xff\xff", UNKNOWN)
 
 
-def write_shard(directory: Path, count: int) -> list[Path]:
+def reduced(keep: set[str], encoded: bytes) -> bytes:
+    """The golden example as another program wrote it: fewer features, a real image."""
+    message = example_pb2.Example.FromString(bytes.fromhex(GOLDEN_EXAMPLE))
+    feature = message.features.feature
+    for key in set(feature) - keep:
+        del feature[key]
+    feature["image/encoded"].bytes_list.value[0] = encoded
+    return message.SerializeToString(deterministic=True)
+
+
+@pytest.fixture(scope="module")
+def photograph() -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (7, 5)).save(file, "JPEG")
+    return file.getvalue()
+
+
+# tensorflow/tpu, tools/datasets/imagenet_to_gcs.py
+GOOGLES_KEYS = {
+    "image/height",
+    "image/width",
+    "image/colorspace",
+    "image/channels",
+    "image/class/label",
+    "image/class/synset",
+    "image/format",
+    "image/filename",
+    "image/encoded",
+}
+
+
+def test_googles_nine_features_are_enough(photograph: bytes) -> None:
+    expected = replace(EXAMPLE, key="n01440764_10026.JPEG", encoded=photograph)
+    data = reduced(GOOGLES_KEYS, photograph)
+    assert tf_example.decode(data, KNOWN) == expected
+    assert tf_example.decode(data, UNKNOWN) == replace(expected, class_name="")
+    assert tf_example.find_key(lambda at, size: data[at : at + size], len(data)) is None
+
+
+def test_an_image_and_its_label_are_enough(photograph: bytes) -> None:
+    data = reduced({"image/encoded", "image/class/label"}, photograph)
+    assert tf_example.decode(data, KNOWN) == replace(
+        EXAMPLE, key="", encoded=photograph, height=5, width=7
+    )
+    with pytest.raises(SinkError, match="neither JPEG nor PNG"):
+        tf_example.decode(reduced({"image/encoded", "image/class/label"}, b"GIF"), KNOWN)
+
+
+def test_features_of_other_types_do_not_pass(photograph: bytes) -> None:
+    message = example_pb2.Example.FromString(reduced(GOOGLES_KEYS, photograph))
+    message.features.feature["image/class/label"].float_list.value.append(1.0)
+    with pytest.raises(SinkError, match="without the image keys"):
+        tf_example.decode(message.SerializeToString(), KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("example", "message"),
+    [
+        (replace(EXAMPLE, labels=(1,)), "label 2 is 'n01443537', but its synset is 'n01440764'"),
+        (replace(EXAMPLE, labels=(2,)), "the label is 3, expected one number from 1 to 2"),
+    ],
+)
+def test_a_label_of_another_class_list_is_found(
+    tmp_path: Path, example: Example, message: str
+) -> None:
+    paths = write_shard(tmp_path, [EXAMPLE, example])
+    expected = f"{re.escape(str(paths[0]))}: record 1 at byte \\d+: {re.escape(message)}"
+    with (
+        TFRecordSink().reader(paths, KNOWN) as reader,
+        pytest.raises(SinkError, match=f"^{expected}$"),
+    ):
+        list(reader)
+
+
+@pytest.mark.parametrize(
+    ("info", "stored", "message"),
+    [
+        (KNOWN, [0], "the label is 0, expected one number from 1 to 2"),
+        (UNKNOWN, [0], "the label is 0, expected one number from 1"),
+        (UNKNOWN, [-5], "the label is -5"),
+        (KNOWN, [1, 0], "the label is 1, 0, expected one number from 1 to 2"),
+        (UNKNOWN, [3, 0], "the label is 3, 0, expected only zeros and ones"),
+        (MULTI, [1, 0], "the label is 1, 0, expected 3 zeros and ones"),
+        (MULTI, [0, 1, 2], "the label is 0, 1, 2, expected 3 zeros and ones"),
+        (MULTI, [], "the label is empty, expected 3 zeros and ones"),
+    ],
+)
+def test_impossible_labels_are_found(info: DatasetInfo, stored: list[int], message: str) -> None:
+    data = example_pb2.Example.FromString(bytes.fromhex(GOLDEN_EXAMPLE))
+    data.features.feature["image/class/label"].int64_list.value[:] = stored
+    with pytest.raises(SinkError, match=message):
+        tf_example.decode(data.SerializeToString(), info)
+
+
+@pytest.mark.parametrize(
+    ("example", "info", "message"),
+    [
+        (replace(EXAMPLE, format="RAW"), KNOWN, "stores encoded images, JPEG or PNG, not RAW"),
+        (replace(EXAMPLE, labels=()), KNOWN, "one label from 0 to 1"),
+        (replace(EXAMPLE, labels=(0, 1)), KNOWN, "one label from 0 to 1"),
+        (replace(EXAMPLE, labels=(2,)), KNOWN, "one label from 0 to 1"),
+        (replace(EXAMPLE, labels=(-1,)), UNKNOWN, "one label"),
+        (replace(EXAMPLE, labels=(3,)), MULTI, "labels from 0 to 2"),
+    ],
+)
+def test_what_it_cannot_hold_is_refused(example: Example, info: DatasetInfo, message: str) -> None:
+    with pytest.raises(SinkError, match=message):
+        tf_example.encode(example, info)
+
+
+def write_shard(directory: Path, examples: list[Example]) -> list[Path]:
     paths = [directory / "shard", directory / "index"]
-    writer = TFRecordSink().open(paths)
-    for _ in range(count):
-        writer.write(EXAMPLE)
+    writer = TFRecordSink().open(paths, UNKNOWN)
+    for example in examples:
+        writer.write(example)
     writer.close()
     return paths
 
 
 def test_index_is_what_dali_expects(tmp_path: Path) -> None:
-    data, index = write_shard(tmp_path, 3)
+    data, index = write_shard(tmp_path, [EXAMPLE] * 3)
     size = data.stat().st_size // 3
     assert index.read_text() == f"0 {size}\n{size} {size}\n{2 * size} {size}\n"
 
 
-def test_close_describes_the_files(tmp_path: Path) -> None:
-    import hashlib
+CHANGES = {
+    "moved": lambda text: text.replace("0 ", "1 ", 1),
+    "longer": lambda text: text + "9 9\n",
+    "shorter": lambda text: text[: text.rindex("\n", 0, -1) + 1],
+    "empty": lambda text: "",
+    "garbage": lambda text: "garbage\n" + text,
+    "negative": lambda text: text.replace("0 ", "-1 ", 1),
+    "huge": lambda text: text.replace("0 ", f"{2**70} ", 1),
+    "merged": lambda text: f"0 {sum(map(int, text.split()[1::2]))}\n",
+}
 
-    paths = [tmp_path / "shard", tmp_path / "index"]
-    writer = TFRecordSink().open(paths)
-    writer.write(EXAMPLE)
-    for path, written in zip(paths, writer.close(), strict=True):
-        assert written.bytes == path.stat().st_size
-        assert written.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda text: text.replace("0 ", "1 ", 1),
-        lambda text: text + "9 9\n",
-        lambda text: text[: text.rindex("\n", 0, -1) + 1],
-        lambda text: "garbage\n" + text,
-    ],
-)
-def test_a_wrong_index_is_found(tmp_path: Path, change) -> None:  # type: ignore[no-untyped-def]
-    paths = write_shard(tmp_path, 3)
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("read", [list, lambda reader: reader[0]], ids=["iterating", "at-random"])
+def test_a_wrong_index_is_found(tmp_path: Path, change, read) -> None:  # type: ignore[no-untyped-def]
+    paths = write_shard(tmp_path, [EXAMPLE] * 3)
     paths[1].write_text(change(paths[1].read_text()))
-    with pytest.raises(SinkError):
-        list(TFRecordSink().read(paths))
+    with (
+        TFRecordSink().reader(paths, UNKNOWN) as reader,
+        pytest.raises(SinkError, match=r"index|damaged record"),
+    ):
+        read(reader)
+
+
+def test_a_length_beyond_the_file_allocates_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "shard"
+    length = struct.pack("<Q", 2**62)
+    path.write_bytes(length + struct.pack("<I", masked_crc(length)) + b"data")
+    with TFRecordSink().reader([path], UNKNOWN) as reader:
+        for read in (list, len):
+            with pytest.raises(SinkError, match=f"the file ends within a record of {2**62} bytes"):
+                read(reader)
+
+
+def test_keys_are_read_without_the_images(tmp_path: Path) -> None:
+    images = [bytes([number]) * 100_000 for number in range(3)]
+    examples = [replace(EXAMPLE, key=f"a/{it[0]}", encoded=it) for it in images]
+    paths = write_shard(tmp_path, examples)
+    content = paths[0].read_bytes()
+    for image in images:  # the checksums no longer match, which only reading it would tell
+        content = content.replace(image[:50_000], b"x" * 50_000)
+    paths[0].write_bytes(content)
+    with TFRecordSink().reader(paths, UNKNOWN) as reader:
+        assert list(reader.keys()) == ["a/0", "a/1", "a/2"]
+        with pytest.raises(SinkError, match="damaged record"):
+            list(reader)
+
+
+def test_keys_of_other_writers_are_file_names(tmp_path: Path, photograph: bytes) -> None:
+    path = tmp_path / "shard"
+    path.write_bytes(b"".join(frame(reduced(GOOGLES_KEYS, photograph))) * 2)
+    with TFRecordSink().reader([path], UNKNOWN) as reader:
+        assert list(reader.keys()) == ["n01440764_10026.JPEG"] * 2
+
+
+def test_a_writer_that_cannot_open_its_index_closes_its_data(tmp_path: Path) -> None:
+    paths = [tmp_path / "shard", tmp_path / "no such directory" / "index"]
+    with pytest.raises(FileNotFoundError):  # an open file would be a ResourceWarning, an error
+        TFRecordSink().open(paths, UNKNOWN)
 
 
 @settings(max_examples=40)
@@ -169,13 +382,17 @@ def test_a_wrong_index_is_found(tmp_path: Path, change) -> None:  # type: ignore
 def test_any_flipped_byte_of_a_shard_is_found(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    paths = write_shard(tmp_path_factory.mktemp("shard"), 2)
+    paths = write_shard(tmp_path_factory.mktemp("shard"), [EXAMPLE] * 2)
     content = bytearray(paths[0].read_bytes())
     position = data.draw(st.integers(0, len(content) - 1))
     content[position] ^= 1 << data.draw(st.integers(0, 7))
     paths[0].write_bytes(content)
-    with pytest.raises(SinkError, match="damaged record"):
-        list(TFRecordSink().read(paths))
+    for read in (list, lambda reader: [reader[0], reader[1]]):
+        with (
+            TFRecordSink().reader(paths, UNKNOWN) as reader,
+            pytest.raises(SinkError, match="damaged record"),
+        ):
+            read(reader)
 
 
 def test_names_and_places() -> None:
