@@ -14,6 +14,8 @@ from typing import Any
 
 from dataprep.canonical import to_json
 from dataprep.errors import DatasetError
+from dataprep.plugins import load_sink
+from dataprep.sinks import DatasetInfo, Sink
 
 FORMAT = "dataprep-manifest-1"
 NAME = "manifest.json"
@@ -47,6 +49,36 @@ def read_manifest(out: Path) -> dict[str, Any]:
     if _digest(body) != manifest["sha256"] or to_json(manifest) != data:
         raise DatasetError(f"{path} was changed after it was sealed: its hash does not match")
     return manifest
+
+
+def describe_info(info: DatasetInfo) -> dict[str, Any]:
+    """What is true of every example, as the manifest's ``examples``; classes are apart."""
+    return {
+        "multilabel": info.multilabel,
+        "colorspace": info.colorspace,
+        "size": None if info.size is None else list(info.size),
+    }
+
+
+def dataset_info(manifest: Mapping[str, Any]) -> DatasetInfo:
+    """What readers of a data set's shards are told; the inverse of `describe_info`."""
+    examples = manifest["examples"]
+    size = examples["size"]
+    return DatasetInfo(
+        classes=tuple((identifier, name) for identifier, name in manifest["classes"]),
+        multilabel=examples["multilabel"],
+        colorspace=examples["colorspace"],
+        size=None if size is None else (size[0], size[1]),
+    )
+
+
+def manifest_sink(manifest: Mapping[str, Any]) -> Sink:
+    """The format of a data set, with the options that it was written with.
+
+    Raises:
+        UsageError: it is not installed here.
+    """
+    return load_sink(manifest["sink"]["name"], manifest["sink"]["config"])
 
 
 def _digest(body: Mapping[str, Any]) -> str:

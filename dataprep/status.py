@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from dataprep.assembly.commit import CommitRecord, Commits, is_intact
-from dataprep.assembly.job import read_job
+from dataprep.assembly.identity import read_job
 from dataprep.assembly.lock import holder, is_running
+from dataprep.assembly.progress import images_under_way
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import DatasetError
 
@@ -31,6 +32,7 @@ class Status:
 
     Attributes:
         splits: what is to be made; empty while the raw data is still being indexed.
+        under_way: images in shards that are being written.
         records: the commit records of the shards that are there.
         sealed: whether the manifest has been written.
         holder: (host, process id) of the run that holds the directory, if one does.
@@ -39,6 +41,7 @@ class Status:
     """
 
     splits: tuple[SplitStatus, ...]
+    under_way: int
     records: tuple[CommitRecord, ...]
     sealed: bool
     holder: tuple[str, int] | None
@@ -58,6 +61,7 @@ def read_status(out: Path) -> Status:
     records = [record for record in Commits(workspace).all() if is_intact(record, out)]
     return Status(
         splits=_splits(workspace, records),
+        under_way=images_under_way(workspace),
         records=tuple(records),
         sealed=workspace.manifest.exists(),
         holder=holder(workspace),

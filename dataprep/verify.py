@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dataprep.errors import ImageError, SinkError
+from dataprep.example import Example
 from dataprep.hashing import file_sha256
 from dataprep.images import Recipe, prepare
-from dataprep.manifest import NAME, read_manifest
-from dataprep.plugins import load_sink
+from dataprep.manifest import NAME, dataset_info, manifest_sink, read_manifest
+from dataprep.sinks import DatasetInfo, Sink
+from dataprep.strangers import strangers
 from dataprep.wording import printable
 
-Level = Literal["size", "hash", "records", "decode"]
+Level = Literal["size", "hash", "records", "decode", "reader"]
 LEVELS: tuple[Level, ...] = get_args(Level)
+_READING = ("records", "decode", "reader")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One shard file that is not what the manifest says, and how."""
+    """One file that is not what the manifest says, and how."""
 
     path: str
     what: str
@@ -40,8 +44,10 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class _Shard:
+    """A shard, or the files that its split has besides, which hold no records of their own."""
+
     split: str
-    records: int
+    records: int | None
     files: tuple[dict[str, Any], ...]
 
 
@@ -49,6 +55,17 @@ class _Shard:
 class _Result:
     problems: list[Problem]
     classes: Counter[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """How every shard is looked at."""
+
+    out: Path
+    level: Level
+    sink: Sink
+    info: DatasetInfo
+    recipe: Recipe
 
 
 def verify(
@@ -60,59 +77,70 @@ def verify(
         out: the directory that holds ``manifest.json``.
         level: ``size``: every file is there, with its size. ``hash``: and with its SHA-256.
             ``records``: and the format's own checksums, record counts, labels and class counts
-            hold. ``decode``: and every image decodes in full.
+            hold. ``decode``: and every image decodes in full. ``reader``: and the format's own
+            reader, not written by us, gives the same images and labels.
         threads: shards looked at at the same time.
         progress: told the bytes of each shard when it is done.
 
     Raises:
         DatasetError: there is no intact manifest to check against.
+        UsageError: the format, or for ``reader`` its own reader, is not installed.
     """
     manifest = read_manifest(out)
-    shards = [
-        _Shard(split, shard["records"], tuple(shard["files"]))
-        for split, content in manifest["splits"].items()
-        for shard in content["shards"]
-    ]
+    recipe = Recipe(check="pixels", max_pixels=manifest["image"]["max_pixels"])
+    check = _Check(out, level, manifest_sink(manifest), dataset_info(manifest), recipe)
+    shards = [*_shards(manifest)]
     problems = [*_check_accounts(manifest), *_check_strangers(out, manifest)]
     classes: dict[str, Counter[int]] = {split: Counter() for split in manifest["splits"]}
 
-    def check(shard: _Shard) -> _Result:
-        return _check_shard(out, manifest, shard, level)
+    def check_shard(shard: _Shard) -> _Result:
+        return _check_shard(check, shard)
 
-    with ThreadPoolExecutor(threads) as pool:
-        for shard, result in zip(shards, pool.map(check, shards), strict=True):
+    # Other people's readers are not always made for threads.
+    with ThreadPoolExecutor(1 if level == "reader" else threads) as pool:
+        for shard, result in zip(shards, pool.map(check_shard, shards), strict=True):
             problems += result.problems
             classes[shard.split] += result.classes
             if progress is not None:
                 progress(sum(file["bytes"] for file in shard.files))
-    if level in ("records", "decode") and not problems:
+    if level in _READING and not problems:
         problems += _check_class_counts(manifest, classes)
     return Verified(
         files=sum(len(shard.files) for shard in shards),
         bytes=sum(file["bytes"] for shard in shards for file in shard.files),
-        records=sum(shard.records for shard in shards),
+        records=sum(shard.records or 0 for shard in shards),
         problems=tuple(problems),
     )
 
 
-def _check_shard(out: Path, manifest: dict[str, Any], shard: _Shard, level: Level) -> _Result:
+def _shards(manifest: dict[str, Any]) -> Iterator[_Shard]:
+    for split, content in manifest["splits"].items():
+        for shard in content["shards"]:
+            yield _Shard(split, shard["records"], tuple(shard["files"]))
+        if content["files"]:
+            yield _Shard(split, None, tuple(content["files"]))
+
+
+def _check_shard(check: _Check, shard: _Shard) -> _Result:
     problems = [
         Problem(file["path"], what)
         for file in shard.files
-        if (what := _check_file(out / file["path"], file, hashed=level != "size"))
+        if (what := _check_file(check.out / file["path"], file, hashed=check.level != "size"))
     ]
     classes: Counter[int] = Counter()
-    if level in ("records", "decode") and not problems:
+    if check.level in _READING and not problems and shard.records is not None:
+        records, place = 0, shard.files[0]["path"]
         try:
-            for label, what in _read_shard(out, manifest, shard, decode=level == "decode"):
-                classes[label] += 1
+            for example, what in _read_shard(check, shard):
+                records += 1
+                classes.update(example.labels)
                 if what:
-                    problems.append(Problem(shard.files[0]["path"], what))
+                    problems.append(Problem(place, f"record {records - 1}: {what}"))
         except SinkError as error:
-            problems.append(Problem(shard.files[0]["path"], str(error)))
-        if not problems and classes.total() != shard.records:
-            what = f"holds {classes.total()} records, the manifest says {shard.records}"
-            problems.append(Problem(shard.files[0]["path"], what))
+            problems.append(Problem(place, str(error)))
+        if not problems and records != shard.records:
+            what = f"holds {records} records, the manifest says {shard.records}"
+            problems.append(Problem(place, what))
     return _Result(problems, classes)
 
 
@@ -130,24 +158,42 @@ def _check_file(path: Path, expected: dict[str, Any], *, hashed: bool) -> str | 
     return None
 
 
-def _read_shard(
-    out: Path, manifest: dict[str, Any], shard: _Shard, *, decode: bool
-) -> Iterator[tuple[int, str | None]]:
-    """The class index of every record, and what is wrong with it, if anything."""
-    sink = load_sink(manifest["sink"]["name"])
-    classes: Sequence[Sequence[str]] = manifest["classes"]
-    recipe = Recipe(check="pixels", max_pixels=manifest["image"]["max_pixels"])
-    for number, example in enumerate(sink.read([out / file["path"] for file in shard.files])):
-        label = example.class_index
-        what = None
-        if not 0 <= label < len(classes) or example.synset != classes[label][0]:
-            what = f"record {number}: label {label} and class {example.synset!r} do not agree"
-        elif decode:
-            try:
-                prepare(example.encoded, recipe)
-            except ImageError as error:
-                what = f"record {number} ({printable(example.filename)}): {error}"
-        yield label, what
+def _read_shard(check: _Check, shard: _Shard) -> Iterator[tuple[Example, str | None]]:
+    """Every record, and what is wrong with it, if anything."""
+    paths = [check.out / file["path"] for file in shard.files]
+    with check.sink.reader(paths, check.info) as reader:
+        for example in reader:
+            yield example, _judge(check, example)
+        if check.level == "reader":
+            _compare_with_reference(check, paths, iter(reader))
+
+
+def _judge(check: _Check, example: Example) -> str | None:
+    known = range(len(check.info.classes))
+    if not all(label in known for label in example.labels):
+        return f"{printable(example.key)}: labels {example.labels} are not in the class list"
+    if not check.info.multilabel and len(example.labels) != 1:
+        return f"{printable(example.key)}: {len(example.labels)} labels, expected one"
+    if example.format == "RAW":
+        return None  # the reader has looked at its size
+    if check.level == "decode":
+        try:
+            prepare(example.encoded, check.recipe)
+        except ImageError as error:
+            return f"({printable(example.filename)}): {error}"
+    return None
+
+
+def _compare_with_reference(check: _Check, paths: list[Path], ours: Iterator[Example]) -> None:
+    name = check.sink.reference
+    theirs = check.sink.reference_records(paths, check.info)
+    for number, (example, other) in enumerate(zip_longest(ours, theirs)):
+        if example is None or other is None:
+            raise SinkError(f"{name} finds {'more' if example is None else 'fewer'} records")
+        if other[0] != example.encoded:
+            raise SinkError(f"record {number}: {name} gives another image")
+        if tuple(other[1]) != example.labels:
+            raise SinkError(f"record {number}: {name} gives {other[1]}, expected {example.labels}")
 
 
 def _check_class_counts(
@@ -172,10 +218,8 @@ def _check_accounts(manifest: dict[str, Any]) -> Iterator[Problem]:
 
 
 def _check_strangers(out: Path, manifest: dict[str, Any]) -> Iterator[Problem]:
-    """Shards that are not the data set's, but that readers would take in."""
     for name, split in manifest["splits"].items():
-        known = {out / file["path"] for shard in split["shards"] for file in shard["files"]}
-        for directory in sorted({path.parent for path in known}):
-            for path in sorted(set(directory.glob(f"{name}-*-of-*")) - known):
-                what = "is not in the manifest, but readers would take it in; move it away"
-                yield Problem(str(path.relative_to(out)), what)
+        files = [file for shard in split["shards"] for file in shard["files"]] + split["files"]
+        for path in strangers([name], {out / file["path"] for file in files}):
+            what = "is not in the manifest, but readers would take it in; move it away"
+            yield Problem(str(path.relative_to(out)), what)

@@ -13,14 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-from dataprep.assembly.workspace import (
-    PARTIAL,
-    Workspace,
-    is_partial,
-    partial_path,
-    write_durably,
-)
+from dataprep.assembly.workspace import Workspace, partial_path, write_durably
 from dataprep.canonical import to_json
 from dataprep.errors import DatasetError
 from dataprep.sinks import ShardName
@@ -62,8 +57,8 @@ class CommitRecord:
     Attributes:
         files: the data file first, then sidecars.
         records: how many examples were written.
-        source_bytes: how many bytes of images were read.
-        classes: examples written, by 0-based class index.
+        classes: examples written, by 0-based class index; an example with several counts for each.
+        statistics: of the images, as `dataprep.images.Statistics.to_json` gives them.
     """
 
     split: str
@@ -71,10 +66,10 @@ class CommitRecord:
     count: int
     files: tuple[CommittedFile, ...]
     records: int
-    source_bytes: int
     classes: dict[int, int]
     rejected: tuple[Rejected, ...] = ()
     noted: tuple[Noted, ...] = ()
+    statistics: dict[str, Any] | None = None
 
     @property
     def shard(self) -> ShardName:
@@ -184,22 +179,3 @@ def publish(temporaries: Sequence[Path], finals: Sequence[Path]) -> None:
 def commit(workspace: Workspace, record: CommitRecord) -> None:
     """Record that a published shard is finished."""
     write_durably(workspace.commits / f"{record.shard}.json", to_json(asdict(record)))
-
-
-def remove_partial_files(workspace: Workspace, splits: Sequence[str]) -> None:
-    """Delete what killed runs left behind; call only while holding the lock.
-
-    Looks only where a run writes, and only for names that it gives: the output directory may hold
-    other people's files, even the raw data.
-    """
-    for directory in (workspace.out, *workspace.private_directories()):
-        _remove_partials(directory)
-    for parent in (workspace.out, workspace.out / "index", workspace.rejected):
-        for split in splits:
-            _remove_partials(parent / split)
-
-
-def _remove_partials(directory: Path) -> None:
-    for path in directory.glob(f".*{PARTIAL}"):
-        if is_partial(path):
-            path.unlink(missing_ok=True)

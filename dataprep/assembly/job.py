@@ -1,22 +1,20 @@
-"""What is built, from what, and how: everything a worker needs, and what makes it the same job."""
+"""What is built, and how: everything a worker needs to make any one shard."""
 
 from __future__ import annotations
 
-import json
-import shlex
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
+from dataprep.assembly.commit import Noted, Rejected
 from dataprep.assembly.lock import Lease
-from dataprep.assembly.workspace import Workspace, write_durably
-from dataprep.canonical import to_json
-from dataprep.deal import Shuffle
-from dataprep.errors import DatasetError
-from dataprep.images import Recipe
-from dataprep.sinks import Layout, ShardName
-
-_SHOWN = 4  # differences spelled out in an error; the rest are counted
+from dataprep.assembly.workspace import Workspace
+from dataprep.example import Example
+from dataprep.images import Measured
+from dataprep.plugins import load_sink
+from dataprep.sinks import DatasetInfo, Layout, ShardName, Sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +22,15 @@ class SplitJob:
     """One split's share of the job.
 
     Attributes:
-        images: how many the deck holds, before any is rejected.
+        shuffle: how the images are ordered, as the manifest says it.
+        images: how many there are, before any is rejected.
         source_bytes: their size in the raw data.
         input_sha256: of every (key, size, class index) in key order.
     """
 
     name: str
     shards: int
-    shuffle: Shuffle
+    shuffle: str
     images: int
     source_bytes: int
     input_sha256: str
@@ -42,108 +41,92 @@ class SplitJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Output:
+    """Where the shards go, and in which format.
+
+    Attributes:
+        sink: the format's name.
+        sink_options: the format's options.
+        info: what is true of every example.
+        build_dir: where formats that are not written from front to back are built, if the user
+            said so; otherwise each worker decides.
+    """
+
+    workspace: Workspace
+    sink: str
+    sink_options: Mapping[str, str]
+    layout: Layout
+    info: DatasetInfo
+    build_dir: Path | None = None
+
+    def load_sink(self) -> Sink:
+        """The format."""
+        return load_sink(self.sink, self.sink_options)
+
+    def array_bytes(self) -> int | None:
+        """What every image takes in a format that stores pixels; None in the others."""
+        sink, info = self.load_sink(), self.info
+        if not sink.pixels or info.size is None:
+            return None
+        return info.size[0] * info.size[1] * info.channels * sink.value_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An example that is to be written, and what is known of it besides."""
+
+    example: Example
+    noted: tuple[Noted, ...] = ()
+    measured: Measured | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job(ABC):
     """A worker's orders. Pickled, so it holds only small, plain values."""
 
-    dataset: str
-    raw: Path
-    workspace: Workspace
+    output: Output
     splits: tuple[SplitJob, ...]
-    recipe: Recipe
-    sink: str
-    layout: Layout
     lease: Lease
+
+    @property
+    def workspace(self) -> Workspace:
+        """The output directory."""
+        return self.output.workspace
 
     def shard_names(self) -> list[ShardName]:
         """Every shard of every split."""
         return [shard for split in self.splits for shard in split.shard_names()]
 
+    @property
+    @abstractmethod
+    def works_on_images(self) -> bool:
+        """Whether other threads or processes can do most of the work of a shard."""
 
-Identity = Mapping[str, object]
+    @abstractmethod
+    def items(
+        self, shard: ShardName, pool: Executor | None, window: int
+    ) -> Iterator[Made | Rejected]:
+        """What becomes of every image of a shard, in writing order.
 
+        Args:
+            shard: which shard.
+            pool: threads or processes that may do the work; None: the calling thread does.
+            window: how many images may be in flight in the pool.
 
-def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> bool:
-    """Accept a new directory, or one that is being made from the same input in the same way.
+        Raises:
+            SourceError: an image cannot be read or has changed since it was indexed.
+        """
 
-    Args:
-        workspace: the output directory.
-        identity: everything that shapes the bytes of the output, as JSON.
-        units: the index digest of every scan unit, to name those that changed.
+    @abstractmethod
+    def estimate_bytes(self, pending: Sequence[ShardName]) -> int:
+        """The size of these shards together, roughly."""
 
-    Returns:
-        Whether the directory is new, or as good as new.
+    @abstractmethod
+    def keep_rejected(
+        self, rejected: Sequence[tuple[str, Rejected]], keep: Callable[[str, str, bytes], None]
+    ) -> None:
+        """Hand over the bytes of rejected images: ``keep(split, key, bytes)``.
 
-    Raises:
-        DatasetError: the directory is being made in another way; names what differs.
-    """
-    if not workspace.job.exists():
-        return True
-    ours: dict[str, object] = json.loads(_to_json(identity, units))
-    theirs = read_job(workspace)
-    if theirs == ours:
-        return False
-    if not any(workspace.commits.glob("[!.]*.json")):
-        return True  # nothing was finished in the other way, so nothing can be mixed
-    differences = _what_differs(theirs, ours)
-    shown = "; ".join(differences[:_SHOWN])
-    if len(differences) > _SHOWN:
-        shown += f"; and {len(differences) - _SHOWN} more"
-    raise DatasetError(
-        f"{shlex.quote(str(workspace.out))} is being made in another way: {shown}; "
-        "use the same input and options, another --local_scratch_dir, "
-        "or --overwrite to start it anew"
-    )
-
-
-def store_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> None:
-    """Make the directory this job's."""
-    write_durably(workspace.job, _to_json(identity, units))
-
-
-def _to_json(identity: Identity, units: Mapping[str, str]) -> bytes:
-    return to_json({"identity": identity, "units": units})
-
-
-def _what_differs(theirs: Mapping[str, object], ours: Mapping[str, object]) -> list[str]:
-    options: list[str] = []
-    inputs: list[str] = []
-    for name, old, new in _leaves_that_differ(theirs.get("identity"), ours["identity"]):
-        text = f"{name} was {_show(old)}, now {_show(new)}"
-        (inputs if name.startswith("input.") else options).append(text)
-    units = sorted(name for name, _, _ in _leaves_that_differ(theirs.get("units"), ours["units"]))
-    if units:
-        more = f" and {len(units) - 1} more" if len(units) > 1 else ""
-        options.append(f"the raw data of {units[0]}{more} changed")
-    # Another limit, or changed raw data, is why the input's counts and hash are others.
-    return options or inputs
-
-
-def read_job(workspace: Workspace) -> dict[str, object]:
-    """The stored job.
-
-    Raises:
-        DatasetError: it cannot be read.
-    """
-    try:
-        stored: dict[str, object] = json.loads(workspace.job.read_bytes())
-    except ValueError as error:
-        raise DatasetError(
-            f"{workspace.job} cannot be read ({error}); use --overwrite to start anew"
-        ) from error
-    return stored
-
-
-def _leaves_that_differ(
-    before: object, now: object, name: str = ""
-) -> Iterator[tuple[str, object, object]]:
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted(before.keys() | now.keys()):
-            yield from _leaves_that_differ(
-                before.get(key), now.get(key), f"{name}.{key}" if name else key
-            )
-    elif before != now:
-        yield name, before, now
-
-
-def _show(value: object) -> str:
-    return "absent" if value is None else json.dumps(value)
+        Raises:
+            SourceError: they cannot be read any more.
+        """

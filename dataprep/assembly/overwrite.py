@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, cast
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 from dataprep.assembly.commit import Commits
-from dataprep.assembly.job import Job, read_job
+from dataprep.assembly.identity import planned_paths
+from dataprep.assembly.job import Job
 from dataprep.assembly.rejected import safe_file_name
-from dataprep.assembly.request import Request
+from dataprep.assembly.request import EVERY_SPLIT, Request
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import DatasetError, UsageError
 from dataprep.manifest import read_manifest
-from dataprep.plugins import load_sink
-from dataprep.sinks import ShardName
 from dataprep.sources import Found
+from dataprep.strangers import strangers
 
 
 def remove_built_files(workspace: Workspace) -> None:
     """Delete the data set, whole or unfinished, and nobody else's files."""
-    names = (*_recorded(workspace), *_planned(workspace), *_sealed(workspace))
+    # A kill between a rename and the record of it leaves files that only the plan knows.
+    planned = map(str, planned_paths(workspace))
+    names = (*_recorded(workspace), *planned, *_sealed(workspace))
     built = {workspace.out / name for name in names}
     for path in built:
         path.unlink(missing_ok=True)
@@ -45,22 +46,6 @@ def _recorded(workspace: Workspace) -> Iterator[str]:
         yield from (str(kept / safe_file_name(image.key)) for image in record.rejected)
 
 
-def _planned(workspace: Workspace) -> Iterator[str]:
-    """What a kill may have left without a record, between a rename and the record of it."""
-    try:
-        identity = cast("Mapping[str, Any]", read_job(workspace)["identity"])
-        sink = load_sink(identity["sink"]["name"])
-        shards = [
-            ShardName(split, number, count)
-            for split, count in identity["num_shards"].items()
-            for number in range(count)
-        ]
-        layout = identity["layout"]
-    except (DatasetError, OSError, KeyError, TypeError, AttributeError):
-        return  # no job, or a torn one: then the records are all there is
-    yield from (str(path) for shard in shards for path in sink.paths(shard, layout))
-
-
 def _sealed(workspace: Workspace) -> Iterator[str]:
     """What the manifest names, in case somebody deleted the private directory."""
     try:
@@ -69,6 +54,7 @@ def _sealed(workspace: Workspace) -> Iterator[str]:
         return
     for split in splits:
         yield from (file["path"] for shard in split["shards"] for file in shard["files"])
+        yield from (file["path"] for file in split.get("files", ()))
 
 
 def check_request(request: Request, found: Found) -> None:
@@ -96,7 +82,7 @@ def check_request(request: Request, found: Found) -> None:
                 "for images; choose a directory of its own"
             )
     for name in request.num_shards or {}:
-        if name not in splits:
+        if name not in splits and name != EVERY_SPLIT:
             raise UsageError(f"--num_shards {name}=…: the splits are {', '.join(sorted(splits))}")
 
 
@@ -110,18 +96,19 @@ def check_foreign_files(job: Job, *, fresh: bool) -> None:
     Raises:
         DatasetError: names the first such file.
     """
-    sink = load_sink(job.sink)
-    expected = {
-        job.workspace.out / path
-        for shard in job.shard_names()
-        for path in sink.paths(shard, job.layout)
-    }
-    for directory in sorted({path.parent for path in expected}):
-        for split in job.splits:
-            for path in sorted(directory.glob(f"{split.name}-*-of-*")):
-                if fresh or path not in expected:
-                    raise DatasetError(
-                        f"{path} is in the way: it was not written by this job, and readers would "
-                        "take it in; move it away, choose another --local_scratch_dir, or, if it "
-                        "belongs to an earlier job, use --overwrite"
-                    )
+    expected = {job.workspace.out / path for path in _made_by(job)}
+    present = [path for path in sorted(expected) if path.exists()] if fresh else []
+    for path in (*present, *strangers([split.name for split in job.splits], expected)):
+        raise DatasetError(
+            f"{path} is in the way: it was not written by this job, and readers would "
+            "take it in; move it away, choose another output directory, or, if it "
+            "belongs to an earlier job, use --overwrite"
+        )
+
+
+def _made_by(job: Job) -> Iterator[PurePosixPath]:
+    sink, layout = job.output.load_sink(), job.output.layout
+    for split in job.splits:
+        for shard in split.shard_names():
+            yield from sink.paths(shard, layout)
+        yield from sink.split_paths(split.name, split.shards, layout)

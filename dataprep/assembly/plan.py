@@ -6,29 +6,30 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import cast
 
 from dataprep import __version__
 from dataprep.assembly.bounding_boxes import read_bounding_boxes
 from dataprep.assembly.deck import deck_is_current, write_deck
 from dataprep.assembly.index_parts import IndexPart, read_header
-from dataprep.assembly.job import Job, SplitJob, check_identity, store_identity
+from dataprep.assembly.identity import check_identity, store_identity
+from dataprep.assembly.image_job import ImageJob
+from dataprep.assembly.job import Output, SplitJob
 from dataprep.assembly.lock import Lease
 from dataprep.assembly.overwrite import check_foreign_files, remove_built_files
 from dataprep.assembly.request import Request
 from dataprep.assembly.split_index import SplitIndex, open_index
 from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
-from dataprep.deal import check_shard_count, default_shard_count, sample
+from dataprep.assembly.shard_counts import choose_shard_count, explain_shard_count
+from dataprep.deal import Shuffle, sample
 from dataprep.errors import SourceError
 from dataprep.hashing import file_sha256
 from dataprep.images import codec_versions
 from dataprep.index import Box
-from dataprep.plugins import load_sink
+from dataprep.manifest import describe_info
+from dataprep.sinks import DatasetInfo
 from dataprep.wording import counted, sized
-
-# The counts of Google's imagenet_to_gcs, which tensorflow/models' reader insists on.
-_PREFERRED_SHARDS = {"train": 1024}
-_OTHER_SHARDS = 128
 
 
 def plan(
@@ -37,9 +38,10 @@ def plan(
     parts: Sequence[IndexPart],
     lease: Lease,
     *,
+    info: DatasetInfo,
     official: Mapping[str, int],
     report: Callable[[str], None],
-) -> tuple[Job, Mapping[str, object]]:
+) -> tuple[ImageJob, Mapping[str, object]]:
     """Decide the shards, check that the directory is this job's, and deal.
 
     Args:
@@ -47,6 +49,7 @@ def plan(
         workspace: the output directory, held by ``lease``.
         parts: the current index.
         lease: what workers need to go on.
+        info: what is true of every example.
         official: how many images each split of the complete data set has, where known.
         report: takes one line for the user.
 
@@ -63,11 +66,14 @@ def plan(
             split: stack.enter_context(_open_limited(request, workspace, split, paths))
             for split, paths in by_split.items()
         }
-        splits = tuple(_plan_split(request, name, index) for name, index in indexes.items())
+        output = _output(request, info)
+        splits = tuple(_plan_split(request, name, index, output) for name, index in indexes.items())
         for split in splits:
-            report(_describe(request, split, official.get(split.name)))
-        identity = _identity(request, splits)
-        job = _job(request, splits, lease)
+            report(_describe(request, split, official.get(split.name), output))
+        identity = _identity(request, splits, output)
+        job = ImageJob(
+            output, splits, lease, request.dataset, request.raw.absolute(), request.recipe
+        )
         units = {part.unit.name: read_header(part.path).digest for part in parts}
         boxes = read_bounding_boxes(request.bbox_csv) if request.bbox_csv else {}
         if request.overwrite:  # only now, when nothing that was asked for can be refused any more
@@ -80,16 +86,14 @@ def plan(
     return job, identity
 
 
-def _job(request: Request, splits: tuple[SplitJob, ...], lease: Lease) -> Job:
-    return Job(
-        dataset=request.dataset,
-        raw=request.raw.absolute(),
+def _output(request: Request, info: DatasetInfo) -> Output:
+    return Output(
         workspace=Workspace(request.out.absolute()),
-        splits=splits,
-        recipe=request.recipe,
         sink=request.sink,
+        sink_options=request.sink_options,
         layout=request.layout,
-        lease=lease,
+        info=info,
+        build_dir=request.build_dir and request.build_dir.absolute(),
     )
 
 
@@ -108,7 +112,7 @@ def _write_decks(
             indexes[split.name],
             split=split.name,
             shards=split.shards,
-            shuffle=split.shuffle,
+            shuffle=cast("Shuffle", split.shuffle),
             boxes=boxes,
             token=token,
         )
@@ -132,15 +136,11 @@ def _open_limited(
             yield index
 
 
-def _plan_split(request: Request, name: str, index: SplitIndex) -> SplitJob:
+def _plan_split(request: Request, name: str, index: SplitIndex, output: Output) -> SplitJob:
     images = len(index)
-    shards = (request.num_shards or {}).get(name)
-    if shards is None:
-        shards = default_shard_count(images, _PREFERRED_SHARDS.get(name, _OTHER_SHARDS))
-    check_shard_count(images, shards, name)
     return SplitJob(
         name=name,
-        shards=shards,
+        shards=choose_shard_count(name, images, request.num_shards, output),
         shuffle=request.shuffle or ("stratified" if name == "train" else "none"),
         images=images,
         source_bytes=int(index.sizes.sum()),
@@ -148,19 +148,18 @@ def _plan_split(request: Request, name: str, index: SplitIndex) -> SplitJob:
     )
 
 
-def _describe(request: Request, split: SplitJob, official: int | None) -> str:
+def _describe(request: Request, split: SplitJob, official: int | None, output: Output) -> str:
     text = f"{split.name}: {split.images:,} images"
     if official is not None and official != split.images:
         text += f" of the official {official:,}"
     text += f", {sized(split.source_bytes)}, in {counted(split.shards, 'shard')}"
-    preferred = _PREFERRED_SHARDS.get(split.name, _OTHER_SHARDS)
-    if split.name not in (request.num_shards or {}) and split.shards != preferred:
-        text += f" ({preferred} would hold fewer than 100 each)"
+    text += explain_shard_count(split.name, split.shards, request.num_shards, output)
     return f"{text}, shuffle {split.shuffle}"
 
 
-def _identity(request: Request, splits: Sequence[SplitJob]) -> dict[str, object]:
+def _identity(request: Request, splits: Sequence[SplitJob], output: Output) -> dict[str, object]:
     """Everything that shapes the bytes of the output, and nothing of this machine."""
+    sink = output.load_sink()
     return {
         "dataset": request.dataset,
         "seed": request.seed,
@@ -168,7 +167,8 @@ def _identity(request: Request, splits: Sequence[SplitJob]) -> dict[str, object]
         "shuffle": {split.name: split.shuffle for split in splits},
         "num_shards": {split.name: split.shards for split in splits},
         "image": request.recipe.config(),
-        "sink": {"name": request.sink, "config": dict(load_sink(request.sink).config())},
+        "sink": {"name": sink.name, "config": dict(sink.config())},
+        "examples": describe_info(output.info),
         "layout": request.layout,
         "bbox_sha256": _boxes_sha256(request.bbox_csv) if request.bbox_csv else None,
         "input": {
@@ -179,7 +179,7 @@ def _identity(request: Request, splits: Sequence[SplitJob]) -> dict[str, object]
             }
             for split in splits
         },
-        "versions": {"dataprep": __version__, **codec_versions()},
+        "versions": {"dataprep": __version__, **codec_versions(), **sink.versions()},
     }
 
 

@@ -9,9 +9,6 @@ from collections.abc import Sequence
 from dataprep.assembly.commit import Rejected
 from dataprep.assembly.job import Job
 from dataprep.assembly.workspace import write_durably
-from dataprep.errors import SourceError
-from dataprep.index import Row
-from dataprep.sources import read_image
 
 
 def keep_rejected_images(job: Job, rejected: Sequence[tuple[str, Rejected]]) -> None:
@@ -20,15 +17,13 @@ def keep_rejected_images(job: Job, rejected: Sequence[tuple[str, Rejected]]) -> 
     Raises:
         SourceError: the raw data cannot be read any more.
     """
-    for split, image in rejected:
-        row = Row(image.key, image.source, image.offset, image.size, 0, 0)
-        try:
-            data = read_image(job.raw, row)
-        except SourceError as error:
-            raise SourceError(f"--keep_rejected: {error}") from error
+
+    def keep(split: str, key: str, data: bytes) -> None:
         directory = job.workspace.rejected / split
         directory.mkdir(parents=True, exist_ok=True)
-        write_durably(directory / safe_file_name(image.key), data)
+        write_durably(directory / safe_file_name(key), data)
+
+    job.keep_rejected(rejected, keep)
 
 
 def safe_file_name(key: str) -> str:

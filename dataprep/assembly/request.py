@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dataprep.assembly.seal import MaxBad
@@ -12,9 +12,13 @@ from dataprep.images import Recipe
 from dataprep.sinks import Layout
 
 
+EVERY_SPLIT = "*"
+"""In `Request.num_shards`: the count of every split that is not named."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the user asked for."""
+    """What the user asked for; the command line's options under their names."""
 
     dataset: str
     raw: Path
@@ -22,6 +26,7 @@ class Request:
     recipe: Recipe
     max_bad: MaxBad
     sink: str = "tfrecord"
+    sink_options: Mapping[str, str] = field(default_factory=dict)
     layout: Layout = "split"
     splits: tuple[str, ...] | None = None
     num_shards: Mapping[str, int] | None = None
@@ -30,5 +35,6 @@ class Request:
     limit: int | None = None
     bbox_csv: Path | None = None
     index_dir: Path | None = None
+    build_dir: Path | None = None
     keep_rejected: bool = False
     overwrite: bool = False

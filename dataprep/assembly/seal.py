@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 
 from dataprep.assembly.commit import CommitRecord, Commits
-from dataprep.assembly.contents import describe_split
+from dataprep.assembly.contents import Inherited, describe_split
 from dataprep.assembly.job import Job
 from dataprep.assembly.rejected import keep_rejected_images
+from dataprep.assembly.split_files import make_split_files
 from dataprep.assembly.workspace import sync_directory, write_durably
 from dataprep.canonical import to_json
 from dataprep.errors import DatasetError, PipelineError, RejectedError, UsageError
@@ -63,8 +65,7 @@ class Outcome:
 def seal(
     job: Job,
     identity: Mapping[str, object],
-    classes: Sequence[tuple[str, str]],
-    ignored: Mapping[str, Sequence[Mapping[str, str]]],
+    inherited: Mapping[str, Inherited],
     *,
     max_bad: MaxBad,
     keep_rejected: bool,
@@ -95,28 +96,33 @@ def seal(
             rejected=len(rejected),
         )
     _check_complete(job, records)
+    by_split = {
+        split.name: [record for record in records if record.split == split.name]
+        for split in job.splits
+    }
+    files = {
+        split.name: make_split_files(job, split, by_split[split.name]) for split in job.splits
+    }
     manifest = seal_manifest(
         {
             **identity,
-            "classes": [list(entry) for entry in classes],
+            "classes": [list(entry) for entry in job.output.info.classes],
             "splits": {
-                split.name: describe_split(
-                    [record for record in records if record.split == split.name],
-                    ignored.get(split.name, ()),
-                )
-                for split in job.splits
+                name: describe_split(shards, files[name], inherited[name])
+                for name, shards in by_split.items()
             },
         }
     )
     # The manifest must never outlive a shard's rename in a power cut.
     out = job.workspace.out
-    for directory in {(out / file.path).parent for record in records for file in record.files}:
+    written = [*chain(*files.values()), *chain(*(record.files for record in records))]
+    for directory in {(out / file.path).parent for file in written}:
         sync_directory(directory)
     write_durably(job.workspace.manifest, to_json(manifest))
     sync_directory(out)
     return Outcome(
         records=sum(record.records for record in records),
-        bytes=sum(record.total_bytes for record in records),
+        bytes=sum(file.bytes for file in written),
         shards=len(records),
         rejected=len(rejected),
         noted=sum(len(record.noted) for record in records),

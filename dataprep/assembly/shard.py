@@ -1,4 +1,4 @@
-"""Making one shard: read its rows of the deck, check and convert the images, write, commit.
+"""Making one shard: write what the job hands over, in order, publish it and record it.
 
 Memory is bounded by the number of images in flight, whatever the size of the shard or of the
 data set.
@@ -6,13 +6,13 @@ data set.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
+from dataprep.assembly.build_directory import building
 from dataprep.assembly.commit import (
     CommitRecord,
     CommittedFile,
@@ -22,19 +22,11 @@ from dataprep.assembly.commit import (
     publish,
     temporary_files,
 )
-from dataprep.assembly.deck import read_shard
-from dataprep.assembly.job import Job
+from dataprep.assembly.job import Job, Made
+from dataprep.assembly.progress import ShardProgress
 from dataprep.assembly.workspace import storage_error
-from dataprep.errors import ImageError
-from dataprep.example import Example
-from dataprep.images import Prepared, Recipe, prepare
-from dataprep.index import Row
-from dataprep.plugins import load_dataset, load_sink
+from dataprep.images import Statistics
 from dataprep.sinks import ShardName, ShardWriter, WrittenFile
-from dataprep.sources import read_image
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class ShardStoppedError(Exception):
@@ -49,7 +41,7 @@ def write_shard(
     Args:
         job: what to build.
         shard: which shard.
-        pool: threads that read and convert images; None does it in the calling thread.
+        pool: who reads and converts images; None does it in the calling thread.
         window: how many images may be in flight in the pool.
         stop: asked before every image; True abandons the shard.
 
@@ -58,115 +50,62 @@ def write_shard(
         SourceError: the raw data cannot be read or has changed since it was indexed.
         SinkError: the shard cannot be written, for example because the disk is full.
     """
-    rows = read_shard(job.workspace, shard)
-    sink = load_sink(job.sink)
-    finals = [job.workspace.out / path for path in sink.paths(shard, job.layout)]
+    output = job.output
+    sink = output.load_sink()
+    finals = [job.workspace.out / path for path in sink.paths(shard, output.layout)]
+    tally = _Tally()
+    progress = ShardProgress(job.workspace, shard)
     try:
         with temporary_files(finals) as temporaries:
-            writer = sink.open(temporaries)
-            try:
-                tally = _write_rows(job, rows, writer, pool=pool, window=window, stop=stop)
-                written = writer.close()
-            except BaseException:
-                writer.abandon()
-                raise
+            with building(temporaries, sink, output) as places:
+                writer = sink.open(places.paths, output.info)
+                try:
+                    for item in job.items(shard, pool, window):
+                        if stop():
+                            raise ShardStoppedError
+                        tally.count(item, writer)
+                        progress.advance()
+                    written = writer.close()
+                except BaseException:
+                    writer.abandon()
+                    raise
+                places.deliver(written)
             if job.lease.lost_now():
                 raise ShardStoppedError
             publish(temporaries, finals)
-            commit(job.workspace, _record(job, shard, rows, tally, finals, written))
+            commit(job.workspace, _record(job, shard, tally, finals, written))
     except OSError as error:
         raise storage_error(error, job.workspace.out, f"writing {shard}") from error
+    finally:
+        progress.finish()
 
 
 @dataclass(slots=True)
 class _Tally:
-    classes: Counter[int]
-    rejected: list[Rejected]
-    noted: list[Noted]
+    """What has been written so far, and what has not."""
 
+    records: int = 0
+    labels: Counter[int] = field(default_factory=Counter)
+    rejected: list[Rejected] = field(default_factory=list)
+    noted: list[Noted] = field(default_factory=list)
+    statistics: Statistics | None = None
 
-def _write_rows(
-    job: Job,
-    rows: Sequence[Row],
-    writer: ShardWriter,
-    *,
-    pool: Executor | None,
-    window: int,
-    stop: Callable[[], bool],
-) -> _Tally:
-    classes = load_dataset(job.dataset).classes()
-    tally = _Tally(Counter(), [], [])
-
-    def convert(row: Row) -> Prepared | ImageError:
-        return _prepare_row(job.raw, row, job.recipe)
-
-    for row, result in zip(rows, _map_in_order(pool, convert, rows, window), strict=True):
-        if stop():
-            raise ShardStoppedError
-        if isinstance(result, ImageError):
-            reason = str(result)
-            tally.rejected.append(Rejected(row.key, row.container, row.offset, row.size, reason))
-            continue
-        writer.write(_example(row, result, classes[row.class_index], job.recipe))
-        tally.classes[row.class_index] += 1
-        tally.noted += [Noted(row.key, note.kind, note.text) for note in result.notes]
-    return tally
-
-
-def _prepare_row(raw: Path, row: Row, recipe: Recipe) -> Prepared | ImageError:
-    # Only what is wrong with the bytes rejects an image. A file that cannot be read stops the
-    # run instead: it may be readable again tomorrow, and a commit record is for ever.
-    data = read_image(raw, row)
-    try:
-        return prepare(data, recipe)
-    except ImageError as error:
-        return error
-
-
-def _example(row: Row, image: Prepared, label: tuple[str, str], recipe: Recipe) -> Example:
-    synset, name = label
-    return Example(
-        key=row.key,
-        encoded=image.data,
-        format=image.format,
-        height=image.height,
-        width=image.width,
-        # The TPU script says RGB and 3 channels of grey JPEGs too: what readers decode to.
-        colorspace="Grayscale" if recipe.color == "gray" else "RGB",
-        class_index=row.class_index,
-        synset=synset,
-        class_name=name,
-        boxes=row.boxes,
-    )
-
-
-def _map_in_order(
-    pool: Executor | None,
-    function: Callable[[Item], Result],
-    items: Iterable[Item],
-    window: int,
-) -> Iterator[Result]:
-    """``map``, in order, with at most ``window`` calls submitted and not yet consumed."""
-    if pool is None:
-        yield from map(function, items)
-        return
-    pending: deque[Future[Result]] = deque()
-    try:
-        for item in items:
-            pending.append(pool.submit(function, item))
-            if len(pending) >= window:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        for future in pending:
-            future.cancel()
+    def count(self, item: Made | Rejected, writer: ShardWriter) -> None:
+        if isinstance(item, Rejected):
+            self.rejected.append(item)
+            return
+        writer.write(item.example)
+        self.records += 1
+        self.labels.update(item.example.labels)
+        self.noted += item.noted
+        if item.measured is not None:
+            self.statistics = self.statistics or Statistics()
+            self.statistics.add(item.measured)
 
 
 def _record(
     job: Job,
     shard: ShardName,
-    rows: Sequence[Row],
     tally: _Tally,
     finals: Sequence[Path],
     written: Sequence[WrittenFile],
@@ -179,9 +118,9 @@ def _record(
             CommittedFile(final.relative_to(job.workspace.out).as_posix(), file.bytes, file.sha256)
             for final, file in zip(finals, written, strict=True)
         ),
-        records=tally.classes.total(),
-        source_bytes=sum(row.size for row in rows),
-        classes=dict(sorted(tally.classes.items())),
+        records=tally.records,
+        classes=dict(sorted(tally.labels.items())),
         rejected=tuple(tally.rejected),
         noted=tuple(tally.noted),
+        statistics=None if tally.statistics is None else tally.statistics.to_json(),
     )

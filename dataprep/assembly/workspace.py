@@ -10,6 +10,7 @@
     OUT/.dataprep/index/              one file a scanned directory or archive
     OUT/.dataprep/deck/               one file a split: every row, in writing order
     OUT/.dataprep/commits/            one record a finished shard
+    OUT/.dataprep/progress/           how far unfinished shards are
     OUT/.dataprep/lock                who is working here
 """
 
@@ -61,6 +62,11 @@ class Workspace:
         return self.private / "commits"
 
     @property
+    def progress(self) -> Path:
+        """How far the shards that are being written have come."""
+        return self.private / "progress"
+
+    @property
     def lock(self) -> Path:
         """The marker of the process that works here."""
         return self.private / "lock"
@@ -88,7 +94,7 @@ class Workspace:
 
     def private_directories(self) -> tuple[Path, ...]:
         """Every directory that dataprep keeps for itself."""
-        return self.private, self.index, self.deck, self.commits
+        return self.private, self.index, self.deck, self.commits, self.progress
 
     def make(self) -> None:
         """Create the output directory and the private ones."""

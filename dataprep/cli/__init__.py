@@ -26,8 +26,11 @@ _STOPPED = 130  # 128 + SIGINT, as shells have it
 
 # Imported only when used, so that `dataprep --help` is quick and loads neither Beam nor numpy.
 _COMMANDS = {
+    "convert": "Make another format of a finished data set.",
+    "diff": "Say whether two data sets hold the same examples.",
     "imagenet": "Turn the raw ILSVRC2012 images into shuffled, verified shards.",
     "inspect": "Show what is in a data set or in a shard.",
+    "sinks": "List the formats that are installed.",
     "status": "Tell how far a running, dead or finished job is.",
     "synthesize": "Make a small raw data set to try things with.",
     "verify": "Check a finished data set against its manifest.",

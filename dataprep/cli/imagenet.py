@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from dataprep.cli.outcome import describe_outcome
+from dataprep.cli.presets import PRESETS, apply_preset
+from dataprep.cli.sink_options import chosen_options, options, sink_options
+from dataprep.cli.values import shard_counts
 from dataprep.errors import UsageError
-from dataprep.wording import counted, sized
 
 if TYPE_CHECKING:
     from dataprep.assembly.request import Request
     from dataprep.images import Recipe
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
-
-def _options(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
-    def decorate(function: Decorated) -> Decorated:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
-_places = _options(
+_places = options(
     click.option(
         "--raw_data_dir",
         type=click.Path(path_type=Path),
@@ -58,14 +48,15 @@ _places = _options(
     ),
 )
 
-_order = _options(
+_order = options(
     click.option(
         "--splits", metavar="NAMES", help="Only these, e.g. train,validation. [default: all]"
     ),
     click.option(
         "--num_shards",
         metavar="COUNTS",
-        help="E.g. train=1024,validation=128. [default: that, or fewer so that each holds 100]",
+        help="E.g. train=1024,validation=128, or one number for every split. [default: that, or "
+        "fewer so that each holds 100; 1 for formats with one file a split]",
     ),
     click.option(
         "--shuffle",
@@ -80,7 +71,7 @@ _order = _options(
     ),
 )
 
-_image = _options(
+_image = options(
     click.option(
         "--check",
         type=click.Choice(["header", "bitstream", "pixels"]),
@@ -126,7 +117,7 @@ _image = _options(
     ),
 )
 
-_bad = _options(
+_bad = options(
     click.option(
         "--max_bad",
         default="0",
@@ -143,8 +134,25 @@ _bad = _options(
     ),
 )
 
-_run = _options(
-    click.option("--sink", default="tfrecord", show_default=True, help="The format to write."),
+_format = options(
+    sink_options(default="tfrecord"),
+    click.option(
+        "--preset",
+        type=click.Choice(list(PRESETS)),
+        help="; ".join(f"{name}: {preset.what}" for name, preset in PRESETS.items()) + ".",
+    ),
+    click.option(
+        "--stats",
+        type=click.Choice(["off", "on", "mean"]),
+        is_flag=False,
+        flag_value="on",
+        default="off",
+        help="Put image statistics into the manifest: sizes, formats and, where pixels are decoded "
+        "anyway, channel means. mean: and, with --sink lmdb, Caffe's mean image.",
+    ),
+)
+
+_run = options(
     click.option(
         "--workers", type=click.IntRange(min=1), metavar="N", help="Cores to use. [default: all]"
     ),
@@ -161,10 +169,12 @@ _run = _options(
 @_places
 @_order
 @_image
+@_format
 @_bad
 @_run
-def command(**options: Any) -> None:
-    """Turn the raw ILSVRC2012 images into shuffled, verified TFRecord shards.
+@click.pass_context
+def command(context: click.Context, /, **values: Any) -> None:
+    """Turn the raw ILSVRC2012 images into shuffled, verified shards.
 
     Killed at any moment, the same command resumes: only missing shards are made, and the result
     is the same, byte for byte, for any number of workers. Options after -- are Beam's own, e.g.
@@ -174,78 +184,65 @@ def command(**options: Any) -> None:
     from dataprep.cli.progress import TerminalReporter
     from dataprep.cli.stopping import resumable
 
-    request = _request(options)
+    request = _request(apply_preset(context, values))
     how = "finished shards are kept; run the same command again to resume"
     with resumable(how):
         from dataprep_pipelines.engine import Engine
         from dataprep_pipelines.prepare import prepare
 
-        workers = options["workers"] or len(os.sched_getaffinity(0))
+        workers = values["workers"] or len(os.sched_getaffinity(0))
         reporter = TerminalReporter()
-        outcome = prepare(request, Engine(workers, options["beam_options"]), reporter)
-    text = f"sealed {request.out / 'manifest.json'}: {counted(outcome.records, 'record')} in "
-    text += f"{counted(outcome.shards, 'shard')}, {sized(outcome.bytes)}, "
-    text += f"{outcome.rejected} rejected, {outcome.noted} noted"
-    reporter.line(text)
+        outcome = prepare(request, Engine(workers, values["beam_options"]), reporter)
+    reporter.line(describe_outcome(request.out, outcome))
 
 
-def _request(options: dict[str, Any]) -> Request:
+def _request(values: dict[str, Any]) -> Request:
     from dataprep.assembly.request import Request
     from dataprep.assembly.seal import MaxBad
 
-    moves_boxes = options["center_crop"] is not None or options["exif"] == "apply"
-    if options["bbox_csv"] is not None and moves_boxes:
+    moves_boxes = values["center_crop"] is not None or values["exif"] == "apply"
+    if values["bbox_csv"] is not None and moves_boxes:
         raise UsageError(
             "--bbox_csv cannot be combined with --center_crop or --exif apply, "
             "which move what is in the picture; leave one of them out"
         )
     return Request(
         dataset="imagenet",
-        raw=options["raw_data_dir"],
-        out=options["local_scratch_dir"],
-        recipe=_recipe(options),
-        max_bad=MaxBad.parse(options["max_bad"]),
-        sink=options["sink"],
-        layout=options["layout"],
-        splits=_names(options["splits"]),
-        num_shards=_counts(options["num_shards"]),
-        shuffle=options["shuffle"],
-        seed=options["seed"],
-        limit=options["limit"],
-        bbox_csv=options["bbox_csv"],
-        index_dir=options["index_dir"],
-        keep_rejected=options["keep_rejected"],
-        overwrite=options["overwrite"],
+        raw=values["raw_data_dir"],
+        out=values["local_scratch_dir"],
+        recipe=_recipe(values),
+        max_bad=MaxBad.parse(values["max_bad"]),
+        sink=values["sink"],
+        sink_options=chosen_options(values),
+        layout=values["layout"],
+        splits=_names(values["splits"]),
+        num_shards=shard_counts(values["num_shards"]),
+        shuffle=values["shuffle"],
+        seed=values["seed"],
+        limit=values["limit"],
+        bbox_csv=values["bbox_csv"],
+        index_dir=values["index_dir"],
+        build_dir=values["build_dir"],
+        keep_rejected=values["keep_rejected"],
+        overwrite=values["overwrite"],
     )
 
 
-def _recipe(options: dict[str, Any]) -> Recipe:
+def _recipe(values: dict[str, Any]) -> Recipe:
     from dataprep.images import Recipe, Resize
 
     return Recipe(
-        check=options["check"],
-        resize=None if options["resize"] is None else Resize.parse(options["resize"]),
-        center_crop=options["center_crop"],
-        filter=options["resampling"],
-        quality=options["quality"],
-        encoding=options["encoding"],
-        color=options["color"],
-        exif=options["exif"],
+        check=values["check"],
+        resize=None if values["resize"] is None else Resize.parse(values["resize"]),
+        center_crop=values["center_crop"],
+        filter=values["resampling"],
+        quality=values["quality"],
+        encoding=values["encoding"],
+        color=values["color"],
+        exif=values["exif"],
+        statistics=values["stats"],
     )
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _counts(text: str | None) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for item in [] if text is None else text.split(","):
-        name, equals, count = item.strip().partition("=")
-        if not equals or not count.isdecimal() or int(count) < 1 or name in counts:
-            raise UsageError(
-                f"--num_shards {text!r}: expected SPLIT=COUNT once a split, "
-                "such as train=1024,validation=128"
-            )
-        counts[name] = int(count)
-    return counts

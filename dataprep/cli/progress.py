@@ -25,6 +25,7 @@ class TerminalReporter:
         self._seconds = _REDRAW_SECONDS if self._terminal else _LINE_SECONDS
         self._drawn = 0.0
         self._bar: tqdm[Any] | None = None
+        self._committed = 0
         self._rejected = 0
         self._bytes = 0
         self._started = 0.0
@@ -51,18 +52,21 @@ class TerminalReporter:
         self._bytes = self._bytes_before = sum(record.total_bytes for record in committed)
         self._started = time.monotonic()
         images = sum(split.images for split in job.splits)
-        self._bar = self._new_bar("write", images, "image", _images(committed))
+        self._committed = _images(committed)
+        self._bar = self._new_bar("write", images, "image", self._committed)
 
-    def progress(self, new: Sequence[CommitRecord]) -> None:
-        """Shards that were committed since the last call; called often, mostly with none."""
+    def progress(self, new: Sequence[CommitRecord], under_way: int) -> None:
+        """Shards that were committed since the last call, and images in those that are not."""
         if self._bar is None:
             return
+        self._committed += _images(new)
         self._rejected += sum(len(record.rejected) for record in new)
         self._bytes += sum(record.total_bytes for record in new)
         rate = (self._bytes - self._bytes_before) / max(time.monotonic() - self._started, 1e-3)
         postfix = f"{rate / 1e6:.1f} MB/s, {self._rejected} rejected"
         self._bar.set_postfix_str(postfix, refresh=False)
-        self._advance(_images(new))
+        # Never backwards: a shard's note is gone a moment before its record is seen.
+        self._advance(max(self._committed + under_way - int(self._bar.n), 0))
 
     def finished(self) -> None:
         """The phase is over, one way or another."""

@@ -29,6 +29,8 @@ def command(out: Path) -> None:
             f"{split.name}: {split.shards_done} of {split.shards} shards, "
             f"{split.images_done:,} of {split.images:,} images"
         )
+    if status.under_way and status.running is not False:
+        click.echo(f"{status.under_way:,} images in unfinished shards")
     if status.images_per_second is not None and status.running is not False:
         left = sum(split.images - split.images_done for split in status.splits)
         minutes = left / status.images_per_second / 60

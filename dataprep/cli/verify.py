@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import click
@@ -16,11 +15,11 @@ from dataprep.wording import sized
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option(
     "--level",
-    type=click.Choice(["size", "hash", "records", "decode"]),
+    type=click.Choice(["size", "hash", "records", "decode", "reader"]),
     default="hash",
     show_default=True,
     help="size: files are there. hash: and unchanged. records: and well-formed, with the right "
-    "labels. decode: and every image decodes.",
+    "labels. decode: and every image decodes. reader: and the format's own reader agrees.",
 )
 @click.option(
     "--workers", type=click.IntRange(min=1), metavar="N", help="Cores to use. [default: all]"
@@ -30,23 +29,13 @@ def command(out: Path, level: str, workers: int | None) -> None:
 
     OUT is the directory that holds manifest.json. Exit code 1 if anything is wrong.
     """
-    from tqdm import tqdm
-
-    from dataprep.manifest import read_manifest
+    from dataprep.cli.verifying import verify_bar
     from dataprep.verify import LEVELS, verify
 
     threads = workers or len(os.sched_getaffinity(0))
-    total = sum(split["bytes"] for split in read_manifest(out)["splits"].values())
-    with tqdm(
-        desc="verify",
-        total=total,
-        unit="B",
-        unit_scale=True,
-        leave=False,
-        disable=not sys.stderr.isatty(),
-    ) as bar:
-        checked = LEVELS[LEVELS.index(level)]
-        found = verify(out, checked, threads=threads, progress=bar.update)
+    checked = LEVELS[LEVELS.index(level)]
+    with verify_bar(out) as progress:
+        found = verify(out, checked, threads=threads, progress=progress)
     for problem in found.problems:
         click.echo(f"bad: {problem.path}: {problem.what}")
     if found.problems:

@@ -43,10 +43,12 @@ class Engine:
         workers: cores to keep busy on this machine.
         beam_options: options for Beam itself, passed through untouched; with ``--runner`` among
             them, Beam runs the graph there and ``workers`` is threads a worker.
+        alone: run the graph in this process, however many workers there are.
     """
 
     workers: int
     beam_options: tuple[str, ...] = ()
+    alone: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -56,7 +58,9 @@ class Engine:
     @property
     def processes(self) -> int:
         """Local worker processes; 1 means this one, without start-up cost."""
-        return math.ceil(self.workers / THREADS_PER_PROCESS) if self.is_local else 1
+        if self.alone or not self.is_local:
+            return 1
+        return math.ceil(self.workers / THREADS_PER_PROCESS)
 
     @property
     def threads(self) -> int:
@@ -118,14 +122,14 @@ def run(
         finally:
             done.set()
 
-    def worker_died(error: BaseException) -> None:
+    def died(error: BaseException) -> None:
         failures.append(error)
         done.set()
 
     # A daemon, so that a runner that does not stop cannot keep the process alive.
     threading.Thread(target=execute, name="beam", daemon=True).start()
     try:
-        with _watching_worker_processes(worker_died):
+        with _watching_worker_processes(died):
             while not done.wait(_WATCH_SECONDS):
                 watch()
     except BaseException:
@@ -163,12 +167,15 @@ def _watching_worker_processes(died: Callable[[BaseException], None]) -> Iterato
 def _explained(error: BaseException) -> PipelineError:
     lines = str(error).strip().splitlines()
     last = lines[-1] if lines else type(error).__name__
-    if _WORKER_DIED in last:
-        return PipelineError(
-            f"a worker process died ({last}); if the system killed it for want of memory, use "
-            "fewer --workers; finished shards are kept: run the same command again to resume"
-        )
-    return PipelineError(f"Beam failed: {last}")
+    return worker_died(last) if _WORKER_DIED in last else PipelineError(f"Beam failed: {last}")
+
+
+def worker_died(how: str) -> PipelineError:
+    """What to tell the user when one of this program's processes is gone."""
+    return PipelineError(
+        f"a worker process died ({how.rstrip('.')}); if the system killed it for want of memory, "
+        "use fewer --workers; finished shards are kept: run the same command again to resume"
+    )
 
 
 def _pipeline(engine: Engine) -> beam.Pipeline:

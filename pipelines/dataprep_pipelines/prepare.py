@@ -5,45 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
 
-from dataprep.assembly.commit import CommitRecord, Commits, is_intact, remove_partial_files
+from dataprep.assembly.build_directory import remove_build_directories
+from dataprep.assembly.contents import Inherited
+from dataprep.assembly.fitting import describe_examples, fit_request
 from dataprep.assembly.index_parts import IndexPart, is_current, part_path, read_header
-from dataprep.assembly.job import Job
 from dataprep.assembly.lock import Lease, locked
 from dataprep.assembly.overwrite import check_request
 from dataprep.assembly.plan import plan
 from dataprep.assembly.request import Request
 from dataprep.assembly.seal import Outcome, seal
-from dataprep.assembly.space import check_free_space
+from dataprep.assembly.sweeping import remove_partial_files
 from dataprep.assembly.workspace import Workspace, storage_error
 from dataprep.errors import DatasetError, PipelineError
-from dataprep.plugins import load_dataset, load_sink
-from dataprep.sinks import ShardName
+from dataprep.plugins import load_dataset
 from dataprep.sources import Dataset, Found
 from dataprep.wording import counted, printable
 from dataprep_pipelines import engine as engines
+from dataprep_pipelines.build import Reporter, build
 from dataprep_pipelines.engine import Engine
 from dataprep_pipelines.failures import FailureLog
-
-
-class Reporter(Protocol):
-    """Where the run says what it does."""
-
-    def line(self, text: str) -> None:
-        """Something worth a line."""
-
-    def scanning(self, done: int, total: int) -> None:
-        """How many directories and archives have been indexed."""
-
-    def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:
-        """A new phase: these shards of the job are already there."""
-
-    def progress(self, new: Sequence[CommitRecord]) -> None:
-        """Shards that were committed since the last call; called often, mostly with none."""
-
-    def finished(self) -> None:
-        """The phase is over, one way or another."""
 
 
 def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
@@ -53,7 +34,7 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
         DataprepError: any of its kinds; everything committed so far is kept.
     """
     dataset = load_dataset(request.dataset)
-    load_sink(request.sink)  # a wrong name should not wait for the scan to be found out
+    request = fit_request(request)
     found = dataset.find(request.raw, request.splits)
     check_request(request, found)
     engines.check(engine)
@@ -80,6 +61,7 @@ def _prepare(
     reporter: Reporter,
 ) -> Outcome:
     remove_partial_files(workspace, dataset.splits)
+    remove_build_directories(workspace, request.build_dir)
     failures = FailureLog(lease)
     parts = _scan(request, engine, dataset, found, workspace, failures, reporter)
     ignored = _ignored(parts)
@@ -90,15 +72,15 @@ def _prepare(
         workspace,
         parts,
         lease,
+        info=describe_examples(dataset.classes(), request.recipe),
         official=found.official_counts,
         report=reporter.line,
     )
-    _write(job, engine, failures, reporter)
+    build(job, engine, failures, reporter)
     return seal(
         job,
         identity,
-        dataset.classes(),
-        ignored,
+        {split.name: Inherited(ignored=ignored.get(split.name, ())) for split in job.splits},
         max_bad=request.max_bad,
         keep_rejected=request.keep_rejected,
         report=reporter.line,
@@ -166,46 +148,6 @@ def _version(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return status.st_ino, status.st_mtime_ns
-
-
-def _write(job: Job, engine: Engine, failures: FailureLog, reporter: Reporter) -> None:
-    commits = Commits(job.workspace)
-    intact = [record for record in commits.refresh() if is_intact(record, job.workspace.out)]
-    done = {record.shard for record in intact}
-    pending = [shard for shard in job.shard_names() if shard not in done]
-    if not pending:
-        reporter.line(f"{counted(len(done), 'shard')} already there, nothing to write")
-        return
-    if done:
-        reporter.line(
-            f"resuming: {counted(len(done), 'shard')} already there, {len(pending)} to make"
-        )
-    _forget(job, pending)
-    check_free_space(job, pending)
-
-    from dataprep_pipelines.write import WriteShards
-
-    commits = Commits(job.workspace)
-    reporter.writing(job, commits.refresh())
-    graph = WriteShards(job, pending, engine=engine, failures=failures)
-    try:
-        engines.run(
-            lambda pipeline: pipeline | graph,
-            engine,
-            watch=lambda: reporter.progress(commits.refresh()),
-            stop=failures.stop,
-        )
-        reporter.progress(commits.refresh())
-    finally:
-        reporter.finished()
-    failures.reraise()
-
-
-def _forget(job: Job, pending: Sequence[ShardName]) -> None:
-    """A seal or a record of a shard that must be made again would be a lie meanwhile."""
-    job.workspace.manifest.unlink(missing_ok=True)
-    for shard in pending:
-        (job.workspace.commits / f"{shard}.json").unlink(missing_ok=True)
 
 
 def _ignored(parts: Sequence[IndexPart]) -> dict[str, list[dict[str, str]]]:

@@ -4,40 +4,59 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
 
 import apache_beam as beam
 
 from dataprep.assembly.job import Job
 from dataprep.assembly.shard import ShardStoppedError, write_shard
 from dataprep.sinks import ShardName
-from dataprep_pipelines.engine import STOP, Engine
+from dataprep_pipelines.engine import STOP, Engine, worker_died
 from dataprep_pipelines.failures import FailureLog
+from dataprep_pipelines.image_processes import image_processes
 
-_IN_FLIGHT = 3  # images a thread: enough to keep it busy, few enough to bound the memory
+_IN_FLIGHT = 3  # images a helper: enough to keep it busy, few enough to bound the memory
+_FEW = 4  # shards a thread: with fewer, the last ones leave cores idle for long
 
 
 class _Write(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
     """Writes shards in lanes: a thread a shard, which hands nothing to other threads.
 
     Measured (docs/performance.md) as fast as a process a shard, and up to half as fast again as
-    one shard at a time with a pool of threads for its images. The pool is for the rest: fewer
-    shards than threads.
+    one shard at a time with a pool for its images. The pool is for the rest: few shards, the
+    last of which would leave threads without work.
+
+    Args:
+        job: what to build.
+        lanes: shards written at the same time.
+        helpers: threads or processes that only convert images; 0 for none.
+        processes: whether the helpers are processes.
+        failures: where an error is written down.
     """
 
-    def __init__(self, job: Job, *, lanes: int, threads: int, failures: FailureLog) -> None:
+    def __init__(
+        self, job: Job, *, lanes: int, helpers: int, processes: bool, failures: FailureLog
+    ) -> None:
         self._job = job
         self._lane_count = lanes
-        self._threads = threads
+        self._helpers = helpers
+        self._processes = processes
         self._failures = failures
 
     def setup(self) -> None:
         self._lanes = ThreadPoolExecutor(self._lane_count, thread_name_prefix="shard")
-        self._pool = (
-            ThreadPoolExecutor(self._threads, thread_name_prefix="image")
-            if self._lane_count < self._threads
-            else None
-        )
+        self._pool: Executor | None = None
+        if self._helpers and self._processes:
+            self._pool = image_processes(self._helpers)
+        elif self._helpers:
+            self._pool = ThreadPoolExecutor(self._helpers, thread_name_prefix="image")
 
     def start_bundle(self) -> None:
         self._busy: set[Future[None]] = set()
@@ -60,12 +79,14 @@ class _Write(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
     def _write(self, shard: ShardName) -> None:
         if self._stopped() or self._failures.occurred():
             return
-        window = self._threads * _IN_FLIGHT
+        window = self._helpers * _IN_FLIGHT
         with self._failures.recorded():
             try:
                 write_shard(self._job, shard, pool=self._pool, window=window, stop=self._stopped)
             except ShardStoppedError:
                 return
+            except BrokenExecutor as error:
+                raise worker_died(str(error)) from error
 
     def _stopped(self) -> bool:
         return STOP.is_set() or self._job.lease.lost()
@@ -80,13 +101,26 @@ class WriteShards(beam.PTransform):  # type: ignore[misc]  # Beam ships no types
     """Makes and commits every shard it is given."""
 
     def __init__(
-        self, job: Job, shards: Sequence[ShardName], *, engine: Engine, failures: FailureLog
+        self,
+        job: Job,
+        shards: Sequence[ShardName],
+        *,
+        engine: Engine,
+        failures: FailureLog,
+        help_with_images: bool = False,
     ) -> None:
         super().__init__()
         self._shards = list(shards)
-        share = math.ceil(len(self._shards) / engine.processes)
-        lanes = min(engine.threads, share)
-        self._write = _Write(job, lanes=lanes, threads=engine.threads, failures=failures)
+        if help_with_images:
+            lanes, helpers = len(self._shards), engine.workers
+        else:
+            share = math.ceil(len(self._shards) / engine.processes)
+            lanes = min(engine.threads, share)
+            few = engine.threads > 1 and share < _FEW * engine.threads
+            helpers = engine.threads if few and job.works_on_images else 0
+        self._write = _Write(
+            job, lanes=lanes, helpers=helpers, processes=help_with_images, failures=failures
+        )
 
     def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection:
         """One element a shard."""

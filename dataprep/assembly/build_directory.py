@@ -1,0 +1,118 @@
+"""Formats that are not written from front to back are built on node-local storage first.
+
+LMDB and HDF5 write here and there, which parallel and network file systems answer slowly and
+lock badly; one sequential copy is what they like. Elsewhere the files are built in place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dataprep.assembly.job import Output
+from dataprep.assembly.workspace import PARTIAL, Workspace
+from dataprep.errors import SinkError
+from dataprep.filesystems import filesystem_of, is_network, node_local_scratch
+from dataprep.sinks import Sink, WrittenFile
+
+_CHUNK = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a sink writes, and where its files must be in the end."""
+
+    paths: Sequence[Path]
+    targets: Sequence[Path]
+
+    def deliver(self, written: Sequence[WrittenFile]) -> None:
+        """Copy what was built elsewhere, checking that it is what the sink wrote.
+
+        Raises:
+            SinkError: it is not.
+            OSError: the target is full, and the like.
+        """
+        for path, target, file in zip(self.paths, self.targets, written, strict=True):
+            if path != target and _copy(path, target) != file.sha256:
+                raise SinkError(
+                    f"{path}: what was copied from here is not what was written; "
+                    "check this node's storage, then run the same command again"
+                )
+
+
+@contextmanager
+def building(targets: Sequence[Path], sink: Sink, output: Output) -> Iterator[Places]:
+    """The paths that a shard's files are written to; removed afterwards if they are elsewhere.
+
+    Raises:
+        SinkError: the output is on a network file system and no other storage can be found.
+    """
+    scratch = _scratch(sink, output)
+    if scratch is None:
+        yield Places(targets, targets)
+        return
+    directory = scratch / f"{_prefix(output.workspace)}{secrets.token_hex(4)}{PARTIAL}"
+    directory.mkdir(mode=0o700)
+    try:
+        yield Places([directory / target.name for target in targets], targets)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def check_build_directory(output: Output) -> None:
+    """Find out before any work is done that there is no place to build in.
+
+    Raises:
+        SinkError: as `building` does.
+    """
+    _scratch(output.load_sink(), output)
+
+
+def remove_build_directories(workspace: Workspace, build_dir: Path | None) -> None:
+    """Delete what killed runs of the same output left on this machine; hold its lock."""
+    scratch = build_dir or node_local_scratch()
+    for path in scratch.glob(f"{_prefix(workspace)}*{PARTIAL}") if scratch else ():
+        if path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.getuid():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _prefix(workspace: Workspace) -> str:
+    """Names the output directory, so that another job's files are left alone."""
+    place = hashlib.sha256(os.fsencode(workspace.out.resolve())).hexdigest()[:16]
+    return f".dataprep-{place}-"
+
+
+def _scratch(sink: Sink, output: Output) -> Path | None:
+    if not sink.seeks:
+        return None
+    if output.build_dir is not None:
+        return output.build_dir
+    kind = filesystem_of(output.workspace.out)
+    if not is_network(kind):
+        return None
+    found = node_local_scratch()
+    if found is None:
+        raise SinkError(
+            f"{output.workspace.out} is on {kind}, where {sink.name} files cannot be built well, "
+            "and no node-local scratch was found; name some with --build_dir"
+        )
+    return found
+
+
+def _copy(source: Path, target: Path) -> str:
+    """Copy and flush; returns the SHA-256 of what was copied."""
+    digest = hashlib.sha256()
+    with source.open("rb") as reading, target.open("xb", buffering=0) as writing:
+        while chunk := reading.read(_CHUNK):
+            digest.update(chunk)
+            rest = memoryview(chunk)
+            while rest:
+                rest = rest[writing.write(rest) :]
+        os.fsync(writing.fileno())
+    return digest.hexdigest()

@@ -1,0 +1,165 @@
+"""Planning a conversion: from a finished data set's manifest to a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dataprep import __version__
+from dataprep.assembly.contents import Inherited
+from dataprep.assembly.convert_job import ConvertJob
+from dataprep.assembly.identity import check_identity, store_identity
+from dataprep.assembly.job import Output, SplitJob
+from dataprep.assembly.lock import Lease
+from dataprep.assembly.overwrite import check_foreign_files, remove_built_files
+from dataprep.assembly.request import EVERY_SPLIT
+from dataprep.assembly.shard_counts import choose_shard_count
+from dataprep.assembly.workspace import Workspace
+from dataprep.errors import UsageError
+from dataprep.images import codec_versions
+from dataprep.manifest import dataset_info, describe_info, manifest_sink, read_manifest
+from dataprep.plugins import load_sink
+from dataprep.sinks import Layout
+from dataprep.wording import counted, sized
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertRequest:
+    """What the user asked for; the command line's options under their names."""
+
+    source: Path
+    out: Path
+    sink: str
+    sink_options: Mapping[str, str] = field(default_factory=dict)
+    layout: Layout = "split"
+    num_shards: Mapping[str, int] | None = None
+    build_dir: Path | None = None
+    overwrite: bool = False
+
+
+def check_conversion(request: ConvertRequest) -> None:
+    """Refuse, before anything is made, what can only go wrong.
+
+    Raises:
+        UsageError: the format cannot hold what the data set has.
+        DatasetError: there is no intact manifest.
+    """
+    manifest = read_manifest(request.source)
+    sink = load_sink(request.sink, request.sink_options)
+    if request.source.resolve() == request.out.resolve():
+        raise UsageError(f"--to {request.out} is what is to be converted; choose another directory")
+    if sink.pixels and dataset_info(manifest).size is None:
+        raise UsageError(
+            f"sink {sink.name} stores pixels, so all images need one size, and those of "
+            f"{request.source} have many; make it from the raw data with --resize WIDTHxHEIGHT"
+        )
+    if sink.config().get("mean") == "on":
+        raise UsageError("a mean image is made with the data set: make it with --stats mean")
+    unknown = set(request.num_shards or {}) - set(manifest["splits"]) - {EVERY_SPLIT}
+    if unknown:
+        known = ", ".join(manifest["splits"])
+        raise UsageError(f"--num_shards {min(unknown)}=…: the splits are {known}")
+
+
+def plan_conversion(
+    request: ConvertRequest,
+    workspace: Workspace,
+    lease: Lease,
+    *,
+    report: Callable[[str], None],
+) -> tuple[ConvertJob, Mapping[str, object]]:
+    """Decide the shards, and check that the directory is this job's.
+
+    Returns:
+        The job, and its identity: everything that shapes the bytes of the output.
+
+    Raises:
+        UsageError: the shard counts do not fit.
+        DatasetError: the directory is being made in another way, or holds foreign shards.
+    """
+    manifest = read_manifest(request.source)
+    source = manifest_sink(manifest)
+    output = _output(request, manifest)
+    sink = output.load_sink()
+    if manifest["bbox_sha256"] and source.keeps_boxes and not sink.keeps_boxes:
+        report(f"sink {sink.name} has no place for bounding boxes: they are left out")
+    splits = tuple(_split(request, manifest, name, output) for name in manifest["splits"])
+    for split in splits:
+        report(
+            f"{split.name}: {counted(split.images, 'record')}, {sized(split.source_bytes)}, "
+            f"in {counted(split.shards, 'shard')}, in the same order"
+        )
+    identity = _identity(manifest, splits, output)
+    job = ConvertJob(
+        output, splits, lease, request.source.absolute(), manifest["image"]["max_pixels"]
+    )
+    units = {str(request.source): manifest["sha256"]}
+    if request.overwrite:
+        remove_built_files(workspace)
+    fresh = check_identity(workspace, identity, units)
+    check_foreign_files(job, fresh=fresh)
+    if fresh:
+        store_identity(workspace, identity, units)
+    return job, identity
+
+
+def inherited(request: ConvertRequest) -> dict[str, Inherited]:
+    """What the manifest of the data set that is converted says of images, by split."""
+    splits = read_manifest(request.source)["splits"]
+    return {
+        name: Inherited(split["ignored"], split["rejected"], split["noted"], split["statistics"])
+        for name, split in splits.items()
+    }
+
+
+def _output(request: ConvertRequest, manifest: Mapping[str, Any]) -> Output:
+    return Output(
+        workspace=Workspace(request.out.absolute()),
+        sink=request.sink,
+        sink_options=request.sink_options,
+        layout=request.layout,
+        info=dataset_info(manifest),
+        build_dir=request.build_dir and request.build_dir.absolute(),
+    )
+
+
+def _split(
+    request: ConvertRequest, manifest: Mapping[str, Any], name: str, output: Output
+) -> SplitJob:
+    split = manifest["splits"][name]
+    wanted = dict(request.num_shards or {})
+    same = len(split["shards"])
+    if same > 1 and not output.load_sink().whole_split and not {name, EVERY_SPLIT} & wanted.keys():
+        wanted[name] = same
+    return SplitJob(
+        name=name,
+        shards=choose_shard_count(name, split["records"], wanted, output),
+        shuffle=manifest["shuffle"][name],
+        images=split["records"],
+        source_bytes=split["bytes"],
+        input_sha256=manifest["input"][name]["sha256"],
+    )
+
+
+def _identity(
+    manifest: Mapping[str, Any], splits: tuple[SplitJob, ...], output: Output
+) -> dict[str, object]:
+    """What the raw data was and what was done to it stays; the format is another."""
+    sink = output.load_sink()
+    kept = ("dataset", "seed", "limit", "shuffle", "image", "bbox_sha256", "input")
+    ancestor = {
+        "manifest_sha256": manifest["sha256"],
+        "sink": manifest["sink"],
+        "versions": manifest["versions"],
+    }
+    return {
+        **{name: manifest[name] for name in kept},
+        "num_shards": {split.name: split.shards for split in splits},
+        "sink": {"name": sink.name, "config": dict(sink.config())},
+        "examples": describe_info(output.info),
+        "layout": output.layout,
+        "lineage": [ancestor, *manifest.get("lineage", ())],
+        "versions": {"dataprep": __version__, **codec_versions(), **sink.versions()},
+    }

@@ -1,0 +1,129 @@
+"""What makes it the same job: everything that shapes the bytes, kept in the directory."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+
+from dataprep.assembly.workspace import Workspace, write_durably
+from dataprep.canonical import to_json
+from dataprep.errors import DataprepError, DatasetError
+from dataprep.plugins import load_sink
+from dataprep.sinks import ShardName
+
+_SHOWN = 4  # differences spelled out in an error; the rest are counted
+
+Identity = Mapping[str, object]
+
+
+def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> bool:
+    """Accept a new directory, or one that is being made from the same input in the same way.
+
+    Args:
+        workspace: the output directory.
+        identity: everything that shapes the bytes of the output, as JSON.
+        units: a digest of every piece of the input, to name those that changed.
+
+    Returns:
+        Whether the directory is new, or as good as new.
+
+    Raises:
+        DatasetError: the directory is being made in another way; names what differs.
+    """
+    if not workspace.job.exists():
+        return True
+    ours: dict[str, object] = json.loads(_to_json(identity, units))
+    theirs = read_job(workspace)
+    if theirs == ours:
+        return False
+    if not any(workspace.commits.glob("[!.]*.json")):
+        return True  # nothing was finished in the other way, so nothing can be mixed
+    differences = _what_differs(theirs, ours)
+    shown = "; ".join(differences[:_SHOWN])
+    if len(differences) > _SHOWN:
+        shown += f"; and {len(differences) - _SHOWN} more"
+    raise DatasetError(
+        f"{shlex.quote(str(workspace.out))} is being made in another way: {shown}; "
+        "use the same input and options, another output directory, "
+        "or --overwrite to start it anew"
+    )
+
+
+def store_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> None:
+    """Make the directory this job's."""
+    write_durably(workspace.job, _to_json(identity, units))
+
+
+def read_job(workspace: Workspace) -> dict[str, object]:
+    """The stored job.
+
+    Raises:
+        DatasetError: it cannot be read.
+    """
+    try:
+        stored: dict[str, object] = json.loads(workspace.job.read_bytes())
+    except ValueError as error:
+        raise DatasetError(
+            f"{workspace.job} cannot be read ({error}); use --overwrite to start anew"
+        ) from error
+    return stored
+
+
+def planned_paths(workspace: Workspace) -> list[PurePosixPath]:
+    """Every file that the stored job makes, relative to the output directory, made or not.
+
+    Empty if there is no job, if it is torn, or if its format is not installed any more.
+    """
+    try:
+        identity: dict[str, object] = read_job(workspace)["identity"]  # type: ignore[assignment]
+        return list(_paths(identity))
+    except (DataprepError, OSError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _paths(identity: dict[str, object]) -> Iterator[PurePosixPath]:
+    stored, layout, counts = identity["sink"], identity["layout"], identity["num_shards"]
+    assert isinstance(stored, dict)
+    assert isinstance(counts, dict)
+    assert layout in ("split", "flat")
+    sink = load_sink(stored["name"], stored["config"])
+    for split, count in counts.items():
+        for number in range(count):
+            yield from sink.paths(ShardName(split, number, count), layout)
+        yield from sink.split_paths(split, count, layout)
+
+
+def _to_json(identity: Identity, units: Mapping[str, str]) -> bytes:
+    return to_json({"identity": identity, "units": units})
+
+
+def _what_differs(theirs: Mapping[str, object], ours: Mapping[str, object]) -> list[str]:
+    options: list[str] = []
+    inputs: list[str] = []
+    for name, old, new in _leaves_that_differ(theirs.get("identity"), ours["identity"]):
+        text = f"{name} was {_show(old)}, now {_show(new)}"
+        (inputs if name.startswith("input.") else options).append(text)
+    units = sorted(name for name, _, _ in _leaves_that_differ(theirs.get("units"), ours["units"]))
+    if units:
+        more = f" and {len(units) - 1} more" if len(units) > 1 else ""
+        options.append(f"the raw data of {units[0]}{more} changed")
+    # Another limit, or changed raw data, is why the input's counts and hash are others.
+    return options or inputs
+
+
+def _leaves_that_differ(
+    before: object, now: object, name: str = ""
+) -> Iterator[tuple[str, object, object]]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in sorted(before.keys() | now.keys()):
+            yield from _leaves_that_differ(
+                before.get(key), now.get(key), f"{name}.{key}" if name else key
+            )
+    elif before != now:
+        yield name, before, now
+
+
+def _show(value: object) -> str:
+    return "absent" if value is None else json.dumps(value)

@@ -1,0 +1,59 @@
+"""How far a shard that is being written has come, for whoever watches, on any host.
+
+A format with one file a split would otherwise say nothing for hours. These notes are not
+evidence of anything: they are written without care and ignored by everything but displays.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from dataprep.assembly.workspace import Workspace
+from dataprep.sinks import ShardName
+
+_SECONDS = 2.0
+
+
+class ShardProgress:
+    """Notes the number of images of one shard, now and then.
+
+    Args:
+        workspace: the output directory.
+        shard: which shard.
+    """
+
+    def __init__(self, workspace: Workspace, shard: ShardName) -> None:
+        self._path = workspace.progress / str(shard)
+        self._images = 0
+        self._next = time.monotonic() + _SECONDS
+
+    def advance(self) -> None:
+        """One more image."""
+        self._images += 1
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _SECONDS
+            with suppress(OSError):
+                self._path.write_text(str(self._images))
+
+    def finish(self) -> None:
+        """The shard is committed, or given up."""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+
+def images_under_way(workspace: Workspace) -> int:
+    """How many images of unfinished shards have been written."""
+    total = 0
+    with suppress(OSError):
+        for path in workspace.progress.iterdir():
+            with suppress(OSError, ValueError):
+                total += int(path.read_text())
+    return total
+
+
+def forget_progress(workspace: Workspace) -> None:
+    """Remove what a killed run noted; call only while holding the lock."""
+    for path in workspace.progress.iterdir():
+        path.unlink(missing_ok=True)

@@ -1,0 +1,58 @@
+"""How many shards a split is cut into, when the user, the readers and the format may all care."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from dataprep.assembly.job import Output
+from dataprep.assembly.request import EVERY_SPLIT
+from dataprep.deal import check_shard_count, default_shard_count
+from dataprep.errors import UsageError
+
+# The counts of Google's imagenet_to_gcs, which tensorflow/models' reader insists on.
+_PREFERRED = {"train": 1024}
+_OTHERS = 128
+
+
+def choose_shard_count(
+    split: str, images: int, wanted: Mapping[str, int] | None, output: Output
+) -> int:
+    """The count that was asked for, or the one that the format's users expect.
+
+    Raises:
+        UsageError: it does not fit the number of images, or the format's limits.
+    """
+    sink = output.load_sink()
+    most = sink.most_images(output.info)
+    least = 1 if most is None else math.ceil(images / most)
+    asked = _asked(split, wanted)
+    if asked is None:
+        usual = 1 if sink.whole_split else default_shard_count(images, _preferred(split))
+        return max(usual, least)
+    check_shard_count(images, asked, split)
+    if asked < least:
+        raise UsageError(
+            f"--num_shards {split}={asked}: a shard of {sink.name} holds at most {most:,} such "
+            f"images, so {split} needs at least {least} shards"
+        )
+    return asked
+
+
+def explain_shard_count(
+    split: str, shards: int, wanted: Mapping[str, int] | None, output: Output
+) -> str:
+    """Why there are fewer shards than the readers of the field expect, if so."""
+    preferred = _preferred(split)
+    usual = shards == preferred or output.load_sink().whole_split
+    if usual or _asked(split, wanted) is not None:
+        return ""
+    return f" ({preferred} would hold fewer than 100 each)"
+
+
+def _asked(split: str, wanted: Mapping[str, int] | None) -> int | None:
+    return None if wanted is None else wanted.get(split, wanted.get(EVERY_SPLIT))
+
+
+def _preferred(split: str) -> int:
+    return _PREFERRED.get(split, _OTHERS)

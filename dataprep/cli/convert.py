@@ -1,0 +1,82 @@
+"""``dataprep convert``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dataprep.cli.outcome import describe_outcome
+from dataprep.cli.sink_options import chosen_options, sink_options
+from dataprep.cli.values import shard_counts
+
+
+@click.command()
+@click.argument("source", metavar="OUT", type=click.Path(path_type=Path))
+@click.option(
+    "--to",
+    "out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    metavar="OUT2",
+    help="Where the new shards and manifest.json go.",
+)
+@click.option(
+    "--num_shards",
+    metavar="COUNTS",
+    help="E.g. train=1024,validation=128, or one number for every split. [default: as many as OUT "
+    "has; 1 for formats with one file a split]",
+)
+@click.option(
+    "--layout",
+    type=click.Choice(["split", "flat"]),
+    default="split",
+    show_default=True,
+    help="Shards in OUT2/train and OUT2/validation, or all directly in OUT2.",
+)
+@sink_options(default=None)
+@click.option(
+    "--check",
+    type=click.Choice(["size", "hash", "records", "decode"]),
+    default="hash",
+    show_default=True,
+    help="How OUT is verified first; see `dataprep verify`.",
+)
+@click.option(
+    "--workers", type=click.IntRange(min=1), metavar="N", help="Cores to use. [default: all]"
+)
+@click.option("--overwrite", is_flag=True, help="First delete what an earlier job made in OUT2.")
+@click.argument("beam_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- BEAM_OPTIONS]")
+def command(**options: Any) -> None:
+    """Make another format of the data set in OUT, without its raw data.
+
+    Order, labels and image bytes stay; arrays of pixels become PNG where a format stores image
+    files. The manifest says what it was made from. Resumes like any other job.
+    """
+    from dataprep.assembly.convert_plan import ConvertRequest
+    from dataprep.cli.progress import TerminalReporter
+    from dataprep.cli.stopping import resumable
+    from dataprep.cli.verifying import verify_bar
+
+    request = ConvertRequest(
+        source=options["source"],
+        out=options["out"],
+        sink=options["sink"],
+        sink_options=chosen_options(options),
+        layout=options["layout"],
+        num_shards=shard_counts(options["num_shards"]),
+        build_dir=options["build_dir"],
+        overwrite=options["overwrite"],
+    )
+    how = "finished shards are kept; run the same command again to resume"
+    with resumable(how):
+        from dataprep_pipelines.convert import convert
+        from dataprep_pipelines.engine import Engine
+
+        engine = Engine(options["workers"] or len(os.sched_getaffinity(0)), options["beam_options"])
+        reporter = TerminalReporter()
+        with verify_bar(request.source) as checking:
+            outcome = convert(request, engine, reporter, check=options["check"], checking=checking)
+    reporter.line(describe_outcome(request.out, outcome))

@@ -1,0 +1,57 @@
+"""``dataprep diff``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from dataprep.errors import DatasetError
+from dataprep.wording import counted
+
+
+@click.command()
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path))
+@click.option(
+    "--workers", type=click.IntRange(min=1), metavar="N", help="Cores to use. [default: all]"
+)
+def command(a: Path, b: Path, workers: int | None) -> None:
+    """Say whether two data sets hold the same examples: keys, labels and images.
+
+    Format, shards and order may differ. If one of them stores arrays of pixels, pixels are
+    compared, otherwise the bytes of the image files. Exit code 1 if they do not hold the same.
+    """
+    from tqdm import tqdm
+
+    from dataprep.diff import diff
+    from dataprep.manifest import read_manifest
+
+    threads = workers or len(os.sched_getaffinity(0))
+    total = sum(
+        split["records"] for out in (a, b) for split in read_manifest(out)["splits"].values()
+    )
+    with tqdm(
+        desc="diff", total=total, unit="record", leave=False, disable=not sys.stderr.isatty()
+    ) as bar:
+        found = diff(a, b, threads=threads, progress=bar.update)
+    for text in found.missing:
+        click.echo(text)
+    for split in found.splits:
+        for text in split.examples:
+            click.echo(f"{split.split}: {text}")
+        if split.same:
+            order = "the same order" if split.same_order else "another order"
+            what = f"the same {counted(split.records[0], 'example')}, in {order}"
+        else:
+            what = (
+                f"{split.only_a:,} only in {a}, {split.only_b:,} only in {b}, "
+                f"{split.changed:,} with another image or other labels"
+            )
+        click.echo(f"{split.split}: {what}")
+    if not found.same:
+        raise DatasetError(f"{a} and {b} do not hold the same examples")
+    compared = "pixels" if found.pixels else "image bytes"
+    click.echo(f"same: keys, labels and {compared}")

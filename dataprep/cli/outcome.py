@@ -1,0 +1,18 @@
+"""What is said when a data set is sealed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dataprep.wording import counted, sized
+
+if TYPE_CHECKING:
+    from dataprep.assembly.seal import Outcome
+
+
+def describe_outcome(out: Path, outcome: Outcome) -> str:
+    """One line."""
+    text = f"sealed {out / 'manifest.json'}: {counted(outcome.records, 'record')} in "
+    text += f"{counted(outcome.shards, 'shard')}, {sized(outcome.bytes)}, "
+    return f"{text}{outcome.rejected} rejected, {outcome.noted} noted"

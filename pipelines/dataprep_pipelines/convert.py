@@ -1,0 +1,88 @@
+"""Another format of a finished data set, without the raw data: what `dataprep convert` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dataprep.assembly.build_directory import remove_build_directories
+from dataprep.assembly.convert_plan import (
+    ConvertRequest,
+    check_conversion,
+    inherited,
+    plan_conversion,
+)
+from dataprep.assembly.lock import locked
+from dataprep.assembly.seal import MaxBad, Outcome, seal
+from dataprep.assembly.sweeping import remove_partial_files
+from dataprep.assembly.workspace import Workspace, storage_error
+from dataprep.errors import DatasetError
+from dataprep.manifest import read_manifest
+from dataprep.verify import Level, verify
+from dataprep_pipelines import engine as engines
+from dataprep_pipelines.build import Reporter, build
+from dataprep_pipelines.engine import Engine
+from dataprep_pipelines.failures import FailureLog
+
+
+def convert(
+    request: ConvertRequest,
+    engine: Engine,
+    reporter: Reporter,
+    *,
+    check: Level,
+    checking: Callable[[int], object],
+) -> Outcome:
+    """Convert the data set, or finish converting it.
+
+    Args:
+        request: what into what.
+        engine: where.
+        reporter: who is told.
+        check: how the data set is verified first. Formats without checksums would otherwise
+            pass damage on, under a new hash.
+        checking: told the bytes that were verified.
+
+    Raises:
+        DataprepError: any of its kinds; everything committed so far is kept.
+    """
+    check_conversion(request)
+    engines.check(engine)
+    _verify(request, check, engine, checking)
+    workspace = Workspace(request.out)
+    try:
+        workspace.make()
+    except OSError as error:
+        raise DatasetError(
+            f"--to {request.out} cannot be used: {error.strerror}; choose another"
+        ) from error
+    try:
+        with locked(workspace) as lease:
+            splits = list(read_manifest(request.source)["splits"])
+            remove_partial_files(workspace, splits)
+            remove_build_directories(workspace, request.build_dir)
+            job, identity = plan_conversion(request, workspace, lease, report=reporter.line)
+            build(job, engine, FailureLog(lease), reporter)
+            return seal(
+                job,
+                identity,
+                inherited(request),
+                max_bad=MaxBad(),
+                keep_rejected=False,
+                report=reporter.line,
+            )
+    except BrokenPipeError:
+        raise  # nobody reads the terminal's lines any more; not the output directory's fault
+    except OSError as error:
+        raise storage_error(error, request.out) from error
+
+
+def _verify(
+    request: ConvertRequest, check: Level, engine: Engine, checking: Callable[[int], object]
+) -> None:
+    found = verify(request.source, check, threads=engine.threads, progress=checking)
+    if found.problems:
+        first = found.problems[0]
+        raise DatasetError(
+            f"{request.source} is damaged: {first.path}: {first.what}; `dataprep verify` names all "
+            "bad files; nothing was converted"
+        )

@@ -1,0 +1,39 @@
+"""Processes that convert images for a shard that one other process writes.
+
+A format with one file a split has one writer. Its images can still be prepared on every core:
+encoded images are small beside the work of making them, so they are sent through a pipe.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+_LOOK_SECONDS = 1.0
+
+
+def image_processes(count: int) -> ProcessPoolExecutor:
+    """A pool that ends with this process, and that Ctrl-C reaches through this process only."""
+    return ProcessPoolExecutor(
+        count,
+        # Not fork: other threads of this process hold locks.
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_begin,
+        initargs=(os.getpid(),),
+    )
+
+
+def _begin(launcher: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=[launcher], daemon=True).start()
+
+
+def _end_with(launcher: int) -> None:
+    """The pool's own queues never tell a worker that its launcher was killed."""
+    while os.getppid() == launcher:
+        time.sleep(_LOOK_SECONDS)
+    os._exit(1)
