@@ -50,11 +50,7 @@ def check_conversion(request: ConvertRequest) -> None:
     sink = load_sink(request.sink, request.sink_options)
     if request.source.resolve() == request.out.resolve():
         raise UsageError(f"--to {request.out} is what is to be converted; choose another directory")
-    if sink.pixels and dataset_info(manifest).size is None:
-        raise UsageError(
-            f"sink {sink.name} stores pixels, so all images need one size, and those of "
-            f"{request.source} have many; make it from the raw data with --resize WIDTHxHEIGHT"
-        )
+    sink.check(dataset_info(manifest))
     if sink.config().get("mean") == "on":
         raise UsageError("a mean image is made with the data set: make it with --stats mean")
     unknown = set(request.num_shards or {}) - set(manifest["splits"]) - {EVERY_SPLIT}

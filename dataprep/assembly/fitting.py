@@ -12,8 +12,12 @@ from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo, Sink
 
 
-def fit_request(request: Request) -> Request:
+def fit_request(request: Request, classes: Sequence[tuple[str, str]]) -> Request:
     """The request with the recipe that the format needs.
+
+    Args:
+        request: what the user asked for.
+        classes: the data set's, as (identifier, name).
 
     Raises:
         UsageError: the two cannot be brought together, or the sink or an option does not exist.
@@ -28,6 +32,7 @@ def fit_request(request: Request) -> Request:
         raise UsageError(
             "--stats mean needs images of one size: add --resize WIDTHxHEIGHT or --center_crop SIDE"
         )
+    sink.check(describe_examples(classes, recipe))
     return replace(request, recipe=recipe)
 
 
@@ -36,11 +41,6 @@ def _for_pixels(recipe: Recipe, sink: Sink) -> Recipe:
     if recipe.encoding not in ("keep", "raw"):
         raise UsageError(
             f"--encoding {recipe.encoding}: sink {sink.name} stores pixels, not encoded images"
-        )
-    if recipe.fixed_size is None:
-        raise UsageError(
-            f"sink {sink.name} stores pixels, so all images need one size: "
-            "add --resize WIDTHxHEIGHT or --center_crop SIDE"
         )
     return replace(recipe, encoding="raw", color="rgb" if recipe.color == "keep" else recipe.color)
 

@@ -235,6 +235,18 @@ class Sink(ABC):
         """
         return False
 
+    def check(self, info: DatasetInfo) -> None:
+        """Refuse a data set that it cannot hold with these options, before anything is read.
+
+        Raises:
+            UsageError: why, and which option would help.
+        """
+        if self.pixels and info.size is None:
+            raise UsageError(
+                f"sink {self.name} stores pixels, so all images need one size: make them with "
+                "--resize WIDTHxHEIGHT or --center_crop SIDE, or choose a sink of encoded images"
+            )
+
     def most_images(self, info: DatasetInfo) -> int | None:
         """How many images one shard can hold at most; None if there is no limit."""
         return None
@@ -253,7 +265,11 @@ class Sink(ABC):
 
     @abstractmethod
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> ShardWriter:
-        """Start a shard in these files, which do not exist yet but whose directories do."""
+        """Start a shard in these files, which do not exist yet but whose directories do.
+
+        Raises:
+            UsageError: as `check`.
+        """
 
     @abstractmethod
     def reader(self, paths: Sequence[Path], info: DatasetInfo) -> ShardReader:

@@ -146,6 +146,7 @@ class Hdf5ArraysSink(Sink):
 
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> Hdf5ArraysWriter:
         """Start a shard."""
+        self.check(info)
         return Hdf5ArraysWriter(paths[0], info)
 
     def reader(self, paths: Sequence[Path], info: DatasetInfo) -> Hdf5ArraysReader:

@@ -149,6 +149,7 @@ class Hdf5CaffeSink(Sink):
 
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> Hdf5CaffeWriter:
         """Start a shard."""
+        self.check(info)
         return Hdf5CaffeWriter(paths[0], info)
 
     def reader(self, paths: Sequence[Path], info: DatasetInfo) -> Hdf5CaffeReader:

@@ -131,6 +131,31 @@ class LmdbSink(Sink):
         """Of the library that writes the pages."""
         return library_versions()
 
+    @override
+    def check(self, info: DatasetInfo) -> None:
+        """A Datum has one label, and a mean image one size.
+
+        Raises:
+            UsageError: the options do not fit the data set.
+        """
+        super().check(info)
+        multi = self.options["labels"] == "multi"
+        if info.multilabel and not multi:
+            raise UsageError(
+                "an image of this data set has any number of labels and a Datum has one: give "
+                "--sink_option labels=multi, which writes them to a second database"
+            )
+        if multi and not info.multilabel:
+            raise UsageError(
+                "labels=multi is for data sets with any number of labels an image; this one has "
+                "exactly one: give --sink_option labels=single"
+            )
+        if self.options["mean"] == "on" and info.size is None:
+            raise UsageError(
+                "mean=on needs images that all have one size; these have many: reshape them, or "
+                "give --sink_option mean=off"
+            )
+
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
         """The images' database; with ``labels=multi`` the labels' too."""
         multi = self.options["labels"] == "multi"
@@ -152,22 +177,7 @@ class LmdbSink(Sink):
         Raises:
             UsageError: the options do not fit the data set.
         """
-        multi = self.options["labels"] == "multi"
-        if info.multilabel and not multi:
-            raise UsageError(
-                "an image of this data set has any number of labels and a Datum has one: give "
-                "--sink_option labels=multi, which writes them to a second database"
-            )
-        if multi and not info.multilabel:
-            raise UsageError(
-                "labels=multi is for data sets with any number of labels an image; this one has "
-                "exactly one: give --sink_option labels=single"
-            )
-        if self.options["mean"] == "on" and info.size is None:
-            raise UsageError(
-                "mean=on needs images that all have one size; these have many: reshape them, or "
-                "give --sink_option mean=off"
-            )
+        self.check(info)
         return LmdbShardWriter(paths, info, pixels=self.pixels)
 
     def reader(self, paths: Sequence[Path], info: DatasetInfo) -> LmdbShardReader:

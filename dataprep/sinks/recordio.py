@@ -242,6 +242,16 @@ class RecordIOSink(Sink):
     whole_split: ClassVar[bool] = True  # ImageRecordIter takes exactly one index file
     reference: ClassVar[str] = "DALI readers.mxnet"
 
+    def check(self, info: DatasetInfo) -> None:
+        """A vector of labels needs to know how long it is.
+
+        Raises:
+            UsageError: several labels per image, but no classes to make a vector for.
+        """
+        super().check(info)
+        if info.multilabel and not info.classes:
+            raise UsageError("sink recordio: a multi-label data set needs its list of classes")
+
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
         """The records, the index, the list."""
         return [shard_path(shard, layout, suffix) for suffix in (".rec", ".idx", ".lst")]
@@ -256,8 +266,7 @@ class RecordIOSink(Sink):
         Raises:
             UsageError: several labels per image, but no classes to make a vector for.
         """
-        if info.multilabel and not info.classes:
-            raise UsageError("sink recordio: a multi-label data set needs its list of classes")
+        self.check(info)
         return RecordIOWriter(paths, info)
 
     def reader(self, paths: Sequence[Path], info: DatasetInfo) -> ShardReader:

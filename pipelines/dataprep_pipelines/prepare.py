@@ -34,7 +34,7 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
         DataprepError: any of its kinds; everything committed so far is kept.
     """
     dataset = load_dataset(request.dataset)
-    request = fit_request(request)
+    request = fit_request(request, dataset.classes())
     found = dataset.find(request.raw, request.splits)
     check_request(request, found)
     engines.check(engine)

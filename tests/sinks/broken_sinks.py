@@ -21,7 +21,6 @@ from dataprep.sinks import (
     FinishedShard,
     Layout,
     ShardName,
-    ShardWriter,
     WrittenFile,
 )
 from tests.sinks.toy_sink import Listing, ToyReader, ToySink, ToyWriter
@@ -356,10 +355,9 @@ class NewPlaceEveryTime(ToySink):
 
 
 class RefusesSeveralLabels(ToySink):
-    def open(self, paths: Sequence[Path], info: DatasetInfo) -> ShardWriter:
+    def check(self, info: DatasetInfo) -> None:
         if info.multilabel:
             raise UsageError("one label is enough for anybody")
-        return super().open(paths, info)
 
 
 # --- Files made once a split ---

@@ -28,6 +28,7 @@ from dataprep.sinks.conformance.damage import DamageTests  # noqa: E402
 from dataprep.sinks.conformance.material import CASES  # noqa: E402
 from dataprep.sinks.conformance.naming import NamingTests  # noqa: E402
 from dataprep.sinks.conformance.reading import ReadingTests  # noqa: E402
+from dataprep.sinks.conformance.shards import all_held  # noqa: E402
 from dataprep.sinks.conformance.split_files import SplitFileTests  # noqa: E402
 from dataprep.sinks.conformance.writing import WritingTests  # noqa: E402
 
@@ -38,8 +39,8 @@ class SinkTests(NamingTests, WritingTests, ReadingTests, DamageTests, SplitFileT
     """The suite; subclass it in a test module under a name that begins with ``Test``.
 
     A sink that cannot hold a kind of data set with some of its options, say several labels an
-    image, raises UsageError in `Sink.open`; those tests are skipped. Each kind must be held with
-    one combination of options at least.
+    image, refuses it in `Sink.check`; then there are no tests of the two together. Each kind must
+    be held with one combination of options at least.
 
     Attributes:
         sink: the sink to test; importable, since another process gets it pickled.
@@ -65,8 +66,19 @@ class SinkTests(NamingTests, WritingTests, ReadingTests, DamageTests, SplitFileT
         variants = self.variants()
         if "variants" in metafunc.fixturenames:
             metafunc.parametrize("variants", [variants], ids=["all"])
-        if "variant" in metafunc.fixturenames:
-            ids = [",".join(sink.options.values()) or sink.name for sink in variants]
-            metafunc.parametrize("variant", variants, ids=ids)
-        if "case" in metafunc.fixturenames:
+        names = [name for name in ("variant", "case") if name in metafunc.fixturenames]
+        if names == ["variant", "case"]:
+            pairs = [
+                pytest.param(sink, case, id=f"{_variant_id(sink)}-{case.name}")
+                for sink in variants
+                for case in all_held(sink)
+            ]
+            metafunc.parametrize(names, pairs)
+        elif names == ["variant"]:
+            metafunc.parametrize("variant", variants, ids=map(_variant_id, variants))
+        elif names == ["case"]:
             metafunc.parametrize("case", CASES, ids=[case.name for case in CASES])
+
+
+def _variant_id(sink: Sink) -> str:
+    return ",".join(sink.options.values()) or sink.name

@@ -49,7 +49,7 @@ class DamageTests:
     """Readers of files that are not what they were."""
 
     def test_damage_is_one_line_and_never_an_accident(self, variant: Sink, tmp_path: Path) -> None:
-        case = held(variant, tmp_path)
+        case = held(variant)
         outcomes = _outcomes(variant, case, tmp_path, _damages)
         assert [it.name + "\n" + it.accident for it in outcomes if it.accident] == []
         for outcome in outcomes:
@@ -59,7 +59,7 @@ class DamageTests:
                 assert named, f"{outcome.name}: no file is named in: {outcome.refusal}"
 
     def test_half_a_shard_is_noticed(self, variant: Sink, tmp_path: Path) -> None:
-        case = held(variant, tmp_path)
+        case = held(variant)
         outcomes = _outcomes(variant, case, tmp_path, lambda content: {"half": _half(content)})
         missed = [it.name for it in outcomes if it.name.startswith("data half") and not it.refusal]
         assert "data half, iterating" not in missed

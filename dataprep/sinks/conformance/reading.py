@@ -39,7 +39,7 @@ class ReadingTests:
             assert [reader[number] for number in order] == [wanted[number] for number in order]
 
     def test_there_is_nothing_beyond_the_end(self, variant: Sink, tmp_path: Path) -> None:
-        case = held(variant, tmp_path)
+        case = held(variant)
         info = case.info_for(variant)
         shard = write_shard(variant, info, case.examples(variant, 3), tmp_path)
         with variant.reader(shard.paths, info) as reader:
@@ -54,7 +54,7 @@ class ReadingTests:
             assert list(reader.keys()) == [example.key for example in examples]
 
     def test_any_key_comes_back(self, variant: Sink, tmp_path: Path) -> None:
-        case = held(variant, tmp_path)
+        case = held(variant)
         info = case.info_for(variant)
         some = case.examples(variant, len(ODD_KEYS))
         examples = [replace(it, key=key) for it, key in zip(some, ODD_KEYS, strict=True)]
@@ -68,7 +68,7 @@ class ReadingTests:
     def test_an_awkward_key_comes_back_or_is_refused(
         self, variant: Sink, tmp_path: Path, key: str
     ) -> None:
-        case = held(variant, tmp_path)
+        case = held(variant)
         info = case.info_for(variant)
         before, example, after = case.examples(variant, 3)
         examples = [before, replace(example, key=key), after]
@@ -92,7 +92,7 @@ class ReadingTests:
                 reader[0]
 
     def test_many_examples_come_back(self, variant: Sink, tmp_path: Path) -> None:
-        case = held(variant, tmp_path)
+        case = held(variant)
         info, examples = case.info_for(variant), case.examples(variant, _MANY)
         most = variant.most_images(info)
         examples = examples if most is None else examples[:most]
@@ -119,7 +119,7 @@ class ReadingTests:
                 assert reader[7].encoded == examples[7].encoded
 
     def test_reading_in_two_ways_at_once(self, variant: Sink, tmp_path: Path) -> None:
-        case = held(variant, tmp_path)
+        case = held(variant)
         info, examples = case.info_for(variant), case.examples(variant, 12)
         shard = write_shard(variant, info, examples, tmp_path)
         wanted = expected(variant, examples)
@@ -129,7 +129,7 @@ class ReadingTests:
                 assert one[11 - number] == wanted[11 - number], "while iterating"
 
     def test_a_closed_reader_lets_go_of_its_files(self, variant: Sink, tmp_path: Path) -> None:
-        case = held(variant, tmp_path)
+        case = held(variant)
         info = case.info_for(variant)
         shard = write_shard(variant, info, case.examples(variant, 3), tmp_path)
         reader = variant.reader(shard.paths, info)
@@ -144,7 +144,7 @@ class ReadingTests:
         assert held_open(tmp_path) == []
 
     def test_reading_changes_nothing(self, variant: Sink, tmp_path: Path) -> None:
-        case = held(variant, tmp_path)
+        case = held(variant)
         info = case.info_for(variant)
         shard = write_shard(variant, info, case.examples(variant, 3), tmp_path / "out")
         before = sorted((tmp_path / "out").rglob("*"))
@@ -156,7 +156,7 @@ class ReadingTests:
         assert shard.digests == digests
 
     def test_a_read_only_shard_can_be_read(self, variant: Sink, tmp_path: Path) -> None:
-        case = held(variant, tmp_path)
+        case = held(variant)
         info, examples = case.info_for(variant), case.examples(variant, 3)
         shard = write_shard(variant, info, examples, tmp_path / "out")
         directories = {path.parent for path in shard.paths}
