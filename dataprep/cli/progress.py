@@ -62,8 +62,10 @@ class TerminalReporter:
         self._committed += _images(new)
         self._rejected += sum(len(record.rejected) for record in new)
         self._bytes += sum(record.total_bytes for record in new)
-        rate = (self._bytes - self._bytes_before) / max(time.monotonic() - self._started, 1e-3)
-        postfix = f"{rate / 1e6:.1f} MB/s, {self._rejected} rejected"
+        postfix = f"{self._rejected} rejected"
+        if written := self._bytes - self._bytes_before:  # known of committed shards only
+            rate = written / max(time.monotonic() - self._started, 1e-3)
+            postfix = f"{rate / 1e6:.1f} MB/s, {postfix}"
         self._bar.set_postfix_str(postfix, refresh=False)
         # Never backwards: a shard's note is gone a moment before its record is seen.
         self._advance(max(self._committed + under_way - int(self._bar.n), 0))

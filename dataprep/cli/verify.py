@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dataprep.errors import DatasetError
-from dataprep.wording import sized
+from dataprep.wording import counted, sized
 
 
 @click.command()
@@ -45,6 +45,6 @@ def command(out: Path, level: str, workers: int | None) -> None:
             "command that made the data set again: it makes only those anew"
         )
     click.echo(
-        f"{out}: {found.files} files, {sized(found.bytes)}, {found.records:,} records: "
+        f"{out}: {counted(found.files, 'file')}, {sized(found.bytes)}, {found.records:,} records: "
         f"all good ({level})"
     )

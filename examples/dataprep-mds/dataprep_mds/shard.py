@@ -1,0 +1,237 @@
+"""One MDS shard: its writer and its reader.
+
+The file, as ``MDSWriter.encode_joint_shard`` of MosaicML Streaming 0.13 makes it::
+
+    uint32           n, how many samples there are
+    uint32[n + 1]    where each begins; and where the last ends, which is the end of the file
+    JSON             names and encodings of the columns
+    n times          a sample, as ``MDSWriter.encode_sample`` makes it
+
+Nothing in it checks itself: `dataprep verify` finds flipped bits by the manifest's SHA-256.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import Any
+
+import numpy as np
+from dataprep.errors import SinkError
+from dataprep.example import Example
+from dataprep.sinks import DatasetInfo, ShardReader, ShardWriter, WrittenFile
+from dataprep.sinks.hashed_file import HashedFile
+from streaming import LocalDataset, MDSWriter
+from streaming.base.format.mds import MDSReader
+
+_COLUMNS = {
+    "boxes": "json",
+    "format": "str",
+    "height": "int",
+    "image": "bytes",
+    "key": "json",  # a str for who reads it, too; MDS's "str" cannot hold names that are not UTF-8
+    "width": "int",
+}
+_MOST_BYTES = (1 << 32) - 1  # what an offset can say
+_MOST_JSON = 1 << 16
+_CHUNK = 1 << 20
+# What MosaicML's code raises when it meets bytes that it did not write.
+_DAMAGE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+class MdsShardWriter(ShardWriter):
+    """Writes a shard in the memory of one sample.
+
+    The table in front of the samples is as long as there are samples, so ``MDSWriter`` keeps all
+    of them in memory until it knows how many. Here they wait in a file without a name, which is
+    copied behind the table in the end, and which vanishes if the process is killed.
+    """
+
+    def __init__(self, path: Path, info: DatasetInfo) -> None:
+        self._path = path
+        self._info = info
+        with TemporaryDirectory() as unused:  # it insists on one, and only encodes here
+            self._encoder = MDSWriter(columns=_columns(info), out=unused, size_limit=None)
+        self._ends = [0]
+        # Unbuffered: nothing is left to flush when a shard is abandoned on a full disk. If the
+        # file system insists on a name, it is one that dataprep sweeps away after a kill.
+        self._samples = TemporaryFile(  # noqa: SIM115 - closed by `close` or `abandon`
+            buffering=0, dir=path.parent, prefix=".samples-", suffix=path.name
+        )
+
+    def write(self, example: Example) -> None:
+        """Append one sample."""
+        sample: bytes = self._encoder.encode_sample(self._values(example))
+        end = self._ends[-1] + len(sample)
+        if self._begin() + 4 + end > _MOST_BYTES:
+            raise SinkError(
+                f"{example.key!r}: an MDS shard holds 4 GiB at most; give more --num_shards"
+            )
+        self._ends.append(end)
+        rest = memoryview(sample)
+        while rest:
+            rest = rest[self._samples.write(rest) :]
+
+    def close(self) -> Sequence[WrittenFile]:
+        """Write the table, and the samples behind it."""
+        file = HashedFile(self._path)
+        try:
+            file.write(np.uint32(len(self._ends) - 1).tobytes())
+            file.write((np.array(self._ends) + self._begin()).astype(np.uint32).tobytes())
+            file.write(self._encoder.config_data)
+            self._samples.seek(0)
+            while chunk := self._samples.read(_CHUNK):
+                file.write(chunk)
+            return [file.finish()]
+        finally:
+            file.abandon()
+            self._samples.close()
+
+    def abandon(self) -> None:
+        """Let go of the samples."""
+        self._samples.close()
+
+    def _begin(self) -> int:
+        """Where the first sample begins in the finished file."""
+        return 4 + 4 * len(self._ends) + len(self._encoder.config_data)
+
+    def _values(self, example: Example) -> dict[str, object]:
+        if example.format == "RAW":
+            raise SinkError(f"{example.key!r}: mds holds encoded images, not pixels")
+        values: dict[str, object] = {
+            "boxes": example.boxes,
+            "format": example.format,
+            "height": example.height,
+            "image": example.encoded,
+            "key": example.key,
+            "width": example.width,
+        }
+        known = len(self._info.classes)
+        if known and not all(0 <= label < known for label in example.labels):
+            raise SinkError(f"{example.key!r}: labels {example.labels} of {known} classes")
+        if self._info.multilabel:
+            return values | {"labels": np.array(self._info.multi_hot(example.labels), np.uint8)}
+        if len(example.labels) != 1:
+            raise SinkError(f"{example.key!r} has {len(example.labels)} labels, expected one")
+        return values | {"label": example.class_index}
+
+
+class MdsShardReader(ShardReader):
+    """Reads one shard through MosaicML's ``MDSReader``, which opens the file for every sample."""
+
+    def __init__(self, path: Path, info: DatasetInfo) -> None:
+        self._path = path
+        self._info = info
+        entry = index_entry(path)
+        expected = _columns(info) if info.classes else _COLUMNS
+        try:
+            found = dict(zip(entry["column_names"], entry["column_encodings"], strict=True))
+            if not expected.items() <= found.items():
+                raise _damaged(path, f"its columns are {found}, expected {expected}")
+            self._shard = MDSReader.from_json(str(path.parent), None, entry)
+            self._shard.validate(allow_unsafe_types=False)  # unpickling would run code
+        except _DAMAGE as error:
+            raise _damaged(path, repr(error)) from error
+
+    def __len__(self) -> int:
+        """How many samples its table has."""
+        return int(self._shard.samples)
+
+    def __getitem__(self, number: int) -> Example:
+        """Sample ``number``, found through the table."""
+        if not 0 <= number < len(self):
+            raise IndexError(f"{self._path} has {len(self)} samples, not one numbered {number}")
+        try:
+            return self._example(self._shard[number])
+        except _DAMAGE as error:
+            raise _damaged(self._path, f"sample {number}: {error!r}") from error
+
+    def close(self) -> None:
+        """Nothing is open between two samples."""
+
+    def _example(self, sample: Mapping[str, Any]) -> Example:
+        key, labels = sample["key"], _labels(sample)
+        known = len(self._info.classes)
+        if not isinstance(key, str) or sample["format"] not in ("JPEG", "PNG"):
+            raise ValueError(f"key {key!r}, format {sample['format']!r}")
+        if not all(0 <= label < (known or label + 1) for label in labels):
+            raise ValueError(f"labels {labels} of {known or 'unknown'} classes")
+        return Example(
+            key=key,
+            encoded=sample["image"],
+            format=sample["format"],
+            height=sample["height"],
+            width=sample["width"],
+            colorspace=self._info.colorspace,
+            labels=labels,
+            synset=self._info.identifiers(labels),
+            class_name=self._info.names(labels),
+            boxes=tuple((xmin, ymin, xmax, ymax) for xmin, ymin, xmax, ymax in sample["boxes"]),
+        )
+
+
+def index_entry(path: Path) -> dict[str, Any]:
+    """What ``index.json`` says of a shard, read from the shard itself.
+
+    Raises:
+        SinkError: it is not an MDS shard, or not a whole one.
+    """
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        samples = int.from_bytes(file.read(4), "little")
+        table = 4 * (samples + 2)
+        if size < table:
+            raise _damaged(path, f"{size} bytes are too few for a table of {samples} samples")
+        offsets = np.frombuffer(file.read(table - 4), np.uint32).astype(np.int64)
+        configuration = file.read(min(max(int(offsets[0]) - table, 0), _MOST_JSON))
+    fits = offsets[0] == table + len(configuration) and offsets[-1] == size
+    if not fits or (np.diff(offsets) < 0).any():
+        raise _damaged(path, f"its table of {samples} samples does not fit its {size} bytes")
+    try:
+        entry: dict[str, Any] = dict(json.loads(configuration))
+    except _DAMAGE as error:
+        raise _damaged(path, f"its columns are not described: {error!r}") from error
+    data = {"basename": path.name, "bytes": size, "hashes": {}}
+    entry |= {"samples": samples, "raw_data": data, "zip_data": None}
+    return entry
+
+
+def local_records(path: Path) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    """Image bytes and labels of a shard, as ``LocalDataset`` gives them."""
+    entry = index_entry(path)
+    with TemporaryDirectory() as directory:
+        Path(directory, path.name).symlink_to(path.absolute())
+        index = {"version": 2, "shards": [entry]}
+        Path(directory, "index.json").write_text(json.dumps(index), encoding="utf-8")
+        dataset = LocalDataset(directory)
+        for number in range(len(dataset)):
+            sample = dataset[number]
+            yield sample["image"], _labels(sample)
+
+
+def _columns(info: DatasetInfo) -> dict[str, str]:
+    """Names and MDS encodings of the columns."""
+    if info.multilabel:
+        return _COLUMNS | {"labels": f"ndarray:uint8:{len(info.classes)}"}
+    return _COLUMNS | {"label": "int"}
+
+
+def _labels(sample: Mapping[str, Any]) -> tuple[int, ...]:
+    if "labels" in sample:
+        return tuple(np.flatnonzero(sample["labels"]).tolist())
+    return (sample["label"],)
+
+
+def _damaged(path: Path, what: str) -> SinkError:
+    return SinkError(f"{path}: {what}; make the shard again")
