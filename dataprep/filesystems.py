@@ -49,20 +49,20 @@ def filesystem_of(path: Path, mounts: Path = _MOUNTS) -> str:
         The type; empty if it cannot be told.
     """
     try:
-        lines = os.fsdecode(mounts.read_bytes()).splitlines()
+        lines = os.fsdecode(mounts.read_bytes()).split("\n")
     except OSError:
         return ""
     place = path.resolve()
     found, kind = Path(), ""
     for line in lines:
-        before, dash, after = line.partition(" - ")
-        fields = before.split()
-        if not dash or len(fields) < 5:
+        before, _, after = line.partition(" - ")
+        fields = before.split(" ")  # no other blank: names may hold those
+        if not after or len(fields) < 5:
             continue
         mount = Path(_unescaped(fields[4]))
         # Of mounts on the same place the last one listed is on top.
         if (mount == place or mount in place.parents) and len(mount.parts) >= len(found.parts):
-            found, kind = mount, after.split()[0]
+            found, kind = mount, after.partition(" ")[0]
     return kind
 
 

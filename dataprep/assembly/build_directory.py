@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.assembly.job import Output
-from dataprep.assembly.workspace import PARTIAL, Workspace
+from dataprep.assembly.workspace import PARTIAL, Workspace, storage_error
 from dataprep.errors import SinkError
 from dataprep.filesystems import filesystem_of, is_network, node_local_scratch
 from dataprep.sinks import Sink, WrittenFile
@@ -26,24 +26,30 @@ _CHUNK = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a sink writes, and where its files must be in the end."""
+    """Where a sink writes, and where its files must be in the end: in ``out``."""
 
     paths: Sequence[Path]
     targets: Sequence[Path]
+    out: Path
 
     def deliver(self, written: Sequence[WrittenFile]) -> None:
         """Copy what was built elsewhere, checking that it is what the sink wrote.
 
         Raises:
-            SinkError: it is not.
-            OSError: the target is full, and the like.
+            SinkError: it is not; or the output directory is full, and the like.
         """
         for path, target, file in zip(self.paths, self.targets, written, strict=True):
-            if path != target and _copy(path, target) != file.sha256:
+            if path != target and self._copied(path, target) != file.sha256:
                 raise SinkError(
                     f"{path}: what was copied from here is not what was written; "
                     "check this node's storage, then run the same command again"
                 )
+
+    def _copied(self, path: Path, target: Path) -> str:
+        try:
+            return _copy(path, target)
+        except OSError as error:
+            raise storage_error(error, self.out, f"copying from {path}") from error
 
 
 @contextmanager
@@ -51,16 +57,19 @@ def building(targets: Sequence[Path], sink: Sink, output: Output) -> Iterator[Pl
     """The paths that a shard's files are written to; removed afterwards if they are elsewhere.
 
     Raises:
-        SinkError: the output is on a network file system and no other storage can be found.
+        SinkError: the output is on a network file system and no other storage can be found; or
+            that is full, and the like.
     """
-    scratch = _scratch(sink, output)
+    scratch, out = _scratch(sink, output), output.workspace.out
     if scratch is None:
-        yield Places(targets, targets)
+        yield Places(targets, targets, out)
         return
     directory = scratch / f"{_prefix(output.workspace)}{secrets.token_hex(4)}{PARTIAL}"
-    directory.mkdir(mode=0o700)
     try:
-        yield Places([directory / target.name for target in targets], targets)
+        directory.mkdir(mode=0o700)
+        yield Places([directory / target.name for target in targets], targets, out)
+    except OSError as error:
+        raise storage_error(error, scratch, f"building files of {out}") from error
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

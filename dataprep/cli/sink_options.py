@@ -26,12 +26,14 @@ def options(*chosen: Callable[[Decorated], Decorated]) -> Callable[[Decorated], 
 
 def sink_options(*, default: str | None) -> Callable[[Decorated], Decorated]:
     """``--sink`` and what belongs to it; without a default it must be given."""
+    # Not default=None: since click 8.3 that is a default like any other.
+    chosen: dict[str, Any] = (
+        {"required": True} if default is None else {"default": default, "show_default": True}
+    )
     return options(
         click.option(
             "--sink",
-            default=default,
-            required=default is None,
-            show_default=default is not None,
+            **chosen,
             metavar="NAME",
             help="The format to write; `dataprep sinks` lists them.",
         ),

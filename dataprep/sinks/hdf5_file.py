@@ -31,6 +31,8 @@ _CHUNK_CACHE = 1 << 20  # HDF5 2 takes 8 MiB a dataset; ours have no chunks
 _ATTRIBUTE_LIMIT = 60 * 1024  # HDF5's is 64 KiB, header included
 _ATTRIBUTE_STRING = 16  # a string in an attribute: a reference into the global heap
 
+_LOCKING_DIFFERS = "file locking flag values don't match"  # HDF5's own words
+
 # What says nothing about the file's contents, so that the caller may explain it.
 _NOT_DAMAGE = frozenset(
     {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.EMFILE, errno.ENFILE}
@@ -61,6 +63,11 @@ def damage(path: Path, place: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno in _NOT_DAMAGE:
             raise
         said = " ".join(str(error).split())
+        if _LOCKING_DIFFERS in said:
+            raise SinkError(
+                f"{path} is open with HDF5's locks in this process, and dataprep opens it without; "
+                "say locking=False there too, or HDF5_USE_FILE_LOCKING=FALSE"
+            ) from error
         raise SinkError(
             f"{path}: {place} cannot be read: {said}; the file is damaged or not ours, "
             "make the shard again"

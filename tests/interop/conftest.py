@@ -16,12 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from PIL import Image
 
+from dataprep.dataset import Records
 from dataprep.synthesize.imagenet import synthesize_imagenet
 from dataprep_schemas import imagenet_validation_synsets
 
+Pixels = npt.NDArray[np.uint8]
 Box = tuple[float, float, float, float]
 Command = Callable[..., str]
 
@@ -44,8 +48,35 @@ class RawImage:
         with Image.open(io.BytesIO(self.data)) as image:
             return "CMYK" if image.mode == "CMYK" else str(image.format)
 
+    @property
+    def grey(self) -> bool:
+        """Whether it has one component."""
+        with Image.open(io.BytesIO(self.data)) as image:
+            return image.mode == "L"
+
+    @property
+    def pixels(self) -> Pixels:
+        """As Pillow decodes them, RGB."""
+        return decode(self.data)
+
 
 RawImages = Mapping[str, Mapping[str, RawImage]]
+
+
+def decode(encoded: bytes) -> Pixels:
+    """An image's pixels as Pillow decodes them: uint8 (height, width, 3), RGB."""
+    with Image.open(io.BytesIO(encoded)) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a reader must find: the raw image's bytes, or ours for those that were repaired."""
+
+    key: str
+    name: str
+    encoded: bytes
+    label: int
 
 
 @dataclass(frozen=True)
@@ -56,6 +87,28 @@ class Built:
     layout: str
     raw: RawImages
     boxes: Mapping[str, list[Box]] = field(default_factory=dict)
+    _expected: dict[str, list[Expected]] = field(default_factory=dict)
+
+    def records(self, split: str) -> Records:
+        """As dataprep reads it."""
+        return Records(self.out, split)
+
+    def expected(self, split: str) -> list[Expected]:
+        """What must be found, in our order, with 0-based labels."""
+        if split in self._expected:
+            return self._expected[split]
+        raw = self.raw[split]
+        found = self._expected[split] = []
+        for example in self.records(split):
+            image = raw[example.filename]
+            encoded = image.data
+            if image.kind != "JPEG":
+                encoded = example.encoded
+                assert encoded[:3] == b"\xff\xd8\xff"
+                assert np.abs(decode(encoded) - image.pixels.astype(int)).mean() < 2
+            found.append(Expected(example.key, image.name, encoded, image.label - 1))
+        assert sorted(expected.name for expected in found) == sorted(raw)
+        return found
 
     def data_dir(self, split: str) -> Path:
         """The directory to point a reader at."""
@@ -121,6 +174,7 @@ def raw_images(raw_directory: Path) -> RawImages:
     kinds = [image.kind for image in train.values()]
     assert (len(train), kinds.count("CMYK"), kinds.count("PNG")) == (32, 1, 1)
     assert len(validation) == 6
+    assert any(image.grey for image in validation.values())
     return {"train": train, "validation": validation}
 
 
@@ -159,6 +213,34 @@ def boxed(dataprep: Command, raw_directory: Path, raw_images: RawImages) -> Buil
     return Built(out, "flat", raw_images, boxes)
 
 
+@pytest.fixture(scope="session")
+def made(dataprep: Command, raw_directory: Path, raw_images: RawImages) -> Callable[..., Built]:
+    """Returns made(sink, *options) -> what the command makes; the same is made only once."""
+    done: dict[tuple[str, ...], Built] = {}
+
+    def make(sink: str, *options: str) -> Built:
+        words = ("--sink", sink, *options)
+        if words not in done:
+            out = raw_directory.with_name(f"{sink}-{len(done)}")
+            _imagenet(dataprep, raw_directory, out, "split", "--workers", "1", *words)
+            done[words] = Built(out, "split", raw_images)
+        return done[words]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def dali() -> ModuleType:
+    """NVIDIA DALI, with the parts that are used of it."""
+    reason = "needs NVIDIA DALI, no GPU: pip install 'dataprep[dali]'"
+    with warnings.catch_warnings():
+        # Of its dependencies' deprecations, at import only; which ones depends on the release.
+        warnings.simplefilter("ignore")
+        for part in ("fn", "tfrecord", "pipeline"):
+            pytest.importorskip(f"nvidia.dali.{part}", reason=reason)
+        return pytest.importorskip("nvidia.dali", reason=reason)
+
+
 @pytest.fixture(params=["flat", "by_split"])
 def built(request: pytest.FixtureRequest) -> Built:
     """Both layouts, one after the other."""
@@ -167,7 +249,8 @@ def built(request: pytest.FixtureRequest) -> Built:
 
 def _imagenet(dataprep: Command, raw: Path, out: Path, layout: str, *more: str | Path) -> None:
     places = ("--raw_data_dir", raw, "--local_scratch_dir", out, "--layout", layout)
-    dataprep("imagenet", *places, "--num_shards", "train=3,validation=2", *more)
+    more = more if "--num_shards" in more else ("--num_shards", "train=3,validation=2", *more)
+    dataprep("imagenet", *places, *more)
 
 
 def _labels() -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""NVIDIA DALI, on the CPU, reads the shards through our index, and would have made the same index.
+"""NVIDIA DALI, on the CPU, reads the TFRecord shards through our index, and makes the same index.
 
 The features are those of NVIDIA DeepLearningExamples, TensorFlow/Classification/ConvNets,
 utils/dali_utils.py.
@@ -9,9 +9,7 @@ from __future__ import annotations
 import runpy
 import shutil
 import sys
-import warnings
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,17 +17,6 @@ import pytest
 
 SPLITS = ("train", "validation")
 SIDES = ("xmin", "ymin", "xmax", "ymax")
-
-
-@pytest.fixture(scope="session")
-def dali() -> ModuleType:
-    reason = "needs NVIDIA DALI, no GPU: pip install 'dataprep[dali]'"
-    with warnings.catch_warnings():
-        # Of its dependencies' deprecations, at import only; which ones depends on the release.
-        warnings.simplefilter("ignore")
-        for part in ("fn", "tfrecord", "pipeline"):
-            pytest.importorskip(f"nvidia.dali.{part}", reason=reason)
-        return pytest.importorskip("nvidia.dali", reason=reason)
 
 
 def read(dali, built, split: str, **options: Any) -> list[dict[str, Any]]:

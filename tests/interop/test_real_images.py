@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from dataprep.sinks.tfrecord import TFRecordSink
+from dataprep.dataset import Records
 
 VARIABLE = "DATAPREP_REAL_IMAGES"
 Photographs = Mapping[str, Mapping[str, Path]]
@@ -142,13 +142,11 @@ def test_no_photograph_is_rejected_or_ignored(manifest, photographs: Photographs
 def test_our_reader_gives_every_photograph_back(
     outputs: dict[str, Path], photographs: Photographs, labels: dict[str, int]
 ) -> None:
-    out = outputs["archive"]
     found = []
-    for shard in sorted((out / "train").iterdir()):
-        for example in TFRecordSink().read([shard, out / "index" / "train" / shard.name]):
-            assert example.class_index + 1 == labels[example.synset]
-            check(photographs, example.synset, example.filename, example.encoded)
-            found.append(example.filename)
+    for example in Records(outputs["archive"], "train"):
+        assert example.class_index + 1 == labels[example.synset]
+        check(photographs, example.synset, example.filename, example.encoded)
+        found.append(example.filename)
     assert sorted(found) == names(photographs)
 
 

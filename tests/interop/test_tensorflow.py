@@ -20,7 +20,7 @@ from PIL import Image
 
 from dataprep.example import Example
 from dataprep.images import Recipe, prepare
-from dataprep.sinks import tf_example
+from dataprep.sinks import DatasetInfo, tf_example
 from dataprep.sinks.tfrecord import TFRecordSink
 from dataprep_schemas import imagenet_classes
 
@@ -41,7 +41,8 @@ BOX_KEYS = {
     **{f"image/object/bbox/{side}": "float_list" for side in SIDES},
     "image/object/bbox/label": "int64_list",
 }
-KEYS = {**TPU_KEYS, "image/class/text": "bytes_list", **BOX_KEYS}
+OWN_KEYS = {"image/class/text": "bytes_list", "image/key": "bytes_list"}
+KEYS = {**TPU_KEYS, **OWN_KEYS, **BOX_KEYS}
 
 
 def tpu_resnet(tf, record) -> tuple[Any, Any]:
@@ -247,6 +248,7 @@ def tensorflow_example(tf, example: Example) -> bytes:
         "image/class/text": text(example.class_name.encode()),
         "image/format": text(example.format.encode()),
         "image/filename": text(example.key.split("/")[-1].encode("utf-8", "surrogateescape")),
+        "image/key": text(example.key.encode("utf-8", "surrogateescape")),
         "image/encoded": text(example.encoded),
         **{
             f"image/object/bbox/{side}": tf.train.Feature(
@@ -267,17 +269,18 @@ PLAIN = Example(
     height=375,
     width=500,
     colorspace="RGB",
-    class_index=0,
+    labels=(0,),
     synset="n01440764",
     class_name="tench",
 )
+INFO = DatasetInfo(classes=imagenet_classes())
 
 
 @pytest.mark.parametrize(
     "example",
     [
         pytest.param(PLAIN, id="plain"),
-        pytest.param(replace(PLAIN, class_index=999), id="last-label"),
+        pytest.param(replace(PLAIN, labels=(999,)), id="last-label"),
         pytest.param(replace(PLAIN, encoded=b""), id="no-bytes"),
         pytest.param(replace(PLAIN, encoded=bytes(range(256)) * 9000), id="long"),
         pytest.param(replace(PLAIN, format="PNG", colorspace="Grayscale"), id="grey-png"),
@@ -288,7 +291,7 @@ PLAIN = Example(
     ],
 )
 def test_tensorflow_serialises_an_example_to_the_same_bytes(tf, example: Example) -> None:
-    assert tf_example.encode(example) == tensorflow_example(tf, example)
+    assert tf_example.encode(example, INFO) == tensorflow_example(tf, example)
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -308,13 +311,13 @@ def test_tensorflow_writes_the_same_shards_byte_for_byte(
                 image = built.raw[split][found["image/filename"].numpy().decode()]
                 height, width, _ = tf.io.decode_jpeg(encoded).shape
                 example = Example(
-                    key=image.name,
+                    key=image.name if split == "validation" else f"{image.synset}/{image.name}",
                     encoded=image.data if image.kind == "JPEG" else encoded,
                     format="JPEG",
                     height=height,
                     width=width,
                     colorspace="RGB",
-                    class_index=image.label - 1,
+                    labels=(image.label - 1,),
                     synset=image.synset,
                     class_name=texts[image.synset],
                     boxes=tuple(built.boxes.get(image.name, ())),
@@ -326,7 +329,7 @@ def test_tensorflow_writes_the_same_shards_byte_for_byte(
 def write_two_records(directory: Path) -> tuple[Path, int]:
     """A shard of two records; the second starts in the middle."""
     shard = directory / "train-00000-of-00001"
-    writer = TFRecordSink().open([shard, directory / "index"])
+    writer = TFRecordSink().open([shard, directory / "index"], INFO)
     for _ in range(2):
         writer.write(PLAIN)
     data, _ = writer.close()

@@ -13,6 +13,7 @@ from dataprep.errors import SinkError
 from dataprep.sinks.base import DatasetInfo
 from dataprep.sinks.hdf5_arrays import Hdf5ArraysSink
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
+from dataprep.sinks.hdf5_file import open_file
 from tests.sinks.hdf5_cases import CLASSES, ONE, arrays, photographs, read, write, write_split
 
 SINK = Hdf5Sink()
@@ -111,3 +112,15 @@ def test_classes_with_a_zero_byte_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="zero byte"):
         writer.close()
     writer.abandon()
+
+
+def test_a_file_that_is_open_with_locks_in_this_process_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HDF5_USE_FILE_LOCKING", raising=False)
+    path = tmp_path / "locked.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = 1
+    monkeypatch.setattr("dataprep.sinks.hdf5_file.check_seal", lambda path: None)
+    with h5py.File(path, "r", locking=True), pytest.raises(SinkError, match="locking=False"):
+        open_file(path)

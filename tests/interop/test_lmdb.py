@@ -1,0 +1,201 @@
+"""The ``lmdb`` library and a Datum parser of our tests' own read the databases, as Caffe would.
+
+And folder2lmdb's reader the single file, written anew from the description of its keys.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import msgpack
+import numpy as np
+import pytest
+from PIL import Image
+
+from dataprep.example import Example
+from dataprep.sinks import DatasetInfo
+from dataprep.sinks.lmdb_caffe import LmdbSink
+from dataprep.sinks.lmdb_torch import LmdbTorchSink
+from tests.interop.conftest import Built, RawImage
+from tests.interop.protobuf_wire import Datum, blob
+
+SPLITS = ("train", "validation")
+WIDTH, HEIGHT = 32, 24
+PIXELS = ("--resize", f"{WIDTH}x{HEIGHT}")
+RAW = ("--datum", "raw", *PIXELS, "--stats", "mean", "--num_shards", "1")
+FINDINGS = 14
+
+
+def entries(path: Path, **options: Any) -> list[tuple[bytes, bytes]]:
+    """Every key and value in the cursor's order, as Caffe walks them."""
+    environment = lmdb.open(str(path), readonly=True, lock=False, **options)
+    with environment, environment.begin() as transaction:
+        return [(bytes(key), bytes(value)) for key, value in transaction.cursor()]
+
+
+def shrunk(image: RawImage) -> Any:
+    """A raw image at the databases' size, by Pillow."""
+    whole = Image.fromarray(image.pixels)
+    return np.asarray(whole.resize((WIDTH, HEIGHT), Image.Resampling.HAMMING)).astype(int)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_caffe_finds_every_image_under_the_key_of_convert_imageset(
+    made: Callable[..., Built], split: str
+) -> None:
+    built = made("lmdb", "--num_shards", "1")
+    found = entries(built.out / f"{split}_lmdb")
+    expected = built.expected(split)
+    assert [key.decode() for key, _ in found] == [
+        f"{number:08d}_{image.key}" for number, image in enumerate(expected)
+    ]
+    assert [Datum.parse(value) for _, value in found] == [
+        Datum(0, 0, 0, image.encoded, image.label, encoded=True) for image in expected
+    ]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_several_databases_hold_every_image_once(made: Callable[..., Built], split: str) -> None:
+    built = made("lmdb", "--num_shards", "train=3,validation=2")
+    databases = sorted(path.parent for path in (built.out / split).rglob("data.mdb"))
+    found = [Datum.parse(value) for path in databases for _, value in entries(path)]
+    assert [(datum.data, datum.label) for datum in found] == [
+        (image.encoded, image.label) for image in built.expected(split)
+    ]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_pixels_are_planes_of_blue_green_and_red(made: Callable[..., Built], split: str) -> None:
+    built = made("lmdb", *RAW)
+    found = entries(built.out / f"{split}_lmdb")
+    assert len(found) == len(built.raw[split])
+    coloured = 0
+    for key, value in found:
+        datum = Datum.parse(value)
+        image = built.raw[split][key.decode().split("_", 1)[1].split("/")[-1]]
+        assert (datum.channels, datum.height, datum.width) == (3, HEIGHT, WIDTH)
+        assert not datum.encoded
+        assert datum.label == image.label - 1
+        expected = shrunk(image)
+        # JPEGs may be decoded at a fraction of their size.
+        difference = np.abs(datum.pixels - expected).mean()
+        assert difference < 4
+        coloured += difference < np.abs(datum.pixels - expected[:, :, ::-1]).mean() / 3
+    assert coloured >= len(found) / 2
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_mean_image_is_that_of_numpy(made: Callable[..., Built], split: str) -> None:
+    built = made("lmdb", *RAW)
+    mean = blob((built.out / f"{split}_mean.binaryproto").read_bytes())
+    assert mean.shape == (1, 3, HEIGHT, WIDTH)
+    pixels = [Datum.parse(value).pixels for _, value in entries(built.out / f"{split}_lmdb")]
+    expected = np.mean(pixels, axis=0, dtype=np.float64)[:, :, ::-1].transpose(2, 0, 1)
+    assert np.array_equal(mean[0], expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("split", ["train"])
+def test_all_formats_of_pixels_hold_the_same_pixels(made: Callable[..., Built], split: str) -> None:
+    def contents(built: Built) -> dict[str, bytes]:
+        return {example.key: example.encoded for example in built.records(split)}
+
+    datums = entries(made("lmdb", *RAW).out / f"{split}_lmdb")
+    lmdb_pixels = {
+        key.decode().split("_", 1)[1]: Datum.parse(value).pixels.tobytes() for key, value in datums
+    }
+    assert contents(made("hdf5-arrays", *PIXELS)) == lmdb_pixels
+    assert contents(made("hdf5-caffe", *PIXELS)) == lmdb_pixels
+
+
+def folder2lmdb(path: Path) -> Iterator[tuple[bytes, Any]]:
+    """As ImageFolderLMDB of Lyken17/Efficient-PyTorch reads it, msgpack for pyarrow."""
+    environment = lmdb.open(
+        str(path),
+        subdir=path.is_dir(),
+        readonly=True,
+        lock=False,
+        readahead=False,
+        meminit=False,
+    )
+    with environment:
+        with environment.begin(write=False) as transaction:
+            length = msgpack.unpackb(transaction.get(b"__len__"))
+            keys = msgpack.unpackb(transaction.get(b"__keys__"))
+        assert keys == [b"%d" % number for number in range(length)]
+        for index in range(length):
+            with environment.begin(write=False) as transaction:
+                unpacked = msgpack.unpackb(transaction.get(keys[index]))
+            yield unpacked[0], unpacked[1]
+
+
+@pytest.mark.parametrize("shards", ["1", "train=3,validation=2"])
+@pytest.mark.parametrize("split", SPLITS)
+def test_folder2lmdbs_reader_gets_every_image_and_label(
+    made: Callable[..., Built], split: str, shards: str
+) -> None:
+    built = made("lmdb-torch", "--num_shards", shards)
+    files = sorted(path for path in built.out.rglob("*.lmdb") if split in path.name)
+    assert len(files) == (1 if shards == "1" else {"train": 3, "validation": 2}[split])
+    found = [record for path in files for record in folder2lmdb(path)]
+    assert found == [(image.encoded, image.label) for image in built.expected(split)]
+
+
+@pytest.mark.parametrize("sink", ["lmdb", "lmdb-torch"])
+def test_databases_can_be_read_where_nothing_can_be_written(
+    made: Callable[..., Built], tmp_path: Path, sink: str
+) -> None:
+    built = made(sink, "--num_shards", "1")
+    copy = shutil.copytree(built.out, tmp_path / "copy")
+    for path in (*copy.rglob("*"), copy):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = sorted(copy.rglob("*"))
+    try:
+        if sink == "lmdb":
+            found = [Datum.parse(value).data for _, value in entries(copy / "train_lmdb")]
+        else:
+            found = [encoded for encoded, _ in folder2lmdb(copy / "train.lmdb")]
+        assert found == [image.encoded for image in built.expected("train")]
+        assert sorted(copy.rglob("*")) == before  # not even a lock file: root may write anywhere
+    finally:
+        for path in (copy, *copy.rglob("*")):
+            path.chmod(0o755)
+
+
+def radiographs() -> Iterator[Example]:
+    """Images with 0, 1, 2, … of 14 findings."""
+    for number in range(FINDINGS + 1):
+        labels = tuple(range(number))
+        yield Example(f"{number}.png", b"\x89PNG %d" % number, "PNG", 8, 8, "RGB", labels, "", "")
+
+
+@pytest.mark.parametrize("sink", [LmdbSink(labels="multi"), LmdbTorchSink()], ids=lambda s: s.name)
+def test_several_labels_an_image(sink: Any, tmp_path: Path) -> None:
+    classes = tuple((f"f{number}", f"finding {number}") for number in range(FINDINGS))
+    names = ("train_lmdb", "train_labels_lmdb") if sink.name == "lmdb" else ()
+    paths = [tmp_path / name / "data.mdb" for name in names] or [tmp_path / "train.lmdb"]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+    writer = sink.open(paths, DatasetInfo(classes=classes, multilabel=True))
+    for example in radiographs():
+        writer.write(example)
+    writer.close()
+    expected = [
+        (example.encoded, [int(number in example.labels) for number in range(FINDINGS)])
+        for example in radiographs()
+    ]
+    if sink.name == "lmdb-torch":
+        assert list(folder2lmdb(paths[0])) == expected
+        return
+    # Two data layers walk the two databases side by side.
+    images, vectors = (entries(tmp_path / name) for name in names)
+    assert [key for key, _ in images] == [key for key, _ in vectors]
+    datums = [Datum.parse(value) for _, value in vectors]
+    assert {(datum.channels, datum.height, datum.width) for datum in datums} == {(FINDINGS, 1, 1)}
+    stored = [Datum.parse(value).data for _, value in images]
+    assert [(data, list(datum.data)) for data, datum in zip(stored, datums, strict=True)] == (
+        expected
+    )

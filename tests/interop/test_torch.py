@@ -1,0 +1,100 @@
+"""PyTorch's DataLoader over ``dataprep.open``, whatever the format and however workers start."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from dataprep.example import Example
+from tests.interop.conftest import Built
+
+# TensorFlow and the like leave threads behind, about which newer Pythons warn.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+
+SINKS = {
+    "hdf5": (),
+    "lmdb": ("--num_shards", "train=3,validation=2"),
+    "lmdb-torch": ("--num_shards", "1"),
+    "recordio": ("--num_shards", "1"),
+    "tfrecord": (),
+    "webdataset": (),
+}
+
+
+@pytest.fixture(scope="module")
+def torch() -> ModuleType:
+    return pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
+
+
+def as_tuples(examples: list[Example]) -> list[tuple[str, bytes, tuple[int, ...]]]:
+    """What a batch is made of; at module level, where spawned workers find it."""
+    return [(example.key, example.encoded, example.labels) for example in examples]
+
+
+def load(torch: Any, records: Any, **options: Any) -> list[Any]:
+    loader = torch.utils.data.DataLoader(
+        records, batch_size=4, collate_fn=as_tuples, num_workers=2, **options
+    )
+    return [image for batch in loader for image in batch]
+
+
+def expected(built: Built) -> list[Any]:
+    return [(image.key, image.encoded, (image.label,)) for image in built.expected("train")]
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_forked_workers_give_every_image_once(
+    torch: Any, made: Callable[..., Built], sink: str
+) -> None:
+    built = made(sink, *SINKS[sink])
+    with built.records("train") as records:
+        first = records[0]  # what this process has open must not reach its children
+        assert load(torch, records, multiprocessing_context="fork") == expected(built)
+        assert records[0] == first
+
+
+@pytest.mark.parametrize("sink", ["hdf5", "lmdb"])
+def test_spawned_workers_give_every_image_once(
+    torch: Any, made: Callable[..., Built], sink: str
+) -> None:
+    built = made(sink, *SINKS[sink])
+    with built.records("train") as records:
+        assert records[1].encoded
+        assert load(torch, records, multiprocessing_context="spawn") == expected(built)
+
+
+@pytest.mark.parametrize("sink", ["hdf5", "lmdb"])
+def test_shuffled_over_two_epochs_with_workers_that_stay(
+    torch: Any, made: Callable[..., Built], sink: str
+) -> None:
+    built = made(sink, *SINKS[sink])
+    loader = torch.utils.data.DataLoader(
+        built.records("train"),
+        batch_size=5,
+        shuffle=True,
+        collate_fn=as_tuples,
+        num_workers=2,
+        persistent_workers=True,
+        multiprocessing_context="fork",
+    )
+    epochs = [[image for batch in loader for image in batch] for _ in range(2)]
+    assert epochs[0] != epochs[1]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(expected(built))
+
+
+def test_two_ranks_take_equally_many_steps_and_miss_nothing(
+    torch: Any, made: Callable[..., Built]
+) -> None:
+    built = made("hdf5")
+    with built.records("train") as records:
+        parts = [records.part(rank, 3, uneven="repeat") for rank in range(3)]
+        found = [load(torch, part, multiprocessing_context="fork") for part in parts]
+        assert {len(images) for images in found} == {11}  # of 32
+        assert {image[0] for images in found for image in images} == {
+            image.key for image in built.expected("train")
+        }
+        assert pickle.loads(pickle.dumps(parts[1]))[0] == parts[1][0]

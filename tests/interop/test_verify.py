@@ -1,0 +1,115 @@
+"""``dataprep verify --level reader`` lets the formats' own readers speak, and hears them."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from dataprep.cli import main
+from dataprep.errors import UsageError
+from dataprep.sinks.hdf5_bytes import Hdf5Sink
+from dataprep.verify import verify
+from tests.interop.conftest import Built
+
+PIXELS = ("--resize", "32x24")
+SETS = {
+    "hdf5": ((), ""),
+    "hdf5-arrays": (PIXELS, ""),
+    "hdf5-caffe": (PIXELS, ""),
+    "lmdb": (("--num_shards", "1"), "nvidia.dali"),
+    "lmdb of pixels": (("--datum", "raw", *PIXELS, "--stats", "mean", "--num_shards", "1"), ""),
+    "lmdb-torch": (("--num_shards", "1"), ""),
+    "recordio": (("--num_shards", "1"), "nvidia.dali"),
+    "tfrecord": ((), "tensorflow"),
+    "webdataset": ((), "webdataset"),
+}
+Answer = tuple[bytes, tuple[int, ...]]
+
+
+@pytest.fixture(params=SETS)
+def built(request: pytest.FixtureRequest, made: Callable[..., Built]) -> Built:
+    options, library = SETS[request.param]
+    if library:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pytest.importorskip(library, reason=f"its reader, {library}, is not installed")
+    return made(request.param.split()[0], *options)
+
+
+def test_the_formats_reader_agrees(built: Built, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(built.out), "--level", "reader"]) == 0
+    said = capsys.readouterr().out
+    assert "all good (reader)" in said
+    assert "38 records" in said
+
+
+def first_image_changed(answers: Iterator[Answer]) -> Iterator[Answer]:
+    data, labels = next(answers)
+    yield data[:-1] + bytes([data[-1] ^ 1]), labels
+    yield from answers
+
+
+def last_label_changed(answers: Iterator[Answer]) -> Iterator[Answer]:
+    *others, (data, (label,)) = answers
+    yield from others
+    yield data, (label + 1,)
+
+
+def one_fewer(answers: Iterator[Answer]) -> Iterator[Answer]:
+    next(answers)
+    yield from list(answers)[:-1]
+
+
+def last_missing(answers: Iterator[Answer]) -> Iterator[Answer]:
+    yield from list(answers)[:-1]
+
+
+def one_more(answers: Iterator[Answer]) -> Iterator[Answer]:
+    yield from answers
+    yield b"", (0,)
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        (first_image_changed, "gives another image"),
+        (last_label_changed, "expected ("),
+        (last_missing, "finds fewer records"),
+        (one_fewer, "gives another image"),
+        (one_more, "finds more records"),
+    ],
+)
+def test_a_reader_that_disagrees_is_heard(
+    made: Callable[..., Built], monkeypatch: pytest.MonkeyPatch, lie: Any, said: str
+) -> None:
+    built = made("hdf5")
+    honest = Hdf5Sink.reference_records
+    monkeypatch.setattr(Hdf5Sink, "reference_records", lambda *words: lie(honest(*words)))
+    assert verify(built.out, "records", threads=1).problems == ()
+    problems = verify(built.out, "reader", threads=1).problems
+    assert len(problems) == 5  # one a shard
+    assert all(said in problem.what for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        ("lmdb", "nvidia.dali"),
+        ("recordio", "nvidia.dali"),
+        ("tfrecord", "tensorflow"),
+        ("webdataset", "webdataset.tariterators"),
+    ],
+)
+def test_a_reader_that_is_not_installed_is_asked_for(
+    made: Callable[..., Built], monkeypatch: pytest.MonkeyPatch, name: str, library: str
+) -> None:
+    options, _ = SETS[name]
+    built = made(name, *options)
+    monkeypatch.setitem(sys.modules, library, None)
+    extra = {"nvidia.dali": "dali", "webdataset.tariterators": "webdataset"}.get(library, library)
+    with pytest.raises(UsageError, match=rf"pip install 'dataprep\[{extra}\]'"):
+        verify(built.out, "reader", threads=1)
