@@ -15,10 +15,13 @@ from pathlib import Path
 from benchmarks import (
     header_copy,
     im2rec,
+    loops,
     machine,
     memory,
+    peers,
     resize,
     scan,
+    sinks,
     startup,
     table,
     tpu_loop,
@@ -34,7 +37,8 @@ _BENCHMARKS: dict[str, Callable[[Setting], list[Row]]] = {
     "header_copy": header_copy.measure,
     "tpu_loop": tpu_loop.measure,
     "resize": resize.measure,
-    "im2rec": im2rec.measure,
+    "sinks": sinks.measure,
+    "peers": peers.measure,
 }
 _SAMPLE = ROOT.parent / "shared" / "data" / "imagenet-sample"
 _WORK = "dataprep-benchmarks"
@@ -56,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             repeat=options.repeat or (1 if options.quick else 3),
             quick=options.quick,
             mxnet_python=options.mxnet_python,
+            mds_python=options.mds_python,
         )
         described = machine.describe(setting)
         rows, failed = _run(options.names or list(_BENCHMARKS), setting)
@@ -95,16 +100,20 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="directory of class directories of JPEG files [default: ../shared/data/"
         "imagenet-sample where there is one, else made-up images]",
     )
-    parser.add_argument("--repeat", type=int, help="pairs of measurements [default: 3]")
+    parser.add_argument("--repeat", type=int, help="pairs or rounds of measurements [default: 3]")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value here")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table here")
-    parser.add_argument(
-        "--mxnet-python",
-        type=Path,
-        default=Path(os.environ[im2rec.VARIABLE]) if os.environ.get(im2rec.VARIABLE) else None,
-        help=f"an interpreter with mxnet 1.9.1 [default: {im2rec.VARIABLE}]",
-    )
+    for option, variable, library in (
+        ("--mxnet-python", im2rec.VARIABLE, "mxnet 1.9.1"),
+        ("--mds-python", loops.MDS_VARIABLE, "mosaicml-streaming"),
+    ):
+        parser.add_argument(
+            option,
+            type=Path,
+            default=Path(os.environ[variable]) if os.environ.get(variable) else None,
+            help=f"for peers: an interpreter with {library} [default: {variable}]",
+        )
     parser.add_argument(
         "--work", type=Path, help="where inputs and outputs go, 15 GB [default: temporary]"
     )
@@ -117,9 +126,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--images is not a directory")
     if options.repeat is not None and options.repeat < 1:
         parser.error("--repeat must be at least 1")
-    if options.mxnet_python is not None:
-        # Programs start in another directory. Not resolved: a link tells Python its environment.
-        options.mxnet_python = options.mxnet_python.absolute()
+    for name in ("mxnet_python", "mds_python"):
+        if getattr(options, name) is not None:
+            # Programs start elsewhere. Not resolved: a link tells Python its environment.
+            setattr(options, name, getattr(options, name).absolute())
     return options
 
 

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import raw_set
@@ -19,7 +20,7 @@ def imagenet(
     setting: Setting,
     images: int,
     *options: str,
-    shard: int = IMAGES_PER_SHARD,
+    shard: int | None = IMAGES_PER_SHARD,
     watched: bool = False,
 ) -> Usage:
     """Prepare a tree of so many images, flush it to disk, and delete it.
@@ -28,21 +29,22 @@ def imagenet(
         setting: where.
         images: how many.
         options: of ``dataprep imagenet``.
-        shard: images in each shard.
+        shard: images in each shard; None for as many shards as the format's users get.
         watched: look at the memory of every process.
     """
     raw = raw_set.tree(setting, images)
-    shards = max(images // shard, 1)
+    counts = () if shard is None else ("--num_shards", f"train={max(images // shard, 1)}")
     with fresh(setting.work / "out") as out:
-        return run(
+        usage = run(
             [
                 *(sys.executable, "-m", "dataprep", "imagenet"),
                 *("--raw_data_dir", raw, "--local_scratch_dir", out),
-                *("--splits", "train", "--num_shards", f"train={shards}", *options),
+                *("--splits", "train", *counts, *options),
             ],
             flush=True,
             watched=watched,
         )
+        return replace(usage, written_bytes=_size(out))
 
 
 @contextmanager
@@ -53,3 +55,7 @@ def fresh(directory: Path) -> Iterator[Path]:
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _size(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())

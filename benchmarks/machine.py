@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -17,14 +18,23 @@ _LIBRARIES = (
     "pillow",
     "simplejpeg",
     "google-crc32c",
+    "lmdb",
+    "h5py",
+    "msgpack",
+    "webdataset",
     "tensorflow-cpu",
     "tensorflow",
 )
-_MXNET_VERSIONS = """
-import platform
+_QUICK = ", --quick: figures mean nothing"
+_PEER_LIBRARIES = {
+    "im2rec": ("mxnet", "numpy", "opencv-python-headless", "opencv-python"),
+    "MDSWriter": ("mosaicml-streaming", "numpy", "pillow", "xxhash"),
+}
+_PEER_VERSIONS = """
+import platform, sys
 from importlib.metadata import distributions
 found = {one.metadata["Name"].lower(): one.version for one in distributions()}
-wanted = ("mxnet", "numpy", "opencv-python-headless", "opencv-python")
+wanted = sys.argv[1:]
 shown = [f"{name} {found[name]}" for name in wanted if name in found]
 print("Python " + platform.python_version(), *shown, sep=", ")
 """
@@ -43,14 +53,19 @@ def describe(setting: Setting) -> dict[str, str]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "libraries": ", ".join(_versions()),
         "images": "real, repeated" if setting.images else "made up, repeated",
-        "pairs": f"{setting.repeat}{', --quick: figures mean nothing' if setting.quick else ''}",
+        "pairs or rounds": f"{setting.repeat}{_QUICK if setting.quick else ''}",
     }
-    if setting.mxnet_python is not None:
-        try:
-            described["im2rec"] = run([setting.mxnet_python, "-c", _MXNET_VERSIONS]).output.strip()
-        except (CommandFailedError, OSError) as error:
-            described["im2rec"] = f"--mxnet-python does not work: {type(error).__name__}"
+    for peer, python in (("im2rec", setting.mxnet_python), ("MDSWriter", setting.mds_python)):
+        if python is not None:
+            described[peer] = _peer_versions(python, _PEER_LIBRARIES[peer])
     return described
+
+
+def _peer_versions(python: Path, libraries: Sequence[str]) -> str:
+    try:
+        return run([python, "-c", _PEER_VERSIONS, *libraries]).output.strip()
+    except (CommandFailedError, OSError) as error:
+        return f"its interpreter does not work: {type(error).__name__}"
 
 
 def _processor() -> str:

@@ -47,6 +47,7 @@ class Usage:
         peak_bytes: peak resident memory of the largest of its processes.
         peaks: the same by role (``launcher``, ``worker``, ``other``); only of watched programs.
         output: what it printed.
+        written_bytes: size of the files it made; 0 if nobody looked.
     """
 
     seconds: float
@@ -54,6 +55,7 @@ class Usage:
     peak_bytes: int
     peaks: Mapping[str, int] = field(default_factory=dict)
     output: str = ""
+    written_bytes: int = 0
 
 
 def run(

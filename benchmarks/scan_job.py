@@ -51,7 +51,7 @@ class _Stopwatch:
         self.images = sum(split.images for split in job.splits)
         raise _DealtError
 
-    def progress(self, new: Sequence[CommitRecord]) -> None:
+    def progress(self, new: Sequence[CommitRecord], under_way: int) -> None:
         """Never called."""
 
 

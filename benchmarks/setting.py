@@ -28,6 +28,7 @@ class Setting:
         repeat: how many pairs of measurements.
         quick: tiny sizes, to see that everything runs; the figures then mean nothing.
         mxnet_python: an interpreter with mxnet 1.9.1.
+        mds_python: an interpreter with mosaicml-streaming.
     """
 
     work: Path
@@ -35,6 +36,7 @@ class Setting:
     repeat: int
     quick: bool
     mxnet_python: Path | None
+    mds_python: Path | None
 
     @property
     def cores(self) -> int:

@@ -1,29 +1,24 @@
 """How much faster than the TPU script's loop is preparing with the default check?
 
 The loop is one process by design and dataprep uses every core, so the ratio grows with the cores.
-The loop has no start-up in its time (see tpu_script), so it is measured on fewer images; ours is
+The loop has no start-up in its time (see loops), so it is measured on fewer images; ours is
 measured with its start-up and without.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-from importlib.util import find_spec
-
-from benchmarks import jobs, raw_set
-from benchmarks.measure import Usage, run
+from benchmarks import jobs, loops
+from benchmarks.measure import Usage
 from benchmarks.results import Row, Target, compared
-from benchmarks.setting import CannotRunError, Setting
+from benchmarks.setting import Setting
 from benchmarks.speed import alternate, steadies, two_sizes, wholes
 
 _TARGET = Target(">=", 6)
 
 
 def measure(setting: Setting) -> list[Row]:
-    """Ours at two sizes, the loop on a part of the smaller tree."""
-    if find_spec("tensorflow") is None:
-        raise CannotRunError("no TensorFlow here: pip install 'dataprep[tensorflow]'")
+    """Ours at two sizes, the loop on a smaller tree."""
+    loops.check_tensorflow()
     small, large = setting.size((4_000, 32_000), (100, 400))
     count = setting.size(2_000, 50)
 
@@ -31,12 +26,7 @@ def measure(setting: Setting) -> list[Row]:
         return jobs.imagenet(setting, images)
 
     def theirs() -> float:
-        raw = raw_set.tree(setting, small)
-        with jobs.fresh(setting.work / "loop") as out:
-            script = [sys.executable, "-m", "benchmarks.tpu_script"]
-            usage = run([*script, str(raw), str(out), str(count), "2"], flush=True)
-        said = json.loads(usage.output.splitlines()[-1])
-        return float(said["images"] / said["seconds"])
+        return count / loops.tpu(setting, count, shards=2).seconds
 
     pairs = alternate(
         setting,
