@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dataprep.hashing import file_sha256
@@ -64,8 +65,10 @@ def hash_finished(path: Path) -> WrittenFile:
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
-        size = os.fstat(descriptor).st_size
+        with ThreadPoolExecutor(1) as other:  # the disk works while the processor hashes
+            flushed = other.submit(os.fsync, descriptor)
+            sha256 = file_sha256(path)
+            flushed.result()
+        return WrittenFile(os.fstat(descriptor).st_size, sha256)
     finally:
         os.close(descriptor)
-    return WrittenFile(size, file_sha256(path))

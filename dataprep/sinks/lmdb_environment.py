@@ -45,7 +45,7 @@ class LmdbWriter:
         append: whether keys come in ascending order, which packs pages full.
         batch_records: records a transaction at most; Caffe's ``convert_imageset`` has 1000 too.
         batch_bytes: bytes of values a transaction at most, unless one value alone is larger; LMDB
-            keeps them in memory until its end.
+            keeps them in memory until its end. So few that nobody waits long for that.
 
     Raises:
         OSError: the disk is full, and the like.
@@ -57,7 +57,7 @@ class LmdbWriter:
         *,
         append: bool,
         batch_records: int = 1000,
-        batch_bytes: int = 16 << 20,
+        batch_bytes: int = 4 << 20,
     ) -> None:
         self._path = path
         self._append = append

@@ -20,9 +20,10 @@ from dataprep.assembly.shard import ShardStoppedError, write_shard
 from dataprep.sinks import ShardName
 from dataprep_pipelines.engine import STOP, Engine, worker_died
 from dataprep_pipelines.failures import FailureLog
-from dataprep_pipelines.image_processes import image_processes
+from dataprep_pipelines.image_processes import block_interrupts, image_processes
 
 _IN_FLIGHT = 3  # images a helper: enough to keep it busy, few enough to bound the memory
+_LEAST_IN_FLIGHT = 32  # what helpers get through while the writer ends one of LMDB's transactions
 _FEW = 4  # shards a thread: with fewer, the last ones leave cores idle for long
 
 
@@ -51,7 +52,9 @@ class _Write(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
         self._failures = failures
 
     def setup(self) -> None:
-        self._lanes = ThreadPoolExecutor(self._lane_count, thread_name_prefix="shard")
+        self._lanes = ThreadPoolExecutor(
+            self._lane_count, thread_name_prefix="shard", initializer=block_interrupts
+        )
         self._pool: Executor | None = None
         if self._helpers and self._processes:
             self._pool = image_processes(self._helpers)
@@ -79,7 +82,7 @@ class _Write(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
     def _write(self, shard: ShardName) -> None:
         if self._stopped() or self._failures.occurred():
             return
-        window = self._helpers * _IN_FLIGHT
+        window = max(self._helpers * _IN_FLIGHT, _LEAST_IN_FLIGHT)
         with self._failures.recorded():
             try:
                 write_shard(self._job, shard, pool=self._pool, window=window, stop=self._stopped)
