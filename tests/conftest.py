@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,21 @@ from dataprep.synthesize.imagenet import synthesize_imagenet
 from dataprep_schemas import imagenet_classes
 
 DATAPREP = (sys.executable, "-m", "dataprep")
+
+# Every format, with the options that make it different inside; and whether it keeps image files.
+FORMATS = {
+    "tfrecord": ("--sink", "tfrecord"),
+    "lmdb": ("--sink", "lmdb"),
+    "lmdb-raw": (*("--sink", "lmdb", "--datum", "raw"), *("--resize", "16x16", "--stats", "mean")),
+    "lmdb-torch": ("--sink", "lmdb-torch"),
+    "recordio": ("--sink", "recordio"),
+    "hdf5": ("--sink", "hdf5"),
+    "hdf5-arrays": ("--sink", "hdf5-arrays", "--resize", "16x16"),
+    "hdf5-caffe": ("--sink", "hdf5-caffe", "--resize", "16x16"),
+    "webdataset": ("--sink", "webdataset"),
+}
+ENCODED = [name for name, options in FORMATS.items() if "--resize" not in options]
+PIXELS = [name for name in FORMATS if name not in ENCODED]
 
 # A deadline is a timed assertion: it fails on a busy machine and proves nothing.
 settings.register_profile("untimed", deadline=None)
@@ -151,9 +167,9 @@ def write_tiny_raw(path: Path, *, classes: int, images: int, validation: int) ->
         (path / "validation" / f"ILSVRC2012_val_{number:08d}.JPEG").write_bytes(image())
 
 
-def make(raw: Raw, out: Path) -> Made:
+def make(raw: Raw, out: Path, *more: object) -> Made:
     """Prepare a raw set once, undisturbed."""
-    result = Cli()(*raw.command(out))
+    result = Cli()(*raw.command(out, *more))
     assert result.code == 0, result
     assert leftovers(out) == []
     return Made(raw, out, hashes(out))
@@ -171,6 +187,29 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Made:
     write_tiny_raw(path / "raw", classes=3, images=8, validation=6)
     options = ("--num_shards", "train=6,validation=2", "--workers", "1")
     return make(Raw(path / "raw", options), path / "out")
+
+
+Shelf = Callable[..., Made]
+
+
+def shelf_of(made: Made, directory: Path) -> Shelf:
+    """A raw set in every format: ``shelf(format, *options)``; each is made when first asked for."""
+    shelf: dict[tuple[str, ...], Made] = {}
+
+    def take(name: str, *more: object) -> Made:
+        chosen = (*FORMATS[name], *map(str, more))
+        if chosen not in shelf:
+            raw = Raw(made.raw.path, (*chosen, "--index_dir", str(directory / "index")))
+            shelf[chosen] = make(raw, directory / str(len(shelf)), "--workers", 1)
+        return shelf[chosen]
+
+    return take
+
+
+@pytest.fixture(scope="session")
+def shelf(tiny: Made, tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    """The tiny set in every format, with as many shards as the format likes: one a split."""
+    return shelf_of(tiny, tmp_path_factory.mktemp("shelf"))
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,10 @@ _LOOK_SECONDS = 1.0
 
 
 def image_processes(count: int) -> ProcessPoolExecutor:
-    """A pool that ends with this process, and that Ctrl-C reaches through this process only."""
+    """A pool that ends with this process, and that Ctrl-C reaches through this process only.
+
+    Its processes are started by the threads that submit to it: `block_interrupts` in those.
+    """
     return ProcessPoolExecutor(
         count,
         # Not fork: other threads of this process hold locks.
@@ -25,6 +28,11 @@ def image_processes(count: int) -> ProcessPoolExecutor:
         initializer=_begin,
         initargs=(os.getpid(),),
     )
+
+
+def block_interrupts() -> None:
+    """Keep Ctrl-C from this thread, and from processes it starts until they can ignore it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def _begin(launcher: int) -> None:

@@ -15,9 +15,9 @@ from dataprep.assembly.commit import (
     commit,
     is_intact,
     publish,
-    remove_partial_files,
     temporary_files,
 )
+from dataprep.assembly.sweeping import remove_partial_files
 from dataprep.assembly.workspace import Workspace, partial_path, write_durably
 from dataprep.errors import DatasetError
 
@@ -27,7 +27,6 @@ RECORD = CommitRecord(
     count=4,
     files=(CommittedFile("train/a", 3, "00"), CommittedFile("index/train/a", 2, "11")),
     records=2,
-    source_bytes=10,
     classes={3: 1, 999: 1},
     rejected=(Rejected("k", "x.tar", 512, 9, "truncated"),),
     noted=(Noted("l", "repaired", "a PNG"),),
@@ -68,7 +67,7 @@ def test_a_shard_is_intact_only_with_its_files(
 ) -> None:
     if content is not None:
         (tmp_path / "file").write_bytes(content)
-    record = CommitRecord("s", 0, 1, (CommittedFile("file", 3, ""),), 1, 1, {})
+    record = CommitRecord("s", 0, 1, (CommittedFile("file", 3, ""),), 1, {})
     assert is_intact(record, tmp_path) is intact
 
 

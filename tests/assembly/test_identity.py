@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.assembly.job import check_identity, store_identity
+from dataprep.assembly.identity import check_identity, store_identity
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import DatasetError
 

@@ -132,7 +132,7 @@ RAW = ("imagenet", "--raw_data_dir", "raw", "--local_scratch_dir", "out")
         ((*RAW, "--quality", "0"), "--quality"),
         ((*RAW, "--center_crop", "0"), "--center_crop"),
         ((*RAW, "--bbox_csv", __file__, "--exif", "apply"), "--bbox_csv cannot be combined"),
-        ((*RAW, "--num_shards", "8"), "expected SPLIT=COUNT"),
+        ((*RAW, "--num_shards", "0"), "expected SPLIT=COUNT"),
         ((*RAW, "--num_shards", "train=many"), "expected SPLIT=COUNT"),
         ((*RAW, "--num_shards", "train=-1"), "expected SPLIT=COUNT"),
         ((*RAW, "--num_shards", "train=1,train=2"), "expected SPLIT=COUNT once a split"),
@@ -164,7 +164,7 @@ def test_wrong_usage_is_said_in_one_line_and_exits_with_2(
         (("--num_shards", "test=4"), "the splits are train, validation"),
         (("--splits", "train,test"), "--splits names test; expected train or validation"),
         (("--splits", ""), "--splits names nothing"),
-        (("--sink", "lmdb"), "no sink called 'lmdb' is installed; there are: tfrecord"),
+        (("--sink", "parquet"), "no sink called 'parquet' is installed; there are: hdf5"),
         (("--", "--no_such_option"), "Beam has no option '--no_such_option'"),
         (("--", "--direct_num_workers=many"), "Beam options after `--`"),
     ],
@@ -181,7 +181,7 @@ def test_what_the_raw_data_or_beam_cannot_do_is_wrong_usage_too(
 def test_after_wrong_usage_the_right_one_works_in_the_same_directory(
     cli: Cli, tiny: Made, tmp_path: Path
 ) -> None:
-    for words in (("--num_shards", "train=25"), ("--sink", "lmdb"), ("--", "--nonsense")):
+    for words in (("--num_shards", "train=25"), ("--sink", "parquet"), ("--", "--nonsense")):
         assert cli(*tiny.command(tmp_path, *words)).code == 2
     result = cli(*tiny.command(tmp_path))
     assert result.code == 0, result

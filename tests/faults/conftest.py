@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ _FORKS = """
 import json, os, signal, sys
 import apache_beam, jsonschema
 import dataprep_pipelines.prepare, dataprep_pipelines.scan, dataprep_pipelines.write
+import dataprep_pipelines.convert, h5py, lmdb
 import dataprep.cli.progress, dataprep.synthesize.imagenet
 from dataprep.cli import main
 
@@ -37,7 +38,7 @@ def die_at(step, out):
             changes = isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
         else:
             changes = event in CHANGES
-        if changes and str(arguments[0]).startswith(out):
+        if changes and str(arguments[0]).startswith(tuple(out)):
             count += 1
             if count == step:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -67,14 +68,18 @@ class Forks:
         self._process = process
         self._answer()
 
-    def run(self, words: list[str], *, step: int = 0, out: Path | None = None) -> int:
-        """Run to the end, or to the kill right before change number ``step`` under ``out``."""
+    def run(self, words: list[str], *, step: int = 0, out: Path | Sequence[Path] = ()) -> int:
+        """Run to the end, or to the kill right before change number ``step`` under ``out``.
+
+        Several paths in ``out`` are beginnings of those that count.
+        """
         self.start(words, step=step, out=out)
         return self.wait()
 
-    def start(self, words: list[str], *, step: int = 0, out: Path | None = None) -> int:
+    def start(self, words: list[str], *, step: int = 0, out: Path | Sequence[Path] = ()) -> int:
         """Start a run; returns its process, which leads a process group."""
-        order = {"words": words, "step": step, "out": str(out)}
+        counted = [out] if isinstance(out, Path) else out
+        order = {"words": words, "step": step, "out": [str(path) for path in counted]}
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()

@@ -47,8 +47,8 @@ class FailingWriter:
 class FailingSink(TFRecordSink):
     name = "failing"
 
-    def open(self, paths):
-        return FailingWriter(super().open(paths), paths[0].name.split(".")[1])
+    def open(self, paths, info):
+        return FailingWriter(super().open(paths, info), paths[0].name.split(".")[1])
 """
 
 

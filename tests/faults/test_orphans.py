@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.assembly.commit import CommitRecord, remove_partial_files
+from dataprep.assembly.commit import CommitRecord
 from dataprep.assembly.job import Job
 from dataprep.assembly.lock import locked
 from dataprep.assembly.request import Request
 from dataprep.assembly.seal import MaxBad
+from dataprep.assembly.sweeping import remove_partial_files
 from dataprep.assembly.workspace import Workspace
 from dataprep.images import Recipe
 from dataprep.sinks import ShardName
@@ -41,7 +42,7 @@ class Jobs:
     def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:
         self.jobs.append(job)
 
-    def progress(self, new: Sequence[CommitRecord]) -> None:
+    def progress(self, new: Sequence[CommitRecord], under_way: int) -> None:
         pass
 
     def finished(self) -> None:

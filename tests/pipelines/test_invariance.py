@@ -42,7 +42,7 @@ class Recorder:
     def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:
         self.found = len(committed)
 
-    def progress(self, new: Sequence[CommitRecord]) -> None:
+    def progress(self, new: Sequence[CommitRecord], under_way: int) -> None:
         self.made += len(new)
         if self.stop_after is not None and self.made >= self.stop_after:
             raise StoppedError("stopped by the test", 2)

@@ -1,0 +1,285 @@
+"""``dataprep convert``: nothing is lost on the way, everything is said, and wrong usage refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataprep.dataset import Records
+from tests.conftest import ENCODED, FORMATS, PIXELS, Cli, Made, Raw, Shelf, hashes, leftovers
+
+COUNTS = ("--num_shards", "train=6,validation=2")
+
+
+def manifest(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "manifest.json").read_bytes())
+    return found
+
+
+def shards(files: dict[str, str]) -> dict[str, str]:
+    return {name: digest for name, digest in files.items() if name != "manifest.json"}
+
+
+def contents(out: Path, split: str) -> list[tuple[object, ...]]:
+    return [
+        (it.key, it.labels, it.format, it.height, it.width, it.encoded)
+        for it in Records(out, split)
+    ]
+
+
+def convert(cli: Cli, source: Path, out: Path, *words: object) -> None:
+    result = cli("convert", source, "--to", out, "--workers", 1, *words)
+    assert result.code == 0, result
+    assert leftovers(out) == []
+
+
+@pytest.mark.parametrize("name", [name for name in ENCODED if name != "tfrecord"])
+def test_there_and_back_again_is_the_same_file(
+    cli: Cli, tiny: Made, shelf: Shelf, tmp_path: Path, name: str
+) -> None:
+    there, back = tmp_path / "there", tmp_path / "back"
+    convert(cli, tiny.out, there, *FORMATS[name], *COUNTS)
+    assert shards(hashes(there)) == shards(shelf(name, *COUNTS).files)
+    convert(cli, there, back, "--sink", "tfrecord", "--overwrite")
+    assert shards(hashes(back)) == shards(tiny.files)
+    first, second, third = map(manifest, (tiny.out, there, back))
+    assert "lineage" not in first
+    assert [it["manifest_sha256"] for it in second["lineage"]] == [first["sha256"]]
+    assert [it["manifest_sha256"] for it in third["lineage"]] == [
+        second["sha256"],
+        first["sha256"],
+    ]
+    assert [it["sink"]["name"] for it in third["lineage"]] == [name, "tfrecord"]
+    for key in ("seed", "shuffle", "image", "input", "classes", "dataset"):
+        assert first[key] == second[key] == third[key]
+    seen = cli("inspect", back).out
+    assert f"converted from {name} {second['sha256'][:12]}" in seen
+    assert f"converted from tfrecord {first['sha256'][:12]}" in seen
+
+
+@pytest.mark.parametrize("name", PIXELS)
+def test_pixels_come_back_as_png_and_as_the_same_pixels(
+    cli: Cli, shelf: Shelf, tmp_path: Path, name: str
+) -> None:
+    pixels = shelf(name).out
+    convert(cli, pixels, tmp_path / "images", "--sink", "webdataset")
+    assert {it.format for it in Records(tmp_path / "images", "train")} == {"PNG"}
+    options = FORMATS[name][: 4 if name == "lmdb-raw" else 2]
+    convert(cli, tmp_path / "images", tmp_path / "again", *options)
+    assert contents(tmp_path / "again", "train") == contents(pixels, "train")
+    for a, b in (("images", "again"), (pixels, "images")):
+        result = cli("diff", tmp_path / a, tmp_path / b, "--workers", 1)
+        assert result.code == 0, result
+        assert "same: keys, labels and pixels" in result.out
+
+
+@pytest.mark.parametrize("counts", [1, 5, "train=24,validation=6"])
+def test_other_shard_counts_keep_the_order(
+    cli: Cli, tiny: Made, tmp_path: Path, counts: object
+) -> None:
+    convert(cli, tiny.out, tmp_path, "--sink", "hdf5", "--num_shards", counts)
+    for split in ("train", "validation"):
+        assert contents(tmp_path, split) == contents(tiny.out, split)
+        sizes = manifest(tmp_path)["splits"][split]["records_per_shard"]
+        assert max(sizes) - min(sizes) <= 1
+    result = cli("verify", tmp_path, "--level", "decode")
+    assert result.code == 0, result
+
+
+def test_as_many_shards_as_before_unless_the_format_has_one(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    convert(cli, tiny.out, tmp_path / "tar", "--sink", "webdataset", "--layout", "flat")
+    convert(cli, tiny.out, tmp_path / "rec", "--sink", "recordio")
+    assert (tmp_path / "tar" / "train-00005-of-00006.tar").exists()
+    assert (tmp_path / "rec" / "train.rec").exists()
+
+
+def test_what_is_known_of_bad_images_is_carried_over(cli: Cli, spoilt: Raw, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    stats = ("--stats", "on")
+    assert cli(*spoilt.command(out, "--max_bad", 4, *stats)).code == 0
+    convert(cli, out, tmp_path / "new", "--sink", "lmdb")
+    before, after = manifest(out)["splits"], manifest(tmp_path / "new")["splits"]
+    assert sum(len(split["rejected"]) for split in after.values()) == 4
+    assert sum(len(split["noted"]) for split in after.values()) > 0
+    for split in before:
+        for what in ("rejected", "noted", "ignored", "statistics", "images_found", "records"):
+            assert after[split][what] == before[split][what], what
+        assert after[split]["statistics"]["images"] == after[split]["records"]
+    assert cli("verify", tmp_path / "new", "--level", "records").code == 0
+
+
+def test_boxes_survive_or_their_loss_is_said(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    csv = tmp_path / "boxes.csv"
+    names = sorted(path.name for path in (tiny.raw.path / "train").glob("*/*.JPEG"))
+    csv.write_text("".join(f"{name},0.125,0.25,0.5,0.75\n" for name in names[::2]))
+    out = tmp_path / "out"
+    assert cli(*tiny.command(out, "--bbox_csv", csv)).code == 0
+    boxes = [it.boxes for it in Records(out, "train")]
+    assert sum(map(bool, boxes)) == len(names[::2])
+    for name in ("webdataset", "hdf5"):
+        convert(cli, out, tmp_path / name, "--sink", name)
+        assert [it.boxes for it in Records(tmp_path / name, "train")] == boxes
+    result = cli("convert", out, "--to", tmp_path / "rec", "--sink", "recordio")
+    assert result.code == 0
+    assert "sink recordio has no place for bounding boxes: they are left out" in result.out
+
+
+# --- resuming, and whose directory it is ---
+
+
+def test_only_missing_shards_are_made_anew(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    words = ("--sink", "webdataset")
+    convert(cli, tiny.out, tmp_path, *words)
+    whole = hashes(tmp_path)
+    missing = tmp_path / "train" / "train-00002-of-00006.tar"
+    kept = tmp_path / "train" / "train-00003-of-00006.tar"
+    before = kept.stat().st_mtime_ns
+    missing.unlink()
+    result = cli("convert", tiny.out, "--to", tmp_path, *words)
+    assert "resuming: 7 shards already there, 1 to make" in result.out
+    assert hashes(tmp_path) == whole
+    assert kept.stat().st_mtime_ns == before
+
+
+def test_a_split_file_that_is_gone_is_made_anew(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    words = ("--sink", "hdf5", *COUNTS)
+    convert(cli, tiny.out, tmp_path, *words)
+    whole = hashes(tmp_path)
+    (tmp_path / "train.h5").unlink()
+    assert "is missing" in cli("verify", tmp_path).out
+    convert(cli, tiny.out, tmp_path, *words)
+    assert hashes(tmp_path) == whole
+
+
+def test_another_conversion_is_refused_until_overwritten(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    convert(cli, tiny.out, tmp_path / "out", "--sink", "hdf5", *COUNTS)
+    before = hashes(tmp_path / "out")
+    words = ("convert", tiny.out, "--to", tmp_path / "out", "--sink", "recordio")
+    result = cli(*words)
+    assert result.code == 1
+    assert 'sink.name was "hdf5", now "recordio"' in result.error
+    assert hashes(tmp_path / "out") == before
+    assert cli(*words, "--overwrite").code == 0
+    convert(cli, tiny.out, tmp_path / "new", "--sink", "recordio")
+    assert hashes(tmp_path / "out") == hashes(tmp_path / "new")
+
+
+def test_a_source_that_was_made_anew_is_another_source(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    source, out = tmp_path / "source", tmp_path / "out"
+    assert cli(*tiny.command(source)).code == 0
+    convert(cli, source, out, "--sink", "lmdb")
+    assert cli(*tiny.command(source, "--seed", 1, "--overwrite")).code == 0
+    result = cli("convert", source, "--to", out, "--sink", "lmdb")
+    assert result.code == 1
+    assert "seed was 0, now 1" in result.error
+
+
+# --- what is refused ---
+
+
+def flipped(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "flipped": flipped,
+    "gone": Path.unlink,
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"x"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_damaged_set_is_refused_naming_the_file(
+    cli: Cli, shelf: Shelf, tmp_path: Path, name: str, damage: str
+) -> None:
+    source = shelf(name).copy(tmp_path / "source")
+    victim = next(path for path in sorted(shelf(name).files) if "train" in path)
+    DAMAGES[damage](source / victim)
+    to = "tfrecord" if name != "tfrecord" else "lmdb"
+    result = cli("convert", source, "--to", tmp_path / "out", "--sink", to)
+    assert result.code == 1
+    assert f"{source} is damaged: {victim}: " in result.error
+    assert "nothing was converted" in result.error
+    assert not (tmp_path / "out").exists()
+
+
+def test_damage_that_size_cannot_see_stops_at_the_record_and_publishes_nothing(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    source = tiny.copy(tmp_path / "source")
+    flipped(source / "train" / "train-00002-of-00006")
+    words = ("--sink", "recordio", "--check", "size")
+    result = cli("convert", source, "--to", tmp_path / "out", *words)
+    assert result.code == 1
+    assert "train-00002-of-00006" in result.error
+    assert hashes(tmp_path / "out") == {} or "train.rec" not in hashes(tmp_path / "out")
+    assert leftovers(tmp_path) == []
+
+
+def refusals(tiny: Made, tmp_path: Path) -> Iterator[tuple[tuple[object, ...], int, str]]:
+    new = tmp_path / "new"
+    (tmp_path / "file").write_text("mine")
+    to = ("--to", new)
+    yield (tiny.out, *to), 2, "Missing option '--sink'"
+    yield (tiny.out, "--sink", "lmdb"), 2, "Missing option '--to'"
+    yield (tmp_path, *to, "--sink", "lmdb"), 1, "no manifest.json here, so no sealed data set"
+    yield (tmp_path / "no", *to, "--sink", "lmdb"), 1, "no manifest.json here"
+    yield (tiny.out, "--to", tiny.out, "--sink", "lmdb"), 2, "is what is to be converted"
+    link = tmp_path / "link"
+    link.symlink_to(tiny.out)
+    yield (tiny.out, "--to", link, "--sink", "lmdb"), 2, "is what is to be converted"
+    yield (tiny.out, "--to", tmp_path / "file", "--sink", "lmdb"), 2, "is a file"
+    yield (tiny.out, "--to", tmp_path / "file" / "x", "--sink", "lmdb"), 1, "cannot be used"
+    yield (tiny.out, *to, "--sink", "parquet"), 2, "no sink called 'parquet' is installed"
+    yield (tiny.out, *to, "--sink", "hdf5-arrays"), 2, "stores pixels, so all images need one size"
+    yield (tiny.out, *to, "--sink", "lmdb", "--datum", "raw"), 2, "--resize WIDTHxHEIGHT"
+    yield (tiny.out, *to, "--sink", "hdf5", "--datum", "raw"), 2, "--datum is an option of --sink l"
+    mean = ("--sink_option", "mean=on")
+    yield (tiny.out, *to, "--sink", "lmdb", *mean), 2, "mean"
+    multi = ("--sink_option", "labels=multi")
+    yield (tiny.out, *to, "--sink", "lmdb", *multi), 2, "labels=single"
+    counts = ("--num_shards", "test=3")
+    yield (tiny.out, *to, "--sink", "lmdb", *counts), 2, "the splits are train, validation"
+    counts = ("--num_shards", "train=25")
+    yield (tiny.out, *to, "--sink", "lmdb", *counts), 2, "use at most train=24"
+    build = ("--build_dir", tmp_path / "none")
+    yield (tiny.out, *to, "--sink", "lmdb", *build), 2, "does not exist"
+    beam = ("--", "--nonsense")
+    yield (tiny.out, *to, "--sink", "lmdb", *beam), 2, "Beam has no option"
+
+
+def test_what_cannot_be_is_refused_in_one_line(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    for words, code, message in refusals(tiny, tmp_path):
+        result = cli("convert", *words)
+        assert message in result.error, (words, result.error)
+        assert result.code == code, (words, result.error)
+        assert hashes(tmp_path / "new") == {}, words
+    assert hashes(tiny.out) == tiny.files
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_somebody_else_s_files_are_in_the_way(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    foreign = {"recordio": "train.rec", "lmdb": "train_lmdb/data.mdb", "hdf5": "train.h5"}
+    for name, file in foreign.items():
+        path = tmp_path / name / file
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"years of work")
+        for overwrite in ((), ("--overwrite",)):
+            words = ("--sink", name, "--num_shards", 1, *overwrite)
+            result = cli("convert", tiny.out, "--to", tmp_path / name, *words)
+            assert result.code == 1
+            assert f"{path} is in the way" in result.error
+            assert list(hashes(tmp_path / name)) == [file]

@@ -1,0 +1,327 @@
+"""Every format on the command line: what it says of itself, verifies, and refuses."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dataprep import plugins
+from dataprep.cli.presets import PRESETS
+from dataprep.dataset import Records
+from dataprep.images.decode import to_pixels
+from dataprep.plugins import SINKS, installed, load_sink
+from dataprep_schemas import caffe_pb2
+from tests.conftest import FORMATS, PIXELS, Cli, Made, Raw, Shelf, hashes, leftovers
+
+# --- dataprep sinks ---
+
+
+def test_sinks_lists_every_format_with_its_options(cli: Cli) -> None:
+    result = cli("sinks")
+    assert result.code == 0
+    lines = result.out.splitlines()
+    names = [line.split(":")[0] for line in lines if not line.startswith(" ")]
+    assert names == sorted(installed(SINKS))
+    assert {options[1] for options in FORMATS.values()} <= set(names)
+    for name in names:
+        assert f"{name}: {load_sink(name).summary}" in lines
+        assert load_sink(name).summary
+    assert "  --sink_option datum=encoded|raw [default: encoded]" in lines
+    assert "Traceback" not in result.err
+
+
+@pytest.fixture
+def without_h5py(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(sys.modules):
+        if name.split(".")[0] == "h5py" or name.startswith("dataprep.sinks.hdf5"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    monkeypatch.setattr(plugins, "_load_sink", plugins._load_sink.__wrapped__)
+
+
+@pytest.mark.usefixtures("without_h5py")
+def test_a_format_whose_library_is_missing_is_one_line(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    result = cli(*tiny.command(tmp_path / "out", "--sink", "hdf5"))
+    assert result.code == 1
+    assert "sink hdf5" in result.error
+    assert "h5py" in result.error
+    assert hashes(tmp_path / "out") == {}
+    listed = cli("sinks")
+    assert listed.code == 0
+    assert "hdf5: cannot be used: sink hdf5" in listed.out
+    assert "recordio: MXNet RecordIO" in listed.out
+    assert cli(*tiny.command(tmp_path / "rec", "--sink", "recordio")).code == 0
+
+
+# --- options that do not fit ---
+
+_SIZE = ("--resize", "16x16")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--sink", "lmdb", "--sink_option", "datum"), "expected NAME=VALUE"),
+        (("--sink", "lmdb", "--sink_option", "=raw"), "expected NAME=VALUE"),
+        (("--sink", "lmdb", "--sink_option", "datum=zip"), "datum=zip is not one of encoded, raw"),
+        (
+            ("--sink", "lmdb", "--sink_option", "colour=red"),
+            "has no option 'colour'; it has: datum",
+        ),
+        (("--sink_option", "datum=raw"), "sink tfrecord has no option 'datum'; it has: none"),
+        (("--sink", "lmdb", *("--sink_option", "mean=on") * 2), "each name once"),
+        (("--sink", "hdf5", "--datum", "raw"), "--datum is an option of --sink lmdb, not of hdf5"),
+        (("--sink", "lmdb", "--datum", "jpeg"), "'jpeg' is not one of"),
+        (("--sink", "lmdb", "--datum", "raw"), "--resize WIDTHxHEIGHT or --center_crop SIDE"),
+        (("--sink", "hdf5-arrays"), "stores pixels, so all images need one size"),
+        (("--sink", "hdf5-arrays", "--resize", "16"), "stores pixels, so all images need one size"),
+        (
+            ("--sink", "hdf5-arrays", *_SIZE, "--encoding", "png"),
+            "--encoding png: sink hdf5-arrays",
+        ),
+        (("--sink", "hdf5-caffe", *_SIZE, "--encoding", "jpeg"), "stores pixels, not encoded"),
+        (("--sink", "lmdb", "--stats", "mean"), "--stats mean needs images of one size"),
+        (("--sink", "lmdb", "--stats", "mean", "--resize", "16"), "needs images of one size"),
+        (("--sink", "tfrecord", "--stats", "mean", *_SIZE), "sink tfrecord has no mean image"),
+        (("--sink", "hdf5-caffe", "--stats", "mean", *_SIZE), "sink hdf5-caffe has no mean image"),
+        (("--stats", "some"), "'some' is not one of"),
+        (("--preset", "mxnet-480", "--sink", "lmdb"), "--preset mxnet-480 means --sink recordio"),
+        (("--preset", "mxnet-480", "--quality", "90"), "means --quality 95, but --quality 90"),
+        (("--preset", "mxnet-480", "--resize", "256"), "means --resize 480, but --resize 256"),
+        (("--preset", "mxnet-999"), "'mxnet-999' is not "),
+        (("--sink", "lmdb", "--bbox_csv", __file__), "sink lmdb has no place for bounding boxes"),
+        (("--sink", "recordio", "--bbox_csv", __file__), "has no place for bounding boxes"),
+        (("--sink", "lmdb", "--build_dir", "none"), "--build_dir"),
+        (("--sink", "recordio", "--num_shards", "25"), "train has 24 images"),
+    ],
+)
+def test_options_that_do_not_fit_are_wrong_usage(
+    cli: Cli, tiny: Made, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    result = cli(*tiny.command(tmp_path / "out", *words))
+    assert message in result.error, result.error
+    assert result.code == 2
+    assert hashes(tmp_path / "out") == {}
+    assert leftovers(tmp_path) == []
+
+
+def test_a_preset_is_its_options(
+    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["imagenet", "--raw_data_dir", tiny.raw.path, "--limit", 3]
+    preset = PRESETS["mxnet-480"].options
+    options = [word for name, value in preset.items() for word in (f"--{name}", value)]
+    for out, chosen in (("a", ["--preset", "mxnet-480"]), ("b", options)):
+        done = cli(*words, *chosen, "--local_scratch_dir", tmp_path / out)
+        assert done.code == 0, done
+    assert hashes(tmp_path / "a") == hashes(tmp_path / "b")
+    assert "train.rec" in hashes(tmp_path / "a")
+    both = cli(*words, *options, "--preset", "mxnet-480", "--local_scratch_dir", tmp_path / "a")
+    assert both.code == 0
+
+
+def test_more_shards_than_asked_for_are_needed_where_one_is_full(
+    cli: Cli, shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Caffe reads files of at most 2^31 - 1 values; here of ten images."""
+    made = shelf("hdf5-caffe")
+    monkeypatch.setattr("dataprep.sinks.hdf5_caffe._INT_MAX", 16 * 16 * 3 * 10)
+    result = cli(*made.command(tmp_path, "--num_shards", "train=2,validation=1"))
+    assert result.code == 2
+    assert "holds at most 10 such images, so train needs at least 3 shards" in result.error
+    assert cli(*made.command(tmp_path)).code == 0
+    names = [name for name in hashes(tmp_path) if name.endswith(".h5")]
+    assert len(names) == 4
+    assert (tmp_path / "train.txt").read_text().count("\n") == 3
+
+
+# --- verify ---
+
+
+@pytest.mark.parametrize("shards", [(), ("--num_shards", 2)], ids=["default", "2"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_flipped_byte_of_any_file_is_found_and_its_file_named(
+    cli: Cli, shelf: Shelf, tmp_path: Path, name: str, shards: tuple[object, ...]
+) -> None:
+    made = shelf(name, *shards)
+    out = made.copy(tmp_path / "out")
+    chance = random.Random(name)
+    good = cli("verify", out, "--level", "decode", "--workers", 1)
+    assert good.code == 0, good
+    assert good.out.endswith("30 records: all good (decode)\n")
+    for file in sorted(made.files):
+        whole = (out / file).read_bytes()
+        damaged = bytearray(whole)
+        damaged[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+        (out / file).write_bytes(damaged)
+        result = cli("verify", out, "--workers", 1)
+        assert result.code == 1, file
+        assert file in result.out + result.error
+        (out / file).unlink()
+        gone = cli("verify", out, "--level", "size", "--workers", 1)
+        assert gone.code == 1
+        assert file in gone.out + gone.error
+        (out / file).write_bytes(whole)
+
+
+STRANGERS = {
+    "tfrecord": "train/train-00001-of-00003",
+    "webdataset": "train/train-00001-of-00003.tar",
+    "recordio": "train/train-00001-of-00003.rec",
+    "hdf5": "train/train-00001-of-00003.h5",
+    "lmdb": "train/train-00001-of-00003_lmdb/data.mdb",
+}
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_a_stranger_among_the_shards_is_named(
+    cli: Cli, shelf: Shelf, tmp_path: Path, name: str
+) -> None:
+    made = shelf(name, "--num_shards", 2)
+    out = made.copy(tmp_path / "out")
+    stranger = out / STRANGERS[name]
+    assert stranger.parent.parent == out or name == "lmdb"
+    if not (out / "train").is_dir():  # the shards lie elsewhere, and so does what is like them
+        stranger = out / Path(STRANGERS[name]).relative_to("train")
+    stranger.parent.mkdir(exist_ok=True)
+    stranger.write_bytes(b"x")
+    result = cli("verify", out)
+    assert result.code == 1
+    place = stranger.parent if name == "lmdb" else stranger
+    assert f"bad: {place.relative_to(out)}: is not in the manifest" in result.out
+
+
+# --- inspect ---
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_shard_is_shown_with_and_without_its_manifest(
+    cli: Cli, shelf: Shelf, tmp_path: Path, name: str
+) -> None:
+    made = shelf(name)
+    data = next(iter(Records(made.out, "train").manifest["splits"]["train"]["shards"]))
+    shard = made.out / data["files"][0]["path"]
+    shown = cli("inspect", shard, "--records", 3)
+    assert shown.code == 0, shown
+    lines = shown.out.splitlines()
+    assert len(lines) == 3
+    example = Records(made.out, "train")[0]
+    kind = "RAW" if name in PIXELS else "JPEG"
+    assert lines[0].startswith(f"0: {example.filename}  class {example.class_index} ")
+    assert example.synset in lines[0]
+    assert f"16x16 RGB {kind}  {len(example.encoded):,} bytes" in lines[0]
+    assert shown.err == ""
+    if shard.name == "data.mdb":  # the directory that holds it is what people call the shard
+        assert cli("inspect", shard.parent, "--records", 3).out == shown.out
+    alone = tmp_path / shard.name
+    shutil.copyfile(shard, alone)
+    for words in ((), ("--sink", FORMATS[name][1])):
+        if words == () and name in ("hdf5-arrays", "hdf5-caffe"):
+            continue  # called as the hdf5 sink's: below
+        result = cli("inspect", alone, "--records", 3, *words)
+        assert result.code == 0, result
+        if name != "recordio":  # its keys are in the .lst beside it
+            assert [line.split("  class ")[0] for line in result.out.splitlines()] == [
+                line.split("  class ")[0] for line in lines
+            ]
+        assert f"class {example.class_index} " in result.out.splitlines()[0]
+        assert f"16x16 RGB {kind}  {len(example.encoded):,} bytes" in result.out
+
+
+@pytest.mark.parametrize("name", ["hdf5-arrays", "hdf5-caffe"])
+def test_a_lone_file_that_another_format_calls_alike_is_one_line(
+    cli: Cli, shelf: Shelf, tmp_path: Path, name: str
+) -> None:
+    shutil.copyfile(shelf(name).out / "train.h5", tmp_path / "train.h5")
+    result = cli("inspect", tmp_path / "train.h5")
+    if result.code:
+        assert str(tmp_path / "train.h5") in result.error
+
+
+# --- statistics ---
+
+
+def of_split(out: Path, split: str) -> dict[str, object]:
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    found: dict[str, object] = manifest["splits"][split]["statistics"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def measured(photos: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The photographs as pixels, with their mean image; in several shards, to be added up."""
+    out = tmp_path_factory.mktemp("measured")
+    raw = Raw(photos.raw.path, (*FORMATS["lmdb-raw"][:4], "--resize", "24x18", "--stats", "mean"))
+    result = Cli()(*raw.command(out, "--num_shards", 3, "--workers", 2))
+    assert result.code == 0, result
+    return out
+
+
+def test_statistics_are_those_of_the_pixels_stored(measured: Path) -> None:
+    for split in ("train", "validation"):
+        pixels = np.stack(
+            [
+                np.frombuffer(it.encoded, np.uint8).reshape(it.height, it.width, 3)
+                for it in Records(measured, split)
+            ]
+        )
+        found = of_split(measured, split)
+        assert found["images"] == len(pixels)
+        assert found["pixels"] == pixels[..., 0].size
+        assert found["formats"] == {"RAW": len(pixels)}
+        assert found["width"] == {"min": 24, "mean": 24.0, "max": 24}
+        assert found["height"] == {"min": 18, "mean": 18.0, "max": 18}
+        channels = pixels.reshape(-1, 3).astype(np.float64)
+        np.testing.assert_allclose(found["mean"], channels.mean(axis=0), atol=1e-6)
+        np.testing.assert_allclose(found["std"], channels.std(axis=0), atol=1e-6)
+        blob = caffe_pb2.BlobProto.FromString((measured / f"{split}_mean.binaryproto").read_bytes())
+        mean = np.asarray(blob.data, np.float32).reshape(3, 18, 24)[::-1].transpose(1, 2, 0)
+        np.testing.assert_allclose(mean, pixels.mean(axis=0), atol=1e-4)
+
+
+def test_statistics_of_images_that_pass_through_are_of_their_headers(
+    cli: Cli, photos: Made, tmp_path: Path
+) -> None:
+    assert cli(*photos.command(tmp_path, "--stats")).code == 0
+    shards = {name: digest for name, digest in hashes(tmp_path).items() if "manifest" not in name}
+    assert shards.items() <= photos.files.items()  # looking changes nothing
+    examples = list(Records(tmp_path, "train"))
+    found = of_split(tmp_path, "train")
+    assert found["images"] == len(examples)
+    sizes = [len(it.encoded) for it in examples]
+    assert found["bytes"] == {
+        "total": sum(sizes),
+        "min": min(sizes),
+        "mean": round(sum(sizes) / len(sizes), 6),
+        "max": max(sizes),
+    }
+    widths = [it.width for it in examples]
+    assert found["width"] == {
+        "min": min(widths),
+        "mean": round(sum(widths) / len(widths), 6),
+        "max": max(widths),
+    }
+    assert found["formats"] == {
+        kind: sum(it.format == kind for it in examples) for kind in {it.format for it in examples}
+    }
+    if found["mean"] is not None:
+        means = [
+            to_pixels(it.encoded, it.format, it.height, it.width, "rgb").reshape(-1, 3)
+            for it in examples
+        ]
+        np.testing.assert_allclose(found["mean"], np.concatenate(means).mean(axis=0), atol=1e-6)
+
+
+def test_one_number_of_shards_is_for_every_split(cli: Cli, shelf: Shelf, tmp_path: Path) -> None:
+    made = shelf("webdataset")
+    assert cli(*made.command(tmp_path, "--num_shards", 3)).code == 0
+    for split in ("train", "validation"):
+        assert len(list((tmp_path / split).glob("*-of-00003.tar"))) == 3

@@ -1,0 +1,209 @@
+"""Every format, killed at any moment: the same bytes in the end, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import FORMATS, Cli, Made, Shelf, hashes, leftovers, shelf_of
+from tests.faults.conftest import Forks, commits, eventually
+
+# Long enough to be killed in the middle; one shard, so that more workers than four are helpers.
+_HELPED = (*("--splits", "train", "--num_shards", 1), *("--resize", "480x360"))
+
+
+@pytest.fixture(scope="module")
+def mini_shelf(mini: Made, tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    return shelf_of(mini, tmp_path_factory.mktemp("mini-shelf"))
+
+
+@pytest.fixture(scope="module")
+def photo_shelf(photos: Made, tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    return shelf_of(photos, tmp_path_factory.mktemp("photo-shelf"))
+
+
+@pytest.fixture(scope="module")
+def long_shelf(long: Made, tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    return shelf_of(long, tmp_path_factory.mktemp("long-shelf"))
+
+
+def unwritten(out: Path) -> None:
+    """Take everything away that was made after planning."""
+    for path in out.iterdir():
+        if path.name != ".dataprep":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in commits(out):
+        path.unlink()
+
+
+@pytest.mark.parametrize("name", ["lmdb-raw", "hdf5", "recordio"])
+def test_a_kill_before_any_change_is_healed_by_the_same_command(
+    forks: Forks, mini_shelf: Shelf, tmp_path: Path, name: str
+) -> None:
+    """Of the format's own files; what else is changed is the same for all formats."""
+    options = ("--splits", "train", "--num_shards", 2 if name == "hdf5" else 1)
+    made = mini_shelf(name, *options)
+    unwritten(made.copy(tmp_path / "planned"))
+    out = tmp_path / "out"
+    files = [out / "train", out / ".train"]
+    for step in range(1, 200):
+        shutil.copytree(tmp_path / "planned", out)
+        code = forks.run(made.command(out, "--workers", 1), step=step, out=files)
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+        assert forks.run(made.command(out, "--workers", 1)) == 0, step
+        assert hashes(out) == made.files, step
+        assert leftovers(out) == [], step
+        shutil.rmtree(out)
+    assert step > 3, name
+
+
+def begun(place: Path, process: int) -> bool:
+    return any(place.rglob("*.partial")) or not psutil.pid_exists(process)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_kills_while_a_shard_is_written_are_healed(
+    forks: Forks, photo_shelf: Shelf, tmp_path: Path, name: str
+) -> None:
+    """Also of what is built elsewhere first."""
+    made = photo_shelf(name)
+    moments = random.Random(name)
+    out, scratch = tmp_path / "out", tmp_path / "scratch"
+    scratch.mkdir()
+    words = made.command(out, "--workers", 2, "--build_dir", scratch)
+    kills = 0
+    for _ in range(20):
+        process = forks.start(words)
+        eventually(partial(begun, tmp_path, process))
+        time.sleep(moments.uniform(0.0, 0.04))
+        with suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGKILL)
+        killed = forks.wait() == -signal.SIGKILL
+        kills += killed
+        if not killed:
+            assert hashes(out) == made.files
+            shutil.rmtree(out)
+        if kills == 3:
+            break
+    assert kills == 3
+    assert forks.run(words) == 0
+    assert hashes(out) == made.files
+    assert leftovers(tmp_path) == []
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["lmdb-raw", "hdf5"])
+def test_kills_while_converting_are_healed(
+    cli: Cli, forks: Forks, shelf: Shelf, tmp_path: Path, name: str
+) -> None:
+    source = shelf("tfrecord", "--resize", "16x16", "--splits", "train", "--num_shards", 2).out
+    options = ("--sink", "lmdb", "--datum", "raw") if name == "lmdb-raw" else FORMATS[name]
+    words = [str(word) for word in ("convert", source, *options, "--workers", 1, "--to")]
+    assert cli(*words, tmp_path / "whole").code == 0
+    out = tmp_path / "out"
+    kills = 0
+    for step in range(5, 200, 15):
+        code = forks.run([*words, str(out)], step=step, out=out)
+        if code == 0:
+            break
+        kills += 1
+        assert forks.run([*words, str(out)]) == 0, step
+        assert hashes(out) == hashes(tmp_path / "whole"), step
+        assert leftovers(out) == [], step
+        shutil.rmtree(out)
+    assert kills > 1
+
+
+# --- processes that help with images ---
+
+
+def helpers_of(process: int) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        children = psutil.Process(process).children()
+        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+    return []
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=30)
+    return alive == []
+
+
+class Helped:
+    """A run with six processes that help a seventh, which writes the only shard."""
+
+    def __init__(self, cli: Cli, made: Made, out: Path) -> None:
+        self.made, self.out, self._cli = made, out, cli
+        self.process = cli.start(*made.command(out, "--workers", 6))
+        self.helpers: list[psutil.Process] = []
+        eventually(self._seen)
+
+    def _seen(self) -> bool:
+        """Whether some of the shard has been written, from what helpers made."""
+        assert self.process.poll() is None
+        self.helpers = helpers_of(self.process.pid)
+        return any(path.stat().st_size for path in self.out.glob(".train.rec.*.partial"))
+
+    def check_resumed(self) -> None:
+        assert gone(self.helpers)
+        result = self._cli(*self.made.command(self.out, "--workers", 2))
+        assert result.code == 0, result
+        assert hashes(self.out) == self.made.files
+        assert leftovers(self.out) == []
+
+
+@pytest.fixture
+def helped(cli: Cli, long_shelf: Shelf, tmp_path: Path) -> Helped:
+    return Helped(cli, long_shelf("recordio", *_HELPED), tmp_path)
+
+
+def test_helpers_end_when_their_launcher_is_killed(helped: Helped) -> None:
+    helped.process.kill()
+    helped.process.wait()
+    helped.check_resumed()
+    helped.process.communicate()  # only now: the helpers held the other ends of its pipes
+
+
+def test_a_killed_helper_is_one_clear_line(cli: Cli, helped: Helped) -> None:
+    helped.helpers[-1].kill()
+    result = cli.done(helped.process, timeout=60)
+    assert result.code == 1
+    assert "a worker process died" in result.error
+    assert "use fewer --workers" in result.error
+    assert leftovers(helped.out) == []
+    helped.check_resumed()
+
+
+def test_control_c_in_all_of_them_is_one_clear_line(cli: Cli, helped: Helped) -> None:
+    os.killpg(helped.process.pid, signal.SIGINT)
+    result = cli.done(helped.process, timeout=60)
+    assert result.code == 130
+    assert "stopped by SIGINT" in result.error
+    assert leftovers(helped.out) == []
+    helped.check_resumed()
+
+
+def test_control_c_while_helpers_start_is_one_clear_line(
+    cli: Cli, long_shelf: Shelf, tmp_path: Path
+) -> None:
+    """Python in its first moments would tell of Ctrl-C with a traceback."""
+    made = long_shelf("recordio", *_HELPED)
+    process = cli.start(*made.command(tmp_path, "--workers", 6))
+    eventually(lambda: len(helpers_of(process.pid)) >= 3)
+    os.killpg(process.pid, signal.SIGINT)
+    result = cli.done(process, timeout=60)
+    assert result.code == 130
+    assert "Traceback" not in result.err
+    assert "stopped by SIGINT" in result.error
+    assert leftovers(tmp_path) == []

@@ -1,0 +1,113 @@
+"""Every format has the same bytes from any number of workers, threads or processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dataprep_pipelines import engine
+from dataprep_pipelines.engine import Engine
+from tests.conftest import FORMATS, Cli, Made, Shelf, hashes, leftovers
+
+
+@pytest.fixture
+def _single_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two workers are two processes: the ways of six and more, at a third of the price."""
+    monkeypatch.setattr(engine, "THREADS_PER_PROCESS", 1)
+    yield
+    helpers = [each for each in psutil.Process().children() if "spawn_main" in str(each.cmdline())]
+    assert helpers == []
+
+
+def check(cli: Cli, made: Made, out: Path, *words: object) -> None:
+    result = cli(*words)
+    assert result.code == 0, result
+    assert hashes(out) == made.files
+    assert leftovers(out) == []
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    ("shards", "counts"), [((), [4]), (("--num_shards", 2), [2, 4])], ids=["default", "2"]
+)
+def test_threads_do_not_show(
+    cli: Cli,
+    shelf: Shelf,
+    tmp_path: Path,
+    name: str,
+    shards: tuple[object, ...],
+    counts: list[int],
+) -> None:
+    made = shelf(name, *shards)
+    for workers in counts:
+        out = tmp_path / str(workers)
+        check(cli, made, out, *made.command(out, "--workers", workers))
+
+
+@pytest.mark.usefixtures("_single_threads")
+@pytest.mark.parametrize("name", FORMATS)
+def test_processes_that_help_with_images_do_not_show(
+    cli: Cli, shelf: Shelf, tmp_path: Path, name: str
+) -> None:
+    """One split in one shard: one process writes, the others only convert images."""
+    made = shelf(name, "--splits", "train", "--num_shards", 1)
+    check(cli, made, tmp_path, *made.command(tmp_path, "--workers", 2))
+
+
+@pytest.mark.parametrize("name", ["hdf5-caffe", "lmdb-raw"])
+def test_processes_that_write_shards_do_not_show(
+    cli: Cli, shelf: Shelf, tmp_path: Path, name: str
+) -> None:
+    """Files made once a split, such as a mean image, come from shards of several processes."""
+    assert Engine(6).processes == 2
+    made = shelf(name, "--num_shards", 2)
+    check(cli, made, tmp_path, *made.command(tmp_path, "--workers", 6))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_threads_do_not_show_in_a_conversion(
+    cli: Cli, shelf: Shelf, tmp_path: Path, name: str
+) -> None:
+    source = shelf("tfrecord", "--resize", "16x16", "--num_shards", 3).out
+    options = FORMATS[name][:4] if name == "lmdb-raw" else FORMATS[name][:2]
+    split_files = name in ("hdf5", "hdf5-caffe")
+    for shards in ((), ("--num_shards", 2)) if split_files else ((),):
+        found = []
+        for workers in (1, 4):
+            out = tmp_path / f"{len(shards)}-{workers}"
+            result = cli("convert", source, "--to", out, *options, *shards, "--workers", workers)
+            assert result.code == 0, result
+            assert leftovers(out) == []
+            found.append(hashes(out))
+        assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("_single_threads")
+@pytest.mark.parametrize("name", ["hdf5-arrays", "recordio"])
+def test_processes_that_help_with_a_conversion_do_not_show(
+    cli: Cli, shelf: Shelf, tmp_path: Path, name: str
+) -> None:
+    """Pixels are decoded in the helpers; image files only pass through them."""
+    one = ("--splits", "train", "--num_shards", 1)
+    source = shelf("tfrecord", "--resize", "16x16", *one).out
+    found = []
+    for workers in (1, 2):
+        out = tmp_path / str(workers)
+        words = ("--to", out, *FORMATS[name][:2], "--num_shards", 1, "--workers", workers)
+        result = cli("convert", source, *words)
+        assert result.code == 0, result
+        assert leftovers(out) == []
+        found.append(hashes(out))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_build_directory_does_not_show(cli: Cli, shelf: Shelf, tmp_path: Path, name: str) -> None:
+    made = shelf(name)
+    out, scratch = tmp_path / "out", tmp_path / "scratch"
+    scratch.mkdir()
+    check(cli, made, out, *made.command(out, "--build_dir", scratch, "--workers", 2))
+    assert list(scratch.iterdir()) == []

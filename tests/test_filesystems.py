@@ -1,0 +1,135 @@
+"""What a path is on, read from lists of mounts like the kernel's; and node-local scratch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dataprep import filesystems
+from dataprep.filesystems import filesystem_of, is_network, node_local_scratch
+
+# As on a login node: nested mounts, one on top of another, blanks and a backslash in names, lines
+# with and without optional fields.
+_MOUNTS = """
+22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw
+23 22 0:21 / /proc rw,nosuid shared:5 - proc proc rw
+40 22 0:40 / /lustre rw,relatime - lustre 10.0.0.1@o2ib:/scratch rw,flock
+41 40 0:41 / /lustre/local rw - tmpfs tmpfs rw,size=1024k
+42 22 0:42 /export/home /home rw shared:9 master:3 propagate_from:2 - nfs4 server:/home rw
+43 22 0:43 / /home2 rw - xfs /dev/sdb1 rw
+44 22 0:44 / /over rw - ext4 /dev/sdc1 rw
+45 44 0:45 / /over rw - beegfs beegfs_nodev rw
+46 22 0:46 / /my\\040data\\134here rw - fuse.sshfs host:/data rw
+47 22 0:47 / /gluster rw - fuse.glusterfs server:/volume rw
+48 22 0:48 / /Grüße\u00a0\u2028aus rw - ceph 10.0.0.2:/ rw
+49 22 0:49 / /disk rw - fuse.ntfs-3g /dev/sdd1 rw
+this line is broken
+50 22 0:50 /
+"""
+
+
+@pytest.fixture
+def mounts(tmp_path: Path) -> Path:
+    path = tmp_path / "mountinfo"
+    path.write_text(_MOUNTS)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/", "ext4"),
+        ("/anywhere/else", "ext4"),
+        ("/lustre", "lustre"),
+        ("/lustre/project/out", "lustre"),
+        ("/lustre/local/out", "tmpfs"),
+        ("/lustre/../lustre/project", "lustre"),
+        ("/lustre2/out", "ext4"),  # begins like a mount, but is none
+        ("/home/me", "nfs4"),
+        ("/home2/me", "xfs"),
+        ("/over/out", "beegfs"),  # the one mounted last hides the other
+        ("/Grüße\u00a0\u2028aus/out", "ceph"),
+        ("/my data\\here/out", "fuse.sshfs"),
+    ],
+)
+def test_the_mount_that_is_nearest_counts(mounts: Path, path: str, kind: str) -> None:
+    assert filesystem_of(Path(path), mounts) == kind
+
+
+def test_a_link_is_followed(mounts: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to("/lustre/project")
+    assert filesystem_of(tmp_path / "out", mounts) == "lustre"
+    assert filesystem_of(tmp_path / "out" / "new", mounts) == "lustre"
+
+
+def test_without_a_list_nothing_is_claimed(tmp_path: Path) -> None:
+    assert filesystem_of(tmp_path, tmp_path / "none") == ""
+    (tmp_path / "empty").write_bytes(b"")
+    assert filesystem_of(tmp_path, tmp_path / "empty") == ""
+    (tmp_path / "odd").write_bytes(b"1 2 3:4 / / rw - \xff\xfe x\n1 2 3:4 / / rw - \n\xff - - -\n")
+    assert isinstance(filesystem_of(tmp_path, tmp_path / "odd"), str)
+
+
+def test_the_kernel_s_own_list_can_be_read() -> None:
+    assert filesystem_of(Path("/proc/self")) == "proc"
+
+
+@pytest.mark.parametrize(
+    ("kind", "network"),
+    [
+        ("lustre", True),
+        ("nfs", True),
+        ("nfs4", True),
+        ("gpfs", True),
+        ("beegfs", True),
+        ("fuse.glusterfs", True),
+        ("fuse.sshfs", True),
+        ("ext4", False),
+        ("xfs", False),
+        ("tmpfs", False),
+        ("overlay", False),
+        ("fuse.ntfs-3g", False),
+        ("fuse", False),
+        ("", False),
+    ],
+)
+def test_which_are_on_another_machine(kind: str, network: bool) -> None:
+    assert is_network(kind) is network
+
+
+# --- node-local scratch ---
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """No variable is set, and the system's temporary directory is ``tmp``."""
+    for name in filesystems._SCRATCH_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name in ("site", "slurm", "tmp"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    return monkeypatch
+
+
+def test_the_most_explicit_variable_wins(tmp_path: Path, scratch: pytest.MonkeyPatch) -> None:
+    assert node_local_scratch() == tmp_path / "tmp"
+    scratch.setenv("SLURM_TMPDIR", str(tmp_path / "slurm"))
+    assert node_local_scratch() == tmp_path / "slurm"
+    scratch.setenv("DATAPREP_SCRATCH", str(tmp_path / "site"))
+    assert node_local_scratch() == tmp_path / "site"
+    scratch.setenv("DATAPREP_SCRATCH", "")
+    assert node_local_scratch() == tmp_path / "slurm"
+
+
+def test_what_is_not_there_or_on_a_network_is_passed_over(
+    tmp_path: Path, scratch: pytest.MonkeyPatch
+) -> None:
+    scratch.setenv("DATAPREP_SCRATCH", str(tmp_path / "none"))
+    scratch.setenv("SLURM_TMPDIR", str(tmp_path / "slurm"))
+    scratch.setattr(
+        filesystems, "filesystem_of", lambda path: "nfs4" if path.name == "slurm" else "ext4"
+    )
+    assert node_local_scratch() == tmp_path / "tmp"
+    scratch.setattr(filesystems, "filesystem_of", lambda path: "lustre")
+    assert node_local_scratch() is None
