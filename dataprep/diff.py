@@ -137,9 +137,7 @@ def _content_hash(example: Example, pixels: bool) -> bytes:
         return digest.digest()
     color: Literal["gray", "rgb"] = "gray" if example.colorspace == "Grayscale" else "rgb"
     try:
-        found = to_pixels(
-            example.encoded, example.format, example.height, example.width, color
-        )
+        found = to_pixels(example.encoded, example.format, example.height, example.width, color)
     except ImageError as error:
         raise SinkError(f"{printable(example.key)} cannot be decoded: {error}") from error
     digest.update(repr(found.shape).encode())
@@ -147,9 +145,7 @@ def _content_hash(example: Example, pixels: bool) -> bytes:
     return digest.digest()
 
 
-def _compare(
-    split: str, both: list[Records], rows: list[NDArray[np.void]]
-) -> SplitDifference:
+def _compare(split: str, both: list[Records], rows: list[NDArray[np.void]]) -> SplitDifference:
     a, b = rows
     # Numbers of the examples that both have, matched pairwise; keys are unique in a split.
     _, at_a, at_b = np.intersect1d(a["key"], b["key"], assume_unique=True, return_indices=True)

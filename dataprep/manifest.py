@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +31,31 @@ def seal_manifest(body: Mapping[str, Any]) -> dict[str, Any]:
 def read_manifest(out: Path) -> dict[str, Any]:
     """Read and check a manifest: JSON, schema, and its own hash.
 
+    Returns:
+        The manifest; not to be changed, since whoever reads the same one again gets the same.
+
     Raises:
         DatasetError: it is absent (nothing is sealed here) or not intact.
     """
     path = out / NAME
     try:
         data = path.read_bytes()
-        manifest: dict[str, Any] = json.loads(data)
     except FileNotFoundError:
         raise DatasetError(
             f"{out}: no {NAME} here, so no sealed data set; "
             "`dataprep status` tells how far a run has come"
         ) from None
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error}; make the data set again") from error
+    return _checked(data, path)
+
+
+@lru_cache(maxsize=4)
+def _checked(data: bytes, path: Path) -> dict[str, Any]:
+    # Kept, because a conversion asks once a shard, and checking takes longer than reading.
+    try:
+        manifest: dict[str, Any] = json.loads(data)
+    except ValueError as error:
         raise DatasetError(f"{path} cannot be read: {error}; make the data set again") from error
     _check_schema(manifest, path)
     body = {key: value for key, value in manifest.items() if key != "sha256"}

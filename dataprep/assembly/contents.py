@@ -56,7 +56,8 @@ def describe_split(
         "statistics": inherited.statistics if statistics is None else statistics.summary(),
         "rejected": [
             *inherited.rejected,
-            *(                {"shard": record.number, **asdict(image)}
+            *(
+                {"shard": record.number, **asdict(image)}
                 for record in records
                 for image in record.rejected
             ),

@@ -6,12 +6,13 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
+from typing import Any, cast
 
 from dataprep.assembly.workspace import Workspace, write_durably
 from dataprep.canonical import to_json
 from dataprep.errors import DataprepError, DatasetError
 from dataprep.plugins import load_sink
-from dataprep.sinks import ShardName
+from dataprep.sinks import Layout, ShardName
 
 _SHOWN = 4  # differences spelled out in an error; the rest are counted
 
@@ -77,19 +78,15 @@ def planned_paths(workspace: Workspace) -> list[PurePosixPath]:
     Empty if there is no job, if it is torn, or if its format is not installed any more.
     """
     try:
-        identity: dict[str, object] = read_job(workspace)["identity"]  # type: ignore[assignment]
-        return list(_paths(identity))
+        return list(_paths(cast("Mapping[str, Any]", read_job(workspace)["identity"])))
     except (DataprepError, OSError, KeyError, TypeError, AttributeError):
         return []
 
 
-def _paths(identity: dict[str, object]) -> Iterator[PurePosixPath]:
-    stored, layout, counts = identity["sink"], identity["layout"], identity["num_shards"]
-    assert isinstance(stored, dict)
-    assert isinstance(counts, dict)
-    assert layout in ("split", "flat")
-    sink = load_sink(stored["name"], stored["config"])
-    for split, count in counts.items():
+def _paths(identity: Mapping[str, Any]) -> Iterator[PurePosixPath]:
+    layout: Layout = identity["layout"]
+    sink = load_sink(identity["sink"]["name"], identity["sink"]["config"])
+    for split, count in identity["num_shards"].items():
         for number in range(count):
             yield from sink.paths(ShardName(split, number, count), layout)
         yield from sink.split_paths(split, count, layout)

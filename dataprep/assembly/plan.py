@@ -11,17 +11,17 @@ from typing import cast
 from dataprep import __version__
 from dataprep.assembly.bounding_boxes import read_bounding_boxes
 from dataprep.assembly.deck import deck_is_current, write_deck
-from dataprep.assembly.index_parts import IndexPart, read_header
 from dataprep.assembly.identity import check_identity, store_identity
 from dataprep.assembly.image_job import ImageJob
+from dataprep.assembly.index_parts import IndexPart, read_header
 from dataprep.assembly.job import Output, SplitJob
 from dataprep.assembly.lock import Lease
 from dataprep.assembly.overwrite import check_foreign_files, remove_built_files
 from dataprep.assembly.request import Request
+from dataprep.assembly.shard_counts import choose_shard_count, explain_shard_count
 from dataprep.assembly.split_index import SplitIndex, open_index
 from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
-from dataprep.assembly.shard_counts import choose_shard_count, explain_shard_count
 from dataprep.deal import Shuffle, sample
 from dataprep.errors import SourceError
 from dataprep.hashing import file_sha256

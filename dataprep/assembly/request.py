@@ -11,7 +11,6 @@ from dataprep.deal import Shuffle
 from dataprep.images import Recipe
 from dataprep.sinks import Layout
 
-
 EVERY_SPLIT = "*"
 """In `Request.num_shards`: the count of every split that is not named."""
 

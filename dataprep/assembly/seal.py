@@ -100,9 +100,7 @@ def seal(
         split.name: [record for record in records if record.split == split.name]
         for split in job.splits
     }
-    files = {
-        split.name: make_split_files(job, split, by_split[split.name]) for split in job.splits
-    }
+    files = {split.name: make_split_files(job, split, by_split[split.name]) for split in job.splits}
     manifest = seal_manifest(
         {
             **identity,

@@ -7,7 +7,7 @@ data set.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,9 +60,7 @@ def write_shard(
             with building(temporaries, sink, output) as places:
                 writer = sink.open(places.paths, output.info)
                 try:
-                    for item in job.items(shard, pool, window):
-                        if stop():
-                            raise ShardStoppedError
+                    for item in _until(stop, job.items(shard, pool, window)):
                         tally.count(item, writer)
                         progress.advance()
                     written = writer.close()
@@ -78,6 +76,13 @@ def write_shard(
         raise storage_error(error, job.workspace.out, f"writing {shard}") from error
     finally:
         progress.finish()
+
+
+def _until(stop: Callable[[], bool], items: Iterator[Made | Rejected]) -> Iterator[Made | Rejected]:
+    for item in items:
+        if stop():
+            raise ShardStoppedError
+        yield item
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
@@ -80,7 +81,14 @@ def entry_point() -> int:
     if "--debug" not in sys.argv:
         # When a run is cut short, threads of Beam's complain for pages that nobody can act on.
         threading.excepthook = lambda arguments: None
-    return main()
+    code = main()
+    if code == 0:
+        return code
+    # At its end Python waits for threads, and those of a run that was cut short may wait for ever.
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

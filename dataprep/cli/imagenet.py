@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dataprep.cli.outcome import describe_outcome
-from dataprep.cli.presets import PRESETS, apply_preset
+from dataprep.cli.presets import PRESETS, apply_preset, check_preset
 from dataprep.cli.sink_options import chosen_options, options, sink_options
 from dataprep.cli.values import shard_counts
 from dataprep.errors import UsageError
@@ -138,7 +138,8 @@ _format = options(
     sink_options(default="tfrecord"),
     click.option(
         "--preset",
-        type=click.Choice(list(PRESETS)),
+        metavar=f"[{'|'.join(PRESETS)}]",
+        callback=check_preset,
         help="; ".join(f"{name}: {preset.what}" for name, preset in PRESETS.items()) + ".",
     ),
     click.option(

@@ -29,6 +29,13 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 
+def check_preset(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
+    """Refuse an unknown name; click's own choices would take ``-`` and ``_`` for the same."""
+    if name is not None and name not in PRESETS:
+        raise click.BadParameter(f"{name!r} is not one of {', '.join(PRESETS)}.", context, option)
+    return name
+
+
 def apply_preset(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
     """The options with those of ``--preset`` filled in.
 
