@@ -105,7 +105,7 @@ def default_shard(name: str) -> int | None:
 
 
 def _shard(sink: Sink) -> int | None:
-    return None if sink.whole_split else IMAGES_PER_SHARD
+    return None if sink.usual_shards == 1 else IMAGES_PER_SHARD
 
 
 def _compare(setting: Setting, job: _Job, formats: list[_Format]) -> list[Row]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dataprep.dataset import Records
+    from dataprep.example import Example
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "open"]
+__all__ = ["Example", "Records", "__version__", "open"]
 
 
 def open(path: str | os.PathLike[str], split: str = "train") -> Records:  # noqa: A001  # dataprep.open
@@ -28,3 +29,21 @@ def open(path: str | os.PathLike[str], split: str = "train") -> Records:  # noqa
     from dataprep.dataset import Records
 
     return Records(Path(path), split)
+
+
+def __getattr__(name: str) -> object:
+    """``dataprep.Records`` and ``dataprep.Example``, imported when first asked for."""
+    if name == "Records":
+        from dataprep.dataset import Records
+
+        return Records
+    if name == "Example":
+        from dataprep.example import Example
+
+        return Example
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What there is, imported or not."""
+    return sorted({*globals(), *__all__})

@@ -64,6 +64,10 @@ class Records:
         """(identifier, name) of every class; the position is the 0-based class index."""
         return self.info.classes
 
+    def __repr__(self) -> str:
+        """Where and what."""
+        return f"<{len(self):,} records of {self.split} in {self.out}, {self._sink.name}>"
+
     def __len__(self) -> int:
         """How many examples there are."""
         return self.ends[-1] if self.ends else 0
@@ -146,7 +150,7 @@ class Records:
         if uneven not in get_args(Uneven):
             raise UsageError(f"uneven={uneven!r} is none of {', '.join(get_args(Uneven))}")
         if not 0 <= rank < world_size:
-            raise UsageError(f"rank {rank} of {world_size}: ranks are 0 to {world_size - 1}")
+            raise UsageError(f"there is no rank {rank} in a world of size {world_size}")
         total = len(self)
         if uneven == "drop":
             size = total // world_size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dataprep.index import Box
 
@@ -27,7 +27,7 @@ class Example:
     """
 
     key: str
-    encoded: bytes
+    encoded: bytes = field(repr=False)  # nobody wants to see that
     format: str
     height: int
     width: int

@@ -71,11 +71,16 @@ def is_network(kind: str) -> bool:
     return kind.removeprefix("fuse.") in _NETWORK or kind in ("fuse.sshfs", "fuse.s3fs")
 
 
+def scratch_places() -> list[Path]:
+    """Directories that may be node-local storage, by sites' conventions, the likeliest first."""
+    named = [os.environ[name] for name in _SCRATCH_VARIABLES if os.environ.get(name)]
+    return [place for place in map(Path, [*named, tempfile.gettempdir()]) if place.is_dir()]
+
+
 def node_local_scratch() -> Path | None:
     """A writable directory on this machine's own storage; None if there is none."""
-    named = [os.environ[name] for name in _SCRATCH_VARIABLES if os.environ.get(name)]
-    for place in map(Path, [*named, tempfile.gettempdir()]):
-        if place.is_dir() and os.access(place, os.W_OK) and not is_network(filesystem_of(place)):
+    for place in scratch_places():
+        if os.access(place, os.W_OK) and not is_network(filesystem_of(place)):
             return place
     return None
 

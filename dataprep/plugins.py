@@ -14,11 +14,41 @@ from dataprep.sources.base import Dataset
 SINKS = "dataprep.sinks"
 DATASETS = "dataprep.datasets"
 
+OUR_PACKAGE = "dataprep"
+
+# Where pip calls a library otherwise than Python does.
+_PIP_NAMES = {"PIL": "pillow", "google_crc32c": "google-crc32c"}
+
 
 def installed(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group by name, sorted."""
-    found = {point.name: point for point in entry_points(group=group)}
-    return dict(sorted(found.items()))
+    """The entry points of a group by name, sorted; of several with one name, our own.
+
+    Otherwise the one of the package that comes first in the alphabet.
+    """
+    return {name: points[0] for name, points in _by_name(group).items()}
+
+
+def ignored(group: str) -> list[EntryPoint]:
+    """Those whose name is taken by one of `installed`."""
+    return [point for points in _by_name(group).values() for point in points[1:]]
+
+
+def package_of(point: EntryPoint) -> str:
+    """The distribution that brings an entry point; empty if that is not known."""
+    return "" if point.dist is None else point.dist.name
+
+
+def _by_name(group: str) -> dict[str, list[EntryPoint]]:
+    """Every name's entry points, the one that counts first; the order of the path has no say."""
+    found: dict[str, list[EntryPoint]] = {}
+    for point in sorted(entry_points(group=group), key=_precedence):
+        found.setdefault(point.name, []).append(point)
+    return found
+
+
+def _precedence(point: EntryPoint) -> tuple[str, bool, str, str]:
+    package = package_of(point)
+    return point.name, package != OUR_PACKAGE, package, point.value
 
 
 def load_sink(name: str, options: Mapping[str, str] | None = None) -> Sink:
@@ -73,7 +103,7 @@ def _import(point: EntryPoint) -> object:
         raise
     except ImportError as error:
         raise DataprepError(
-            f"{_called(point)} cannot be loaded: {_one_line(error)}{_remedy(point)}"
+            f"{_called(point)} cannot be loaded: {_one_line(error)}{_remedy(point, error)}"
         ) from error
     except Exception as error:
         raise _broken(point, error) from error
@@ -100,18 +130,22 @@ def _called(point: EntryPoint) -> str:
     return f"{kind} {point.name} ({point.value})"
 
 
-def _remedy(point: EntryPoint) -> str:
-    """How to install what the plugin needs, if its distribution has an extra for it.
+def _remedy(point: EntryPoint, error: ImportError) -> str:
+    """How to install what the plugin needs: by its distribution's extra, or the library itself.
 
-    That is the extra in brackets behind the entry point, or the one of the plugin's name.
+    The extra is that in brackets behind the entry point, or the one of the plugin's name. Of ours
+    none is named: on a public index, our name may be somebody else's.
     """
-    if point.dist is None:
-        return ""
-    declared = point.dist.metadata.get_all("Provides-Extra") or []
-    extras = [extra for extra in (*point.extras, point.name) if extra in declared]
-    if not extras:
-        return ""
-    return f"; pip install '{point.dist.name}[{extras[0]}]'"
+    if point.dist is not None and point.dist.name != OUR_PACKAGE:
+        declared = point.dist.metadata.get_all("Provides-Extra") or []
+        for extra in (*point.extras, point.name):
+            if extra in declared:
+                return f"; pip install '{point.dist.name}[{extra}]'"
+    library = error.name if isinstance(error, ModuleNotFoundError) else None
+    own = point.module.partition(".")[0]
+    if not library or "." in library or library == own:
+        return ""  # a part of something that is there
+    return f"; pip install {_PIP_NAMES.get(library, library)}"
 
 
 def _one_line(error: Exception) -> str:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 
 def strangers(splits: Collection[str], own: Collection[Path]) -> Iterator[Path]:
-    """What lies where the shards are and is called like one: ``train-00000-of-00004.tar``.
+    """What lies where the shards are and would be read with them.
+
+    That is what begins like a shard, since readers are told ``train-*``; and in a directory called
+    after its split what ends like one, since they are told ``train/*.tar``. Hidden files are not.
 
     Args:
         splits: their names.
@@ -25,7 +28,9 @@ def strangers(splits: Collection[str], own: Collection[Path]) -> Iterator[Path]:
     known |= shard_directories
     places = (places - shard_directories) | {place.parent for place in shard_directories}
     for directory in sorted(places):
-        for split in splits:
-            for path in sorted(directory.glob(f"{split}-*-of-*")):
-                if path not in known:
-                    yield path
+        patterns = [f"{split}-*" for split in splits]
+        if directory.name in splits:
+            endings = {path.suffix for path in known if path.parent == directory and path.suffix}
+            patterns += [f"[!.]*{ending}" for ending in endings]
+        found = {path for pattern in patterns for path in directory.glob(pattern)}
+        yield from sorted(found - known)

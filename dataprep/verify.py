@@ -10,10 +10,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from dataprep.errors import ImageError, SinkError
 from dataprep.example import Example
 from dataprep.hashing import file_sha256
 from dataprep.images import Recipe, prepare
+from dataprep.keys import KEY_HASH, key_hash, repeated
 from dataprep.manifest import NAME, dataset_info, manifest_sink, read_manifest
 from dataprep.sinks import DatasetInfo, Sink
 from dataprep.strangers import strangers
@@ -53,8 +56,11 @@ class _Shard:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
+    """What a look at a shard gave: problems, records by class, and a hash of every key."""
+
     problems: list[Problem]
     classes: Counter[int]
+    keys: bytearray
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,7 @@ def verify(
     shards = [*_shards(manifest)]
     problems = [*_check_accounts(manifest), *_check_strangers(out, manifest)]
     classes: dict[str, Counter[int]] = {split: Counter() for split in manifest["splits"]}
+    keys = {split: bytearray() for split in manifest["splits"]}
 
     def check_shard(shard: _Shard) -> _Result:
         return _check_shard(check, shard)
@@ -101,10 +108,12 @@ def verify(
         for shard, result in zip(shards, pool.map(check_shard, shards), strict=True):
             problems += result.problems
             classes[shard.split] += result.classes
+            keys[shard.split] += result.keys
             if progress is not None:
                 progress(sum(file["bytes"] for file in shard.files))
     if level in _READING and not problems:
         problems += _check_class_counts(manifest, classes)
+        problems += _check_unique(keys)
     return Verified(
         files=sum(len(shard.files) for shard in shards),
         bytes=sum(file["bytes"] for shard in shards for file in shard.files),
@@ -128,12 +137,14 @@ def _check_shard(check: _Check, shard: _Shard) -> _Result:
         if (what := _check_file(check.out / file["path"], file, hashed=check.level != "size"))
     ]
     classes: Counter[int] = Counter()
+    keys = bytearray()
     if check.level in _READING and not problems and shard.records is not None:
         records, place = 0, shard.files[0]["path"]
         try:
             for example, what in _read_shard(check, shard):
                 records += 1
                 classes.update(example.labels)
+                keys += key_hash(example.key)
                 if what:
                     problems.append(Problem(place, f"record {records - 1}: {what}"))
         except SinkError as error:
@@ -141,7 +152,7 @@ def _check_shard(check: _Check, shard: _Shard) -> _Result:
         if not problems and records != shard.records:
             what = f"holds {records} records, the manifest says {shard.records}"
             problems.append(Problem(place, what))
-    return _Result(problems, classes)
+    return _Result(problems, classes, keys)
 
 
 def _check_file(path: Path, expected: dict[str, Any], *, hashed: bool) -> str | None:
@@ -205,6 +216,13 @@ def _check_class_counts(
         }
         if dict(found) != expected:
             yield Problem(NAME, f"{split}: its records by class are not what the shards hold")
+
+
+def _check_unique(keys: dict[str, bytearray]) -> Iterator[Problem]:
+    for split, hashes in keys.items():
+        twice = repeated(np.frombuffer(hashes, KEY_HASH))
+        if twice:
+            yield Problem(NAME, f"{split}: {twice} records have the key of another one")
 
 
 def _check_accounts(manifest: dict[str, Any]) -> Iterator[Problem]:

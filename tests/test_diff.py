@@ -15,6 +15,7 @@ from dataprep.dataset import Records
 from dataprep.diff import diff
 from dataprep.example import Example
 from dataprep.manifest import dataset_info, manifest_sink, read_manifest, seal_manifest
+from dataprep.plugins import load_sink
 from tests.conftest import FORMATS, Cli, Made, Shelf
 
 Change = Callable[[list[Example]], list[Example]]
@@ -65,10 +66,11 @@ def test_formats_do_not_matter(cli: Cli, shelf: Shelf, name: str) -> None:
     for a, b in ((one, other), (other, one)):
         result = cli("diff", a, b, "--workers", 2)
         assert result.code == 0, result
+        boxes = ", boxes" if load_sink(FORMATS[name][1]).keeps_boxes else ""
         assert result.out.splitlines() == [
             "train: the same 24 examples, in the same order",
             "validation: the same 6 examples, in the same order",
-            "same: keys, labels and image bytes",
+            f"same: keys, labels{boxes} and image bytes",
         ]
 
 
@@ -92,14 +94,18 @@ def test_another_order_is_said_and_is_no_difference(cli: Cli, tiny: Made, tmp_pa
     assert "validation: the same 6 examples, in the same order" in result.out
 
 
-@pytest.mark.parametrize("change", [relabelled, repainted])
-def test_a_changed_example_is_named(cli: Cli, tiny: Made, other: Path, change: Change) -> None:
+@pytest.mark.parametrize(
+    ("change", "what"), [(relabelled, "other labels or boxes"), (repainted, "another image")]
+)
+def test_a_changed_example_is_named(
+    cli: Cli, tiny: Made, other: Path, change: Change, what: str
+) -> None:
     key = Records(other, "train")[0].key
     rewrite(other, change)
     result = cli("diff", tiny.out, other)
     assert result.code == 1
     assert result.out.splitlines()[:2] == [
-        f"train: differs: {key}",
+        f"train: {what} of {key}",
         f"train: 0 only in {tiny.out}, 0 only in {other}, 1 with another image or other labels",
     ]
     assert "validation: the same 6 examples" in result.out
@@ -163,3 +169,16 @@ def test_a_damaged_or_missing_set_is_one_line(
     result = cli("diff", tiny.out, other)
     assert result.code == 1
     assert str(shard) in result.error
+
+
+def test_a_key_that_comes_twice_is_found_by_diff_and_verify(
+    cli: Cli, tiny: Made, other: Path
+) -> None:
+    second = Records(other, "train")[1].key
+    rewrite(other, lambda examples: [replace(examples[0], key=second), *examples[1:]])
+    result = cli("diff", tiny.out, other)
+    assert result.code == 1
+    assert "keys that repeat another's: 0 and 1" in result.out
+    result = cli("verify", other, "--level", "records")
+    assert result.code == 1
+    assert "train: 1 records have the key of another one" in result.out

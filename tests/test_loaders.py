@@ -7,6 +7,7 @@ import os
 import re
 import runpy
 import subprocess
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -206,6 +207,25 @@ def test_caffes_layers_name_what_is_there(block: Block, outs: Callable[[str], Pa
         listed = path.read_text("ascii").split()
         assert len(listed) == 6
         assert all((path.parent / name).is_file() for name in listed)
+
+
+def test_what_is_named_in_annotations_can_be_imported(tiny: Made) -> None:
+    records = dataprep.open(tiny.out)
+    assert isinstance(records, dataprep.Records)
+    assert isinstance(records[0], dataprep.Example)
+    assert {"Example", "Records", "open"} <= {*dir(dataprep)}
+    with pytest.raises(AttributeError, match="'dataprep' has no attribute 'Sample'"):
+        _ = dataprep.Sample  # type: ignore[attr-defined]
+    code = "import sys, dataprep; print('dataprep.dataset' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_an_example_is_shown_without_its_image(tiny: Made) -> None:
+    example = dataprep.open(tiny.out)[0]
+    assert f"key={example.key!r}" in repr(example)
+    assert "encoded" not in repr(example)
+    assert len(repr(example)) < 300
 
 
 def test_every_block_says_what_it_reads() -> None:

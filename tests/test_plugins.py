@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.cli import main
 from dataprep.errors import DataprepError, UsageError
-from dataprep.plugins import SINKS, installed, load_sink
+from dataprep.plugins import SINKS, ignored, installed, load_sink, package_of
 
 Install = Callable[..., None]
 
@@ -101,9 +102,73 @@ def test_a_missing_library_is_named_with_the_extra_of_the_entry_point(install: I
     assert refusal("poor").endswith("pip install 'made-up[rich]'")
 
 
-def test_without_an_extra_none_is_made_up(install: Install) -> None:
+def test_without_an_extra_the_library_is_named(install: Install) -> None:
     install("lone", "import no_such_library")
-    assert refusal("lone").endswith("No module named 'no_such_library'")
+    assert refusal("lone").endswith("named 'no_such_library'; pip install no_such_library")
+
+
+def test_pips_name_of_a_library_is_told(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    install("painter", "import PIL")
+    assert refusal("painter").endswith("; pip install pillow")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import json.no_such_part", "'json' is not a package"),
+        ("from json import no_such_part", "cannot import name 'no_such_part'"),
+        ("import xml.no_such_part", "No module named 'xml.no_such_part'"),
+    ],
+)
+def test_what_no_installation_would_bring_is_not_advised(
+    install: Install, monkeypatch: pytest.MonkeyPatch, code: str, said: str
+) -> None:
+    monkeypatch.delitem(sys.modules, "made_up_partial", raising=False)
+    install("partial", code)
+    assert said in refusal("partial")
+    assert "pip install" not in refusal("partial")
+
+
+def test_a_plugin_whose_own_module_is_gone_is_not_a_missing_library(install: Install) -> None:
+    install("gone", "", point="gone = made_up_no_more:MadeUp")
+    assert refusal("gone").endswith("No module named 'made_up_no_more'")
+
+
+def another(package: str, tmp_path: Path, name: str, module: str) -> None:
+    distribution = tmp_path / f"{package}-1.dist-info"
+    distribution.mkdir()
+    (distribution / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n"
+    )
+    line = f"{name} = {module}:MadeUp"
+    (distribution / "entry_points.txt").write_text(f"[dataprep.sinks]\n{line}\n")
+
+
+def test_of_two_with_one_name_ours_is_taken_and_the_other_is_named(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("tfrecord", SINK.format(name="tfrecord"))
+    assert load_sink("tfrecord").options == {}
+    assert package_of(installed(SINKS)["tfrecord"]) == "dataprep"
+    assert [package_of(point) for point in ignored(SINKS)] == ["made-up"]
+    assert main(["sinks"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.endswith(
+        "ignored: tfrecord of made-up (made_up_tfrecord:MadeUp), the name is taken"
+    )
+
+
+def test_of_two_strangers_with_one_name_the_first_of_the_alphabet_is_taken(
+    install: Install, tmp_path: Path
+) -> None:
+    install("odd", SINK.format(name="odd"))
+    another("zzz", tmp_path, "odd", "made_up_odd")
+    another("aaa", tmp_path, "odd", "made_up_odd")
+    assert package_of(installed(SINKS)["odd"]) == "aaa"
+    assert [package_of(point) for point in ignored(SINKS)] == ["made-up", "zzz"]
 
 
 @pytest.mark.parametrize(

@@ -47,3 +47,15 @@ def test_what_no_reader_would_take_is_let_be(tmp_path: Path) -> None:
     assert [path.name for path in strangers(["train", "validation"], own)] == [
         "validation-00000-of-00001"
     ]
+
+
+def test_what_ends_like_a_shard_beside_the_shards_is_named(tmp_path: Path) -> None:
+    own = touch(tmp_path, "train/train-00000-of-00001.tar")
+    touch(tmp_path, "train/extra.tar", "train/.hidden.tar", "train/notes.txt", "extra.tar")
+    assert [path.name for path in strangers(["train"], own)] == ["extra.tar"]
+
+
+def test_what_begins_like_a_shard_is_named(tmp_path: Path) -> None:
+    own = touch(tmp_path, "train/train-00000-of-00001")
+    touch(tmp_path, "train/train-old")
+    assert [path.name for path in strangers(["train"], own)] == ["train-old"]

@@ -18,7 +18,12 @@ from pathlib import Path
 from dataprep.assembly.job import Output
 from dataprep.assembly.workspace import PARTIAL, Workspace, storage_error
 from dataprep.errors import SinkError
-from dataprep.filesystems import filesystem_of, is_network, node_local_scratch
+from dataprep.filesystems import (
+    filesystem_of,
+    is_network,
+    node_local_scratch,
+    scratch_places,
+)
 from dataprep.sinks import Sink, WrittenFile
 
 _CHUNK = 1 << 22
@@ -53,14 +58,14 @@ class Places:
 
 
 @contextmanager
-def building(targets: Sequence[Path], sink: Sink, output: Output) -> Iterator[Places]:
+def building(targets: Sequence[Path], output: Output) -> Iterator[Places]:
     """The paths that a shard's files are written to; removed afterwards if they are elsewhere.
 
     Raises:
         SinkError: the output is on a network file system and no other storage can be found; or
             that is full, and the like.
     """
-    scratch, out = _scratch(sink, output), output.workspace.out
+    scratch, out = build_place(output), output.workspace.out
     if scratch is None:
         yield Places(targets, targets, out)
         return
@@ -74,21 +79,26 @@ def building(targets: Sequence[Path], sink: Sink, output: Output) -> Iterator[Pl
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def check_build_directory(output: Output) -> None:
-    """Find out before any work is done that there is no place to build in.
+def check_written(sink: Sink, paths: Sequence[Path], written: Sequence[WrittenFile]) -> None:
+    """Believe no plugin: what it says of its files must be true as far as a look can tell.
 
     Raises:
-        SinkError: as `building` does.
+        SinkError: it is not.
     """
-    _scratch(output.load_sink(), output)
+    sizes = [path.stat().st_size if path.exists() else None for path in paths]
+    if sizes != [file.bytes for file in written]:
+        raise SinkError(
+            f"sink {sink.name} says it wrote files of {[file.bytes for file in written]} bytes, "
+            f"but there are files of {sizes}; that is a defect of the sink"
+        )
 
 
 def remove_build_directories(workspace: Workspace, build_dir: Path | None) -> None:
     """Delete what killed runs of the same output left on this machine; hold its lock."""
-    scratch = build_dir or node_local_scratch()
-    for path in scratch.glob(f"{_prefix(workspace)}*{PARTIAL}") if scratch else ():
-        if path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.getuid():
-            shutil.rmtree(path, ignore_errors=True)
+    for place in {*scratch_places(), *([build_dir] if build_dir else [])}:
+        for path in place.glob(f"{_prefix(workspace)}*{PARTIAL}"):
+            if path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.getuid():
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _prefix(workspace: Workspace) -> str:
@@ -97,7 +107,13 @@ def _prefix(workspace: Workspace) -> str:
     return f".dataprep-{place}-"
 
 
-def _scratch(sink: Sink, output: Output) -> Path | None:
+def build_place(output: Output) -> Path | None:
+    """Where the shards' files are built; None if in their place.
+
+    Raises:
+        SinkError: the output is on a network file system and no other storage can be found.
+    """
+    sink = output.load_sink()
     if not sink.seeks:
         return None
     if output.build_dir is not None:

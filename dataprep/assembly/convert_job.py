@@ -12,12 +12,12 @@ from dataprep.assembly.commit import Rejected
 from dataprep.assembly.in_order import map_in_order
 from dataprep.assembly.job import Job, Made
 from dataprep.dataset import Records
-from dataprep.errors import ImageError, SinkError
+from dataprep.errors import ImageError, SinkError, SourceError
 from dataprep.example import Example
 from dataprep.images.decode import raw_to_png, to_pixels
 from dataprep.manifest import manifest_sink, read_manifest
 from dataprep.sinks import ShardName
-from dataprep.wording import printable
+from dataprep.wording import printable, unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,12 @@ class ConvertJob(Job):
 
     Attributes:
         source: the directory that holds its manifest.
+        manifest_sha256: of that manifest.
         max_pixels: of an image that has to be decoded.
     """
 
     source: Path
+    manifest_sha256: str
     max_pixels: int
 
     @property
@@ -42,19 +44,27 @@ class ConvertJob(Job):
         self, shard: ShardName, pool: Executor | None, window: int
     ) -> Iterator[Made | Rejected]:
         """The shard's run of examples, in the form that the format stores."""
-        records = Records(self.source, shard.split)
-        start, stop = run_of(shard, len(records))
         change = partial(_changed, pixels=self.output.load_sink().pixels, most=self.max_pixels)
-        for example in map_in_order(pool, change, records.between(start, stop), window):
-            yield Made(example)
+        try:
+            with Records(self.source, shard.split) as records:
+                if records.manifest["sha256"] != self.manifest_sha256:
+                    raise changed_meanwhile(self.source)
+                run = records.between(*run_of(shard, records.ends))
+                for example in map_in_order(pool, change, run, window):
+                    yield Made(example)
+        except OSError as error:
+            raise unreadable(str(self.source), error) from error
 
     def estimate_bytes(self, pending: Sequence[ShardName]) -> int:
-        """Exact to the format's overhead if the images stay as they are, or become arrays."""
+        """Exact to the format's overhead if the images stay as they are, or become arrays.
+
+        Arrays that become PNG are taken for as large as they were.
+        """
         overhead, each = self.output.load_sink().overhead(), self.output.array_bytes()
         total = 0
         for split in self.splits:
             numbers = [shard for shard in pending if shard.split == split.name]
-            images = sum(stop - start for start, stop in (run_of(n, split.images) for n in numbers))
+            images = split.images * len(numbers) // split.shards
             size = split.source_bytes / split.images if each is None else each
             total += int(images * (size + overhead))
         return total
@@ -65,12 +75,28 @@ class ConvertJob(Job):
         """Nothing is ever rejected here."""
 
 
-def run_of(shard: ShardName, records: int) -> tuple[int, int]:
+def run_of(shard: ShardName, ends: Sequence[int]) -> tuple[int, int]:
     """The numbers of a shard's first example and of the one behind its last.
 
-    Of ``records`` examples in consecutive runs whose sizes differ by at most 1.
+    Args:
+        shard: one of the new shards.
+        ends: of each shard that there is, the number behind its last example. As many new shards
+            get the same examples; another number gets runs whose sizes differ by at most 1, the
+            longer ones first, as they are dealt.
     """
-    return shard.number * records // shard.count, (shard.number + 1) * records // shard.count
+    if shard.count == len(ends):
+        return (ends[shard.number - 1] if shard.number else 0), ends[shard.number]
+    size, longer = divmod(ends[-1], shard.count)
+    start = shard.number * size + min(shard.number, longer)
+    return start, start + size + (shard.number < longer)
+
+
+def changed_meanwhile(source: Path) -> SourceError:
+    """What to tell the user when the data set is another than at the beginning."""
+    return SourceError(
+        f"{source} changed while it was converted; nothing was sealed: leave it alone and run "
+        "again with --overwrite"
+    )
 
 
 def _changed(example: Example, *, pixels: bool, most: int) -> Example:

@@ -10,10 +10,14 @@ from typing import Any
 from dataprep import __version__
 from dataprep.assembly.contents import Inherited
 from dataprep.assembly.convert_job import ConvertJob
-from dataprep.assembly.identity import check_identity, store_identity
+from dataprep.assembly.identity import CONVERTED, check_identity, store_identity
 from dataprep.assembly.job import Output, SplitJob
 from dataprep.assembly.lock import Lease
-from dataprep.assembly.overwrite import check_foreign_files, remove_built_files
+from dataprep.assembly.overwrite import (
+    check_foreign_files,
+    remove_built_files,
+    remove_unrecorded_files,
+)
 from dataprep.assembly.request import EVERY_SPLIT
 from dataprep.assembly.shard_counts import choose_shard_count
 from dataprep.assembly.workspace import Workspace
@@ -39,8 +43,11 @@ class ConvertRequest:
     overwrite: bool = False
 
 
-def check_conversion(request: ConvertRequest) -> None:
+def check_conversion(request: ConvertRequest) -> Mapping[str, Any]:
     """Refuse, before anything is made, what can only go wrong.
+
+    Returns:
+        The manifest of the data set that is to be converted.
 
     Raises:
         UsageError: the format cannot hold what the data set has.
@@ -48,19 +55,24 @@ def check_conversion(request: ConvertRequest) -> None:
     """
     manifest = read_manifest(request.source)
     sink = load_sink(request.sink, request.sink_options)
-    if request.source.resolve() == request.out.resolve():
-        raise UsageError(f"--to {request.out} is what is to be converted; choose another directory")
+    source, out = request.source.resolve(), request.out.resolve()
+    if source == out or source in out.parents:
+        raise UsageError(
+            f"--to {request.out} is in what is to be converted; choose another directory"
+        )
     sink.check(dataset_info(manifest))
-    if sink.config().get("mean") == "on":
+    if sink.needs_mean:
         raise UsageError("a mean image is made with the data set: make it with --stats mean")
     unknown = set(request.num_shards or {}) - set(manifest["splits"]) - {EVERY_SPLIT}
     if unknown:
         known = ", ".join(manifest["splits"])
         raise UsageError(f"--num_shards {min(unknown)}=…: the splits are {known}")
+    return manifest
 
 
 def plan_conversion(
     request: ConvertRequest,
+    manifest: Mapping[str, Any],
     workspace: Workspace,
     lease: Lease,
     *,
@@ -75,7 +87,6 @@ def plan_conversion(
         UsageError: the shard counts do not fit.
         DatasetError: the directory is being made in another way, or holds foreign shards.
     """
-    manifest = read_manifest(request.source)
     source = manifest_sink(manifest)
     output = _output(request, manifest)
     sink = output.load_sink()
@@ -89,25 +100,44 @@ def plan_conversion(
         )
     identity = _identity(manifest, splits, output)
     job = ConvertJob(
-        output, splits, lease, request.source.absolute(), manifest["image"]["max_pixels"]
+        output,
+        splits,
+        lease,
+        request.source.absolute(),
+        manifest["sha256"],
+        manifest["image"]["max_pixels"],
     )
-    units = {str(request.source): manifest["sha256"]}
+    units = {CONVERTED: manifest["sha256"]}
     if request.overwrite:
         remove_built_files(workspace)
     fresh = check_identity(workspace, identity, units)
+    if fresh:
+        remove_unrecorded_files(workspace)
     check_foreign_files(job, fresh=fresh)
     if fresh:
         store_identity(workspace, identity, units)
     return job, identity
 
 
-def inherited(request: ConvertRequest) -> dict[str, Inherited]:
-    """What the manifest of the data set that is converted says of images, by split."""
-    splits = read_manifest(request.source)["splits"]
+def inherited(job: ConvertJob, manifest: Mapping[str, Any]) -> dict[str, Inherited]:
+    """What the manifest of the data set that is converted says of images, by split.
+
+    Without the shards that they were in, which are others now; and without statistics, if the
+    images are stored in another form.
+    """
     return {
-        name: Inherited(split["ignored"], split["rejected"], split["noted"], split["statistics"])
-        for name, split in splits.items()
+        name: Inherited(
+            ignored=split["ignored"],
+            rejected=[_without_shard(image) for image in split["rejected"]],
+            noted=[_without_shard(image) for image in split["noted"]],
+            statistics=None if job.works_on_images else split["statistics"],
+        )
+        for name, split in manifest["splits"].items()
     }
+
+
+def _without_shard(image: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in image.items() if name != "shard"}
 
 
 def _output(request: ConvertRequest, manifest: Mapping[str, Any]) -> Output:
@@ -125,13 +155,11 @@ def _split(
     request: ConvertRequest, manifest: Mapping[str, Any], name: str, output: Output
 ) -> SplitJob:
     split = manifest["splits"][name]
-    wanted = dict(request.num_shards or {})
-    same = len(split["shards"])
-    if same > 1 and not output.load_sink().whole_split and not {name, EVERY_SPLIT} & wanted.keys():
-        wanted[name] = same
+    same, usual = len(split["shards"]), output.load_sink().usual_shards
+    like = same if 1 < same <= (usual or same) else None
     return SplitJob(
         name=name,
-        shards=choose_shard_count(name, split["records"], wanted, output),
+        shards=choose_shard_count(name, split["records"], request.num_shards, output, like=like),
         shuffle=manifest["shuffle"][name],
         images=split["records"],
         source_bytes=split["bytes"],
@@ -144,7 +172,7 @@ def _identity(
 ) -> dict[str, object]:
     """What the raw data was and what was done to it stays; the format is another."""
     sink = output.load_sink()
-    kept = ("dataset", "seed", "limit", "shuffle", "image", "bbox_sha256", "input")
+    kept = ("dataset", "seed", "limit", "shuffle", "image", "input")
     ancestor = {
         "manifest_sha256": manifest["sha256"],
         "sink": manifest["sink"],
@@ -152,6 +180,7 @@ def _identity(
     }
     return {
         **{name: manifest[name] for name in kept},
+        "bbox_sha256": manifest["bbox_sha256"] if sink.keeps_boxes else None,
         "num_shards": {split.name: split.shards for split in splits},
         "sink": {"name": sink.name, "config": dict(sink.config())},
         "examples": describe_info(output.info),

@@ -26,7 +26,9 @@ def fit_request(request: Request, classes: Sequence[tuple[str, str]]) -> Request
     if request.bbox_csv is not None and not sink.keeps_boxes:
         raise UsageError(f"--bbox_csv: sink {sink.name} has no place for bounding boxes")
     recipe = _for_pixels(request.recipe, sink) if sink.pixels else request.recipe
-    if recipe.statistics == "mean" and "mean" not in sink.OPTIONS:
+    if sink.needs_mean:
+        recipe = replace(recipe, statistics="mean")
+    elif recipe.statistics == "mean":
         raise UsageError(f"--stats mean: sink {sink.name} has no mean image; use --stats")
     if recipe.statistics == "mean" and not (recipe.fixed_size and recipe.decodes):
         raise UsageError(

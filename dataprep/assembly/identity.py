@@ -18,6 +18,9 @@ _SHOWN = 4  # differences spelled out in an error; the rest are counted
 
 Identity = Mapping[str, object]
 
+CONVERTED = "the data set to convert"
+"""What a conversion calls its only unit; no path, which may be written in many ways."""
+
 
 def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> bool:
     """Accept a new directory, or one that is being made from the same input in the same way.
@@ -100,12 +103,16 @@ def _what_differs(theirs: Mapping[str, object], ours: Mapping[str, object]) -> l
     options: list[str] = []
     inputs: list[str] = []
     for name, old, new in _leaves_that_differ(theirs.get("identity"), ours["identity"]):
+        if name == "lineage":
+            continue  # hashes, which say nothing; the unit says that it is another data set
         text = f"{name} was {_show(old)}, now {_show(new)}"
         (inputs if name.startswith("input.") else options).append(text)
     units = sorted(name for name, _, _ in _leaves_that_differ(theirs.get("units"), ours["units"]))
     if units:
         more = f" and {len(units) - 1} more" if len(units) > 1 else ""
-        options.append(f"the raw data of {units[0]}{more} changed")
+        what = units[0] if units == [CONVERTED] else f"the raw data of {units[0]}{more}"
+        options.append(f"{what} changed")
+    options.sort(key=lambda text: not text.startswith("sink.name "))  # it explains the others
     # Another limit, or changed raw data, is why the input's counts and hash are others.
     return options or inputs
 

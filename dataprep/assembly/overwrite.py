@@ -12,7 +12,7 @@ from dataprep.assembly.job import Job
 from dataprep.assembly.rejected import safe_file_name
 from dataprep.assembly.request import EVERY_SPLIT, Request
 from dataprep.assembly.workspace import Workspace
-from dataprep.errors import DatasetError, UsageError
+from dataprep.errors import DatasetError, SinkError, UsageError
 from dataprep.manifest import read_manifest
 from dataprep.sources import Found
 from dataprep.strangers import strangers
@@ -34,9 +34,18 @@ def remove_built_files(workspace: Workspace) -> None:
         private.mkdir()
     directories = {parent for path in built for parent in path.parents}
     for directory in sorted(directories, reverse=True):  # the deepest first
-        inside = workspace.out in directory.parents
+        inside = workspace.out in directory.parents and not directory.is_symlink()
         if inside and directory.is_dir() and not any(directory.iterdir()):
             directory.rmdir()
+
+
+def remove_unrecorded_files(workspace: Workspace) -> None:
+    """Delete what a job that finished nothing may have left, before another takes its place.
+
+    A kill between a rename and the record of it leaves a file under its final name.
+    """
+    for path in planned_paths(workspace):
+        (workspace.out / path).unlink(missing_ok=True)
 
 
 def _recorded(workspace: Workspace) -> Iterator[str]:
@@ -96,7 +105,13 @@ def check_foreign_files(job: Job, *, fresh: bool) -> None:
     Raises:
         DatasetError: names the first such file.
     """
-    expected = {job.workspace.out / path for path in _made_by(job)}
+    made = list(_made_by(job))
+    if len(set(made)) < len(made) or any(path.is_absolute() or ".." in path.parts for path in made):
+        raise SinkError(
+            f"sink {job.output.sink} gives files one place, or places outside of the output "
+            "directory; that is a defect of the sink"
+        )
+    expected = {job.workspace.out / path for path in made}
     present = [path for path in sorted(expected) if path.exists()] if fresh else []
     for path in (*present, *strangers([split.name for split in job.splits], expected)):
         raise DatasetError(

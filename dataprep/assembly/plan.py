@@ -16,7 +16,11 @@ from dataprep.assembly.image_job import ImageJob
 from dataprep.assembly.index_parts import IndexPart, read_header
 from dataprep.assembly.job import Output, SplitJob
 from dataprep.assembly.lock import Lease
-from dataprep.assembly.overwrite import check_foreign_files, remove_built_files
+from dataprep.assembly.overwrite import (
+    check_foreign_files,
+    remove_built_files,
+    remove_unrecorded_files,
+)
 from dataprep.assembly.request import Request
 from dataprep.assembly.shard_counts import choose_shard_count, explain_shard_count
 from dataprep.assembly.split_index import SplitIndex, open_index
@@ -79,6 +83,8 @@ def plan(
         if request.overwrite:  # only now, when nothing that was asked for can be refused any more
             remove_built_files(workspace)
         fresh = check_identity(workspace, identity, units)
+        if fresh:
+            remove_unrecorded_files(workspace)
         check_foreign_files(job, fresh=fresh)
         if fresh:
             store_identity(workspace, identity, units)

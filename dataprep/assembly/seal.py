@@ -122,8 +122,9 @@ def seal(
         records=sum(record.records for record in records),
         bytes=sum(file.bytes for file in written),
         shards=len(records),
-        rejected=len(rejected),
-        noted=sum(len(record.noted) for record in records),
+        rejected=len(rejected) + sum(len(known.rejected) for known in inherited.values()),
+        noted=sum(len(record.noted) for record in records)
+        + sum(len(known.noted) for known in inherited.values()),
     )
 
 

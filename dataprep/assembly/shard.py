@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dataprep.assembly.build_directory import building
+from dataprep.assembly.build_directory import building, check_written
 from dataprep.assembly.commit import (
     CommitRecord,
     CommittedFile,
@@ -57,7 +57,7 @@ def write_shard(
     progress = ShardProgress(job.workspace, shard)
     try:
         with temporary_files(finals) as temporaries:
-            with building(temporaries, sink, output) as places:
+            with building(temporaries, output) as places:
                 writer = sink.open(places.paths, output.info)
                 try:
                     for item in _until(stop, job.items(shard, pool, window)):
@@ -67,6 +67,7 @@ def write_shard(
                 except BaseException:
                     writer.abandon()
                     raise
+                check_written(sink, places.paths, written)
                 places.deliver(written)
             if job.lease.lost_now():
                 raise ShardStoppedError

@@ -9,6 +9,7 @@ from dataprep.assembly.job import Output
 from dataprep.assembly.request import EVERY_SPLIT
 from dataprep.deal import check_shard_count, default_shard_count
 from dataprep.errors import UsageError
+from dataprep.sinks import Sink
 
 # The counts of Google's imagenet_to_gcs, which tensorflow/models' reader insists on.
 _PREFERRED = {"train": 1024}
@@ -16,20 +17,33 @@ _OTHERS = 128
 
 
 def choose_shard_count(
-    split: str, images: int, wanted: Mapping[str, int] | None, output: Output
+    split: str,
+    images: int,
+    wanted: Mapping[str, int] | None,
+    output: Output,
+    *,
+    like: int | None = None,
 ) -> int:
     """The count that was asked for, or the one that the format's users expect.
+
+    Args:
+        split: its name.
+        images: how many it has.
+        wanted: what the user asked for, if anything.
+        output: the format, and what is true of every example.
+        like: the count to take if none was asked for and the format allows it.
 
     Raises:
         UsageError: it does not fit the number of images, or the format's limits.
     """
     sink = output.load_sink()
     most = sink.most_images(output.info)
+    if most == 0:
+        raise UsageError(f"one such image is more than a file of {sink.name} can hold")
     least = 1 if most is None else math.ceil(images / most)
     asked = _asked(split, wanted)
     if asked is None:
-        usual = 1 if sink.whole_split else default_shard_count(images, _preferred(split))
-        return max(usual, least)
+        return max(like or default_shard_count(images, _preferred(split, sink)), least)
     check_shard_count(images, asked, split)
     if asked < least:
         raise UsageError(
@@ -43,9 +57,8 @@ def explain_shard_count(
     split: str, shards: int, wanted: Mapping[str, int] | None, output: Output
 ) -> str:
     """Why there are fewer shards than the readers of the field expect, if so."""
-    preferred = _preferred(split)
-    usual = shards == preferred or output.load_sink().whole_split
-    if usual or _asked(split, wanted) is not None:
+    preferred = _preferred(split, output.load_sink())
+    if shards >= preferred or _asked(split, wanted) is not None:
         return ""
     return f" ({preferred} would hold fewer than 100 each)"
 
@@ -54,5 +67,6 @@ def _asked(split: str, wanted: Mapping[str, int] | None) -> int | None:
     return None if wanted is None else wanted.get(split, wanted.get(EVERY_SPLIT))
 
 
-def _preferred(split: str) -> int:
-    return _PREFERRED.get(split, _OTHERS)
+def _preferred(split: str, sink: Sink) -> int:
+    preferred = _PREFERRED.get(split, _OTHERS)
+    return preferred if sink.usual_shards is None else min(preferred, sink.usual_shards)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from dataprep.assembly.build_directory import building
+from dataprep.assembly.build_directory import building, check_written
 from dataprep.assembly.commit import CommitRecord, CommittedFile, publish, temporary_files
 from dataprep.assembly.contents import merged_statistics
 from dataprep.assembly.job import Job, SplitJob
@@ -29,8 +29,9 @@ def make_split_files(
     shards = [_finished(out, record) for record in records]
     statistics = merged_statistics(records)
     with temporary_files(finals) as temporaries:
-        with building(temporaries, sink, output) as places:
+        with building(temporaries, output) as places:
             written = sink.finish_split(places.paths, output.info, shards, statistics)
+            check_written(sink, places.paths, written)
             places.deliver(written)
         publish(temporaries, finals)
     return [

@@ -108,6 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command.main(words, prog_name="dataprep", standalone_mode=False)
     except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # click has it since 8.2
+            click.echo(error.format_message(), err=True)
+            return UsageError.exit_code
         text = f"{error.format_message()} See `{_help(error)}`."
         return _fail(text.replace("\n", " "), UsageError(), debug=False)
     except click.exceptions.Exit as done:

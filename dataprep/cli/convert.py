@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from dataprep.cli.beam_options import beam_options
 from dataprep.cli.outcome import describe_outcome
 from dataprep.cli.sink_options import chosen_options, sink_options
 from dataprep.cli.values import shard_counts
@@ -27,7 +28,7 @@ from dataprep.cli.values import shard_counts
     "--num_shards",
     metavar="COUNTS",
     help="E.g. train=1024,validation=128, or one number for every split. [default: as many as OUT "
-    "has; 1 for formats with one file a split]",
+    "has, if it has several and the format takes as many; else as `dataprep imagenet` chooses]",
 )
 @click.option(
     "--layout",
@@ -48,7 +49,7 @@ from dataprep.cli.values import shard_counts
     "--workers", type=click.IntRange(min=1), metavar="N", help="Cores to use. [default: all]"
 )
 @click.option("--overwrite", is_flag=True, help="First delete what an earlier job made in OUT2.")
-@click.argument("beam_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- BEAM_OPTIONS]")
+@beam_options
 def command(**options: Any) -> None:
     """Make another format of the data set in OUT, without its raw data.
 

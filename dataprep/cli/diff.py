@@ -50,8 +50,11 @@ def command(a: Path, b: Path, workers: int | None) -> None:
                 f"{split.only_a:,} only in {a}, {split.only_b:,} only in {b}, "
                 f"{split.changed:,} with another image or other labels"
             )
+            if any(split.repeated):
+                what += "; keys that repeat another's: {:,} and {:,}".format(*split.repeated)
         click.echo(f"{split.split}: {what}")
     if not found.same:
         raise DatasetError(f"{a} and {b} do not hold the same examples")
-    compared = "pixels" if found.pixels else "image bytes"
-    click.echo(f"same: keys, labels and {compared}")
+    compared = ["keys", "labels", *(["boxes"] if found.boxes else [])]
+    images = "pixels" if found.pixels else "image bytes"
+    click.echo(f"same: {', '.join(compared)} and {images}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dataprep.cli.beam_options import beam_options
 from dataprep.cli.outcome import describe_outcome
 from dataprep.cli.presets import PRESETS, apply_preset, check_preset
 from dataprep.cli.sink_options import chosen_options, options, sink_options
@@ -56,7 +57,8 @@ _order = options(
         "--num_shards",
         metavar="COUNTS",
         help="E.g. train=1024,validation=128, or one number for every split. [default: that, or "
-        "fewer so that each holds 100; 1 for formats with one file a split]",
+        "fewer so that each holds 100; at most 64 for hdf5 and hdf5-arrays; 1 for formats with one "
+        "file a split]",
     ),
     click.option(
         "--shuffle",
@@ -162,7 +164,7 @@ _run = options(
         is_flag=True,
         help="First delete what an earlier job made in OUT, and index the raw data anew.",
     ),
-    click.argument("beam_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- BEAM_OPTIONS]"),
+    beam_options,
 )
 
 

@@ -9,13 +9,15 @@ from typing import Any
 
 import click
 
-from dataprep.errors import DatasetError
+from dataprep.errors import DatasetError, UsageError
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo, Sink
 from dataprep.wording import counted, printable, sized
 
 _CAFFE = "data.mdb"  # what is in an LMDB directory
-_SUFFIXES = {".h5": "hdf5", ".lmdb": "lmdb-torch", ".rec": "recordio", ".tar": "webdataset"}
+_SUFFIXES = {".lmdb": "lmdb-torch", ".rec": "recordio", ".tar": "webdataset"}
+_HDF5 = ".h5"  # of several formats
+_OF_A_SPLIT = (".txt", ".binaryproto")  # Caffe's list of files, and its mean image
 
 
 @click.command()
@@ -68,10 +70,33 @@ def _show_manifest(out: Path, manifest: dict[str, Any]) -> None:
             f"  {len(split['rejected'])} rejected, {len(split['noted'])} noted, "
             f"{len(split['ignored'])} ignored; first shard {split['shards'][0]['files'][0]['path']}"
         )
+        if split["statistics"] and split["statistics"]["images"]:
+            _show_statistics(split["statistics"])
+
+
+def _show_statistics(found: dict[str, Any]) -> None:
+    formats = ", ".join(f"{count:,} {kind}" for kind, count in found["formats"].items())
+    click.echo(
+        f"  {formats}; {_range(found['width'])} wide, {_range(found['height'])} high, "
+        f"{sized(found['bytes']['mean'])} an image"
+    )
+    if found["mean"] is not None:
+        channels = "R, G, B" if len(found["mean"]) == 3 else "grey"
+        mean, std = (", ".join(f"{value:.2f}" for value in found[key]) for key in ("mean", "std"))
+        click.echo(f"  pixels ({channels}; 0 to 255): mean {mean}; standard deviation {std}")
+
+
+def _range(found: dict[str, Any]) -> str:
+    smallest, largest = found["min"], found["max"]
+    return f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
 
 
 def _listed(out: Path, shard: Path) -> tuple[Sink, list[Path], DatasetInfo] | None:
-    """The format, files and labels of a shard that a manifest names."""
+    """The format, files and labels of a shard that a manifest names, or of a file over all shards.
+
+    Raises:
+        UsageError: it is a file of the split that holds no records.
+    """
     from dataprep.manifest import dataset_info, manifest_sink, read_manifest
 
     manifest = read_manifest(out)
@@ -80,11 +105,32 @@ def _listed(out: Path, shard: Path) -> tuple[Sink, list[Path], DatasetInfo] | No
             paths = [out / file["path"] for file in entry["files"]]
             if any(path.samefile(shard) for path in paths if path.exists()):
                 return manifest_sink(manifest), paths, dataset_info(manifest)
+        first = Path(split["shards"][0]["files"][0]["path"])
+        for file in split["files"]:
+            path = out / file["path"]
+            if path.exists() and path.samefile(shard):
+                if path.suffix != first.suffix:
+                    raise _no_shard(shard, f"such as {out / first}")
+                return manifest_sink(manifest), [path], dataset_info(manifest)
     return None
 
 
 def _by_name(shard: Path) -> str:
+    """The format of a lone file; HDF5 files say it themselves."""
+    if shard.suffix in _OF_A_SPLIT:
+        raise _no_shard(shard, "or say its format with --sink")
+    if shard.suffix == _HDF5:
+        from dataprep.sinks.hdf5_file import format_of
+
+        found = format_of(shard)
+        if found is None:
+            raise DatasetError(f"{shard}: it has no attribute dataprep_format, so it is not ours")
+        return found
     return "lmdb" if shard.name == _CAFFE else _SUFFIXES.get(shard.suffix, "tfrecord")
+
+
+def _no_shard(path: Path, instead: str) -> UsageError:
+    return UsageError(f"{path} is no shard: it was made once for its split; look at one, {instead}")
 
 
 def _show_shard(sink: Sink, paths: Sequence[Path], info: DatasetInfo, count: int) -> None:
@@ -95,8 +141,9 @@ def _show_shard(sink: Sink, paths: Sequence[Path], info: DatasetInfo, count: int
         for number, example in enumerate(islice(reader, count)):
             labels = ", ".join(map(str, example.labels)) or "none"
             click.echo(
-                f"{number}: {printable(example.filename)}  class {labels} "
-                f"{example.synset} {example.class_name}  {example.width}x{example.height} "
+                f"{number}: {printable(example.key)}  "
+                + " ".join(filter(None, ["class", labels, example.synset, example.class_name]))
+                + f"  {example.width}x{example.height} "
                 f"{example.colorspace} {example.format}  {len(example.encoded):,} bytes"
                 + (f"  {len(example.boxes)} boxes" if example.boxes else "")
             )

@@ -74,6 +74,8 @@ def chosen_options(options: Mapping[str, Any]) -> dict[str, str]:
     if options["datum"] is not None:
         if options["sink"] != "lmdb":
             raise UsageError(f"--datum is an option of --sink lmdb, not of {options['sink']}")
+        if found.get("datum", options["datum"]) != options["datum"]:
+            raise UsageError("--datum and --sink_option datum= contradict each other")
         found["datum"] = options["datum"]
     if options.get("stats") == "mean" and options["sink"] == "lmdb":
         found["mean"] = "on"

@@ -30,6 +30,7 @@ def command(out: Path, level: str, workers: int | None) -> None:
     OUT is the directory that holds manifest.json. Exit code 1 if anything is wrong.
     """
     from dataprep.cli.verifying import verify_bar
+    from dataprep.manifest import manifest_sink, read_manifest
     from dataprep.verify import LEVELS, verify
 
     threads = workers or len(os.sched_getaffinity(0))
@@ -44,6 +45,8 @@ def command(out: Path, level: str, workers: int | None) -> None:
             f"{out}: {bad} of {found.files} files bad; delete damaged shards and run the "
             "command that made the data set again: it makes only those anew"
         )
+    if checked == "reader":
+        level += f": {manifest_sink(read_manifest(out)).reference}"
     click.echo(
         f"{out}: {counted(found.files, 'file')}, {sized(found.bytes)}, {found.records:,} records: "
         f"all good ({level})"

@@ -190,8 +190,9 @@ class Sink(ABC):
     OPTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Name and choices of every option; given as ``--sink_option NAME=VALUE``."""
 
-    whole_split: ClassVar[bool] = False
-    """Whether its users expect one shard a split unless they ask for more."""
+    usual_shards: ClassVar[int | None] = None
+    """How many shards a split has at most unless the user says so: 1 where readers take one file;
+    None where they take any number."""
 
     seeks: ClassVar[bool] = False
     """Whether files are not written from front to back. Such files are built on node-local
@@ -235,6 +236,11 @@ class Sink(ABC):
         """
         return False
 
+    @property
+    def needs_mean(self) -> bool:
+        """Whether `finish_split` needs the mean image; then it is collected."""
+        return False
+
     def check(self, info: DatasetInfo) -> None:
         """Refuse a data set that it cannot hold with these options, before anything is read.
 
@@ -243,8 +249,8 @@ class Sink(ABC):
         """
         if self.pixels and info.size is None:
             raise UsageError(
-                f"sink {self.name} stores pixels, so all images need one size: make them with "
-                "--resize WIDTHxHEIGHT or --center_crop SIDE, or choose a sink of encoded images"
+                f"{self.name} of pixels needs images of one size: prepare them from the raw data "
+                "with --resize WIDTHxHEIGHT or --center_crop SIDE, or store encoded images"
             )
 
     def most_images(self, info: DatasetInfo) -> int | None:

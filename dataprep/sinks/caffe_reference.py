@@ -42,7 +42,7 @@ def _dali_records(path: Path) -> Iterator[tuple[Any, Any]]:
             dali, function = import_module("nvidia.dali"), import_module("nvidia.dali.fn")
     except ImportError as error:
         raise UsageError(
-            "NVIDIA DALI is not installed, with which to read this: pip install 'dataprep[dali]'"
+            "NVIDIA DALI is not installed, with which to read this: pip install nvidia-dali-cuda120"
         ) from error
     with lmdb.open(str(path.parent), readonly=True, lock=False) as environment:
         if environment.stat()["entries"] == 0:

@@ -27,7 +27,7 @@ from dataprep.sinks.base import (
     WrittenFile,
 )
 from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column, library_versions
-from dataprep.sinks.hdf5_master import master_paths, write_master
+from dataprep.sinks.hdf5_master import USUAL_SHARDS, master_paths, write_master
 from dataprep.sinks.hdf5_records import RecordsReader, RecordsWriter
 from dataprep.sinks.hdf5_seal import check_seal
 from dataprep.sinks.naming import shard_path
@@ -118,6 +118,7 @@ class Hdf5ArraysSink(Sink):
 
     name: ClassVar[str] = "hdf5-arrays"
     summary: ClassVar[str] = "HDF5, uint8 pixels (n, height, width, channels); h5py"
+    usual_shards: ClassVar[int | None] = USUAL_SHARDS
     seeks: ClassVar[bool] = True
     reference: ClassVar[str] = "h5py"
 

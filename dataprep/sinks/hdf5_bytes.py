@@ -41,7 +41,7 @@ from dataprep.sinks.base import (
     WrittenFile,
 )
 from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column, library_versions
-from dataprep.sinks.hdf5_master import master_paths, write_master
+from dataprep.sinks.hdf5_master import USUAL_SHARDS, master_paths, write_master
 from dataprep.sinks.hdf5_records import RecordsReader, RecordsWriter
 from dataprep.sinks.hdf5_seal import check_seal
 from dataprep.sinks.naming import shard_path
@@ -143,6 +143,7 @@ class Hdf5Sink(Sink):
 
     name: ClassVar[str] = "hdf5"
     summary: ClassVar[str] = "HDF5, encoded images in one flat array with offsets; h5py"
+    usual_shards: ClassVar[int | None] = USUAL_SHARDS
     seeks: ClassVar[bool] = True
     keeps_boxes: ClassVar[bool] = True
     reference: ClassVar[str] = "h5py"

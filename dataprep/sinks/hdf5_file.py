@@ -47,7 +47,10 @@ def library_versions() -> dict[str, str]:
 
 @contextmanager
 def damage(path: Path, place: str) -> Iterator[None]:
-    """Turn what h5py and numpy raise about a damaged file into a SinkError naming ``place``."""
+    """Turn what h5py and numpy raise about a damaged file into a SinkError naming ``place``.
+
+    A SinkError from within stays as it is.
+    """
     try:
         yield
     except (
@@ -85,6 +88,17 @@ def open_file(path: Path) -> h5py.File:
     check_seal(path)
     with damage(path, "HDF5 structure"):
         return h5py.File(path, "r", locking=False, rdcc_nbytes=_CHUNK_CACHE)
+
+
+def format_of(path: Path) -> str | None:
+    """The sink that wrote a file, by its attribute; None if that is not there.
+
+    Raises:
+        SinkError: it is damaged, or no HDF5 file of ours.
+    """
+    with open_file(path) as file, damage(path, "attribute dataprep_format"):
+        found = file.attrs.get("dataprep_format")
+        return found if isinstance(found, str) else None
 
 
 def describe(file: h5py.File, info: DatasetInfo, sink: str, more: Mapping[str, str]) -> None:

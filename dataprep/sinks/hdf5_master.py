@@ -29,6 +29,10 @@ from dataprep.sinks.hdf5_stream import NotingFile, create_contiguous, laid_out
 IMAGES = "images"
 """The dataset that stays in the shards."""
 
+USUAL_SHARDS = 64
+"""At most, unless the user says so. Through the virtual file HDF5 keeps every shard open that it has
+read, gives zeros for those that it cannot open any more, and looks at all of them at every read."""
+
 _OTHER_FILES = 64  # that a process has open: libraries, pipes, sockets
 
 
@@ -167,7 +171,8 @@ class Sources:
         dataset: of the images.
 
     Raises:
-        ValueError: a shard is missing, or there are more than files may be open.
+        SinkError: there are more shards than files may be open.
+        ValueError: one is missing.
     """
 
     def __init__(self, file: h5py.File, dataset: h5py.Dataset) -> None:
@@ -181,8 +186,8 @@ class Sources:
         self._checked: set[int] = set()
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if limit != resource.RLIM_INFINITY and len(sources) + _OTHER_FILES > limit:
-            raise ValueError(
-                f"it has {len(sources)} shards, and a process may open {limit} files; "
+            raise SinkError(
+                f"{file.filename} has {len(sources)} shards, and a process may open {limit} files; "
                 f"say ulimit -n {len(sources) + _OTHER_FILES}, or read the shards one by one"
             )
         for path in self._paths:

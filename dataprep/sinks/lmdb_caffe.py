@@ -112,7 +112,7 @@ class LmdbSink(Sink):
         "labels": ("single", "multi"),
         "mean": ("off", "on"),
     }
-    whole_split: ClassVar[bool] = True
+    usual_shards: ClassVar[int | None] = 1
     seeks: ClassVar[bool] = True
     reference: ClassVar[str] = "DALI readers.caffe; of pixels, lmdb with caffe.proto's Datum"
 
@@ -120,6 +120,11 @@ class LmdbSink(Sink):
     def pixels(self) -> bool:
         """With ``datum=raw``."""
         return self.options["datum"] == "raw"
+
+    @property
+    def needs_mean(self) -> bool:
+        """With ``mean=on``."""
+        return self.options["mean"] == "on"
 
     @override
     def most_images(self, info: DatasetInfo) -> int | None:

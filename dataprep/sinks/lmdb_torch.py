@@ -184,7 +184,7 @@ class LmdbTorchSink(Sink):
 
     name: ClassVar[str] = "lmdb-torch"
     summary: ClassVar[str] = "LMDB in one file as folder2lmdb's for PyTorch, msgpack values"
-    whole_split: ClassVar[bool] = True
+    usual_shards: ClassVar[int | None] = 1
     seeks: ClassVar[bool] = True
     reference: ClassVar[str] = "lmdb and msgpack, as folder2lmdb's reader uses them"
 

@@ -239,7 +239,7 @@ class RecordIOSink(Sink):
 
     name: ClassVar[str] = "recordio"
     summary: ClassVar[str] = "MXNet RecordIO with .idx and .lst, for ImageRecordIter and DALI"
-    whole_split: ClassVar[bool] = True  # ImageRecordIter takes exactly one index file
+    usual_shards: ClassVar[int | None] = 1  # ImageRecordIter takes exactly one index file
     reference: ClassVar[str] = "DALI readers.mxnet"
 
     def check(self, info: DatasetInfo) -> None:

@@ -80,5 +80,5 @@ def _dali() -> Any:
             return import_module("nvidia.dali")
         except ImportError as error:
             raise UsageError(
-                f"reading RecordIO with DALI needs DALI ({error}): pip install 'dataprep[dali]'"
+                f"reading RecordIO with DALI needs DALI ({error}): pip install nvidia-dali-cuda120"
             ) from error

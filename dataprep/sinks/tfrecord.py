@@ -8,9 +8,11 @@ index has a directory of its own because readers glob ``train-*``.
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path, PurePosixPath
@@ -211,14 +213,34 @@ def _index_lines(path: Path) -> Iterator[tuple[int, int]]:
 def _tensorflow() -> Any:
     """TensorFlow, imported without a word about the machine's processor."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _mute():
             warnings.simplefilter("ignore")
             return import_module("tensorflow")
     except ImportError as error:
         raise UsageError(
-            f"TensorFlow cannot be imported ({error}); pip install 'dataprep[tensorflow]'"
+            f"TensorFlow cannot be imported ({error}); pip install tensorflow-cpu"
         ) from error
+
+
+@contextmanager
+def _mute() -> Iterator[None]:
+    """Nothing on the terminal: C++ writes to standard error before it has read its log level."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is none
+        yield
+        return
+    try:
+        with suppress(ValueError):
+            sys.stderr.flush()
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _tensorflow_records(

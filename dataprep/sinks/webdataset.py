@@ -156,5 +156,5 @@ def _tar_iterators() -> Any:
             return import_module("webdataset.tariterators")
         except ImportError as error:
             raise UsageError(
-                f"reading with webdataset needs it ({error}): pip install 'dataprep[webdataset]'"
+                f"the webdataset library cannot be imported ({error}): pip install webdataset"
             ) from error

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from dataprep.assembly.build_directory import check_build_directory
 from dataprep.assembly.commit import CommitRecord, Commits, is_intact
 from dataprep.assembly.job import Job
 from dataprep.assembly.progress import forget_progress, images_under_way
@@ -59,14 +58,13 @@ def build(job: Job, engine: Engine, failures: FailureLog, reporter: Reporter) ->
         )
     _forget(job, pending)
     forget_progress(job.workspace)
-    check_build_directory(job.output)
-    check_free_space(job, pending)
+    check_free_space(job, pending, at_once=engine.workers)
 
     from dataprep_pipelines.write import WriteShards
 
-    # A shard is written by one process. If there are fewer of them than processes, the others
-    # help with its images instead of writing their own.
-    few = job.works_on_images and engine.is_local and len(pending) < engine.processes
+    # A shard is written by one process. If there are as few of them as processes, the last would
+    # be written by one process alone; so all help with the images of all.
+    few = job.works_on_images and engine.processes > 1 and len(pending) <= engine.processes
     commits = Commits(job.workspace)
     reporter.writing(job, commits.refresh())
     graph = WriteShards(job, pending, engine=engine, failures=failures, help_with_images=few)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
+from dataprep import manifest as manifests
 from dataprep.assembly.build_directory import remove_build_directories
+from dataprep.assembly.convert_job import changed_meanwhile
 from dataprep.assembly.convert_plan import (
     ConvertRequest,
     check_conversion,
@@ -16,7 +20,6 @@ from dataprep.assembly.seal import MaxBad, Outcome, seal
 from dataprep.assembly.sweeping import remove_partial_files
 from dataprep.assembly.workspace import Workspace, storage_error
 from dataprep.errors import DatasetError
-from dataprep.manifest import read_manifest
 from dataprep.verify import Level, verify
 from dataprep_pipelines import engine as engines
 from dataprep_pipelines.build import Reporter, build
@@ -45,10 +48,12 @@ def convert(
     Raises:
         DataprepError: any of its kinds; everything committed so far is kept.
     """
-    check_conversion(request)
+    manifest = check_conversion(request)
     engines.check(engine)
+    before = _witnesses(request.source, manifest)
     _verify(request, check, engine, checking)
-    workspace = Workspace(request.out)
+    # Absolute, because workers need not have this process's working directory.
+    workspace = Workspace(request.out.absolute())
     try:
         workspace.make()
     except OSError as error:
@@ -57,15 +62,18 @@ def convert(
         ) from error
     try:
         with locked(workspace) as lease:
-            splits = list(read_manifest(request.source)["splits"])
-            remove_partial_files(workspace, splits)
+            remove_partial_files(workspace, list(manifest["splits"]))
             remove_build_directories(workspace, request.build_dir)
-            job, identity = plan_conversion(request, workspace, lease, report=reporter.line)
+            job, identity = plan_conversion(
+                request, manifest, workspace, lease, report=reporter.line
+            )
             build(job, engine, FailureLog(lease), reporter)
+            if _witnesses(request.source, manifest) != before:
+                raise changed_meanwhile(request.source)
             return seal(
                 job,
                 identity,
-                inherited(request),
+                inherited(job, manifest),
                 max_bad=MaxBad(),
                 keep_rejected=False,
                 report=reporter.line,
@@ -74,6 +82,22 @@ def convert(
         raise  # nobody reads the terminal's lines any more; not the output directory's fault
     except OSError as error:
         raise storage_error(error, request.out) from error
+
+
+def _witnesses(source: Path, manifest: Mapping[str, Any]) -> list[tuple[int, int, int] | None]:
+    """What changes when a file of the data set does: it is verified only once, and read later."""
+    names = [manifests.NAME]
+    for split in manifest["splits"].values():
+        names += [file["path"] for shard in split["shards"] for file in shard["files"]]
+    return [_witness(source / name) for name in names]
+
+
+def _witness(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _verify(

@@ -17,7 +17,7 @@ from dataprep.assembly.request import Request
 from dataprep.assembly.seal import Outcome, seal
 from dataprep.assembly.sweeping import remove_partial_files
 from dataprep.assembly.workspace import Workspace, storage_error
-from dataprep.errors import DatasetError, PipelineError
+from dataprep.errors import DatasetError, PipelineError, SourceError
 from dataprep.plugins import load_dataset
 from dataprep.sources import Dataset, Found
 from dataprep.wording import counted, printable
@@ -40,7 +40,8 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
     engines.check(engine)
     for text in found.description:
         reporter.line(text)
-    workspace = Workspace(request.out)
+    # Absolute, because workers need not have this process's working directory.
+    workspace = Workspace(request.out.absolute())
     _make(workspace, request.index_dir)
     try:
         with locked(workspace) as lease:
@@ -77,6 +78,7 @@ def _prepare(
         report=reporter.line,
     )
     build(job, engine, failures, reporter)
+    _check_unchanged(parts, dataset, request.raw)
     return seal(
         job,
         identity,
@@ -85,6 +87,16 @@ def _prepare(
         keep_rejected=request.keep_rejected,
         report=reporter.line,
     )
+
+
+def _check_unchanged(parts: Sequence[IndexPart], dataset: Dataset, raw: Path) -> None:
+    """What was read must be what was indexed: images cannot tell that they were exchanged."""
+    for part in parts:
+        if not is_current(part, dataset, raw):
+            raise SourceError(
+                f"{printable(part.unit.container)} changed while it was read; nothing was sealed: "
+                "leave the raw data alone and run again with --overwrite"
+            )
 
 
 def _make(workspace: Workspace, index_dir: Path | None) -> None:
@@ -109,7 +121,7 @@ def _scan(
     failures: FailureLog,
     reporter: Reporter,
 ) -> list[IndexPart]:
-    directory = request.index_dir or workspace.index
+    directory = workspace.index if request.index_dir is None else request.index_dir.absolute()
     parts = [IndexPart(unit, part_path(directory, unit)) for unit in found.units]
     # Files rewritten in place leave their folder's time as it was; --overwrite trusts nothing.
     stale = [
@@ -127,7 +139,7 @@ def _scan(
         reporter.scanning(done, len(stale))
 
     graph = ScanUnits(
-        request.dataset, request.raw, directory, [part.unit for part in stale], failures
+        request.dataset, request.raw.absolute(), directory, [part.unit for part in stale], failures
     )
     try:
         engines.run(lambda pipeline: pipeline | graph, engine, watch=watch, stop=failures.stop)

@@ -12,7 +12,6 @@ from dataprep.assembly import build_directory
 from dataprep.assembly.build_directory import Places, building, remove_build_directories
 from dataprep.assembly.job import Output
 from dataprep.assembly.workspace import Workspace
-from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo, WrittenFile
 from tests.conftest import Cli, Shelf, hashes, leftovers
 
@@ -160,10 +159,9 @@ def test_only_what_killed_runs_of_the_same_output_left_is_removed(tmp_path: Path
     scratch, mine, other = tmp_path / "scratch", tmp_path / "mine", tmp_path / "other"
     scratch.mkdir()
     (scratch / "somebody's").mkdir()
-    sink = load_sink("lmdb")
     outputs = [Output(Workspace(out), "lmdb", {}, "split", INFO, scratch) for out in (mine, other)]
     targets = [tmp_path / "target"]
-    with building(targets, sink, outputs[0]) as here, building(targets, sink, outputs[1]) as there:
+    with building(targets, outputs[0]) as here, building(targets, outputs[1]) as there:
         for places in (here, there):
             places.paths[0].write_bytes(b"half")
         here.paths[0].parent.with_suffix(".link").symlink_to(there.paths[0].parent)

@@ -244,7 +244,7 @@ def refusals(tiny: Made, tmp_path: Path) -> Iterator[tuple[tuple[object, ...], i
     yield (tiny.out, "--to", tmp_path / "file", "--sink", "lmdb"), 2, "is a file"
     yield (tiny.out, "--to", tmp_path / "file" / "x", "--sink", "lmdb"), 1, "cannot be used"
     yield (tiny.out, *to, "--sink", "parquet"), 2, "no sink called 'parquet' is installed"
-    yield (tiny.out, *to, "--sink", "hdf5-arrays"), 2, "stores pixels, so all images need one size"
+    yield (tiny.out, *to, "--sink", "hdf5-arrays"), 2, "hdf5-arrays of pixels needs images of one size"
     yield (tiny.out, *to, "--sink", "lmdb", "--datum", "raw"), 2, "--resize WIDTHxHEIGHT"
     yield (tiny.out, *to, "--sink", "hdf5", "--datum", "raw"), 2, "--datum is an option of --sink l"
     mean = ("--sink_option", "mean=on")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import sys
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -29,9 +31,14 @@ def test_sinks_lists_every_format_with_its_options(cli: Cli) -> None:
     names = [line.split(":")[0] for line in lines if not line.startswith(" ")]
     assert names == sorted(installed(SINKS))
     assert {options[1] for options in FORMATS.values()} <= set(names)
+    assert max(map(len, lines)) <= 80
+    whole = re.sub(r"\n {4,}", " ", result.out).splitlines()  # what was too long is continued
     for name in names:
-        assert f"{name}: {load_sink(name).summary}" in lines
+        assert f"{name}: {load_sink(name).summary}" in whole
         assert load_sink(name).summary
+        assert f"  verify --level reader: {load_sink(name).reference}" in whole
+    assert "  files: train.rec, train.idx, train.lst" in lines
+    assert "  files: train/train-00000-of-00064.h5, train.h5" in lines
     assert "  --sink_option datum=encoded|raw [default: encoded]" in lines
     assert "Traceback" not in result.err
 
@@ -57,6 +64,7 @@ def test_a_format_whose_library_is_missing_is_one_line(
     listed = cli("sinks")
     assert listed.code == 0
     assert "hdf5: cannot be used: sink hdf5" in listed.out
+    assert "; pip install h5py\n" in listed.out
     assert "recordio: MXNet RecordIO" in listed.out
     assert cli(*tiny.command(tmp_path / "rec", "--sink", "recordio")).code == 0
 
@@ -80,9 +88,13 @@ _SIZE = ("--resize", "16x16")
         (("--sink", "lmdb", *("--sink_option", "mean=on") * 2), "each name once"),
         (("--sink", "hdf5", "--datum", "raw"), "--datum is an option of --sink lmdb, not of hdf5"),
         (("--sink", "lmdb", "--datum", "jpeg"), "'jpeg' is not one of"),
+        (
+            ("--sink", "lmdb", "--datum", "raw", "--sink_option", "datum=encoded", *_SIZE),
+            "--datum and --sink_option datum= contradict each other",
+        ),
         (("--sink", "lmdb", "--datum", "raw"), "--resize WIDTHxHEIGHT or --center_crop SIDE"),
-        (("--sink", "hdf5-arrays"), "stores pixels, so all images need one size"),
-        (("--sink", "hdf5-arrays", "--resize", "16"), "stores pixels, so all images need one size"),
+        (("--sink", "hdf5-arrays"), "hdf5-arrays of pixels needs images of one size"),
+        (("--sink", "hdf5-arrays", "--resize", "16"), "hdf5-arrays of pixels needs images of one size"),
         (
             ("--sink", "hdf5-arrays", *_SIZE, "--encoding", "png"),
             "--encoding png: sink hdf5-arrays",
@@ -215,7 +227,7 @@ def test_a_shard_is_shown_with_and_without_its_manifest(
     assert len(lines) == 3
     example = Records(made.out, "train")[0]
     kind = "RAW" if name in PIXELS else "JPEG"
-    assert lines[0].startswith(f"0: {example.filename}  class {example.class_index} ")
+    assert lines[0].startswith(f"0: {example.key}  class {example.class_index} ")
     assert example.synset in lines[0]
     assert f"16x16 RGB {kind}  {len(example.encoded):,} bytes" in lines[0]
     assert shown.err == ""
@@ -224,8 +236,6 @@ def test_a_shard_is_shown_with_and_without_its_manifest(
     alone = tmp_path / shard.name
     shutil.copyfile(shard, alone)
     for words in ((), ("--sink", FORMATS[name][1])):
-        if words == () and name in ("hdf5-arrays", "hdf5-caffe"):
-            continue  # called as the hdf5 sink's: below
         result = cli("inspect", alone, "--records", 3, *words)
         assert result.code == 0, result
         if name != "recordio":  # its keys are in the .lst beside it
@@ -236,14 +246,39 @@ def test_a_shard_is_shown_with_and_without_its_manifest(
         assert f"16x16 RGB {kind}  {len(example.encoded):,} bytes" in result.out
 
 
-@pytest.mark.parametrize("name", ["hdf5-arrays", "hdf5-caffe"])
-def test_a_lone_file_that_another_format_calls_alike_is_one_line(
-    cli: Cli, shelf: Shelf, tmp_path: Path, name: str
-) -> None:
-    shutil.copyfile(shelf(name).out / "train.h5", tmp_path / "train.h5")
+@pytest.mark.parametrize("name", ["hdf5", "hdf5-arrays"])
+def test_the_virtual_file_is_shown_like_a_shard(cli: Cli, shelf: Shelf, name: str) -> None:
+    made = shelf(name, "--num_shards", 2)
+    shown = cli("inspect", made.out / "train.h5", "--records", 24)
+    assert shown.code == 0, shown
+    keys = [line.split(": ", 1)[1].split("  class ")[0] for line in shown.out.splitlines()]
+    assert keys == [example.key for example in Records(made.out, "train")]
+
+
+def test_a_lone_hdf5_file_of_somebody_else_is_one_line(cli: Cli, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "train.h5", "w") as file:
+        file["images"] = [1, 2, 3]
     result = cli("inspect", tmp_path / "train.h5")
-    if result.code:
-        assert str(tmp_path / "train.h5") in result.error
+    assert result.code == 1
+    assert f"{tmp_path / 'train.h5'}: " in result.error
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("hdf5-caffe", "train.txt"), ("lmdb-raw", "train_mean.binaryproto")]
+)
+def test_a_file_of_the_split_is_not_taken_for_a_shard(
+    cli: Cli, shelf: Shelf, tmp_path: Path, name: str, file: str
+) -> None:
+    made = shelf(name)
+    result = cli("inspect", made.out / file)
+    assert result.code == 2
+    assert f"{made.out / file} is no shard: it was made once for its split" in result.error
+    first = Records(made.out, "train").manifest["splits"]["train"]["shards"][0]["files"][0]
+    assert str(made.out / first["path"]) in result.error
+    shutil.copyfile(made.out / file, tmp_path / file)
+    alone = cli("inspect", tmp_path / file)
+    assert alone.code == 2
+    assert f"{tmp_path / file} is no shard" in alone.error
 
 
 # --- statistics ---
@@ -285,6 +320,21 @@ def test_statistics_are_those_of_the_pixels_stored(measured: Path) -> None:
         blob = caffe_pb2.BlobProto.FromString((measured / f"{split}_mean.binaryproto").read_bytes())
         mean = np.asarray(blob.data, np.float32).reshape(3, 18, 24)[::-1].transpose(1, 2, 0)
         np.testing.assert_allclose(mean, pixels.mean(axis=0), atol=1e-4)
+
+
+def test_inspect_shows_statistics(cli: Cli, measured: Path) -> None:
+    shown = cli("inspect", measured).out.splitlines()
+    for split in ("train", "validation"):
+        found = of_split(measured, split)
+        sizes = f"  {found['images']} RAW; 24 wide, 18 high, 1.3 KB an image"
+        at = next(number for number, line in enumerate(shown) if line.startswith(f"{split}: "))
+        assert sizes in shown[at : at + 5]
+        mean, std = found["mean"], found["std"]
+        assert isinstance(mean, list)
+        assert isinstance(std, list)
+        means, stds = (", ".join(f"{value:.2f}" for value in each) for each in (mean, std))
+        pixels = f"  pixels (R, G, B; 0 to 255): mean {means}; standard deviation {stds}"
+        assert pixels in shown[at : at + 5]
 
 
 def test_statistics_of_images_that_pass_through_are_of_their_headers(

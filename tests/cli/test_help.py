@@ -89,7 +89,9 @@ def test_version(cli: Cli) -> None:
 def test_without_a_command_the_help_is_shown(cli: Cli) -> None:
     result = cli()
     assert result.code == 2
-    assert "imagenet" in result.out + result.err
+    assert result.out == ""
+    assert result.err == cli("--help").out
+    assert "rror:" not in result.err
 
 
 def test_options_are_spelled_with_either_dash(cli: Cli, tiny: Made, tmp_path: Path) -> None:
@@ -136,6 +138,10 @@ RAW = ("imagenet", "--raw_data_dir", "raw", "--local_scratch_dir", "out")
         ((*RAW, "--num_shards", "train=many"), "expected SPLIT=COUNT"),
         ((*RAW, "--num_shards", "train=-1"), "expected SPLIT=COUNT"),
         ((*RAW, "--num_shards", "train=1,train=2"), "expected SPLIT=COUNT once a split"),
+        ((*RAW, "stray"), "Got unexpected extra argument 'stray'"),
+        (("convert", "a", "b"), "Got unexpected extra argument 'b'"),
+        (("convert", "a", "b", "--to", "c", "--sink", "lmdb"), "extra argument 'b'"),
+        (("convert", "a", "--to", "c", "--sink", "lmdb", "b", "--", "--x=y"), "argument 'b'"),
         (("verify",), "Missing argument"),
         (("verify", "out", "--level", "some"), "'some' is not one of"),
         (("inspect", "out", "--records", "-1"), "-1 is not in the range"),

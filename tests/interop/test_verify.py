@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
 from dataprep.cli import main
 from dataprep.errors import UsageError
+from dataprep.plugins import load_sink
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
 from dataprep.verify import verify
 from tests.interop.conftest import Built
@@ -26,6 +30,11 @@ SETS = {
     "recordio": (("--num_shards", "1"), "nvidia.dali"),
     "tfrecord": ((), "tensorflow"),
     "webdataset": ((), "webdataset"),
+}
+PIP_NAMES = {
+    "nvidia.dali": "nvidia-dali-cuda120",
+    "tensorflow": "tensorflow-cpu",
+    "webdataset.tariterators": "webdataset",
 }
 Answer = tuple[bytes, tuple[int, ...]]
 
@@ -43,8 +52,21 @@ def built(request: pytest.FixtureRequest, made: Callable[..., Built]) -> Built:
 def test_the_formats_reader_agrees(built: Built, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(built.out), "--level", "reader"]) == 0
     said = capsys.readouterr().out
-    assert "all good (reader)" in said
+    reference = load_sink(built.manifest["sink"]["name"]).reference
+    assert f"all good (reader: {reference})" in said
     assert "38 records" in said
+
+
+def test_tensorflow_is_not_heard(made: Callable[..., Built]) -> None:
+    """Its C++ part talks of the processor while it is imported."""
+    if find_spec("tensorflow") is None:
+        pytest.skip("its reader, tensorflow, is not installed")
+    built = made("tfrecord")
+    chatty = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
+    words = [sys.executable, "-m", "dataprep", "verify", str(built.out), "--level", "reader"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=chatty)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("all good (reader: tf.data)\n")
 
 
 def first_image_changed(answers: Iterator[Answer]) -> Iterator[Answer]:
@@ -110,6 +132,5 @@ def test_a_reader_that_is_not_installed_is_asked_for(
     options, _ = SETS[name]
     built = made(name, *options)
     monkeypatch.setitem(sys.modules, library, None)
-    extra = {"nvidia.dali": "dali", "webdataset.tariterators": "webdataset"}.get(library, library)
-    with pytest.raises(UsageError, match=rf"pip install 'dataprep\[{extra}\]'"):
+    with pytest.raises(UsageError, match=rf"pip install {PIP_NAMES[library]}$"):
         verify(built.out, "reader", threads=1)

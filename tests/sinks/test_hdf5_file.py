@@ -13,7 +13,7 @@ from dataprep.errors import SinkError
 from dataprep.sinks.base import DatasetInfo
 from dataprep.sinks.hdf5_arrays import Hdf5ArraysSink
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
-from dataprep.sinks.hdf5_file import open_file
+from dataprep.sinks.hdf5_file import damage, format_of, open_file
 from tests.sinks.hdf5_cases import CLASSES, ONE, arrays, photographs, read, write, write_split
 
 SINK = Hdf5Sink()
@@ -124,3 +124,23 @@ def test_a_file_that_is_open_with_locks_in_this_process_is_not_called_damaged(
     monkeypatch.setattr("dataprep.sinks.hdf5_file.check_seal", lambda path: None)
     with h5py.File(path, "r", locking=True), pytest.raises(SinkError, match="locking=False"):
         open_file(path)
+
+
+def test_what_says_itself_what_to_do_is_not_called_damage(tmp_path: Path) -> None:
+    with pytest.raises(SinkError, match=r"^say ulimit -n 128$"), damage(tmp_path, "header"):
+        raise SinkError("say ulimit -n 128")
+
+
+def test_a_file_says_its_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = DatasetInfo(CLASSES, size=(3, 4))
+    assert format_of(write(SINK, tmp_path / "a", photographs(1), ONE)) == "hdf5"
+    assert format_of(write(Hdf5ArraysSink(), tmp_path / "b", arrays(1, info), info)) == (
+        "hdf5-arrays"
+    )
+    monkeypatch.setattr("dataprep.sinks.hdf5_file.check_seal", lambda path: None)
+    with h5py.File(tmp_path / "c", "w") as file:
+        file["x"] = 1
+    assert format_of(tmp_path / "c") is None
+    (tmp_path / "d").write_bytes(b"junk")
+    with pytest.raises(SinkError, match="d: HDF5 structure cannot be read"):
+        format_of(tmp_path / "d")

@@ -281,10 +281,10 @@ def test_dali_reads_files_and_labels(
     assert found == [(one.encoded, one.labels) for one in examples]
 
 
-def test_without_dali_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dali_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvidia.dali", None)
     sink = LmdbSink()
     paths = places(sink, tmp_path)
     write(sink, paths, SINGLE, [example(0)])
-    with pytest.raises(UsageError, match=r"dataprep\[dali\]"):
+    with pytest.raises(UsageError, match="pip install nvidia-dali-cuda120"):
         list(sink.reference_records(paths, SINGLE))

@@ -269,7 +269,7 @@ def test_names() -> None:
     assert names == ["train.rec", "train.idx", "train.lst"]
     path = sink.paths(ShardName("train", 1, 4), "split")[1]
     assert str(path) == "train/train-00001-of-00004.idx"
-    assert sink.whole_split
+    assert sink.usual_shards == 1
 
 
 def test_overhead_is_about_what_is_added(tmp_path: Path) -> None:
@@ -294,10 +294,10 @@ def test_dali_reads_the_same(tmp_path: Path, info: DatasetInfo) -> None:
     assert list(dali_records(write(tmp_path / "no_records", [], info), info)) == []
 
 
-def test_without_dali_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dali_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("nvidia.dali", "nvidia.dali.fn"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UsageError, match=r"pip install 'dataprep\[dali\]'"):
+    with pytest.raises(UsageError, match="pip install nvidia-dali-cuda120"):
         RecordIOSink().reference_records([tmp_path / "x"], SINGLE)
 
 

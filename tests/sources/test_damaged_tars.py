@@ -145,7 +145,8 @@ def test_an_archive_with_gigabytes_after_its_end_is_refused_without_reading_them
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (gzip.compress(b"x" * 2000), r"is compressed \(gzip\); expected a plain tar archive"),
+        # Without a time, which would make the test's name another in every process.
+        (gzip.compress(b"x" * 2000, mtime=0), r"is compressed \(gzip\); expected a plain tar"),
         (b"<!DOCTYPE html>" * 100, "is damaged or not a tar archive"),
         (b"short", "is damaged or not a tar archive"),
         (b"", "has 0 bytes; expected a tar archive"),

@@ -1,0 +1,136 @@
+"""Input that is exchanged while it is being worked on: refused, never sealed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataprep_pipelines import convert, prepare, worker
+from tests.conftest import Cli, Made, Shelf, hashes, leftovers
+
+
+def after(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, change: Callable[[], object]
+) -> None:
+    """Change something as soon as a function of a module has returned."""
+    original = getattr(module, name)
+
+    def changed(*arguments: Any, **options: Any) -> Any:
+        result = original(*arguments, **options)
+        change()
+        return result
+
+    monkeypatch.setattr(module, name, changed)
+
+
+def flip_a_byte(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["webdataset", "recordio", "hdf5", "lmdb"])
+def test_damage_after_the_check_is_not_passed_on(
+    cli: Cli, shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    source = shelf(name).copy(tmp_path / "source")
+    (first, *_) = sorted(path for path in source.glob("train*/**/*") if path.is_file()) or sorted(
+        source.glob("train.*")
+    )
+    after(monkeypatch, convert, "_verify", lambda: flip_a_byte(first))
+    result = cli("convert", source, "--sink", "tfrecord", "--to", tmp_path / "new")
+    assert result.code == 1
+    assert not (tmp_path / "new" / "manifest.json").exists()
+
+
+def test_a_data_set_that_is_exchanged_while_it_is_converted_is_refused(
+    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, other = tiny.copy(tmp_path / "source"), tmp_path / "other"
+    assert cli(*tiny.command(other, "--seed", 9)).code == 0
+
+    def exchange() -> None:
+        shutil.rmtree(source)
+        other.rename(source)
+
+    after(monkeypatch, convert, "_verify", exchange)
+    result = cli("convert", source, "--sink", "recordio", "--to", tmp_path / "new")
+    assert result.code == 1
+    assert f"{source} changed while it was converted" in result.error
+    assert not (tmp_path / "new" / "manifest.json").exists()
+    assert leftovers(tmp_path / "new") == []
+
+
+def test_an_archive_that_is_exchanged_after_it_was_indexed_is_refused(
+    cli: Cli, photos: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = photos.raw.copy(tmp_path / "raw")
+    archive = raw.path / "ILSVRC2012_img_train.tar"
+
+    def exchange() -> None:
+        status = archive.stat()
+        flip_a_byte(archive)  # the same size, even the same members
+        os.utime(archive, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+
+    after(monkeypatch, prepare, "plan", exchange)
+    result = cli(*raw.command(tmp_path / "out"))
+    assert result.code == 1
+    assert "ILSVRC2012_img_train.tar changed while it was read" in result.error
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_a_conversion_goes_on_under_another_spelling_of_its_source(
+    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tiny.copy(tmp_path / "source")
+    monkeypatch.chdir(tmp_path)
+    words = ("--sink", "webdataset", "--to", "new")
+    assert cli("convert", "source", *words).code == 0
+    made = hashes(tmp_path / "new")
+    (tmp_path / "new" / "manifest.json").unlink()
+    source.rename(tmp_path / "moved")
+    assert cli("convert", tmp_path / "moved", *words).code == 0
+    assert hashes(tmp_path / "new") == made
+
+
+def test_workers_in_another_directory_find_what_was_named_relative_to_this_one(
+    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = worker.command_line
+    monkeypatch.setattr(worker, "command_line", lambda: f"cd / && {original()}")
+    tiny.raw.copy(tmp_path / "raw")
+    monkeypatch.chdir(tmp_path)
+    words = ["--raw_data_dir", "raw", "--local_scratch_dir", "out", "--index_dir", "index"]
+    result = cli("imagenet", *words, *tiny.raw.options, "--workers", 5)
+    assert result.code == 0, result
+    assert hashes(tmp_path / "out") == tiny.files
+
+
+def test_what_a_killed_job_published_without_a_record_goes_with_it(
+    cli: Cli, shelf: Shelf, tiny: Made, tmp_path: Path
+) -> None:
+    out = shelf("lmdb-torch").copy(tmp_path / "out")
+    (out / "manifest.json").unlink()
+    for record in (out / ".dataprep" / "commits").iterdir():
+        record.unlink()
+    assert (out / "train.lmdb").exists()
+    assert cli(*tiny.command(out)).code == 0
+    assert hashes(out) == tiny.files
+
+
+def test_overwriting_lets_a_linked_directory_be(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "train").symlink_to(tmp_path / "elsewhere")
+    assert cli(*tiny.command(out)).code == 0
+    assert cli(*tiny.command(out, "--overwrite")).code == 0
+    assert (out / "train").is_symlink()
+    assert {path.name for path in (tmp_path / "elsewhere").iterdir()} == {
+        Path(name).name for name in tiny.files if name.startswith("train/")
+    }
