@@ -107,9 +107,7 @@ def test_without_an_extra_the_library_is_named(install: Install) -> None:
     assert refusal("lone").endswith("named 'no_such_library'; pip install no_such_library")
 
 
-def test_pips_name_of_a_library_is_told(
-    install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pips_name_of_a_library_is_told(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     install("painter", "import PIL")
     assert refusal("painter").endswith("; pip install pillow")
@@ -118,9 +116,8 @@ def test_pips_name_of_a_library_is_told(
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("import json.no_such_part", "'json' is not a package"),
+        ("import json.no_such_part", "No module named 'json.no_such_part'"),
         ("from json import no_such_part", "cannot import name 'no_such_part'"),
-        ("import xml.no_such_part", "No module named 'xml.no_such_part'"),
     ],
 )
 def test_what_no_installation_would_bring_is_not_advised(
@@ -140,9 +137,7 @@ def test_a_plugin_whose_own_module_is_gone_is_not_a_missing_library(install: Ins
 def another(package: str, tmp_path: Path, name: str, module: str) -> None:
     distribution = tmp_path / f"{package}-1.dist-info"
     distribution.mkdir()
-    (distribution / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n"
-    )
+    (distribution / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n")
     line = f"{name} = {module}:MadeUp"
     (distribution / "entry_points.txt").write_text(f"[dataprep.sinks]\n{line}\n")
 

@@ -23,6 +23,7 @@ from dataprep import __version__
 from dataprep.cli.pipes import forget_stdout
 from dataprep.errors import DataprepError, RejectedError, UsageError
 
+_HELP = ["-h", "--help"]
 _STOPPED = 130  # 128 + SIGINT, as shells have it
 
 # Imported only when used, so that `dataprep --help` is quick and loads neither Beam nor numpy.
@@ -48,6 +49,8 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         found: click.Command = importlib.import_module(f"dataprep.cli.{cmd_name}").command
+        # click keeps the first help option that it makes, with whatever names it had then.
+        found.context_settings.setdefault("help_option_names", _HELP)
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -58,7 +61,7 @@ class _LazyGroup(click.Group):
 @click.command(
     cls=_LazyGroup,
     context_settings={
-        "help_option_names": ["-h", "--help"],
+        "help_option_names": _HELP,
         "max_content_width": 100,
         # Every long option may be written with `_` or with `-`.
         "token_normalize_func": lambda token: token.replace("-", "_"),

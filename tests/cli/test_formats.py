@@ -94,7 +94,10 @@ _SIZE = ("--resize", "16x16")
         ),
         (("--sink", "lmdb", "--datum", "raw"), "--resize WIDTHxHEIGHT or --center_crop SIDE"),
         (("--sink", "hdf5-arrays"), "hdf5-arrays of pixels needs images of one size"),
-        (("--sink", "hdf5-arrays", "--resize", "16"), "hdf5-arrays of pixels needs images of one size"),
+        (
+            ("--sink", "hdf5-arrays", "--resize", "16"),
+            "hdf5-arrays of pixels needs images of one size",
+        ),
         (
             ("--sink", "hdf5-arrays", *_SIZE, "--encoding", "png"),
             "--encoding png: sink hdf5-arrays",

@@ -32,10 +32,14 @@ def photo_shelf(photos: Made, tmp_path_factory: pytest.TempPathFactory) -> Shelf
 @pytest.fixture
 def optimist(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The estimate believes that there is room, as it would if others filled the disk later."""
+    believe_in_room(monkeypatch)
+    return monkeypatch
+
+
+def believe_in_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "dataprep.assembly.space.shutil.disk_usage", lambda path: SimpleNamespace(free=1 << 40)
     )
-    return monkeypatch
 
 
 def check_refused(result: object, place: Path, out: Path, made: Made) -> None:
@@ -83,11 +87,22 @@ def test_a_disk_that_fills_up_keeps_finished_shards_and_the_run_resumes(
 
 @pytest.mark.parametrize("name", ["lmdb", "hdf5"])
 def test_a_full_build_directory_is_the_place_that_is_named(
-    cli: Cli, photo_shelf: Shelf, small_disk: Callable[[str], Path], tmp_path: Path, name: str
+    cli: Cli,
+    photo_shelf: Shelf,
+    small_disk: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    name: str,
 ) -> None:
     made = photo_shelf(name, *COUNTS)
     scratch, out = small_disk("256k"), tmp_path / "out"
     result = cli(*made.command(out, "--build_dir", scratch, "--workers", 1))
+    assert result.code == 1
+    assert f"error: {scratch}: about " in result.error  # before anything is written
+    assert "choose another --build_dir" in result.error
+    with monkeypatch.context() as patch:
+        believe_in_room(patch)
+        result = cli(*made.command(out, "--build_dir", scratch, "--workers", 1))
     check_refused(result, scratch, out, made)
     assert list(scratch.iterdir()) == []
     small_disk("32m")

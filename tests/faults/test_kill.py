@@ -141,7 +141,7 @@ def test_workers_whose_launcher_was_killed_stop_and_do_no_harm(
     cli: Cli, long: Made, tmp_path: Path
 ) -> None:
     """The next run starts at once, while they are still in the middle of a long shard."""
-    options = ("--splits", "train", "--num_shards", "train=2")
+    options = ("--splits", "train", "--num_shards", "train=3")  # more than there are processes
     assert cli(*long.command(tmp_path / "whole", *options)).code == 0
     out = tmp_path / "out"
     process = cli.start(*long.command(out, *options, "--workers", 5))

@@ -14,7 +14,7 @@ import pytest
 
 from dataprep.cli import main
 from dataprep.errors import UsageError
-from dataprep.plugins import load_sink
+from dataprep.manifest import manifest_sink, read_manifest
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
 from dataprep.verify import verify
 from tests.interop.conftest import Built
@@ -52,7 +52,7 @@ def built(request: pytest.FixtureRequest, made: Callable[..., Built]) -> Built:
 def test_the_formats_reader_agrees(built: Built, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(built.out), "--level", "reader"]) == 0
     said = capsys.readouterr().out
-    reference = load_sink(built.manifest["sink"]["name"]).reference
+    reference = manifest_sink(read_manifest(built.out)).reference
     assert f"all good (reader: {reference})" in said
     assert "38 records" in said
 

@@ -361,9 +361,7 @@ def test_the_webdataset_library_reads_the_same(tmp_path: Path, info: DatasetInfo
         list(WebDatasetSink().reference_records(paths, info))
 
 
-def test_without_the_library_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_library_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("webdataset", "webdataset.tariterators"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UsageError, match="pip install webdataset"):
