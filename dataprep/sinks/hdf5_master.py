@@ -30,8 +30,8 @@ IMAGES = "images"
 """The dataset that stays in the shards."""
 
 USUAL_SHARDS = 64
-"""At most, unless the user says so. Through the virtual file HDF5 keeps every shard open that it has
-read, gives zeros for those that it cannot open any more, and looks at all of them at every read."""
+"""At most, unless the user says so. Through the virtual file HDF5 keeps every shard open that it
+has read, gives zeros for those that it cannot open any more, and looks at all at every read."""
 
 _OTHER_FILES = 64  # that a process has open: libraries, pipes, sockets
 
@@ -171,8 +171,7 @@ class Sources:
         dataset: of the images.
 
     Raises:
-        SinkError: there are more shards than files may be open.
-        ValueError: one is missing.
+        SinkError: a shard is missing, or there are more than files may be open.
     """
 
     def __init__(self, file: h5py.File, dataset: h5py.Dataset) -> None:
@@ -192,7 +191,7 @@ class Sources:
             )
         for path in self._paths:
             if not path.is_file():
-                raise ValueError(f"its shard {path} is missing")
+                raise SinkError(f"{file.filename}: its shard {path} is missing; put it back there")
 
     def check(self, row: int) -> None:
         """Check the shard that holds this row of the dataset.
