@@ -29,13 +29,13 @@ def check_tensorflow() -> None:
         CannotRunError: it cannot.
     """
     if find_spec("tensorflow") is None:
-        raise CannotRunError("no TensorFlow here: pip install 'dataprep[tensorflow]'")
+        raise CannotRunError("no TensorFlow here: pip install tensorflow-cpu")
 
 
 def check_webdataset() -> None:
     """Find out whether webdataset's loop can run; raises as `check_tensorflow` does."""
     if find_spec("webdataset") is None:
-        raise CannotRunError("no webdataset here: pip install 'dataprep[webdataset]'")
+        raise CannotRunError("no webdataset here: pip install webdataset")
 
 
 def check_mds(setting: Setting) -> Path:

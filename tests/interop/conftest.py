@@ -128,7 +128,7 @@ def tf() -> ModuleType:
         # Of its dependencies' deprecations, at import only; which ones depends on the release.
         warnings.simplefilter("ignore")
         return pytest.importorskip(
-            "tensorflow", reason="needs TensorFlow: pip install 'dataprep[tensorflow]'"
+            "tensorflow", reason="needs TensorFlow: make readers"
         )
 
 
@@ -232,7 +232,7 @@ def made(dataprep: Command, raw_directory: Path, raw_images: RawImages) -> Calla
 @pytest.fixture(scope="session")
 def dali() -> ModuleType:
     """NVIDIA DALI, with the parts that are used of it."""
-    reason = "needs NVIDIA DALI, no GPU: pip install 'dataprep[dali]'"
+    reason = "needs NVIDIA DALI, no GPU: make readers"
     with warnings.catch_warnings():
         # Of its dependencies' deprecations, at import only; which ones depends on the release.
         warnings.simplefilter("ignore")

@@ -22,7 +22,7 @@ def webdataset() -> ModuleType:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its dependencies, at import only
         return pytest.importorskip(
-            "webdataset", reason="needs webdataset: pip install 'dataprep[webdataset]'"
+            "webdataset", reason="needs webdataset: make readers"
         )
 
 
