@@ -27,7 +27,7 @@ demo: setup
 # Without `make readers`, the tests that read our files with other people's readers skip and say so.
 test: setup
 	$(if $(wildcard $(MXNET)/.ready),DATAPREP_MXNET_PYTHON=$(abspath $(MXNET)/bin/python)) \
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 # Those readers, 3 GB or more. MXNet 1.9.1 wants a numpy older than anybody else's.
 readers: setup $(MXNET)/.ready
