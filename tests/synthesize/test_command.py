@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dataprep.cli.synthesize import command
+from dataprep.cli import command
 from dataprep.errors import DatasetError
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(command, ["imagenet", *map(str, arguments)])
+    return CliRunner().invoke(command, ["synthesize", "imagenet", *map(str, arguments)])
 
 
 SMALL = ("--classes", "2", "--images_per_class", "3", "--validation_images", "2")
