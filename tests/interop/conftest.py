@@ -127,9 +127,7 @@ def tf() -> ModuleType:
     with warnings.catch_warnings():
         # Of its dependencies' deprecations, at import only; which ones depends on the release.
         warnings.simplefilter("ignore")
-        return pytest.importorskip(
-            "tensorflow", reason="needs TensorFlow: make readers"
-        )
+        return pytest.importorskip("tensorflow", reason="needs TensorFlow: make readers")
 
 
 @pytest.fixture(scope="session")

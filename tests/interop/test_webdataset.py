@@ -21,9 +21,7 @@ SPLITS = ("train", "validation")
 def webdataset() -> ModuleType:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its dependencies, at import only
-        return pytest.importorskip(
-            "webdataset", reason="needs webdataset: make readers"
-        )
+        return pytest.importorskip("webdataset", reason="needs webdataset: make readers")
 
 
 def urls(built: Built, split: str) -> str:
