@@ -9,11 +9,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
-import time
 from concurrent.futures import ProcessPoolExecutor
 
-_LOOK_SECONDS = 1.0
+from dataprep_pipelines.worker import end_with
 
 
 def image_processes(count: int) -> ProcessPoolExecutor:
@@ -37,11 +35,5 @@ def block_interrupts() -> None:
 
 def _begin(launcher: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=[launcher], daemon=True).start()
-
-
-def _end_with(launcher: int) -> None:
-    """The pool's own queues never tell a worker that its launcher was killed."""
-    while os.getppid() == launcher:
-        time.sleep(_LOOK_SECONDS)
-    os._exit(1)
+    # The pool's own queues never tell a process that its launcher was killed.
+    end_with(launcher, clean_up_seconds=0.0)

@@ -35,19 +35,29 @@ def main(launcher: int) -> None:
         # Beam's chatter, and its complaints when the launcher is gone, would bury the progress
         # bar; what matters reaches the launcher through commit records and the failure log.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    threading.Thread(target=_end_with, args=[launcher], daemon=True).start()
+    # Beam would wait for ever for a launcher that was killed before it took up contact.
+    end_with(launcher, clean_up_seconds=_CLEAN_UP_SECONDS)
 
     from apache_beam.runners.worker import sdk_worker_main
 
     sdk_worker_main.main(sys.argv)
 
 
-def _end_with(launcher: int) -> None:
-    """Beam would wait for ever for a launcher that was killed before it took up contact."""
-    while os.getppid() == launcher:
-        time.sleep(_LOOK_SECONDS)
-    time.sleep(_CLEAN_UP_SECONDS)
-    os._exit(1)
+def end_with(launcher: int, *, clean_up_seconds: float) -> None:
+    """End this process when its launcher is gone, looking from a thread of its own.
+
+    Args:
+        launcher: the process id of the launcher.
+        clean_up_seconds: how long this process may go on after that.
+    """
+
+    def watch() -> None:
+        while os.getppid() == launcher:
+            time.sleep(_LOOK_SECONDS)
+        time.sleep(clean_up_seconds)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 if __name__ == "__main__":
