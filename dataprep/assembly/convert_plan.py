@@ -8,16 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from dataprep import __version__
+from dataprep.assembly.claim import claim
 from dataprep.assembly.contents import Inherited
 from dataprep.assembly.convert_job import ConvertJob
-from dataprep.assembly.identity import CONVERTED, check_identity, store_identity
+from dataprep.assembly.identity import CONVERTED
 from dataprep.assembly.job import Output, SplitJob
 from dataprep.assembly.lock import Lease
-from dataprep.assembly.overwrite import (
-    check_foreign_files,
-    remove_built_files,
-    remove_unrecorded_files,
-)
 from dataprep.assembly.request import EVERY_SPLIT
 from dataprep.assembly.shard_counts import choose_shard_count
 from dataprep.assembly.workspace import Workspace
@@ -73,7 +69,6 @@ def check_conversion(request: ConvertRequest) -> Mapping[str, Any]:
 def plan_conversion(
     request: ConvertRequest,
     manifest: Mapping[str, Any],
-    workspace: Workspace,
     lease: Lease,
     *,
     report: Callable[[str], None],
@@ -108,14 +103,7 @@ def plan_conversion(
         manifest["image"]["max_pixels"],
     )
     units = {CONVERTED: manifest["sha256"]}
-    if request.overwrite:
-        remove_built_files(workspace)
-    fresh = check_identity(workspace, identity, units)
-    if fresh:
-        remove_unrecorded_files(workspace)
-    check_foreign_files(job, fresh=fresh)
-    if fresh:
-        store_identity(workspace, identity, units)
+    claim(job, identity, units, overwrite=request.overwrite)
     return job, identity
 
 

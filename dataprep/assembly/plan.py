@@ -10,17 +10,12 @@ from typing import cast
 
 from dataprep import __version__
 from dataprep.assembly.bounding_boxes import read_bounding_boxes
+from dataprep.assembly.claim import claim
 from dataprep.assembly.deck import deck_is_current, write_deck
-from dataprep.assembly.identity import check_identity, store_identity
 from dataprep.assembly.image_job import ImageJob
 from dataprep.assembly.index_parts import IndexPart, read_header
 from dataprep.assembly.job import Output, SplitJob
 from dataprep.assembly.lock import Lease
-from dataprep.assembly.overwrite import (
-    check_foreign_files,
-    remove_built_files,
-    remove_unrecorded_files,
-)
 from dataprep.assembly.request import Request
 from dataprep.assembly.shard_counts import choose_shard_count, explain_shard_count
 from dataprep.assembly.split_index import SplitIndex, open_index
@@ -80,14 +75,8 @@ def plan(
         )
         units = {part.unit.name: read_header(part.path).digest for part in parts}
         boxes = read_bounding_boxes(request.bbox_csv) if request.bbox_csv else {}
-        if request.overwrite:  # only now, when nothing that was asked for can be refused any more
-            remove_built_files(workspace)
-        fresh = check_identity(workspace, identity, units)
-        if fresh:
-            remove_unrecorded_files(workspace)
-        check_foreign_files(job, fresh=fresh)
-        if fresh:
-            store_identity(workspace, identity, units)
+        # Only now, when nothing that was asked for can be refused any more.
+        claim(job, identity, units, overwrite=request.overwrite)
         _write_decks(workspace, splits, indexes, identity, boxes)
     return job, identity
 

@@ -64,9 +64,7 @@ def convert(
         with locked(workspace) as lease:
             remove_partial_files(workspace, list(manifest["splits"]))
             remove_build_directories(workspace, request.build_dir)
-            job, identity = plan_conversion(
-                request, manifest, workspace, lease, report=reporter.line
-            )
+            job, identity = plan_conversion(request, manifest, lease, report=reporter.line)
             build(job, engine, FailureLog(lease), reporter)
             if _witnesses(request.source, manifest) != before:
                 raise changed_meanwhile(request.source)
@@ -103,7 +101,7 @@ def _witness(path: Path) -> tuple[int, int, int] | None:
 def _verify(
     request: ConvertRequest, check: Level, engine: Engine, checking: Callable[[int], object]
 ) -> None:
-    found = verify(request.source, check, threads=engine.threads, progress=checking)
+    found = verify(request.source, check, threads=engine.workers, progress=checking)
     if found.problems:
         first = found.problems[0]
         raise DatasetError(
