@@ -26,6 +26,7 @@ class ShardProgress:
     def __init__(self, workspace: Workspace, shard: ShardName) -> None:
         self._path = workspace.progress / str(shard)
         self._images = 0
+        self._noted = False
         self._next = time.monotonic() + _SECONDS
 
     def advance(self) -> None:
@@ -34,13 +35,15 @@ class ShardProgress:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _SECONDS
+            self._noted = True
             with suppress(OSError):
                 self._path.write_text(str(self._images))
 
     def finish(self) -> None:
         """The shard is committed, or given up."""
-        with suppress(OSError):
-            self._path.unlink(missing_ok=True)
+        if self._noted:  # most shards are done before the first note is due
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
 
 
 def images_under_way(workspace: Workspace) -> int:
@@ -51,6 +54,29 @@ def images_under_way(workspace: Workspace) -> int:
             with suppress(OSError, ValueError):
                 total += int(path.read_text())
     return total
+
+
+class ProgressWatch:
+    """The same for somebody who asks often: looks no more often than notes are written.
+
+    A file system's metadata server should not pay for a progress bar.
+
+    Args:
+        workspace: the output directory.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._images = 0
+        self._next = 0.0
+
+    def images(self, *, now: bool) -> int:
+        """What `images_under_way` says; with ``now`` it is looked up however short the time."""
+        time_now = time.monotonic()
+        if now or time_now >= self._next:
+            self._next = time_now + _SECONDS
+            self._images = images_under_way(self._workspace)
+        return self._images
 
 
 def forget_progress(workspace: Workspace) -> None:

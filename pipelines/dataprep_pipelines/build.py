@@ -8,7 +8,7 @@ from typing import Protocol
 
 from dataprep.assembly.commit import CommitRecord, Commits, is_intact
 from dataprep.assembly.job import Job
-from dataprep.assembly.progress import forget_progress, images_under_way
+from dataprep.assembly.progress import ProgressWatch, forget_progress
 from dataprep.assembly.space import check_free_space
 from dataprep.sinks import ShardName
 from dataprep.wording import counted
@@ -65,14 +65,19 @@ def build(job: Job, engine: Engine, failures: FailureLog, reporter: Reporter) ->
     # A shard is written by one process. If there are as few of them as processes, the last would
     # be written by one process alone; so all help with the images of all.
     few = job.works_on_images and engine.processes > 1 and len(pending) <= engine.processes
-    commits = Commits(job.workspace)
+    commits, notes = Commits(job.workspace), ProgressWatch(job.workspace)
     reporter.writing(job, commits.refresh())
+
+    def watch() -> None:
+        new = commits.refresh()
+        reporter.progress(new, notes.images(now=bool(new)))
+
     graph = WriteShards(job, pending, engine=engine, failures=failures, help_with_images=few)
     try:
         engines.run(
             lambda pipeline: pipeline | graph,
             replace(engine, alone=True) if few else engine,
-            watch=lambda: reporter.progress(commits.refresh(), images_under_way(job.workspace)),
+            watch=watch,
             stop=failures.stop,
         )
         reporter.progress(commits.refresh(), 0)

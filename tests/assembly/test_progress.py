@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from dataprep.assembly import progress
-from dataprep.assembly.progress import ShardProgress, forget_progress, images_under_way
+from dataprep.assembly.progress import (
+    ProgressWatch,
+    ShardProgress,
+    forget_progress,
+    images_under_way,
+)
 from dataprep.assembly.workspace import Workspace
 from dataprep.sinks import ShardName
 from dataprep.sinks.recordio import RecordIOWriter
@@ -118,3 +123,21 @@ def test_a_single_large_shard_is_seen_before_it_is_committed(
     assert 24 in seen
     assert any("under_way=24" in text for text in statuses), statuses
     assert images_under_way(Workspace(tmp_path / "out")) == 0
+
+
+def test_who_asks_often_does_not_look_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    workspace = Workspace(tmp_path)
+    workspace.make()
+    watch = ProgressWatch(workspace)
+    assert watch.images(now=False) == 0
+    (workspace.progress / "train-00000-of-00001").write_text("7")
+    clock.now += 1.0
+    assert watch.images(now=False) == 0
+    assert watch.images(now=True) == 7
+    (workspace.progress / "train-00000-of-00001").write_text("9")
+    clock.now += 3.0
+    assert watch.images(now=False) == 9
