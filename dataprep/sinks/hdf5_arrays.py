@@ -7,8 +7,8 @@ as with chunks of one image, but with no index of chunks to read first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import h5py
@@ -20,19 +20,11 @@ from dataprep.errors import SinkError, UsageError
 from dataprep.example import Example
 from dataprep.sinks.base import (
     DatasetInfo,
-    FinishedShard,
-    Layout,
-    ShardName,
-    Sink,
-    WrittenFile,
 )
-from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column, library_versions
-from dataprep.sinks.hdf5_master import USUAL_SHARDS, master_paths, write_master
+from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column
 from dataprep.sinks.hdf5_records import RecordsReader, RecordsWriter
 from dataprep.sinks.hdf5_seal import check_seal
-from dataprep.sinks.naming import shard_path
-
-_COLUMNS = 50  # bytes of a label and a key of 40
+from dataprep.sinks.hdf5_sink import Hdf5WithMaster
 
 
 def one_shape(info: DatasetInfo, sink: str) -> tuple[int, int, int]:
@@ -113,37 +105,16 @@ class Hdf5ArraysReader(RecordsReader):
         return self.assemble(number, pixels.tobytes(), "RAW", size, self._labels[number])
 
 
-class Hdf5ArraysSink(Sink):
+class Hdf5ArraysSink(Hdf5WithMaster):
     """``--sink hdf5-arrays``."""
 
     name: ClassVar[str] = "hdf5-arrays"
     summary: ClassVar[str] = "HDF5, uint8 pixels (n, height, width, channels); h5py"
-    usual_shards: ClassVar[int | None] = USUAL_SHARDS
-    seeks: ClassVar[bool] = True
-    reference: ClassVar[str] = "h5py"
 
     @property
     def pixels(self) -> bool:
         """It stores pixels."""
         return True
-
-    @override
-    def versions(self) -> Mapping[str, str]:
-        """Of the libraries that lay the files out."""
-        return library_versions()
-
-    def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
-        """One file."""
-        return (shard_path(shard, layout, ".h5"),)
-
-    @override
-    def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
-        """The master, if there are several shards."""
-        return master_paths(split, count)
-
-    def overhead(self) -> int:
-        """The small datasets."""
-        return _COLUMNS
 
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> Hdf5ArraysWriter:
         """Start a shard."""
@@ -153,17 +124,6 @@ class Hdf5ArraysSink(Sink):
     def reader(self, paths: Sequence[Path], info: DatasetInfo) -> Hdf5ArraysReader:
         """Open a shard, or a master."""
         return Hdf5ArraysReader(paths[0], info)
-
-    @override
-    def finish_split(
-        self,
-        paths: Sequence[Path],
-        info: DatasetInfo,
-        shards: Sequence[FinishedShard],
-        statistics: object,
-    ) -> Sequence[WrittenFile]:
-        """Write the master."""
-        return write_master(paths, info, shards, sink=self.name, rebased={})
 
     @override
     def reference_records(

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, ClassVar
 
 import h5py
@@ -34,20 +34,13 @@ from dataprep.example import Example
 from dataprep.index import Box
 from dataprep.sinks.base import (
     DatasetInfo,
-    FinishedShard,
-    Layout,
-    ShardName,
-    Sink,
-    WrittenFile,
 )
-from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column, library_versions
-from dataprep.sinks.hdf5_master import USUAL_SHARDS, master_paths, write_master
+from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column
 from dataprep.sinks.hdf5_records import RecordsReader, RecordsWriter
 from dataprep.sinks.hdf5_seal import check_seal
-from dataprep.sinks.naming import shard_path
+from dataprep.sinks.hdf5_sink import Hdf5WithMaster
 
 _FORMATS = ("JPEG", "PNG")
-_COLUMNS = 100  # bytes of all small datasets together, with a key of 40
 
 
 class Hdf5Writer(RecordsWriter):
@@ -138,33 +131,14 @@ def _offsets(file: h5py.File, name: str, total: int, length: int | None) -> npt.
     return offsets
 
 
-class Hdf5Sink(Sink):
+class Hdf5Sink(Hdf5WithMaster):
     """``--sink hdf5``."""
 
     name: ClassVar[str] = "hdf5"
     summary: ClassVar[str] = "HDF5, encoded images in one flat array with offsets; h5py"
-    usual_shards: ClassVar[int | None] = USUAL_SHARDS
-    seeks: ClassVar[bool] = True
     keeps_boxes: ClassVar[bool] = True
-    reference: ClassVar[str] = "h5py"
-
-    @override
-    def versions(self) -> Mapping[str, str]:
-        """Of the libraries that lay the files out."""
-        return library_versions()
-
-    def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
-        """One file."""
-        return (shard_path(shard, layout, ".h5"),)
-
-    @override
-    def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
-        """The master, if there are several shards."""
-        return master_paths(split, count)
-
-    def overhead(self) -> int:
-        """The small datasets."""
-        return _COLUMNS
+    columns_bytes: ClassVar[int] = 100  # bytes of all small datasets together, with a key of 40
+    rebased: ClassVar[Mapping[str, str]] = {"offsets": "images", "box_offsets": "boxes"}
 
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> Hdf5Writer:
         """Start a shard."""
@@ -173,18 +147,6 @@ class Hdf5Sink(Sink):
     def reader(self, paths: Sequence[Path], info: DatasetInfo) -> Hdf5Reader:
         """Open a shard, or a master."""
         return Hdf5Reader(paths[0], info)
-
-    @override
-    def finish_split(
-        self,
-        paths: Sequence[Path],
-        info: DatasetInfo,
-        shards: Sequence[FinishedShard],
-        statistics: object,
-    ) -> Sequence[WrittenFile]:
-        """Write the master."""
-        rebased = {"offsets": "images", "box_offsets": "boxes"}
-        return write_master(paths, info, shards, sink=self.name, rebased=rebased)
 
     @override
     def reference_records(

@@ -12,7 +12,7 @@ run: Caffe takes them relative to its working directory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
@@ -27,19 +27,16 @@ from dataprep.sinks.base import (
     DatasetInfo,
     FinishedShard,
     Layout,
-    ShardName,
-    Sink,
     WrittenFile,
 )
 from dataprep.sinks.hashed_file import HashedFile
 from dataprep.sinks.hdf5_arrays import one_shape, raw_pixels
-from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column, library_versions
+from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column
 from dataprep.sinks.hdf5_records import RecordsReader, RecordsWriter
 from dataprep.sinks.hdf5_seal import check_seal
-from dataprep.sinks.naming import shard_path
+from dataprep.sinks.hdf5_sink import OneHdf5File
 
 _INT_MAX = 2**31 - 1
-_COLUMNS = 50  # bytes of a label and a key of 40
 
 
 def _most_images(info: DatasetInfo, sink: str) -> int:
@@ -111,14 +108,12 @@ class Hdf5CaffeReader(RecordsReader):
         return self.assemble(number, encoded, "RAW", size, self._labels[number])
 
 
-class Hdf5CaffeSink(Sink):
+class Hdf5CaffeSink(OneHdf5File):
     """``--sink hdf5-caffe``."""
 
     name: ClassVar[str] = "hdf5-caffe"
     summary: ClassVar[str] = "HDF5, float32 BGR (n, channels, height, width); Caffe's HDF5Data"
     value_bytes: ClassVar[int] = 4
-    seeks: ClassVar[bool] = True
-    reference: ClassVar[str] = "h5py"
 
     @property
     def pixels(self) -> bool:
@@ -130,22 +125,9 @@ class Hdf5CaffeSink(Sink):
         return _most_images(info, self.name)
 
     @override
-    def versions(self) -> Mapping[str, str]:
-        """Of the libraries that lay the files out."""
-        return library_versions()
-
-    def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
-        """One file."""
-        return (shard_path(shard, layout, ".h5"),)
-
-    @override
     def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
         """The list of files."""
         return (PurePosixPath(f"{split}.txt"),)
-
-    def overhead(self) -> int:
-        """The small datasets; that a value has four bytes is not known here."""
-        return _COLUMNS
 
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> Hdf5CaffeWriter:
         """Start a shard."""
