@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 from importlib.metadata import version
 
+from numpy.typing import NDArray
 from PIL import Image, features
 
 from dataprep.errors import ImageError
 from dataprep.images import turbo
-from dataprep.images.pixels import Pixels
+from dataprep.images.pixels import Level, Pixels
 from dataprep.images.recipe import MAX_SIDE
 
 _PNG_LEVEL = 6  # zlib's own default, pinned so that a change of Pillow's cannot move it
@@ -32,8 +33,8 @@ def to_jpeg(pixels: Pixels, quality: int, chroma: str) -> bytes:
     return turbo.encode(pixels, quality, chroma)
 
 
-def to_png(pixels: Pixels) -> bytes:
-    """Encode as 8-bit grey or RGB PNG without metadata."""
+def to_png(pixels: NDArray[Level]) -> bytes:
+    """Encode as 8-bit grey or RGB PNG, or 16-bit grey, without metadata."""
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "PNG", compress_level=_PNG_LEVEL)
     return buffer.getvalue()

@@ -20,10 +20,10 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from dataprep.errors import ImageError
+from dataprep.images import png
 from dataprep.images.decoders import PILLOW_ERRORS
 from dataprep.images.pixels import Pixels, require_size
 
-_PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _GIF_EXTENSION, _GIF_IMAGE = 0x21, 0x2C
 
 
@@ -45,7 +45,7 @@ def kind_of(data: bytes) -> str:
     """
     if not data:
         raise ImageError("empty file: 0 bytes")
-    if data.startswith(_PNG_MAGIC):
+    if data.startswith(png.MAGIC):
         return "PNG"
     if data.startswith((b"GIF87a", b"GIF89a")):
         return "GIF"
@@ -63,7 +63,8 @@ def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Pixels, bytes]:
     """Decode the (first) image to 8-bit grey or RGB; alpha is dropped, not composited.
 
     That is what TensorFlow's ``decode_png(channels=3)`` does. 16-bit samples keep their high
-    byte, as libpng's ``png_set_strip_16`` does. Grey stays grey.
+    byte, as libpng's ``png_set_strip_16`` does. Grey stays grey, but 16-bit grey with alpha, of
+    which Pillow makes RGB.
 
     Args:
         data: the whole file.
@@ -104,19 +105,9 @@ def _eight_bits(image: Image.Image) -> Pixels:
 
 
 def _plain_png(data: bytes) -> _Plain:
-    """Keep the critical chunks (PNG specification, section 5.4: upper-case first letter)."""
-    parts, exif, at = [data[:8]], b"", 8
-    while at + 12 <= len(data):
-        name, end = data[at + 4 : at + 8], at + 12 + int.from_bytes(data[at : at + 4], "big")
-        if not name[0] & 0x20:
-            parts.append(data[at:end])
-        elif name == b"eXIf":
-            exif = data[at + 8 : end - 4]
-        at = end
-        if name == b"IEND":
-            break
-    width, height = (int.from_bytes(data[i : i + 4], "big") for i in (16, 20))
-    return _Plain(b"".join(parts), width, height, exif)
+    stripped, exif = png.without_metadata(data)
+    header = png.read_header(data)
+    return _Plain(stripped, header.width, header.height, exif)
 
 
 def _plain_gif(data: bytes) -> _Plain:

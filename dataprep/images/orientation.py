@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dataprep.images import jpeg
-from dataprep.images.pixels import Pixels
+from dataprep.images.pixels import Level
 
 _EXIF = b"Exif\0\0"
 _TAG = 0x0112
@@ -50,11 +51,11 @@ def of_tiff(block: bytes) -> int:
     return 1
 
 
-def upright(pixels: Pixels, orientation: int) -> Pixels:
+def upright(pixels: NDArray[Level], orientation: int) -> NDArray[Level]:
     """Turn and mirror an image so that it shows upright.
 
     Args:
-        pixels: uint8, (height, width) or (height, width, 3).
+        pixels: uint8 or uint16, (height, width) or (height, width, 3).
         orientation: 1 to 8, as EXIF defines it.
     """
     if orientation >= 5:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from dataprep.images import decoders, encode, foreign, jpeg, orientation, pixels
+from numpy.typing import NDArray
+
+from dataprep.boxes import WHOLE
+from dataprep.images import decoders, encode, foreign, jpeg, orientation, pixels, png, png_flaw
 from dataprep.images.jpeg import Frame
-from dataprep.images.pixels import Pixels
+from dataprep.images.pixels import Level, Pixels
+from dataprep.images.png import Header
 from dataprep.images.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
 from dataprep.images.statistics import Measured, as_channels, histogram_of
+from dataprep.index import Box
 
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
 
@@ -20,8 +25,8 @@ class Note:
 
     Attributes:
         kind: ``repaired`` if the image was stored in another form than it came in because
-            readers could not have used it; ``warned`` if the decoder found damage that
-            TensorFlow and Pillow live with.
+            it was not of a form that every reader takes as it is; ``warned`` if the decoder
+            found damage that TensorFlow and Pillow live with.
         text: one line.
     """
 
@@ -36,12 +41,13 @@ class Prepared:
     Attributes:
         data: the encoded image; the very object that came in if it passed through. If `format`
             is ``RAW``, uint8 pixels in (height, width, channel) order.
-        format: what `data` is.
+        format: what `data` is. A PNG has 16 bits a sample only with ``depth="keep"``.
         height: in pixels, as stored, EXIF orientation not considered.
         width: in pixels, likewise.
         channels: of the stored image, 1 or 3.
         notes: what happened to it, if anything did that was not asked for.
         measured: for the data set's statistics; None unless the recipe asks for them.
+        part: the part of the picture that is left, (xmin, ymin, xmax, ymax) as fractions.
     """
 
     data: bytes
@@ -51,16 +57,17 @@ class Prepared:
     channels: int
     notes: tuple[Note, ...] = ()
     measured: Measured | None = field(default=None, compare=False)
+    part: Box = WHOLE
 
 
 def prepare(data: bytes, recipe: Recipe) -> Prepared:
     """Check one image and bring it into the form the recipe asks for.
 
     A good JPEG of 1 or 3 components passes through byte for byte, metadata included, unless
-    the recipe changes its pixels or encoding. Anything re-encoded loses its metadata. CMYK
-    JPEG, PNG, GIF, BMP and WebP are recognised by content and become JPEG, or whatever else
-    the recipe's encoding is. The result depends on the arguments and `codec_versions` only;
-    threads may call this at once.
+    the recipe changes its pixels or encoding; so does a grey or RGB PNG if the recipe's `passes`
+    has PNG. Anything re-encoded loses its metadata. CMYK JPEG, PNG, GIF, BMP and WebP are
+    recognised by content and become what `Recipe.target` says. The result depends on the
+    arguments and `codec_versions` only; threads may call this at once.
 
     Args:
         data: the bytes of the file.
@@ -72,31 +79,87 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
     if data.startswith(jpeg.MAGIC):
         return _prepare_jpeg(data, recipe)
     kind = foreign.kind_of(data)
+    if kind == "PNG":
+        return _prepare_png(data, recipe)
     found, exif = foreign.decode(data, kind, recipe.max_pixels)
     turn = orientation.of_tiff(exif) if recipe.exif == "apply" else 1
-    original = "" if kind == "PNG" and recipe.encoding == "png" else f"{kind}, not JPEG"
-    return _store(found, recipe, turn, original, None)
+    return _store(found, recipe, recipe.target(kind), turn, _misplaced(kind, recipe), None)
 
 
 def _prepare_jpeg(data: bytes, recipe: Recipe) -> Prepared:
     frame = jpeg.read_frame(data)
     pixels.require_size(frame.width, frame.height, recipe.max_pixels)
     turn = orientation.of_jpeg(data) if recipe.exif == "apply" else 1
-    if _passes(frame, recipe, turn):
-        return _pass(data, frame, recipe)
+    if frame.components != 4 and _passes("JPEG", frame.components, recipe, turn):
+        return _pass_jpeg(data, frame, recipe)
     if recipe.check == "pixels":
         decoders.decode_with_pillow(data, frame)
     grey = recipe.color == "gray"
     found, warning = decoders.decode(data, frame, grey=grey)
-    original = "JPEG of 4 components (CMYK or YCCK)" if frame.components == 4 else ""
-    return _store(found, recipe, turn, original, warning)
+    original, target = "", recipe.target("JPEG")
+    if frame.components == 4:
+        original = "JPEG of 4 components (CMYK or YCCK)"
+    elif recipe.encoding == "keep" and target != "JPEG":
+        original = _misplaced("JPEG", recipe)
+    return _store(found, recipe, target, turn, original, warning)
 
 
-def _passes(frame: Frame, recipe: Recipe, turn: int) -> bool:
-    """Whether a JPEG is already what the recipe wants."""
+def _prepare_png(data: bytes, recipe: Recipe) -> Prepared:
+    header = png.read_header(data)
+    pixels.require_size(header.width, header.height, recipe.max_pixels)
+    turn = orientation.of_tiff(png.exif_of(data)) if recipe.exif == "apply" else 1
+    target, flaw = recipe.target("PNG"), None
+    if "PNG" in recipe.passes:
+        chunks = png.check_structure(data, header, checksums=recipe.check != "header")
+        deep = header.depth == 16 and recipe.depth == "keep"
+        plain = header.opaque and (header.depth == 8 or deep)
+        if plain and _passes("PNG", header.channels, recipe, turn):
+            flaw = png_flaw.find_flaw(data, header, chunks)
+            if flaw is None and recipe.check != "header":
+                flaw = png.check_bitstream(data, header, chunks)
+            if flaw is None:
+                return _pass_png(data, header, recipe)
+    original = _unusual(header, recipe, target)
+    if flaw is not None:
+        original = f"{header.name} PNG with {flaw}"
+    # Where no PNG is expected, what has always been made of a PNG stays what it is.
+    if header.depth == 16 and header.channels == 1 and _expects_png(recipe):
+        grey = png.decode_deep_grey(data, header)
+        if _stays_deep(header, recipe):
+            return _store(grey, recipe, target, turn, original, None)
+        return _store(pixels.eight_bits(grey), recipe, target, turn, original, None)
+    found, _ = foreign.decode(data, "PNG", recipe.max_pixels)
+    return _store(found, recipe, target, turn, original, None)
+
+
+def _stays_deep(header: Header, recipe: Recipe) -> bool:
+    """Whether a PNG that must be re-encoded is so in 16 bits."""
+    kept = recipe.depth == "keep" and header.depth == 16
+    return kept and header.channels == 1 and recipe.color != "rgb"
+
+
+def _expects_png(recipe: Recipe) -> bool:
+    return "PNG" in recipe.passes or recipe.depth == "keep"
+
+
+def _unusual(header: Header, recipe: Recipe, target: Format) -> str:
+    """What a PNG is that its owner should know of; empty for one that was only asked to change."""
+    plain = header.opaque and (header.depth == 8 or _stays_deep(header, recipe))
+    if _expects_png(recipe):
+        return "" if plain else f"{header.name} PNG"
+    return "" if target == "PNG" or (target == "RAW" and plain) else _misplaced("PNG", recipe)
+
+
+def _misplaced(kind: str, recipe: Recipe) -> str:
+    return f"{kind}, not {' or '.join(recipe.passes)}"
+
+
+def _passes(kind: Format, channels: int, recipe: Recipe, turn: int) -> bool:
+    """Whether a good image is already what the recipe wants."""
     wanted = {"keep": (1, 3), "rgb": (3,), "gray": (1,)}[recipe.color]
     return (
-        frame.components in wanted
+        kind in recipe.passes
+        and channels in wanted
         and turn == 1
         and recipe.resize is None
         and recipe.center_crop is None
@@ -104,7 +167,7 @@ def _passes(frame: Frame, recipe: Recipe, turn: int) -> bool:
     )
 
 
-def _pass(data: bytes, frame: Frame, recipe: Recipe) -> Prepared:
+def _pass_jpeg(data: bytes, frame: Frame, recipe: Recipe) -> Prepared:
     """Check a JPEG that is already what the recipe wants, and leave it as it is."""
     seen = decoders.decode_with_pillow(data, frame) if recipe.check == "pixels" else None
     warning = None if recipe.check == "header" else decoders.check_bitstream(data, frame)
@@ -114,31 +177,49 @@ def _pass(data: bytes, frame: Frame, recipe: Recipe) -> Prepared:
     return Prepared(data, "JPEG", height, width, frame.components, notes, measured)
 
 
+def _pass_png(data: bytes, header: Header, recipe: Recipe) -> Prepared:
+    """Leave a PNG as it is that is already what the recipe wants and has no flaw."""
+    decoded = recipe.check == "pixels"
+    seen = foreign.decode(data, "PNG", recipe.max_pixels)[0] if decoded else None
+    height, width = header.height, header.width
+    measured = _measured(data, "PNG", height, width, seen, recipe)
+    return Prepared(data, "PNG", height, width, header.channels, measured=measured)
+
+
 def _store(
-    found: Pixels, recipe: Recipe, turn: int, original: str, warning: str | None
+    found: NDArray[Level],
+    recipe: Recipe,
+    target: Format,
+    turn: int,
+    original: str,
+    warning: str | None,
 ) -> Prepared:
     """Shape and encode decoded pixels; `original` says what had to be repaired, if anything."""
-    shaped = _shaped(found, recipe, turn)
+    shaped, part = _shaped(found, recipe, turn)
     height, width = shaped.shape[:2]
+    seen = pixels.eight_bits(shaped)
     channels = 1 if shaped.ndim == 2 else 3
     color = "grey" if channels == 1 else "RGB"
-    stored, format_, form = _encoded(shaped, recipe, repair=bool(original))
-    notes = _notes(original and f"{original}: {form.format(color=color)}", warning)
-    measured = _measured(stored, format_, height, width, shaped, recipe)
-    return Prepared(stored, format_, height, width, channels, notes, measured)
+    if original.startswith("16-bit"):
+        color = f"{8 * shaped.itemsize}-bit {color}"
+    if target == "RAW":
+        stored, form = seen.tobytes(), f"stored as {color} pixels"
+    elif target == "PNG":
+        stored, form = encode.to_png(shaped), f"re-encoded as {color} PNG"
+    else:
+        quality, chroma = _jpeg_options(recipe, repair=bool(original))
+        stored = encode.to_jpeg(seen, quality, chroma)
+        form = f"re-encoded as {color} JPEG, quality {quality}"
+    notes = _notes(original and f"{original}: {form}", warning)
+    measured = _measured(stored, target, height, width, seen, recipe)
+    return Prepared(stored, target, height, width, channels, notes, measured, part)
 
 
-def _encoded(shaped: Pixels, recipe: Recipe, *, repair: bool) -> tuple[bytes, Format, str]:
-    """The bytes to store, their format, and words for it with a place for the ``{color}``."""
-    if recipe.encoding == "raw":
-        return shaped.tobytes(), "RAW", "stored as {color} pixels"
-    if recipe.encoding == "png":
-        return encode.to_png(shaped), "PNG", "re-encoded as {color} PNG"
+def _jpeg_options(recipe: Recipe, *, repair: bool) -> tuple[int, str]:
+    """Quality and chroma subsampling: the best where nobody asked for the image to be changed."""
     changed = recipe.resize is not None or recipe.center_crop is not None
     mere = repair and not changed and recipe.encoding == "keep"
-    quality, chroma = (REPAIR_QUALITY, REPAIR_CHROMA) if mere else (recipe.quality, CHROMA)
-    stored = encode.to_jpeg(shaped, quality, chroma)
-    return stored, "JPEG", f"re-encoded as {{color}} JPEG, quality {quality}"
+    return (REPAIR_QUALITY, REPAIR_CHROMA) if mere else (recipe.quality, CHROMA)
 
 
 def _measured(
@@ -155,8 +236,9 @@ def _measured(
     return Measured(len(stored), form, height, width, histogram, kept)
 
 
-def _shaped(found: Pixels, recipe: Recipe, turn: int) -> Pixels:
-    """Turn, resize, crop and recolour, each if asked for, in that order."""
+def _shaped(found: NDArray[Level], recipe: Recipe, turn: int) -> tuple[NDArray[Level], Box]:
+    """Turn, resize, crop and recolour, each if asked for, in that order; and what is left."""
+    part = WHOLE
     shaped = orientation.upright(found, turn)
     if recipe.color == "gray":  # before the resize: a third of the work
         shaped = pixels.recolored(shaped, "gray")
@@ -166,8 +248,10 @@ def _shaped(found: Pixels, recipe: Recipe, turn: int) -> Pixels:
         pixels.require_size(*size, recipe.max_pixels)
         shaped = pixels.resized(shaped, size, recipe.filter)
     if recipe.center_crop is not None:
+        height, width = shaped.shape[:2]
         shaped = pixels.center_cropped(shaped, recipe.center_crop)
-    return pixels.recolored(shaped, recipe.color)
+        part = pixels.center_part(width, height, recipe.center_crop)
+    return pixels.recolored(shaped, recipe.color), part
 
 
 def _notes(repaired: str, warning: str | None) -> tuple[Note, ...]:

@@ -10,7 +10,9 @@ from dataprep.errors import UsageError
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 Check: TypeAlias = Literal["header", "bitstream", "pixels"]
+Form: TypeAlias = Literal["JPEG", "PNG"]
 Color: TypeAlias = Literal["keep", "rgb", "gray"]
+Depth: TypeAlias = Literal["8", "keep"]
 Encoding: TypeAlias = Literal["keep", "jpeg", "png", "raw"]
 Exif: TypeAlias = Literal["ignore", "apply"]
 Filter: TypeAlias = Literal["box", "bilinear", "hamming", "bicubic", "lanczos"]
@@ -87,9 +89,15 @@ class Recipe:
             ImageNet photos at 256 pixels, for an eighth more time per image.
         quality: JPEG quality, 1 to 100, of what is re-encoded on request. Repairs that
             change neither size nor encoding use 100.
-        encoding: ``keep`` passes JPEG through and turns the rest into JPEG; ``jpeg`` and
-            ``png`` re-encode every image, good JPEG files included; ``raw`` stores uint8
-            pixels in (height, width, channel) order, whatever came in.
+        encoding: ``keep`` leaves the formats of `passes` as they are, byte for byte where
+            nothing changes, and turns the rest into PNG if that is one of them, else JPEG;
+            ``jpeg`` and ``png`` re-encode every image, good files included; ``raw`` stores
+            uint8 pixels in (height, width, channel) order, whatever came in.
+        passes: the formats that ``encoding="keep"`` keeps, in any order. Of PNG, 8-bit grey
+            and RGB pass byte for byte; the rest is re-encoded as such.
+        depth: ``8`` keeps the high byte of 16-bit samples; ``keep`` leaves 16-bit grey PNG as
+            it is, or changes its size in 16 bits, and lets 16-bit RGB PNG pass if nothing
+            changes. Whatever becomes RGB by `color`, or is changed and not grey, gets 8 bits.
         color: number of channels to store: 3 (``rgb``), 1 (``gray``) or as found.
         exif: ``apply`` turns images upright by their EXIF orientation.
         max_pixels: reject images that declare, or would become, more pixels than this;
@@ -104,6 +112,8 @@ class Recipe:
     filter: Filter = "hamming"
     quality: int = 95
     encoding: Encoding = "keep"
+    passes: tuple[Form, ...] = ("JPEG",)
+    depth: Depth = "8"
     color: Color = "keep"
     exif: Exif = "ignore"
     max_pixels: int = MAX_PIXELS
@@ -113,9 +123,17 @@ class Recipe:
         _choose("check", self.check, get_args(Check))
         _choose("filter", self.filter, get_args(Filter))
         _choose("encoding", self.encoding, get_args(Encoding))
+        _choose("depth", self.depth, get_args(Depth))
         _choose("color", self.color, get_args(Color))
         _choose("exif", self.exif, get_args(Exif))
         _choose("statistics", self.statistics, get_args(Measuring))
+        for form in self.passes:
+            _choose("passes", form, get_args(Form))
+        if not self.passes:
+            raise UsageError(f"--passes: none, expected one of {', '.join(get_args(Form))} or both")
+        object.__setattr__(self, "passes", tuple(sorted({*self.passes})))
+        if self.depth == "keep":
+            _check_deep(self.encoding, self.passes)
         if not 1 <= self.quality <= 100:
             raise UsageError(f"--quality: {self.quality} is not between 1 and 100")
         if self.max_pixels < 1:
@@ -131,6 +149,15 @@ class Recipe:
         if self.resize is not None and self.resize.height is not None:
             return self.resize.height, self.resize.width
         return None
+
+    def target(self, kind: str) -> Literal["JPEG", "PNG", "RAW"]:
+        """The format in which an image is stored that came as a `kind` (``JPEG``, ``GIF``...)."""
+        if self.encoding == "raw":
+            return "RAW"
+        if self.encoding == "keep":
+            kept = kind == "JPEG" and "JPEG" in self.passes
+            return "PNG" if "PNG" in self.passes and not kept else "JPEG"
+        return "PNG" if self.encoding == "png" else "JPEG"
 
     @property
     def decodes(self) -> bool:
@@ -154,6 +181,8 @@ class Recipe:
             "filter": self.filter,
             "quality": self.quality,
             "encoding": self.encoding,
+            "passes": [*self.passes],
+            "depth": self.depth,
             "color": self.color,
             "exif": self.exif,
             "max_pixels": self.max_pixels,
@@ -167,6 +196,20 @@ class Recipe:
 def _choose(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise UsageError(f"--{name}: {value!r} is not one of {', '.join(choices)}")
+
+
+def _check_deep(encoding: Encoding, passes: tuple[Form, ...]) -> None:
+    what = {
+        "jpeg": "JPEG (--encoding jpeg)",
+        "raw": "an array of pixels (--encoding raw)",
+        "png": None,
+        "keep": None if "PNG" in passes else "JPEG, which --encoding keep turns PNG into here,",
+    }[encoding]
+    if what is not None:
+        raise UsageError(
+            f"--depth keep: {what} has 8 bits a sample; use --encoding png in a format that holds "
+            "image files, or --depth 8"
+        )
 
 
 def _check_crop(crop: int, resize: Resize | None) -> None:

@@ -6,9 +6,8 @@ import struct
 from dataclasses import dataclass
 
 from dataprep.errors import ImageError
-from dataprep.images import jpeg
+from dataprep.images import jpeg, png
 
-_PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _PNG_SIZE = struct.Struct(">II")  # width and height, at byte 16 (PNG specification, IHDR)
 
 
@@ -30,7 +29,7 @@ def sniff(data: bytes) -> Sniffed:
     if data.startswith(jpeg.MAGIC):
         frame = jpeg.read_frame(data)
         return Sniffed("JPEG", frame.height, frame.width)
-    if data.startswith(_PNG_MAGIC) and len(data) >= 16 + _PNG_SIZE.size:
+    if data.startswith(png.MAGIC) and len(data) >= 16 + _PNG_SIZE.size:
         width, height = _PNG_SIZE.unpack_from(data, 16)
         return Sniffed("PNG", height, width)
     raise ImageError(f"neither JPEG nor PNG: it begins with {data[:8]!r}")

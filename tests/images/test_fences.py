@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from PIL import Image
 
 from dataprep.errors import ImageError
 from dataprep.images import Recipe, Resize, codec_versions, prepare
+from tests.images.png_files import GREY_ALPHA, png
 
 BIG = 60_000
 RECIPES = [
@@ -23,6 +25,9 @@ RECIPES = [
     Recipe(resize=Resize(16, 8), color="gray", encoding="jpeg"),
     Recipe(encoding="raw", color="rgb", statistics="mean"),
     Recipe(check="pixels", statistics="on"),
+    Recipe(passes=("JPEG", "PNG"), exif="apply"),
+    Recipe(passes=("PNG",), depth="keep", check="header", color="gray"),
+    Recipe(encoding="png", depth="keep", resize=Resize(20), statistics="on"),
 ]
 
 
@@ -36,6 +41,8 @@ def corpus(photo: Image.Image, encoded: Callable[..., bytes]) -> list[bytes]:
         encoded(small, restart_marker_blocks=1),
         encoded(small.convert("CMYK")),
         encoded(small, "PNG"),
+        encoded(Image.fromarray(np.asarray(small.convert("L"), np.uint16) * 200), "PNG"),
+        png(np.asarray(small.convert("LA")).astype(int) * 257, GREY_ALPHA, 16, interlaced=True),
         encoded(palette, "PNG", transparency=bytes(9)),
         encoded(palette, "GIF", save_all=True, append_images=[palette.rotate(90)], disposal=2),
         encoded(small, "BMP"),
@@ -79,8 +86,9 @@ def test_bombs_are_refused_by_the_size_they_declare(
     photo: Image.Image, encoded: Callable[..., bytes], check: Any
 ) -> None:
     for data in _bombs(photo, encoded).values():
-        with pytest.raises(ImageError, match=r"decompression bomb\? \d+x\d+ = \d+ pixels"):
-            prepare(data, Recipe(check=check))
+        for passes in (("JPEG",), ("JPEG", "PNG")):
+            with pytest.raises(ImageError, match=r"decompression bomb\? \d+x\d+ = \d+ pixels"):
+                prepare(data, Recipe(check=check, passes=passes))
 
 
 def test_limit_is_the_recipes_and_inclusive(jpegs: dict[str, bytes]) -> None:
@@ -130,7 +138,7 @@ def _mutate(data: bytes, edits: list[tuple[int, int, int]]) -> bytes:
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    which=st.integers(0, 9),
+    which=st.integers(0, 11),
     recipe=st.sampled_from(RECIPES),
     edits=st.lists(
         st.tuples(

@@ -19,6 +19,8 @@ def sources(
         "CMYK": encoded(photo.convert("CMYK")),
         "PNG": encoded(photo, "PNG"),
         "grey PNG": encoded(photo.convert("L"), "PNG"),
+        "palette PNG": encoded(photo.quantize(16), "PNG"),
+        "RGBA PNG": encoded(photo.convert("RGBA"), "PNG"),
         "GIF": encoded(photo.quantize(16), "GIF"),
         "BMP": encoded(photo, "BMP"),
         "WebP": encoded(photo, "WEBP"),
@@ -69,13 +71,18 @@ def test_raw_holds_the_very_pixels_that_png_does(
     ("source", "words"),
     [
         ("CMYK", "JPEG of 4 components (CMYK or YCCK): stored as RGB pixels"),
-        ("PNG", "PNG, not JPEG: stored as RGB pixels"),
-        ("grey PNG", "PNG, not JPEG: stored as grey pixels"),
+        ("palette PNG", "PNG, not JPEG: stored as RGB pixels"),
+        ("RGBA PNG", "PNG, not JPEG: stored as RGB pixels"),
         ("WebP", "WebP, not JPEG: stored as RGB pixels"),
     ],
 )
 def test_raw_notes_what_came_in(sources: dict[str, bytes], source: str, words: str) -> None:
     assert prepare(sources[source], Recipe(encoding="raw")).notes == (Note("repaired", words),)
+
+
+@pytest.mark.parametrize("source", ["PNG", "grey PNG", "baseline", "grey"])
+def test_raw_of_a_plain_image_is_no_repair(sources: dict[str, bytes], source: str) -> None:
+    assert prepare(sources[source], Recipe(encoding="raw")).notes == ()
 
 
 def test_raw_of_a_good_jpeg_is_no_repair_and_ignores_the_quality(jpegs: dict[str, bytes]) -> None:

@@ -42,6 +42,12 @@ def test_resize_refuses_anything_else_in_one_line(text: str) -> None:
         ({"encoding": "gif"}, "--encoding: 'gif'"),
         ({"color": "cmyk"}, "--color: 'cmyk'"),
         ({"exif": "maybe"}, "--exif: 'maybe'"),
+        ({"passes": ("GIF",)}, "--passes: 'GIF' is not one of JPEG, PNG"),
+        ({"passes": ()}, "--passes: none"),
+        ({"depth": "16"}, "--depth: '16' is not one of 8, keep"),
+        ({"depth": "keep", "encoding": "jpeg"}, "--depth keep: JPEG .* use --encoding png .* or"),
+        ({"depth": "keep", "encoding": "raw"}, "--depth keep: an array of pixels .*--depth 8"),
+        ({"depth": "keep"}, "--depth keep: JPEG, which --encoding keep turns PNG into"),
         ({"statistics": "median"}, "--statistics: 'median' is not one of off, on, mean"),
     ],
 )
@@ -50,6 +56,32 @@ def test_impossible_recipes_are_refused_with_their_values(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         Recipe(**options)
+
+
+def test_formats_that_pass_have_no_order() -> None:
+    one, other = (Recipe(passes=passes) for passes in (("PNG", "JPEG"), ("JPEG", "PNG", "JPEG")))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one.config() == other.config()
+    assert one.config()["passes"] == ["JPEG", "PNG"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "passes", "targets"),
+    [
+        ("keep", ("JPEG",), ("JPEG", "JPEG", "JPEG")),
+        ("keep", ("JPEG", "PNG"), ("JPEG", "PNG", "PNG")),
+        ("keep", ("PNG",), ("PNG", "PNG", "PNG")),
+        ("jpeg", ("JPEG", "PNG"), ("JPEG", "JPEG", "JPEG")),
+        ("png", ("JPEG",), ("PNG", "PNG", "PNG")),
+        ("raw", ("JPEG", "PNG"), ("RAW", "RAW", "RAW")),
+    ],
+)
+def test_target_follows_encoding_and_what_passes(
+    encoding: Any, passes: Any, targets: tuple[str, ...]
+) -> None:
+    recipe = Recipe(encoding=encoding, passes=passes)
+    assert tuple(map(recipe.target, ("JPEG", "PNG", "GIF"))) == targets
 
 
 def test_crop_as_large_as_the_resize_is_allowed() -> None:
@@ -75,6 +107,8 @@ def test_config_is_json_and_names_every_field() -> None:
         {"encoding": "raw"},
         {"statistics": "on"},
         {"statistics": "mean"},
+        {"passes": ("JPEG", "PNG")},
+        {"depth": "keep", "encoding": "png"},
         {"color": "rgb"},
         {"exif": "apply"},
         {"max_pixels": 10},
@@ -112,6 +146,7 @@ def test_fixed_size_is_height_and_width_known_in_advance(
         ({"center_crop": 9}, True),
         ({"encoding": "jpeg"}, True),
         ({"encoding": "raw"}, True),
+        ({"passes": ("JPEG", "PNG")}, False),
     ],
 )
 def test_recipe_knows_whether_it_decodes_every_image(

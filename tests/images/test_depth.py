@@ -1,0 +1,179 @@
+"""16-bit samples: cut to 8 bits, or kept."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from dataprep.errors import ImageError
+from dataprep.images import Note, Recipe, Resize, prepare
+from dataprep.images.decode import to_pixels
+from dataprep.images.pixels import eight_bits, resized
+from tests.images.png_files import GREY, GREY_ALPHA, RGB, RGBA, chunk, png
+
+KEEP = Recipe(passes=("JPEG", "PNG"), depth="keep")
+CUT = Recipe(passes=("JPEG", "PNG"))
+NOISE = np.random.default_rng(5).integers(0, 1 << 16, (9, 11, 4))
+DEEP = {
+    "grey": png(NOISE[..., :1], GREY, 16),
+    "interlaced grey": png(NOISE[..., :1], GREY, 16, interlaced=True),
+    "grey+alpha": png(NOISE[..., :2], GREY_ALPHA, 16),
+    "interlaced grey+alpha": png(NOISE[..., :2], GREY_ALPHA, 16, interlaced=True),
+    "RGB": png(NOISE[..., :3], RGB, 16),
+    "RGBA": png(NOISE, RGBA, 16),
+}
+GREYS = [name for name in DEEP if "grey" in name]
+
+
+def _samples(data: bytes) -> Any:
+    """The samples of a stored 16-bit grey PNG, by Pillow."""
+    with Image.open(io.BytesIO(data)) as image:
+        assert image.mode.startswith("I")
+        return np.asarray(image).astype(np.int64)
+
+
+@pytest.mark.parametrize("name", ["grey", "interlaced grey", "RGB"])
+@pytest.mark.parametrize("check", ["header", "bitstream", "pixels"])
+def test_deep_image_passes_untouched(name: str, check: Any) -> None:
+    data = DEEP[name]
+    done = prepare(data, Recipe(check=check, passes=("PNG",), depth="keep"))
+    assert done.data is data
+    assert done.notes == ()
+    assert done.channels == (3 if name == "RGB" else 1)
+
+
+@pytest.mark.parametrize("name", GREYS)
+@pytest.mark.parametrize("color", ["keep", "gray"])
+def test_deep_grey_keeps_every_bit_when_re_encoded(name: str, color: Any) -> None:
+    done = prepare(DEEP[name], Recipe(encoding="png", depth="keep", color=color))
+    assert np.array_equal(_samples(done.data), NOISE[..., 0])
+    text = "16-bit grey+alpha PNG: re-encoded as 16-bit grey PNG"
+    assert done.notes == ((Note("repaired", text),) if "alpha" in name else ())
+    again = prepare(done.data, KEEP)
+    assert again.data is done.data
+
+
+@pytest.mark.parametrize("name", GREYS)
+def test_high_byte_is_what_8_bits_keep(pixels_of: Callable[[bytes], Any], name: str) -> None:
+    done = prepare(DEEP[name], CUT)
+    assert np.array_equal(pixels_of(done.data), NOISE[..., 0] >> 8)
+    kind = name.removeprefix("interlaced ")
+    text = f"16-bit {kind} PNG: re-encoded as 8-bit grey PNG"
+    assert done.notes == (Note("repaired", text),)
+
+
+def test_deep_grey_with_alpha_stays_what_pillow_makes_of_it_where_png_is_a_repair() -> None:
+    done = prepare(DEEP["grey+alpha"], Recipe(encoding="png"))
+    assert (done.channels, done.notes) == (3, ())
+
+
+@pytest.mark.parametrize("name", ["RGB", "RGBA"])
+@pytest.mark.parametrize(
+    ("options", "form"),
+    [({"color": "gray"}, "grey"), ({"resize": Resize(5)}, "RGB"), ({"encoding": "png"}, "RGB")],
+)
+def test_deep_colour_that_changes_gets_8_bits(
+    name: str, options: dict[str, Any], form: str
+) -> None:
+    done = prepare(DEEP[name], Recipe(passes=("PNG",), depth="keep", **options))
+    text = f"16-bit {name} PNG: re-encoded as 8-bit {form} PNG"
+    assert done.notes == (Note("repaired", text),)
+    assert done.data == prepare(DEEP[name], Recipe(passes=("PNG",), **options)).data
+
+
+@pytest.mark.parametrize("name", GREYS)
+def test_deep_grey_as_rgb_gets_8_bits(pixels_of: Callable[[bytes], Any], name: str) -> None:
+    done = prepare(DEEP[name], Recipe(passes=("PNG",), depth="keep", color="rgb"))
+    assert np.array_equal(pixels_of(done.data), np.stack([NOISE[..., 0] >> 8] * 3, axis=-1))
+    assert [note.text.split(": ")[1] for note in done.notes] == ["re-encoded as 8-bit RGB PNG"]
+
+
+def test_deep_image_with_a_flaw_says_what_is_lost() -> None:
+    data = png(NOISE[..., :3], RGB, 16, before=chunk(b"gAMA"))
+    (note,) = prepare(data, KEEP).notes
+    words = "16-bit RGB PNG with metadata that Pillow refuses: re-encoded as 8-bit RGB PNG"
+    assert note.text == words
+
+
+def test_crop_and_exif_keep_every_bit() -> None:
+    block = b"MM\0*\0\0\0\10\0\1\x01\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0"
+    data = png(NOISE[..., :1], GREY, 16, before=chunk(b"eXIf", block))
+    recipe = Recipe(passes=("PNG",), depth="keep", exif="apply", center_crop=9)
+    assert np.array_equal(_samples(prepare(data, recipe).data), np.rot90(NOISE[:, 1:10, 0], -1))
+
+
+@pytest.mark.parametrize("name", ["box", "bilinear", "hamming", "bicubic", "lanczos"])
+@pytest.mark.parametrize("size", [(23, 17), (160, 120)])
+def test_resize_in_16_bits_is_that_in_8_bits_but_finer(name: Any, size: tuple[int, int]) -> None:
+    y, x = np.mgrid[:70, :90]
+    smooth = (y * 300 + x * 400 + (x > 45) * 5000).astype(np.uint16)
+    deep, flat = resized(smooth, size, name), resized(eight_bits(smooth), size, name)
+    assert deep.dtype == np.uint16
+    assert np.abs(deep / 256 - 0.5 - flat.astype(np.float64)).max() < 2.5
+    stored = prepare(
+        png(smooth, GREY, 16),
+        Recipe(passes=("PNG",), depth="keep", resize=Resize(*size), filter=name),
+    )
+    assert np.array_equal(_samples(stored.data), deep)
+    assert stored.notes == ()
+
+
+@given(
+    value=st.integers(0, 65535),
+    width=st.integers(1, 9),
+    name=st.sampled_from(["box", "bilinear", "hamming", "bicubic", "lanczos"]),
+)
+def test_one_level_stays_itself_at_any_size(value: int, width: int, name: Any) -> None:
+    level = np.full((4, 6), value, np.uint16)
+    assert np.array_equal(resized(level, (width, 5), name), np.full((5, width), value))
+
+
+def test_resize_rounds_halves_up_and_stays_in_range() -> None:
+    for pair, expected in (((0, 1), 1), ((1, 2), 2), ((65534, 65535), 65535), ((2, 4), 3)):
+        assert resized(np.array([pair], np.uint16), (1, 1), "box").tolist() == [[expected]]
+    edge = np.repeat(np.array([[0] * 8 + [65535] * 8], np.uint16), 4, axis=0)
+    ringing = Image.fromarray(edge.astype(np.float32)).resize((64, 4), Image.Resampling.LANCZOS)
+    expected = np.asarray(ringing).astype(np.float64)
+    assert expected.min() < -1000
+    assert expected.max() > 66_000
+    found = resized(edge, (64, 4), "lanczos")
+    assert np.array_equal(found, np.floor(expected.clip(0, 65535) + 0.5))
+
+
+@pytest.mark.parametrize("name", DEEP)
+@pytest.mark.parametrize("color", ["rgb", "gray"])
+def test_stored_deep_image_reads_as_8_bits(name: str, color: Any) -> None:
+    stored = prepare(DEEP[name], KEEP)
+    found = to_pixels(stored.data, "PNG", 9, 11, color)
+    expected = prepare(DEEP[name], Recipe(encoding="raw", color=color))
+    assert found.dtype == np.uint8
+    assert found.tobytes() == expected.data
+
+
+@pytest.mark.parametrize("options", [{"check": "pixels"}, {"resize": Resize(11, 9)}])
+def test_statistics_are_those_of_the_high_bytes(options: dict[str, Any]) -> None:
+    recipe = Recipe(passes=("PNG",), depth="keep", color="gray", statistics="mean", **options)
+    measured = prepare(DEEP["grey"], recipe).measured
+    assert measured is not None
+    assert measured.histogram is not None
+    assert measured.pixels is not None
+    assert np.array_equal(measured.pixels[..., 0], NOISE[..., 0] >> 8)
+    assert np.array_equal(
+        measured.histogram[0], np.bincount((NOISE[..., 0] >> 8).ravel(), minlength=256)
+    )
+
+
+@pytest.mark.parametrize("name", ["grey", "grey+alpha"])
+def test_truncated_deep_image_is_rejected(name: str) -> None:
+    data = DEEP[name]
+    for recipe in (KEEP, CUT, Recipe(), Recipe(encoding="png", depth="keep")):
+        for end in range(8, len(data) * 3 // 4, 20):
+            with pytest.raises(ImageError):
+                prepare(data[:end], recipe)
