@@ -1,4 +1,4 @@
-"""Lists a tar archive where it lies, on its own or nested in another, without trusting it.
+"""Lists a tar archive where it lies, on its own, nested or compressed, without trusting it.
 
 `tarfile` parses the headers (GNU, PAX, base-256 sizes, long names); this module adds what it
 leaves out: a nested archive is never read past its end, a damaged header or a missing end mark
@@ -14,15 +14,15 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from dataprep.errors import SourceError
+from dataprep.index import Packing
+from dataprep.sources.forward import ForwardStream
 from dataprep.wording import printable, unreadable
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-
-    _Stream: TypeAlias = "io.BufferedReader[_Window]"
 
 _BLOCK: Final = tarfile.BLOCKSIZE
 _RECORD: Final = tarfile.RECORDSIZE
@@ -92,6 +92,7 @@ class Member:
         size: how many bytes it has.
         modified: its modification time in whole seconds since 1970.
         refusal: why it cannot be read as a file; empty for a regular file.
+        packing: as in `Row`.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Member:
     size: int
     modified: int
     refusal: str
+    packing: Packing = ()
 
 
 def members(raw: Path, archive: Archive) -> Iterator[Member]:
@@ -111,9 +113,8 @@ def members(raw: Path, archive: Archive) -> Iterator[Member]:
     try:
         with open(raw / archive.container, "rb", buffering=0) as file:
             size = _extent(file.fileno(), archive)
-            window = _Window(file.fileno(), archive, size)
-            with io.BufferedReader(window, _BUFFER) as stream:
-                yield from _walk(stream, archive, size)
+            with _Range(_Window(file.fileno(), archive, size), size) as stream:
+                yield from walk(stream, archive)
     except OSError as error:
         raise unreadable(archive.place, error) from error
 
@@ -133,7 +134,18 @@ def _extent(descriptor: int, archive: Archive) -> int:
     return size
 
 
-def _walk(stream: _Stream, archive: Archive, size: int) -> Iterator[Member]:
+def walk(stream: _Range | ForwardStream, archive: Archive) -> Iterator[Member]:
+    """Yield the members of an archive that a stream has, and read the stream to its end.
+
+    Args:
+        stream: the archive, from its start.
+        archive: what it is; offsets of members count from `Archive.offset`.
+
+    Raises:
+        SourceError: as `members`.
+    """
+    start = stream.read(8)
+    stream.seek(0)
     try:
         with _Tar.open(
             fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape"
@@ -143,13 +155,13 @@ def _walk(stream: _Stream, archive: Archive, size: int) -> Iterator[Member]:
                 tar.members.clear()  # or every header ever read stays in memory
                 if info.size < 0:
                     raise _impossible(info)
-                if tar.offset > size:
-                    raise _truncated(archive, info, tar.offset, size)
+                if (reached := stream.reach(tar.offset)) < tar.offset:
+                    raise _truncated(archive, info, tar.offset, reached)
                 if not info.isdir():
                     yield _member(info, archive, tar.offset)
-            _require_end(stream, archive, tar.offset, size)
+            _require_end(stream, archive, tar.offset)
     except _DAMAGE as error:
-        raise _damaged(stream, archive, error) from error
+        raise _damaged(start, archive, error) from error
 
 
 def _member(info: tarfile.TarInfo, archive: Archive, end: int) -> Member:
@@ -180,9 +192,7 @@ def _truncated(archive: Archive, info: tarfile.TarInfo, end: int, size: int) -> 
     )
 
 
-def _damaged(stream: _Stream, archive: Archive, error: BaseException) -> SourceError:
-    stream.seek(0)
-    start = stream.read(8)
+def _damaged(start: bytes, archive: Archive, error: BaseException) -> SourceError:
     for magic, compression in _COMPRESSIONS.items():
         if start.startswith(magic):
             return SourceError(
@@ -193,7 +203,7 @@ def _damaged(stream: _Stream, archive: Archive, error: BaseException) -> SourceE
     return SourceError(f"{archive.place} is damaged or not a tar archive: {reason}; {_AGAIN}")
 
 
-def _require_end(stream: _Stream, archive: Archive, offset: int, size: int) -> None:
+def _require_end(stream: _Range | ForwardStream, archive: Archive, offset: int) -> None:
     """Check that listing stopped at an end mark: tarfile also stops at a damaged header.
 
     POSIX ends an archive with two zero blocks and leaves the rest of that 10,240-byte record
@@ -204,30 +214,33 @@ def _require_end(stream: _Stream, archive: Archive, offset: int, size: int) -> N
     mark = stream.read(2 * _BLOCK)
     if len(mark) < _BLOCK:
         raise SourceError(
-            f"{archive.place} is truncated: it ends at byte {size} without an end-of-archive "
-            f"mark; {_AGAIN}"
+            f"{archive.place} is truncated: it ends at byte {offset + len(mark)} without an "
+            f"end-of-archive mark; {_AGAIN}"
         )
+    size = stream.size
     if any(mark[:_BLOCK]):
+        of_size = "" if size is None else f" of {size}"
         raise SourceError(
-            f"{archive.place} is damaged: expected a tar header at byte {offset} of {size}, found "
+            f"{archive.place} is damaged: expected a tar header at byte {offset}{of_size}, found "
             f"something else; {_AGAIN}"
         )
-    if size - offset > _MOST_PADDING:
+    if size is not None and size - offset > _MOST_PADDING:
         raise _trailing(archive, offset, size)
     if not any(mark):
-        stream.seek(min(size, -(-(offset + 2 * _BLOCK) // _RECORD) * _RECORD))
+        record = -(-(offset + 2 * _BLOCK) // _RECORD) * _RECORD
+        stream.seek(stream.reach(record))
     elif any(mark[_BLOCK:]):
         raise _trailing(archive, offset, size)
     while chunk := stream.read(_MOST_AT_ONCE):
-        if chunk.strip(b"\0"):
+        if chunk.strip(b"\0") or stream.tell() - offset > _MOST_PADDING:
             raise _trailing(archive, offset, size)
 
 
-def _trailing(archive: Archive, offset: int, size: int) -> SourceError:
+def _trailing(archive: Archive, offset: int, size: int | None) -> SourceError:
+    more = "" if size is None else f" for {size - offset} bytes"
     return SourceError(
-        f"{archive.place} has an end-of-archive mark at byte {offset} but goes on for "
-        f"{size - offset} bytes; expected padding only: an unfinished download or joined "
-        f"archives; {_AGAIN}"
+        f"{archive.place} has an end-of-archive mark at byte {offset} but goes on{more}; expected "
+        f"padding only: an unfinished download or joined archives; {_AGAIN}"
     )
 
 
@@ -270,3 +283,19 @@ class _Window(io.RawIOBase):
             raise SourceError(f"{self._archive.place} became shorter while it was read; {_AGAIN}")
         self._position += count
         return count
+
+
+class _Range(io.BufferedReader):
+    """A window, buffered.
+
+    Attributes:
+        size: how many bytes it has.
+    """
+
+    def __init__(self, window: _Window, size: int) -> None:
+        super().__init__(window, _BUFFER)
+        self.size = size
+
+    def reach(self, offset: int) -> int:
+        """How many of the first `offset` bytes there are."""
+        return min(self.size, offset)

@@ -36,7 +36,7 @@ def test_a_truncated_inner_archive_is_refused_and_never_read_beyond(make_raw, ke
         ) as caught:
             ImageNet().scan(raw.path, damaged)
         assert "copy or download it again" in str(caught.value)
-        assert [row.key for row in ImageNet().scan(raw.path, whole).rows] == [
+        assert [row.key for row in ImageNet().scan(raw.path, whole).rows["train"]] == [
             f"n01443537/{SYNSET}_9.JPEG"
         ]
 

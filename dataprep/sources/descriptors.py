@@ -1,0 +1,37 @@
+"""Open files that threads share: `os.pread` has no file position."""
+
+from __future__ import annotations
+
+import os
+
+
+class Descriptor:
+    """An open file, closed when the last reference goes: a cache's, or a running read's.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, path: str) -> None:
+        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if hasattr(self, "number"):  # os.open may have failed
+            os.close(self.number)
+
+
+def read_at(descriptor: int, offset: int, size: int) -> bytes:
+    """Read `size` bytes, or as many as there are, in spite of short reads.
+
+    Network file systems may answer with fewer bytes than they were asked for.
+    """
+    data = os.pread(descriptor, size, offset)
+    if len(data) == size:
+        return data
+    chunks = [data]
+    while chunks[-1] and (size := size - len(chunks[-1])):
+        offset += len(chunks[-1])
+        chunks.append(os.pread(descriptor, size, offset))
+    return b"".join(chunks)
