@@ -17,7 +17,7 @@ from dataprep.errors import ImageError, SinkError
 from dataprep.example import Example
 from dataprep.images.decode import to_pixels
 from dataprep.keys import KEY_HASH, key_hash, repeated
-from dataprep.manifest import manifest_sink, read_manifest
+from dataprep.manifest import dataset_info, manifest_sink, read_manifest
 from dataprep.wording import printable
 
 SHOWN = 5  # keys named for each kind of difference
@@ -33,7 +33,8 @@ class SplitDifference:
     Attributes:
         only_a: how many keys are in the first data set alone.
         only_b: likewise, in the second.
-        changed: how many keys are in both with another image, other labels or other boxes.
+        changed: how many keys are in both with another image, or with other labels, boxes or
+            attributes.
         repeated: how many examples, in each, have the key of another one.
         same_order: whether examples that are in both come in the same order.
         examples: some keys, with what is the matter.
@@ -62,13 +63,17 @@ class Difference:
         splits: of every split that both have.
         missing: splits that one of them lacks, in words.
         pixels: whether pixels were compared, because one data set stores them.
-        boxes: whether bounding boxes were compared, because both formats have a place for them.
+        boxes: whether bounding boxes and what they show were compared, because both formats have
+            a place for them.
+        attributes: whether attributes were compared, because both formats have a place for them,
+            and one of the data sets has some.
     """
 
     splits: tuple[SplitDifference, ...]
     missing: tuple[str, ...]
     pixels: bool
     boxes: bool
+    attributes: bool
 
     @property
     def same(self) -> bool:
@@ -99,6 +104,8 @@ def diff(
     how = _Comparison(
         pixels=any(sink.pixels for sink in sinks),
         boxes=all(sink.keeps_boxes for sink in sinks),
+        attributes=all(sink.keeps_attributes for sink in sinks)
+        and any(dataset_info(manifest).attributes for manifest in manifests),
         max_pixels=max(manifest["image"]["max_pixels"] for manifest in manifests),
     )
     missing = [
@@ -112,8 +119,8 @@ def diff(
         if split in manifests[1]["splits"]:
             with Records(a, split) as in_a, Records(b, split) as in_b:
                 rows = [_rows(records, how, threads, progress) for records in (in_a, in_b)]
-                splits.append(_compare(split, [in_a, in_b], rows))
-    return Difference(tuple(splits), tuple(missing), how.pixels, how.boxes)
+                splits.append(_compare(split, [in_a, in_b], rows, how.said))
+    return Difference(tuple(splits), tuple(missing), how.pixels, how.boxes, how.attributes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +129,22 @@ class _Comparison:
 
     pixels: bool
     boxes: bool
+    attributes: bool
     max_pixels: int
+
+    @property
+    def said(self) -> str:
+        """What may be another besides the image, in words."""
+        named = ["labels", *["boxes"] * self.boxes, *["attributes"] * self.attributes]
+        return " or ".join(named) if len(named) < 3 else "labels, boxes or attributes"
 
     def row(self, example: Example) -> tuple[bytes, bytes, bytes]:
         """A `_ROW`."""
         said: list[object] = [example.labels]
         if self.boxes:
-            said.append(np.asarray(example.boxes, np.float32).tobytes())
+            said += [np.asarray(example.boxes, np.float32).tobytes(), example.box_labels]
+        if self.attributes:
+            said.append(sorted(example.attributes.items()))
         labels = hashlib.blake2b(repr(said).encode(), digest_size=16).digest()
         return key_hash(example.key), self._image_hash(example), labels
 
@@ -168,7 +184,9 @@ def _rows(
     return rows
 
 
-def _compare(split: str, both: list[Records], rows: list[NDArray[np.void]]) -> SplitDifference:
+def _compare(
+    split: str, both: list[Records], rows: list[NDArray[np.void]], said: str
+) -> SplitDifference:
     a, b = rows
     # Numbers of the examples that both have, matched pairwise; of a repeated key, the first.
     first_a, first_b = _first_of_each_key(a), _first_of_each_key(b)
@@ -186,7 +204,7 @@ def _compare(split: str, both: list[Records], rows: list[NDArray[np.void]]) -> S
         *(f"only in {both[0].out}: {_key(both[0], at)}" for at in only_a[:SHOWN]),
         *(f"only in {both[1].out}: {_key(both[1], at)}" for at in only_b[:SHOWN]),
         *(
-            f"{_what(other_image[at], other_labels[at])} of {_key(both[0], at_a[at])}"
+            f"{_what(other_image[at], other_labels[at], said)} of {_key(both[0], at_a[at])}"
             for at in changed[:SHOWN]
         ),
     ]
@@ -207,10 +225,10 @@ def _first_of_each_key(rows: NDArray[np.void]) -> NDArray[np.intp]:
     return np.sort(first)
 
 
-def _what(image: bool, labels: bool) -> str:
+def _what(image: bool, labels: bool, said: str) -> str:
     if image and labels:
-        return "another image and other labels"
-    return "another image" if image else "other labels or boxes"
+        return f"another image and other {said}"
+    return "another image" if image else f"other {said}"
 
 
 def _key(records: Records, number: int) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dataprep.index import Box
+from dataprep.index import Box, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,10 @@ class Example:
         synset: the class's identifier, e.g. ``n01440764``; several are joined with ``|``.
         class_name: the class in words, e.g. ``tench``; likewise.
         boxes: (xmin, ymin, xmax, ymax) as fractions of width and height.
+        box_labels: what each box shows, as 0-based class index; empty where every box shows the
+            only label.
+        attributes: what else is known, by name: ``{"patient_id": 1, "view": "PA"}``. What is
+            missing is left out.
     """
 
     key: str
@@ -36,6 +41,8 @@ class Example:
     synset: str
     class_name: str
     boxes: tuple[Box, ...] = ()
+    box_labels: tuple[int, ...] = ()
+    attributes: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def class_index(self) -> int:

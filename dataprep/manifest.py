@@ -70,11 +70,16 @@ def describe_info(info: DatasetInfo) -> dict[str, Any]:
         "multilabel": info.multilabel,
         "colorspace": info.colorspace,
         "size": None if info.size is None else list(info.size),
+        "attributes": [list(attribute) for attribute in info.attributes],
+        "boxes": info.boxes,
     }
 
 
 def dataset_info(manifest: Mapping[str, Any]) -> DatasetInfo:
-    """What readers of a data set's shards are told; the inverse of `describe_info`."""
+    """What readers of a data set's shards are told; the inverse of `describe_info`.
+
+    Early manifests say nothing of attributes, of which there were none, and name the file of boxes.
+    """
     examples = manifest["examples"]
     size = examples["size"]
     return DatasetInfo(
@@ -82,6 +87,8 @@ def dataset_info(manifest: Mapping[str, Any]) -> DatasetInfo:
         multilabel=examples["multilabel"],
         colorspace=examples["colorspace"],
         size=None if size is None else (size[0], size[1]),
+        attributes=tuple((name, kind) for name, kind in examples.get("attributes", ())),
+        boxes=examples.get("boxes", manifest.get("bbox_sha256") is not None),
     )
 
 

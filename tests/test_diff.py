@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,10 +26,30 @@ Change = Callable[[list[Example]], list[Example]]
 def rewrite(out: Path, change: Change, split: str = "train") -> None:
     """Write the first shard of a split anew with other examples, and seal it."""
     manifest = json.loads((out / "manifest.json").read_bytes())
+    examples = change(
+        list(Records(out, split))[: manifest["splits"][split]["shards"][0]["records"]]
+    )
+    write_shard(out, manifest, manifest["splits"][split]["shards"][0], examples)
+    seal(out, manifest)
+
+
+def restate(out: Path, change: Change, **said: object) -> None:
+    """Write all examples anew, of a data set of which other things are true, and seal it."""
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    found = {split: list(Records(out, split)) for split in manifest["splits"]}
+    manifest["examples"].update(said)
+    for split, examples in found.items():
+        for shard in manifest["splits"][split]["shards"]:
+            own, examples[:] = examples[: shard["records"]], examples[shard["records"] :]
+            write_shard(out, manifest, shard, change(own))
+    seal(out, manifest)
+
+
+def write_shard(
+    out: Path, manifest: dict[str, Any], shard: dict[str, Any], examples: list[Example]
+) -> None:
     sink, info = manifest_sink(manifest), dataset_info(manifest)
-    shard = manifest["splits"][split]["shards"][0]
     paths = [out / file["path"] for file in shard["files"]]
-    examples = change(list(Records(out, split))[: shard["records"]])
     for path in paths:
         path.unlink()
     writer = sink.open(paths, info)
@@ -38,6 +60,9 @@ def rewrite(out: Path, change: Change, split: str = "train") -> None:
     for file, path in zip(shard["files"], paths, strict=True):
         content = path.read_bytes()
         file.update(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+def seal(out: Path, manifest: dict[str, Any]) -> None:
     del manifest["sha256"], manifest["format"]
     (out / "manifest.json").write_bytes(to_json(seal_manifest(manifest)))
 
@@ -106,7 +131,8 @@ def test_a_changed_example_is_named(
     assert result.code == 1
     assert result.out.splitlines()[:2] == [
         f"train: {what} of {key}",
-        f"train: 0 only in {tiny.out}, 0 only in {other}, 1 with another image or other labels",
+        f"train: 0 only in {tiny.out}, 0 only in {other}, "
+        "1 with another image, other labels or attributes",
     ]
     assert "validation: the same 6 examples" in result.out
     assert f"{tiny.out} and {other} do not hold the same examples" in result.error
@@ -182,3 +208,77 @@ def test_a_key_that_comes_twice_is_found_by_diff_and_verify(
     result = cli("verify", other, "--level", "records")
     assert result.code == 1
     assert "train: 1 records have the key of another one" in result.out
+
+
+RADIOGRAPHS = {"multilabel": True, "boxes": True, "attributes": [["view", "text"]]}
+
+
+def annotated(examples: list[Example]) -> list[Example]:
+    """As radiographs are: two findings each, a box of each, and what is known of the patient."""
+    boxes = ((0.0, 0.25, 0.5, 1.0),) * 2
+    return [
+        replace(
+            it, labels=(2, 5), synset="", boxes=boxes, box_labels=(5, 2), attributes={"view": "PA"}
+        )
+        for it in examples
+    ]
+
+
+def other_box_labels(examples: list[Example]) -> list[Example]:
+    return [replace(examples[0], box_labels=(2, 5)), *examples[1:]]
+
+
+def other_attributes(examples: list[Example]) -> list[Example]:
+    return [replace(examples[0], attributes={"view": "AP"}), *examples[1:]]
+
+
+def lost_attributes(examples: list[Example]) -> list[Example]:
+    return [replace(examples[0], attributes={}), *examples[1:]]
+
+
+@pytest.fixture
+def radiographs(tiny: Made, other: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """The same radiographs in two formats."""
+    one = tmp_path / "one"
+    shutil.copytree(tiny.out, one)
+    for out in (one, other):
+        restate(out, annotated, **RADIOGRAPHS)
+    return one, other
+
+
+def test_attributes_and_box_labels_are_the_same_in_any_format(
+    radiographs: tuple[Path, Path],
+) -> None:
+    found = diff(*radiographs, threads=1)
+    assert found.same
+    assert found.boxes
+    assert found.attributes
+
+
+@pytest.mark.parametrize("change", [other_box_labels, other_attributes, lost_attributes])
+def test_another_attribute_or_box_label_is_named(
+    radiographs: tuple[Path, Path], change: Change
+) -> None:
+    one, other = radiographs
+    key = Records(other, "train")[0].key
+    rewrite(other, change)
+    found = diff(one, other, threads=1)
+    assert not found.same
+    assert found.splits[0].changed == 1
+    assert found.splits[0].examples == (f"other labels, boxes or attributes of {key}",)
+
+
+def test_attributes_are_not_compared_where_there_are_none(tiny: Made, other: Path) -> None:
+    assert not diff(tiny.out, other, threads=1).attributes
+
+
+def test_what_a_format_has_no_place_for_is_no_difference(
+    tiny: Made, shelf: Shelf, tmp_path: Path
+) -> None:
+    one = tmp_path / "one"
+    shutil.copytree(tiny.out, one)
+    restate(one, lost_attributes, boxes=True, attributes=[["view", "text"]])
+    restate(one, lambda them: [replace(it, attributes={"view": "PA"}) for it in them])
+    found = diff(one, shelf("recordio").out, threads=1)
+    assert found.same
+    assert not found.attributes

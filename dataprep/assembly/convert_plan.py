@@ -13,16 +13,23 @@ from dataprep.assembly.contents import Inherited
 from dataprep.assembly.convert_job import ConvertJob
 from dataprep.assembly.identity import CONVERTED
 from dataprep.assembly.job import Output, SplitJob
+from dataprep.assembly.leaving_out import left_out
 from dataprep.assembly.lock import Lease
 from dataprep.assembly.request import EVERY_SPLIT
 from dataprep.assembly.shard_counts import choose_shard_count
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import UsageError
 from dataprep.images import codec_versions
-from dataprep.manifest import dataset_info, describe_info, manifest_sink, read_manifest
+from dataprep.manifest import dataset_info, describe_info, read_manifest
 from dataprep.plugins import load_sink
-from dataprep.sinks import Layout
+from dataprep.sinks import DatasetInfo, Layout
 from dataprep.wording import counted, sized
+
+# What the raw data was and what was done to it; early manifests lack some of it.
+_KEPT = (
+    *("dataset", "dataset_config", "seed", "limit", "shuffle", "image", "input"),
+    *("unmatched", "counts"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +89,11 @@ def plan_conversion(
         UsageError: the shard counts do not fit.
         DatasetError: the directory is being made in another way, or holds foreign shards.
     """
-    source = manifest_sink(manifest)
-    output = _output(request, manifest)
-    sink = output.load_sink()
-    if manifest["bbox_sha256"] and source.keeps_boxes and not sink.keeps_boxes:
-        report(f"sink {sink.name} has no place for bounding boxes: they are left out")
+    sink = load_sink(request.sink, request.sink_options)
+    info, lost = left_out(dataset_info(manifest), sink)
+    for line in lost:
+        report(line)
+    output = _output(request, info)
     splits = tuple(_split(request, manifest, name, output) for name in manifest["splits"])
     for split in splits:
         report(
@@ -128,13 +135,13 @@ def _without_shard(image: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in image.items() if name != "shard"}
 
 
-def _output(request: ConvertRequest, manifest: Mapping[str, Any]) -> Output:
+def _output(request: ConvertRequest, info: DatasetInfo) -> Output:
     return Output(
         workspace=Workspace(request.out.absolute()),
         sink=request.sink,
         sink_options=request.sink_options,
         layout=request.layout,
-        info=dataset_info(manifest),
+        info=info,
         build_dir=request.build_dir and request.build_dir.absolute(),
     )
 
@@ -160,15 +167,17 @@ def _identity(
 ) -> dict[str, object]:
     """What the raw data was and what was done to it stays; the format is another."""
     sink = output.load_sink()
-    kept = ("dataset", "seed", "limit", "shuffle", "image", "input")
+    kept = [name for name in _KEPT if name in manifest]
     ancestor = {
         "manifest_sha256": manifest["sha256"],
         "sink": manifest["sink"],
         "versions": manifest["versions"],
     }
+    inherited = {name: manifest[name] for name in kept}
+    if "unmatched" in inherited:  # the file stays where it is
+        inherited["unmatched"] = {**inherited["unmatched"], "file": None}
     return {
-        **{name: manifest[name] for name in kept},
-        "bbox_sha256": manifest["bbox_sha256"] if sink.keeps_boxes else None,
+        **inherited,
         "num_shards": {split.name: split.shards for split in splits},
         "sink": {"name": sink.name, "config": dict(sink.config())},
         "examples": describe_info(output.info),

@@ -48,13 +48,14 @@ def command(a: Path, b: Path, workers: int | None) -> None:
         else:
             what = (
                 f"{split.only_a:,} only in {a}, {split.only_b:,} only in {b}, "
-                f"{split.changed:,} with another image or other labels"
+                f"{split.changed:,} with another image, other labels or attributes"
             )
             if any(split.repeated):
                 what += "; keys that repeat another's: {:,} and {:,}".format(*split.repeated)
         click.echo(f"{split.split}: {what}")
     if not found.same:
         raise DatasetError(f"{a} and {b} do not hold the same examples")
-    compared = ["keys", "labels", *(["boxes"] if found.boxes else [])]
+    compared = ["keys", "labels"]
+    compared += ["boxes"] * found.boxes + ["attributes"] * found.attributes
     images = "pixels" if found.pixels else "image bytes"
     click.echo(f"same: {', '.join(compared)} and {images}")

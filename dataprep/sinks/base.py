@@ -48,12 +48,17 @@ class DatasetInfo:
             store a vector of ``len(classes)`` zeros and ones. Otherwise it has exactly one.
         colorspace: ``RGB`` or ``Grayscale``: what readers should decode every image to.
         size: (height, width) in pixels if all images have the same, else None.
+        attributes: (name, kind) of everything else that is known of examples, kind ``int`` or
+            ``text``; an example may lack it.
+        boxes: whether examples may have bounding boxes.
     """
 
     classes: tuple[tuple[str, str], ...] = ()
     multilabel: bool = False
     colorspace: str = "RGB"
     size: tuple[int, int] | None = None
+    attributes: tuple[tuple[str, Literal["int", "text"]], ...] = ()
+    boxes: bool = False
 
     @property
     def channels(self) -> int:
@@ -196,7 +201,10 @@ class Sink(ABC):
     """Of formats that store pixels: bytes of one value, 1 for uint8, 4 for float32."""
 
     keeps_boxes: ClassVar[bool] = False
-    """Whether bounding boxes survive in it."""
+    """Whether bounding boxes and what they show survive in it."""
+
+    keeps_attributes: ClassVar[bool] = False
+    """Whether `Example.attributes` survive in it."""
 
     reference: ClassVar[str] = ""
     """The reader behind `reference_records`, for messages: ``tf.data``; empty if there is none."""

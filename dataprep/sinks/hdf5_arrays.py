@@ -1,6 +1,6 @@
 """HDF5 with decoded images, all of one size: an array per image, as numpy wants it.
 
-``images`` is uint8 [n, height, width, channels]; ``labels`` and ``keys`` are as in
+``images`` is uint8 [n, height, width, channels]; ``labels``, ``keys`` and attributes are as in
 `dataprep.sinks.hdf5_bytes`. It is contiguous, so that an image is one read of exactly its bytes,
 as with chunks of one image, but with no index of chunks to read first.
 """
@@ -110,6 +110,7 @@ class Hdf5ArraysSink(Hdf5WithMaster):
 
     name: ClassVar[str] = "hdf5-arrays"
     summary: ClassVar[str] = "HDF5, uint8 pixels (n, height, width, channels); h5py"
+    keeps_attributes: ClassVar[bool] = True
 
     @property
     def pixels(self) -> bool:

@@ -14,6 +14,9 @@ arrays, two to thirty times faster to write, and an image is one read of exactly
 ``formats``               enum [n]             JPEG = 0, PNG = 1
 ``boxes``                 float32 [boxes, 4]   xmin, ymin, xmax, ymax as fractions
 ``box_offsets``           int64 [n + 1]        into ``boxes``
+``box_labels``            int64 [boxes]        0-based, -1 where nothing is said; only in
+                                               multi-label data sets that have boxes
+``attributes/<name>``     int64 or string [n]  see `dataprep.sinks.hdf5_attributes`
 ========================  ===================  ====================================================
 """
 
@@ -32,6 +35,7 @@ from typing_extensions import override
 from dataprep.errors import SinkError
 from dataprep.example import Example
 from dataprep.index import Box
+from dataprep.sinks.annotations import box_labels_to_store
 from dataprep.sinks.base import (
     DatasetInfo,
 )
@@ -41,6 +45,7 @@ from dataprep.sinks.hdf5_seal import check_seal
 from dataprep.sinks.hdf5_sink import Hdf5WithMaster
 
 _FORMATS = ("JPEG", "PNG")
+_NOTHING_SAID = -1  # of what a box shows
 
 
 class Hdf5Writer(RecordsWriter):
@@ -56,11 +61,13 @@ class Hdf5Writer(RecordsWriter):
         self._formats = bytearray()
         self._boxes: list[Box] = []
         self._box_offsets = array("q", [0])
+        self._box_labels = array("q")
 
     def image_bytes(self, example: Example, where: str) -> bytes:
         """The file as it is."""
         if example.format not in _FORMATS:
             raise SinkError(f"{where}: its format is {example.format}, expected JPEG or PNG")
+        self._box_labels.extend(self._labels_of_boxes(example, where))
         self._formats.append(_FORMATS.index(example.format))
         self._offsets.append(self._offsets[-1] + len(example.encoded))
         self._sizes.append((example.height, example.width))
@@ -84,7 +91,23 @@ class Hdf5Writer(RecordsWriter):
             "formats": np.array(self._formats, formats),
             "boxes": np.array(self._boxes, "<f4").reshape(-1, 4),
             "box_offsets": np.array(self._box_offsets, "<i8"),
+            **self._box_label_column(),
         }
+
+    def _labels_of_boxes(self, example: Example, where: str) -> Sequence[int]:
+        try:
+            labels = box_labels_to_store(example, self.info)
+        except SinkError as error:
+            raise SinkError(f"{where}: {error}") from error
+        if labels and not self.info.boxes:
+            raise SinkError(f"{where}: has box labels in a data set without boxes")
+        return labels or [_NOTHING_SAID] * len(example.boxes)
+
+    def _box_label_column(self) -> dict[str, npt.NDArray[Any]]:
+        """By what the data set is, not by what is in the shard: all have the same datasets."""
+        if not (self.info.multilabel and self.info.boxes):
+            return {}
+        return {"box_labels": np.array(self._box_labels, "<i8")}
 
 
 class Hdf5Reader(RecordsReader):
@@ -108,6 +131,11 @@ class Hdf5Reader(RecordsReader):
         self._formats = column(self.file, "formats", "u1", (count,))
         self._boxes = column(self.file, "boxes", "f4", (None, 4))
         self._box_offsets = _offsets(self.file, "box_offsets", len(self._boxes), count + 1)
+        self._box_labels = (
+            column(self.file, "box_labels", "i8", (len(self._boxes),))
+            if "box_labels" in self.file
+            else np.full(len(self._boxes), _NOTHING_SAID)
+        )
         return count
 
     def example(self, number: int) -> Example:
@@ -121,6 +149,7 @@ class Hdf5Reader(RecordsReader):
             (int(self._heights[number]), int(self._widths[number])),
             self._labels[number],
             tuple(tuple(box) for box in self._boxes[first:last].tolist()),
+            tuple(it for it in self._box_labels[first:last].tolist() if it != _NOTHING_SAID),
         )
 
 
@@ -137,6 +166,7 @@ class Hdf5Sink(Hdf5WithMaster):
     name: ClassVar[str] = "hdf5"
     summary: ClassVar[str] = "HDF5, encoded images in one flat array with offsets; h5py"
     keeps_boxes: ClassVar[bool] = True
+    keeps_attributes: ClassVar[bool] = True
     columns_bytes: ClassVar[int] = 100  # bytes of all small datasets together, with a key of 40
     rebased: ClassVar[Mapping[str, str]] = {"offsets": "images", "box_offsets": "boxes"}
 

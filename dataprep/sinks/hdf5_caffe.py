@@ -50,6 +50,7 @@ class Hdf5CaffeWriter(RecordsWriter):
 
     sink: ClassVar[str] = "hdf5-caffe"
     images: ClassVar[str] = "data"
+    keeps_attributes: ClassVar[bool] = False  # the layer has no use for them
 
     def __init__(self, path: Path, info: DatasetInfo) -> None:
         self._shape = one_shape(info, self.sink)

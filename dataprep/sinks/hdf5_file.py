@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def read_info(file: h5py.File, info: DatasetInfo, sink: str) -> DatasetInfo:
         if len(identifiers) != len(names):
             raise ValueError(f"{len(identifiers)} classes have {len(names)} names")
         classes = tuple(zip(identifiers, names, strict=True))
-    return DatasetInfo(classes, bool(multilabel), str(colorspace), info.size)
+    return replace(info, classes=classes, multilabel=bool(multilabel), colorspace=str(colorspace))
 
 
 def _texts(values: Any) -> list[str]:

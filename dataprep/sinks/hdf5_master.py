@@ -22,6 +22,7 @@ import numpy.typing as npt
 from dataprep.errors import SinkError
 from dataprep.sinks.base import DatasetInfo, FinishedShard, WrittenFile
 from dataprep.sinks.hashed_file import hash_finished
+from dataprep.sinks.hdf5_attributes import GROUP, attribute_datasets, mark_missing
 from dataprep.sinks.hdf5_file import CLASS_DATASETS, damage, describe, open_file
 from dataprep.sinks.hdf5_seal import check_seal
 from dataprep.sinks.hdf5_stream import NotingFile, create_contiguous, laid_out
@@ -86,6 +87,8 @@ def write_master(
                     _write_joined(file, name, parts, columns[rebased[name]])
                 else:
                     _write_joined(file, name, parts, None)
+            for name in attribute_datasets(file):
+                mark_missing(file[name])
             describe(file, info, sink, {})
         disk.finish()
     finally:
@@ -99,7 +102,8 @@ def _survey(shards: Sequence[FinishedShard]) -> dict[str, list[_Part]]:
     for number, shard in enumerate(shards):
         path = shard.paths[0]
         with open_file(path) as file, damage(path, "header"):
-            for name in sorted(set(file) - CLASS_DATASETS):
+            names = [*sorted(set(file) - CLASS_DATASETS - {GROUP}), *attribute_datasets(file)]
+            for name in names:
                 shape, dtype = file[name].shape, file[name].dtype
                 part = _Part(path, str(shard.names[0]), shape, dtype)
                 columns.setdefault(name, []).append(part)
@@ -146,8 +150,10 @@ def _write_joined(
     """
     extra = int(targets is not None)
     rows = sum(part.shape[0] - extra for part in parts) + extra
-    # Only keys differ in type, by their length.
+    # Only texts differ in type, by their length.
     dtype = max((part.dtype for part in parts), key=lambda dtype: dtype.itemsize)
+    if name.startswith(f"{GROUP}/"):
+        file.require_group(GROUP)
     joined = create_contiguous(file, name, (rows, *parts[0].shape[1:]), dtype)
     row = base = 0
     for number, part in enumerate(parts):

@@ -15,6 +15,7 @@ from dataprep.example import Example
 from dataprep.index import Box
 from dataprep.sinks.base import DatasetInfo, ShardReader, ShardWriter, WrittenFile
 from dataprep.sinks.hashed_file import hash_finished
+from dataprep.sinks.hdf5_attributes import AttributeColumns, StoredAttributes
 from dataprep.sinks.hdf5_file import (
     add_dataset,
     column,
@@ -43,11 +44,15 @@ class RecordsWriter(ShardWriter):
     images: ClassVar[str]
     """The dataset of images."""
 
+    keeps_attributes: ClassVar[bool] = True
+    """Whether `Example.attributes` are stored."""
+
     def __init__(self, path: Path, info: DatasetInfo) -> None:
         self.path = path
         self.info = info
         self.keys: list[bytes] = []
         self.labels: list[Sequence[int]] = []
+        self._attributes = AttributeColumns(info) if self.keeps_attributes else None
         self._stream = StreamedFile(path)
 
     @property
@@ -60,9 +65,12 @@ class RecordsWriter(ShardWriter):
         where = f"record {len(self.keys)} ({example.key})"
         key = key_bytes(example.key, where)
         labels = label_of(example.labels, self.info, where)
+        attributes = self._attributes.checked(example, where) if self._attributes else {}
         self._stream.append(self.image_bytes(example, where))
         self.keys.append(key)
         self.labels.append(labels)
+        if self._attributes:
+            self._attributes.add(attributes)
 
     def close(self) -> Sequence[WrittenFile]:
         """Add the columns and the attributes."""
@@ -71,6 +79,8 @@ class RecordsWriter(ShardWriter):
             for name, data in self.columns().items():
                 add_dataset(file, name, data)
             add_dataset(file, "keys", key_array(self.keys))
+            if self._attributes:
+                self._attributes.write(file)
             describe(file, self.info, self.sink, self.attributes())
         return (hash_finished(self.path),)
 
@@ -116,6 +126,7 @@ class RecordsReader(ShardReader):
                 self.info = read_info(self.file, info, self.sink)
                 self._length = self.load()
                 self._keys = column(self.file, "keys", "S", (self._length,))
+                self._attributes = StoredAttributes(self.file, self._length)
                 virtual = self.images.is_virtual
                 self._sources = Sources(self.file, self.images) if virtual else None
         except BaseException:
@@ -162,6 +173,7 @@ class RecordsReader(ShardReader):
         size: tuple[int, int],
         label: npt.NDArray[Any],
         boxes: tuple[Box, ...] = (),
+        box_labels: tuple[int, ...] = (),
     ) -> Example:
         """The example, from what each format stores in its own way.
 
@@ -172,6 +184,7 @@ class RecordsReader(ShardReader):
             size: (height, width) in pixels.
             label: its row of the labels.
             boxes: its bounding boxes.
+            box_labels: what they show.
         """
         labels = labels_of(label)
         return Example(
@@ -185,6 +198,8 @@ class RecordsReader(ShardReader):
             synset=self.info.identifiers(labels),
             class_name=self.info.names(labels),
             boxes=boxes,
+            box_labels=box_labels,
+            attributes=self._attributes[number],
         )
 
     @abstractmethod

@@ -148,7 +148,8 @@ class LmdbSink(Sink):
         if info.multilabel and not multi:
             raise UsageError(
                 "an image of this data set has any number of labels and a Datum has one: give "
-                "--sink_option labels=multi, which writes them to a second database"
+                "--sink_option labels=multi, which writes them to a second database, or "
+                "--sink hdf5-caffe"
             )
         if multi and not info.multilabel:
             raise UsageError(

@@ -4,7 +4,9 @@ Source: Lyken17/Efficient-PyTorch ``tools/folder2lmdb.py``; its values were pyar
 pickles, of which the first cannot be read any more and the second runs code. Here they are
 msgpack: under ``0``, ``1``, … the list [image file's bytes, label, key], the label a 0-based
 integer, or a list of zeros and ones where an image has any number of labels; under ``__keys__``
-the list of those record names as bytes; under ``__len__`` how many there are.
+the list of those record names as bytes; under ``__len__`` how many there are. If the data set has
+attributes, a map of the example's is the list's fourth item: folder2lmdb's reader takes the first
+two by their numbers, and is not told of more.
 
 ``10`` sorts before ``2``, so records are inserted between others. Sorting them first would mean to
 keep a whole shard's images somewhere, to gain little: images stay on pages of their own in writing
@@ -25,6 +27,8 @@ from typing_extensions import override
 from dataprep.errors import SinkError
 from dataprep.example import Example
 from dataprep.images.sniff import sniff
+from dataprep.index import Value
+from dataprep.sinks.annotations import attributes_to_store
 from dataprep.sinks.base import (
     DatasetInfo,
     Layout,
@@ -42,7 +46,9 @@ _LENGTH = b"__len__"
 _KEYS = b"__keys__"
 _OVERHEAD = 2200  # measured: half a page at the end of the image, the key, the tree
 _BIN_SIZES = {0xC4: 1, 0xC5: 2, 0xC6: 4}  # msgpack: bytes of the length after bin 8, 16 and 32
-_HEAD = 6  # array of three, bin 32
+_LISTS = (b"\x93", b"\x94")  # msgpack: arrays of three and of four
+_HEAD = 6  # of a value: such an array, bin 32
+_Said = tuple[int | list[int], str | bytes, dict[str, Value]]
 
 
 class LmdbTorchWriter(ShardWriter):
@@ -59,10 +65,12 @@ class LmdbTorchWriter(ShardWriter):
             raise SinkError(f"{example.key} is pixels (RAW); this database holds encoded images")
         info = self._info
         label = info.multi_hot(example.labels) if info.multilabel else example.class_index
+        record: list[object] = [example.encoded, label, _storable(example.key)]
         try:
-            value = msgpack.packb(
-                [example.encoded, label, _storable(example.key)], use_bin_type=True
-            )
+            if info.attributes:
+                attributes = attributes_to_store(example, info)
+                record.append({name: _storable(value) for name, value in attributes.items()})
+            value = msgpack.packb(record, use_bin_type=True)
             self._database.put(b"%d" % self._number, value)
         except (SinkError, ValueError) as error:  # msgpack holds less than 4 GiB
             raise SinkError(f"{example.key}: {error}") from error
@@ -103,7 +111,7 @@ class LmdbTorchReader(ShardReader):
         if not 0 <= number < self._length:
             raise IndexError(f"{self._path} has {self._length} records, none is {number}")
         with self._locating(number):
-            encoded, label, key = self._record(number)
+            encoded, (label, key, attributes) = self._record(number)
             labels = self._labels(label)
             found = sniff(encoded)
         return Example(
@@ -116,6 +124,7 @@ class LmdbTorchReader(ShardReader):
             labels=labels,
             synset=self._info.identifiers(labels),
             class_name=self._info.names(labels),
+            attributes=attributes,
         )
 
     def __iter__(self) -> Iterator[Example]:
@@ -130,9 +139,11 @@ class LmdbTorchReader(ShardReader):
         for number in range(self._length):
             with self._locating(number):
                 name = b"%d" % number
-                image_end = _image_end(self._read(name, 0, _HEAD))
-                # The rest of the list is one of two.
-                _, key = _label_and_key(_unpacked(b"\x92" + self._read(name, image_end)))
+                head = self._read(name, 0, _HEAD)
+                image_end = _image_end(head)
+                # The rest of the list is one of an item less.
+                rest = bytes([head[0] - 1]) + self._read(name, image_end)
+                _, key, _ = _said(_unpacked(rest))
             yield _text(key)
 
     def close(self) -> None:
@@ -159,10 +170,10 @@ class LmdbTorchReader(ShardReader):
         self._read(_KEYS, 0, 1)
         return length
 
-    def _record(self, number: int) -> tuple[bytes, int | list[int], str | bytes]:
+    def _record(self, number: int) -> tuple[bytes, _Said]:
         match _unpacked(self._read(b"%d" % number)):
             case [bytes(encoded), *rest]:
-                return (encoded, *_label_and_key(rest))
+                return encoded, _said(rest)
         raise SinkError("not a list of image, label and key")
 
     def _labels(self, label: int | list[int]) -> tuple[int, ...]:
@@ -184,6 +195,7 @@ class LmdbTorchSink(Sink):
 
     name: ClassVar[str] = "lmdb-torch"
     summary: ClassVar[str] = "LMDB in one file as folder2lmdb's for PyTorch, msgpack values"
+    keeps_attributes: ClassVar[bool] = True
     usual_shards: ClassVar[int | None] = 1
     seeks: ClassVar[bool] = True
     reference: ClassVar[str] = "lmdb and msgpack, as folder2lmdb's reader uses them"
@@ -240,13 +252,15 @@ def _present(multi_hot: Sequence[int]) -> list[int]:
     return [index for index, one in enumerate(multi_hot) if one]
 
 
-def _storable(key: str) -> str | bytes:
-    """The key; as bytes if it is not Unicode, which unpackers refuse in a string."""
+def _storable(value: Value) -> Value | bytes:
+    """The value; as bytes if it is text but not Unicode, which unpackers refuse in a string."""
+    if isinstance(value, int):
+        return value
     try:
-        key.encode()
+        value.encode()
     except UnicodeEncodeError:
-        return key.encode("utf-8", "surrogateescape")
-    return key
+        return value.encode("utf-8", "surrogateescape")
+    return value
 
 
 def _text(key: str | bytes) -> str:
@@ -269,19 +283,34 @@ def _unpacked(data: bytes) -> Any:
         raise SinkError(f"not msgpack: {error}") from error
 
 
-def _label_and_key(rest: Any) -> tuple[int | list[int], str | bytes]:
-    """A value without its image, checked."""
+def _said(rest: Any) -> _Said:
+    """A value without its image, checked: label, key, attributes."""
     match rest:
-        case [int(label), str(key) | bytes(key)] if type(label) is int:
-            return label, key
-        case [[*labels], str(key) | bytes(key)] if all(type(one) is int for one in labels):
-            return labels, key
+        case [int(label), str(key) | bytes(key), *more] if type(label) is int:
+            return label, key, _attributes(more)
+        case [[*labels], str(key) | bytes(key), *more] if all(type(one) is int for one in labels):
+            return labels, key, _attributes(more)
     raise SinkError("not a list of image, label and key")
+
+
+def _attributes(more: Sequence[Any]) -> dict[str, Value]:
+    """What comes behind the key: nothing, or a map."""
+    match more:
+        case []:
+            return {}
+        case [dict(found)] if all(
+            type(name) is str and type(value) in (int, str, bytes) for name, value in found.items()
+        ):
+            return {
+                name: value if isinstance(value, int) else _text(value)
+                for name, value in found.items()
+            }
+    raise SinkError("not a map of attributes behind its image, label and key")
 
 
 def _image_end(head: bytes) -> int:
     """Where a value's image ends, from the first bytes of the value."""
-    size = _BIN_SIZES.get(head[1], 0) if head[:1] == b"\x93" and len(head) > 1 else 0
+    size = _BIN_SIZES.get(head[1], 0) if head[:1] in _LISTS and len(head) > 1 else 0
     if not size:
         raise SinkError("not a list of image, label and key")
     return 2 + size + int.from_bytes(head[2 : 2 + size], "big")

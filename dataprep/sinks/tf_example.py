@@ -6,25 +6,36 @@ the bounding box keys that the tf_cnn_benchmarks, slim and NVIDIA readers ask fo
 over features that they do not ask for.
 
 Labels are 1-based (0 is background); of a multi-label set ``image/class/label`` is a vector of
-zeros and ones, one a class. Map keys are serialised in sorted order, so equal examples have equal
-bytes.
+zeros and ones, one a class, and ``image/object/bbox/label`` has each box's place in that vector,
+0-based, with its name in ``image/object/class/text``. What else is known of the example is in
+``attribute/<name>``, an int64 or text, which is not there where it is missing. Map keys are
+serialised in sorted order, so equal examples have equal bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from google.protobuf.message import DecodeError, EncodeError
 
 from dataprep.errors import ImageError, SinkError
 from dataprep.example import Example
 from dataprep.images.sniff import sniff
+from dataprep.index import Value
+from dataprep.sinks.annotations import (
+    attributes_to_store,
+    box_labels_to_store,
+    check_box_labels,
+)
 from dataprep.sinks.base import DatasetInfo
+from dataprep.wording import printable
 from dataprep_schemas import example_pb2
 
 LABEL_BASE = 1
 _FORMATS = ("JPEG", "PNG")
 _BOX_KEYS = ("xmin", "ymin", "xmax", "ymax")
+_BOX_LABELS = "image/object/bbox/label"
+_ATTRIBUTE = "attribute/"
 _ENTRY_TAG = 0x0A  # field 1, length-delimited: of Example, of Features, and of a map entry's key
 _ENTRY_HEAD = 64  # more than an entry's tag, size and key
 
@@ -33,8 +44,8 @@ def encode(example: Example, info: DatasetInfo) -> bytes:
     """The serialised tf.train.Example.
 
     Raises:
-        SinkError: pixels instead of an encoded image, labels that the data set does not have, or
-            more bytes than a protocol buffer holds.
+        SinkError: pixels instead of an encoded image, labels or attributes that the data set does
+            not have, or more bytes than a protocol buffer holds.
     """
     if example.format not in _FORMATS:
         raise SinkError(
@@ -42,6 +53,11 @@ def encode(example: Example, info: DatasetInfo) -> bytes:
             f"not {example.format}; choose a sink that stores pixels"
         )
     labels = _stored_labels(example, info)
+    try:
+        box_labels = box_labels_to_store(example, info)
+        attributes = attributes_to_store(example, info)
+    except SinkError as error:
+        raise SinkError(f"{example.key}: {error}") from error
     message = example_pb2.Example()
     feature = message.features.feature
     for key, numbers in (
@@ -49,8 +65,7 @@ def encode(example: Example, info: DatasetInfo) -> bytes:
         ("image/width", (example.width,)),
         ("image/channels", (example.channels,)),
         ("image/class/label", labels),
-        # Of several labels nobody says which one a box is about.
-        ("image/object/bbox/label", () if info.multilabel else labels * len(example.boxes)),
+        (_BOX_LABELS, box_labels if info.multilabel else labels * len(example.boxes)),
     ):
         feature[key].int64_list.value.extend(numbers)
     for key, data in (
@@ -66,6 +81,14 @@ def encode(example: Example, info: DatasetInfo) -> bytes:
     for position, side in enumerate(_BOX_KEYS):
         values = feature[f"image/object/bbox/{side}"].float_list.value
         values.extend(box[position] for box in example.boxes)
+    for label in box_labels:
+        feature["image/object/class/text"].bytes_list.value.append(info.names((label,)).encode())
+    for name, value in attributes.items():
+        if isinstance(value, int):
+            feature[_ATTRIBUTE + name].int64_list.value.append(value)
+        else:
+            data = value.encode("utf-8", "surrogateescape")
+            feature[_ATTRIBUTE + name].bytes_list.value.append(data)
     try:
         return message.SerializeToString(deterministic=True)
     except EncodeError as error:
@@ -95,14 +118,17 @@ def decode(data: bytes, info: DatasetInfo) -> Example:
         return values[0].decode("utf-8", "surrogateescape") if values else ""
 
     def number(key: str) -> int:
-        values = feature[key].int64_list.value if key in feature else ()
+        values = numbers(key)
         return int(values[0]) if values else 0
 
-    def values(key: str) -> Sequence[float]:
+    def floats(key: str) -> Sequence[float]:
         return feature[key].float_list.value if key in feature else ()
 
+    def numbers(key: str) -> Sequence[int]:
+        return feature[key].int64_list.value if key in feature else ()
+
     images = feature["image/encoded"].bytes_list.value if "image/encoded" in feature else ()
-    label = feature["image/class/label"].int64_list.value if "image/class/label" in feature else ()
+    label = numbers("image/class/label")
     if not images or not (label or info.multilabel):
         keys = ", ".join(sorted(feature)) or "none"
         raise SinkError(f"a tf.train.Example without the image keys; it has: {keys}")
@@ -119,8 +145,11 @@ def decode(data: bytes, info: DatasetInfo) -> Example:
         if not (height and width and image_format):
             found = sniff(images[0])
             height, width, image_format = found.height, found.width, found.format
-        boxes = tuple(zip(*(values(f"image/object/bbox/{it}") for it in _BOX_KEYS), strict=True))
-    except (ImageError, ValueError) as error:
+        boxes = tuple(zip(*(floats(f"image/object/bbox/{it}") for it in _BOX_KEYS), strict=True))
+        box_labels = tuple(numbers(_BOX_LABELS)) if _multilabel(label, info) else ()
+        check_box_labels(box_labels, len(boxes), info)
+        attributes = _attributes(feature)
+    except (ImageError, SinkError, ValueError) as error:
         raise SinkError(f"a tf.train.Example that contradicts itself: {error}") from error
     return Example(
         key=text("image/key") or text("image/filename"),
@@ -133,6 +162,8 @@ def decode(data: bytes, info: DatasetInfo) -> Example:
         synset=synset or info.identifiers(labels),
         class_name=text("image/class/text") or info.names(labels),
         boxes=boxes,
+        box_labels=box_labels,
+        attributes=attributes,
     )
 
 
@@ -196,7 +227,7 @@ def _stored_labels(example: Example, info: DatasetInfo) -> tuple[int, ...]:
 def _labels(stored: Sequence[int], info: DatasetInfo) -> tuple[int, ...]:
     """The 0-based labels; several numbers are zeros and ones even where nothing is known."""
     classes = len(info.classes)
-    if info.multilabel or (not classes and len(stored) > 1):
+    if _multilabel(stored, info):
         if len(stored) == (classes or len(stored)) and all(flag in (0, 1) for flag in stored):
             return tuple(label for label, flag in enumerate(stored) if flag)
         expected = f"{classes or 'only'} zeros and ones"
@@ -206,3 +237,18 @@ def _labels(stored: Sequence[int], info: DatasetInfo) -> tuple[int, ...]:
         expected = f"one number from 1 to {classes}" if classes else "one number from 1"
     shown = ", ".join(map(str, stored[:20]))
     raise SinkError(f"the label is {shown or 'empty'}, expected {expected}")
+
+
+def _multilabel(stored: Sequence[int], info: DatasetInfo) -> bool:
+    return info.multilabel or (not info.classes and len(stored) > 1)
+
+
+def _attributes(feature: Mapping[str, example_pb2.Feature]) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for key in sorted(key for key in feature if key.startswith(_ATTRIBUTE)):
+        numbers, texts = feature[key].int64_list.value, feature[key].bytes_list.value
+        if len(numbers) + len(texts) != 1:
+            raise SinkError(f"{printable(key)} has {len(numbers) + len(texts)} values, expected 1")
+        value = numbers[0] if numbers else texts[0].decode("utf-8", "surrogateescape")
+        found[key.removeprefix(_ATTRIBUTE)] = value
+    return found

@@ -165,6 +165,7 @@ class TFRecordSink(Sink):
         "tf.train.Example in TFRecord files, with DALI's index: TensorFlow, DALI"
     )
     keeps_boxes: ClassVar[bool] = True
+    keeps_attributes: ClassVar[bool] = True
     reference: ClassVar[str] = "tf.data"
 
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:

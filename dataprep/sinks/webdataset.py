@@ -105,6 +105,7 @@ class WebDatasetSink(Sink):
     name: ClassVar[str] = "webdataset"
     summary: ClassVar[str] = "tar archives for webdataset and DALI, with DALI's index"
     keeps_boxes: ClassVar[bool] = True
+    keeps_attributes: ClassVar[bool] = True
     reference: ClassVar[str] = "webdataset library"
 
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:

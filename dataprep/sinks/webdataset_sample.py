@@ -2,7 +2,8 @@
 
 The parts are the image (``jpg`` or ``png``), ``cls`` (the 0-based class index in ASCII digits;
 only where an image has one label, since webdataset decodes it as one integer) and ``json``: every
-field of the example but the image, in ASCII, keys sorted, no blanks.
+field of the example but the image, in ASCII, keys sorted, no blanks. ``attributes`` is there if
+the data set has any, ``box_labels`` if something is said of what the boxes show.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from typing import Any
 from dataprep.errors import ImageError, SinkError
 from dataprep.example import Example
 from dataprep.images.sniff import sniff
+from dataprep.sinks.annotations import (
+    attributes_to_store,
+    box_labels_to_store,
+    check_box_labels,
+)
 from dataprep.sinks.base import DatasetInfo
 
 IMAGES = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG"}
@@ -29,7 +35,7 @@ def encode(example: Example, info: DatasetInfo) -> list[tuple[str, bytes]]:
     """(extension, data) of every part, in the order of the archive.
 
     Raises:
-        SinkError: it is not an encoded image, or its labels are not the data set's.
+        SinkError: it is not an encoded image, or its labels or attributes are not the data set's.
     """
     extension = _EXTENSIONS.get(example.format)
     if extension is None:
@@ -44,7 +50,7 @@ def encode(example: Example, info: DatasetInfo) -> list[tuple[str, bytes]]:
         if len(labels) != 1:
             raise SinkError(f"has {len(labels)} labels in a set with one label per image")
         parts.append(("cls", b"%d" % labels[0]))
-    fields = {
+    fields: dict[str, object] = {
         "boxes": example.boxes,
         "class_name": example.class_name,
         "colorspace": example.colorspace,
@@ -55,6 +61,10 @@ def encode(example: Example, info: DatasetInfo) -> list[tuple[str, bytes]]:
         "synset": example.synset,
         "width": example.width,
     }
+    if info.attributes:
+        fields["attributes"] = attributes_to_store(example, info)
+    if box_labels := box_labels_to_store(example, info):
+        fields["box_labels"] = box_labels
     parts.append(
         ("json", json.dumps(fields, separators=(",", ":"), sort_keys=True).encode("ascii"))
     )
@@ -81,6 +91,7 @@ def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
     example = _own(encoded, fields)
     if info.classes and example.labels and example.labels[-1] >= len(info.classes):
         raise SinkError(f"its labels are {example.labels}, of {len(info.classes)} classes")
+    check_box_labels(example.box_labels, len(example.boxes), info)
     if "cls" in parts and example.labels != labels:
         raise SinkError(f"its .cls says {labels}, its .json {example.labels}")
     if example.format != IMAGES[images[0]]:
@@ -103,6 +114,8 @@ def own_fields(data: bytes | None) -> dict[str, Any] | None:
     if not isinstance(fields, dict) or not any(name in fields for name in _OURS):
         return None
     for name, valid in _VALID.items():
+        if name in _OPTIONAL and name not in fields:
+            continue
         if name not in fields or not valid(fields[name]):
             found = f"has {str(fields[name])[:40]!r} for" if name in fields else "lacks"
             raise SinkError(f"its .json {found} {name!r}")
@@ -121,6 +134,8 @@ def _own(encoded: bytes, fields: Mapping[str, Any]) -> Example:
         synset=fields["synset"],
         class_name=fields["class_name"],
         boxes=tuple((box[0], box[1], box[2], box[3]) for box in fields["boxes"]),
+        box_labels=tuple(fields.get("box_labels", ())),
+        attributes=fields.get("attributes", {}),
     )
 
 
@@ -172,7 +187,18 @@ def _are_boxes(value: object) -> bool:
     )
 
 
+def _are_box_labels(value: object) -> bool:
+    return isinstance(value, list) and all(type(label) is int for label in value)
+
+
+def _are_attributes(value: object) -> bool:
+    return isinstance(value, dict) and all(type(one) in (int, str) for one in value.values())
+
+
+_OPTIONAL = frozenset({"attributes", "box_labels"})
 _VALID = {
+    "attributes": _are_attributes,
+    "box_labels": _are_box_labels,
     "boxes": _are_boxes,
     "class_name": _is_text,
     "colorspace": lambda value: value in ("RGB", "Grayscale"),

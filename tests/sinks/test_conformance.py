@@ -41,6 +41,7 @@ CHOICES: dict[str, Sequence[object]] = {
     "validation": (2,),
     "written": (3,),
     "key": ("two\nlines.JPEG",),
+    "value": ("zero at the end\0",),
 }
 
 

@@ -82,6 +82,11 @@ def test_a_user_of_h5py_finds_what_the_documentation_says(tmp_path: Path) -> Non
         assert images[3].tobytes() == examples[3].encoded
         assert file["labels"][:].tolist() == [0, 1, 2, 0, 1]
         assert file["keys"].asstr()[4] == "4.png"
+    grey = [example("a", bytes(range(10)), (0, 2), GREY, format_="RAW", size=(2, 5))]
+    path = write(Hdf5ArraysSink(), tmp_path / "grey.h5", grey, GREY)
+    with h5py.File(path) as file:
+        assert file["images"].shape == (1, 2, 5, 1)
+        assert file["labels"][:].tolist() == [[1, 0, 1]]
 
 
 def test_caffe_finds_what_its_layer_demands(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_grey_pixels_come_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sink", "info", "option"),
     [
-        (LmdbSink(), MULTI, "labels=multi"),
+        (LmdbSink(), MULTI, "labels=multi, .* second database, or --sink hdf5-caffe$"),
         (LmdbSink(labels="multi"), SINGLE, "labels=single"),
         (LmdbSink(mean="on"), SINGLE, "mean=off"),
     ],

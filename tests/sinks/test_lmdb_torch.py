@@ -12,7 +12,7 @@ import pytest
 
 from dataprep.errors import SinkError
 from dataprep.sinks.lmdb_torch import LmdbTorchSink
-from tests.sinks.lmdb_examples import MULTI, RAW, SINGLE, example, places, write
+from tests.sinks.lmdb_examples import MULTI, RAW, SINGLE, example, places, tiny, write
 
 SINK = LmdbTorchSink()
 
@@ -74,6 +74,43 @@ def test_the_bytes_of_a_value(tmp_path: Path) -> None:
             assert transaction.get(b"0") == value
             assert transaction.get(b"__len__") == b"\x01"
             assert transaction.get(b"__keys__") == b"\x91\xc4\x010"
+
+
+def test_attributes_are_a_fourth_item_that_folder2lmdb_does_not_see(tmp_path: Path) -> None:
+    paths = places(SINK, tmp_path)
+    info = replace(SINGLE, attributes=(("view", "text"), ("age", "int")))
+    one = replace(example(3, info), encoded=b"\x89PNG", key="a/b")
+    known: list[dict[str, int | str]] = [{"age": 58, "view": "\udcff"}, {}]
+    write(SINK, paths, info, [replace(one, attributes=it) for it in known])
+    dataset = ImageFolderLMDB(str(paths[0]))
+    assert [dataset[number] for number in (0, 1)] == [(b"\x89PNG", 3)] * 2
+    with dataset.env.begin() as transaction:
+        assert transaction.get(b"0") == (
+            b"\x94\xc4\x04\x89PNG\x03\xa3a/b\x82\xa4view\xc4\x01\xff\xa3age\x3a"
+        )
+        assert transaction.get(b"1") == b"\x94\xc4\x04\x89PNG\x03\xa3a/b\x80"
+    dataset.env.close()
+    with SINK.reader(paths, info) as reader:
+        assert list(reader.keys()) == ["a/b", "a/b"]
+
+
+@pytest.mark.parametrize(
+    "rest", [[[]], [{"age": 1.5}], [{"age": None}], [{b"age": 1}], [{}, {}], [None]]
+)
+def test_a_fourth_item_that_is_no_map_of_attributes_is_found(
+    rest: list[object], tmp_path: Path
+) -> None:
+    (path,) = places(SINK, tmp_path)
+    with (
+        lmdb.open(str(path), subdir=False, lock=False) as environment,
+        environment.begin(write=True) as transaction,
+    ):
+        image = tiny("PNG", 3, 4)
+        transaction.put(b"0", msgpack.packb([image, 3, "a", *rest]))
+        transaction.put(b"__keys__", msgpack.packb([b"0"]))
+        transaction.put(b"__len__", msgpack.packb(1))
+    with SINK.reader([path], SINGLE) as reader, pytest.raises(SinkError, match="map of attributes"):
+        reader[0]
 
 
 def test_pixels_are_refused(tmp_path: Path) -> None:

@@ -134,6 +134,91 @@ GOLDEN_MULTI_LABEL = (
 )
 
 
+RADIOGRAPHS = replace(
+    MULTI, attributes=(("patient_id", "int"), ("view", "text"), ("age", "int")), boxes=True
+)
+RADIOGRAPH = replace(
+    FINDINGS,
+    boxes=((0.25, 0.5, 0.75, 1.0), (0.0, 0.0, 0.5, 0.5)),
+    box_labels=(2, 0),
+    attributes={"view": "PA", "patient_id": -(2**40)},
+)
+
+
+def test_attributes_and_box_labels_are_features_of_their_own() -> None:
+    data = tf_example.encode(RADIOGRAPH, RADIOGRAPHS)
+    feature = example_pb2.Example.FromString(data).features.feature
+    assert feature["image/class/label"].int64_list.value == [0, 1, 1]
+    assert feature["image/object/bbox/label"].int64_list.value == [2, 0], "places in that vector"
+    assert feature["image/object/class/text"].bytes_list.value == [b"Mass", b"Atelectasis"]
+    assert feature["attribute/patient_id"].int64_list.value == [-(2**40)]
+    assert feature["attribute/view"].bytes_list.value == [b"PA"]
+    assert "attribute/age" not in feature, "readers take their default"
+    for info in (RADIOGRAPHS, UNKNOWN):
+        assert tf_example.decode(data, info) == replace(
+            RADIOGRAPH, attributes={"patient_id": -(2**40), "view": "PA"}
+        )
+    assert tf_example.find_key(lambda at, size: data[at : at + size], len(data)) == RADIOGRAPH.key
+
+
+def test_the_order_of_attributes_does_not_shape_the_bytes() -> None:
+    turned = replace(RADIOGRAPH, attributes=dict(reversed(RADIOGRAPH.attributes.items())))
+    other = replace(RADIOGRAPHS, attributes=RADIOGRAPHS.attributes[::-1])
+    assert tf_example.encode(turned, other) == tf_example.encode(RADIOGRAPH, RADIOGRAPHS)
+
+
+@pytest.mark.parametrize(
+    ("key", "stored", "message"),
+    [
+        ("image/object/bbox/label", [2], "1 box labels for 2 boxes"),
+        ("image/object/bbox/label", [2, 3], "not all of the 3 classes"),
+        ("image/object/bbox/label", [2, -1], "not all of the 3 classes"),
+        ("attribute/age", [], "attribute/age has 0 values, expected 1"),
+        ("attribute/age", [1, 2], "attribute/age has 2 values, expected 1"),
+        ("attribute/view", [1], "attribute/view has 0 values, expected 1"),
+    ],
+)
+def test_contradicting_annotations_are_found(key: str, stored: list[int], message: str) -> None:
+    data = example_pb2.Example.FromString(tf_example.encode(RADIOGRAPH, RADIOGRAPHS))
+    data.features.feature[key].int64_list.value[:] = stored
+    if key == "attribute/view":
+        data.features.feature[key].float_list.value.append(1.0)
+    with pytest.raises(SinkError, match=message):
+        tf_example.decode(data.SerializeToString(), RADIOGRAPHS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"attributes": {"AGE": 58}}, "the attributes AGE; those of the data set are: age, pati"),
+        ({"attributes": {"age": "58"}}, "attribute age is '58', expected a number from -92"),
+        ({"attributes": {"age": True}}, "attribute age is True, expected a number"),
+        ({"attributes": {"age": 2**63}}, "attribute age is 9223372036854775808, expected"),
+        ({"attributes": {"age": -(2**63)}}, "attribute age is -9223372036854775808, expected"),
+        ({"attributes": {"view": 1}}, "attribute view is 1, expected a text; leave out what is"),
+        ({"attributes": {"view": ""}}, "attribute view is '', expected a text; leave out what is"),
+        ({"attributes": {"view": "\ud800"}}, r"attribute view is '\\ud800', expected a text"),
+        ({"box_labels": (1,)}, "1 box labels for 2 boxes"),
+        ({"box_labels": (1, 3)}, r"box labels \[1, 3\] are not all of the 3 classes"),
+        ({"box_labels": (1, -1)}, r"box labels \[1, -1\] are not all of the 3 classes"),
+    ],
+)
+def test_annotations_that_cannot_be_are_refused(changes, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(SinkError, match=f"^00000001_000.png: .*{message}"):
+        tf_example.encode(replace(RADIOGRAPH, **changes), RADIOGRAPHS)
+
+
+def test_boxes_of_a_single_label_set_all_show_the_label() -> None:
+    boxed = replace(EXAMPLE, boxes=RADIOGRAPH.boxes)
+    data = tf_example.encode(boxed, KNOWN)
+    feature = example_pb2.Example.FromString(data).features.feature
+    assert feature["image/object/bbox/label"].int64_list.value == [1, 1]
+    assert "image/object/class/text" not in feature
+    assert tf_example.decode(data, KNOWN) == boxed
+    with pytest.raises(SinkError, match="its boxes have labels of their own"):
+        tf_example.encode(replace(boxed, box_labels=(0, 0)), KNOWN)
+
+
 def boxes() -> st.SearchStrategy[tuple[tuple[float, float, float, float], ...]]:
     fraction = st.floats(0, 1, width=32)
     return st.lists(st.tuples(fraction, fraction, fraction, fraction), max_size=3).map(tuple)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -21,9 +22,12 @@ from dataprep.errors import SinkError, UsageError
 from dataprep.example import Example
 from dataprep.sinks import DatasetInfo, ShardName, tar_framing
 from dataprep.sinks.webdataset import WebDatasetSink
+from dataprep.sinks.webdataset_sample import decode, encode
 
 SINGLE = DatasetInfo(classes=tuple((f"n{number:08d}", f"class {number}") for number in range(14)))
 MULTI = replace(SINGLE, multilabel=True, colorspace="Grayscale")
+RADIOGRAPHS = replace(MULTI, attributes=(("view", "text"), ("age", "int")), boxes=True)
+SAID: dict[str, object] = {"box_labels": (3,), "attributes": {"view": "PA", "age": 58}}
 
 # What one sample is, in the order of the archive; written down, not computed.
 PARTS = [
@@ -385,13 +389,42 @@ def test_overhead_is_about_what_is_added(tmp_path: Path) -> None:
 
 
 def test_the_json_says_everything_but_the_image(tmp_path: Path) -> None:
-    one = example(1)
-    data, _ = write(tmp_path, [one], SINGLE)
-    with tarfile.open(data) as tar:
-        member = tar.extractfile("n00000001/1.json")
-        assert member is not None
-        fields = json.load(member)
+    one = example(1, RADIOGRAPHS, labels=(1, 3), **SAID)
+    paths = write(tmp_path, [one, example(2, RADIOGRAPHS)], RADIOGRAPHS)
+    fields, others = (json.loads(data) for data in members(paths[0], ".json"))
     assert set(fields) == {*Example.__dataclass_fields__} - {"encoded"}
+    assert fields["attributes"] == {"age": 58, "view": "PA"}
+    assert fields["box_labels"] == [3]
+    assert others["attributes"] == {}, "always there, so that readers need not ask"
+    assert "box_labels" not in others
+    assert read(paths, RADIOGRAPHS)[0] == one
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (b'"age":58', b'"age":58.0', "'attributes'"),
+        (b'"age":58', b'"age":[]', "'attributes'"),
+        (b'{"age":58,"view":"PA"}', b'["age",58,"view","PA"]', "'attributes'"),
+        (b'"box_labels":[3]', b'"box_labels":"3"', "'box_labels'"),
+        (b'"box_labels":[3]', b'"box_labels":[]3', "not JSON"),
+        (b'"box_labels":[3]', b'"box_labels":[3,1]', "2 box labels for 1 boxes"),
+        (b'"box_labels":[3]', b'"box_labels":[14]', "not all of the 14 classes"),
+        (b'"box_labels":[3]', b'"box_labels":[-1]', "not all of the 14 classes"),
+    ],
+)
+def test_damaged_annotations_are_found(before: bytes, after: bytes, message: str) -> None:
+    parts = dict(encode(example(1, RADIOGRAPHS, labels=(1, 3), **SAID), RADIOGRAPHS))
+    assert before in parts["json"]
+    parts["json"] = parts["json"].replace(before, after)
+    with pytest.raises(SinkError, match=re.escape(message)):
+        decode("1", parts, RADIOGRAPHS)
+
+
+def members(data: Path, suffix: str) -> list[bytes]:
+    with tarfile.open(data) as tar:
+        found = [member for member in tar if member.name.endswith(suffix)]
+        return [file.read() for member in found if (file := tar.extractfile(member)) is not None]
 
 
 def test_nothing_stays_open_when_a_file_exists(tmp_path: Path) -> None:

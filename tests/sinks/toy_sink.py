@@ -92,6 +92,7 @@ class ToySink(Sink):
     name = "toy"
     summary = "Pickles."
     keeps_boxes = True
+    keeps_attributes = True
     Writer: type[ToyWriter] = ToyWriter
     Reader: type[ToyReader] = ToyReader
 

@@ -17,7 +17,7 @@ from dataprep.sinks.conformance.material import Case
 from dataprep.sinks.conformance.process import in_another_process
 from dataprep.sinks.conformance.shards import Shard, held, write_shard
 
-_FLIPS = 16
+_FLIPS = 32
 
 
 @dataclass(frozen=True)

@@ -5,24 +5,51 @@ from __future__ import annotations
 import io
 import random
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from PIL import Image
 
 from dataprep.example import Example
 from dataprep.sinks.base import DatasetInfo, Sink
 
+_ATTRIBUTES: tuple[tuple[str, Literal["int", "text"]], ...] = (
+    ("patient_id", "int"),
+    ("view", "text"),
+    ("follow_up", "int"),
+    ("note", "text"),
+)
 _SINGLE = DatasetInfo(
     classes=tuple(
         (f"n0144076{number}", name)
         for number, name in enumerate(("tench", "goldfish", "great white shark", "鮫", "café"))
-    )
+    ),
+    attributes=_ATTRIBUTES,
+    boxes=True,
 )
 _MULTI = DatasetInfo(
     classes=tuple((f"Finding_{number:02d}",) * 2 for number in range(14)),
     multilabel=True,
     colorspace="Grayscale",
+    attributes=_ATTRIBUTES,
+    boxes=True,
 )
 _SIZE = (6, 8)  # height and width of every image, where all have one size
+
+# Of numbers the smallest and the largest that there are, of text what is easily mistaken.
+_NUMBERS = (1, 0, -1, 2**63 - 1, -(2**63) + 1, 30_805)
+_TEXTS = ("PA", "0", "Röntgen, 左", "not utf-8: \udce9", ' "quoted"\n', "None", "x" * 300)
+
+# A format may refuse these with a SinkError, but not change them.
+AWKWARD_VALUES: tuple[int | str, ...] = (
+    "",
+    " spaces ",
+    "two\r\nlines",
+    "zero at the end\0",
+    "no half of a pair: \ud800",
+    "x" * 100_000,
+    -(2**63),
+    2**63,
+)
 
 # Keys are data. Those that differ little are told apart all the same.
 ODD_KEYS = (
@@ -64,8 +91,13 @@ class Case:
     info: DatasetInfo
 
     def info_for(self, sink: Sink) -> DatasetInfo:
-        """What this sink is told: pixels are all of one size."""
-        return replace(self.info, size=_SIZE) if sink.pixels else self.info
+        """What this sink is told: pixels are all of one size; nothing that it has no place for."""
+        return replace(
+            self.info,
+            size=_SIZE if sink.pixels else self.info.size,
+            boxes=self.info.boxes and sink.keeps_boxes,
+            attributes=self.info.attributes if sink.keeps_attributes else (),
+        )
 
     def examples(self, sink: Sink, count: int, first: int = 0) -> list[Example]:
         """``count`` examples that this sink must be able to hold, all different."""
@@ -80,13 +112,15 @@ class Case:
         height, width = size or self.info_for(sink).size or (5 + number % 4, 9 + number % 7)
         # A set of colour images has grey ones among them.
         grey = info.channels == 1 or (number % 5 == 4 and not sink.pixels)
-        pixels = random.Random(number).randbytes(height * width * (1 if grey else 3))  # noqa: S311
         image_format = "RAW" if sink.pixels else ("JPEG", "PNG")[number % 3 == 2]
+        deep = grey and image_format == "PNG" and number % 2 == 0  # 16 bits, as of radiographs
+        mode, size_of_pixel = ("I;16", 2) if deep else ("L", 1) if grey else ("RGB", 3)
+        pixels = random.Random(number).randbytes(height * width * size_of_pixel)  # noqa: S311
         if not sink.pixels:
             file = io.BytesIO()
-            image = Image.frombytes("L" if grey else "RGB", (width, height), pixels)
-            image.save(file, image_format)
+            Image.frombytes(mode, (width, height), pixels).save(file, image_format)
         labels = self._labels(number)
+        boxes = ((0.125, 0.25, 0.5, 0.75), (0.0, 0.0, 1.0, 1.0))[: number % 3 if info.boxes else 0]
         identifier = info.identifiers(labels) or "none"
         return Example(
             key=f"{identifier}/{number:08d}.{image_format.lower()}",
@@ -98,7 +132,9 @@ class Case:
             labels=labels,
             synset=info.identifiers(labels),
             class_name=info.names(labels),
-            boxes=((0.125, 0.25, 0.5, 0.75), (0.0, 0.0, 1.0, 1.0))[: number % 3],
+            boxes=boxes,
+            box_labels=self._box_labels(number, len(boxes)),
+            attributes=self._attributes(number),
         )
 
     def _labels(self, number: int) -> tuple[int, ...]:
@@ -108,11 +144,26 @@ class Case:
         all_ = tuple(range(classes))
         return ((), all_, (number % classes,), all_[number % 5 :: 3])[number % 4]
 
+    def _box_labels(self, number: int, boxes: int) -> tuple[int, ...]:
+        # Of some it is not known, and a box may show what the image has not for a label.
+        if not self.info.multilabel or number % 7 == 1:
+            return ()
+        return (13, number % 14)[:boxes]
+
+    def _attributes(self, number: int) -> dict[str, int | str]:
+        """Some have all, some none, and in any order."""
+        known: dict[str, int | str] = {}
+        for place, (name, kind) in enumerate(reversed(self.info.attributes)):
+            if (number + place) % 4 and number % 10 != 5:
+                values: tuple[int | str, ...] = _NUMBERS if kind == "int" else _TEXTS
+                known[name] = values[(number + place) % len(values)]
+        return known
+
 
 CASES = (
     Case("single-label", _SINGLE),
     Case("multi-label", _MULTI),
     Case("multi-label-one-size", replace(_MULTI, size=_SIZE)),
-    Case("grey", replace(_SINGLE, colorspace="Grayscale")),
-    Case("one-size", replace(_SINGLE, size=_SIZE)),
+    Case("grey", replace(_SINGLE, colorspace="Grayscale", attributes=())),
+    Case("one-size", replace(_SINGLE, size=_SIZE, boxes=False, attributes=())),
 )

@@ -12,7 +12,7 @@ import pytest
 
 from dataprep.errors import SinkError, UsageError
 from dataprep.sinks.base import DatasetInfo, Sink
-from dataprep.sinks.conformance.material import AWKWARD_KEYS, ODD_KEYS, Case
+from dataprep.sinks.conformance.material import AWKWARD_KEYS, AWKWARD_VALUES, ODD_KEYS, Case
 from dataprep.sinks.conformance.shards import expected, held, held_open, start, write_shard
 
 _MANY = 300
@@ -80,6 +80,25 @@ class ReadingTests:
         with variant.reader(shard.paths, info) as reader:
             assert list(reader) == expected(variant, examples)
             assert list(reader.keys()) == [it.key for it in examples]
+
+    @pytest.mark.parametrize("value", AWKWARD_VALUES, ids=lambda value: repr(value)[:30])
+    def test_an_awkward_attribute_comes_back_or_is_refused(
+        self, variant: Sink, tmp_path: Path, value: int | str
+    ) -> None:
+        case = held(variant)
+        name = "value"
+        info = case.info_for(variant)
+        if variant.keeps_attributes:
+            info = replace(info, attributes=((name, "int" if isinstance(value, int) else "text"),))
+        before, example, after = (replace(it, attributes={}) for it in case.examples(variant, 3))
+        examples = [before, replace(example, attributes={name: value}), after]
+        try:
+            shard = write_shard(variant, info, examples, tmp_path)
+        except SinkError as error:
+            assert "\n" not in str(error)  # noqa: PT017 - it may well not be raised
+            return
+        with variant.reader(shard.paths, info) as reader:
+            assert list(reader) == expected(variant, examples)
 
     def test_an_empty_shard_is_empty(self, variant: Sink, case: Case, tmp_path: Path) -> None:
         info = case.info_for(variant)

@@ -122,8 +122,13 @@ def _holds(sink: Sink, case: Case) -> bool:
 
 
 def expected(sink: Sink, examples: Sequence[Example]) -> list[Example]:
-    """What a reader must give back."""
-    return list(examples) if sink.keeps_boxes else [replace(it, boxes=()) for it in examples]
+    """What a reader must give back: all that the format has a place for."""
+    found = list(examples)
+    if not sink.keeps_boxes:
+        found = [replace(it, boxes=(), box_labels=()) for it in found]
+    if not sink.keeps_attributes:
+        found = [replace(it, attributes={}) for it in found]
+    return found
 
 
 def files_below(root: Path) -> list[Path]:

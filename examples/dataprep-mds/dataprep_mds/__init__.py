@@ -7,7 +7,9 @@ A split is a directory that ``StreamingDataset(local="OUT/train")`` reads as it 
 
 Every sample has ``key``, ``image`` (the file's bytes), ``format`` (``JPEG`` or ``PNG``), ``height``
 and ``width`` (pixels), ``boxes`` (lists of xmin, ymin, xmax, ymax as fractions), and ``label``
-(0-based); or, in a data set with any number of labels an image, ``labels``: zeros and ones.
+(0-based); or, in a data set with any number of labels an image, ``labels``: zeros and ones, and
+``box_labels``: what each box shows. Where the data set has attributes, ``attributes`` is a map of
+those that the example has.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ class MdsSink(Sink):
     name: ClassVar[str] = "mds"
     summary: ClassVar[str] = "MosaicML Streaming's MDS with index.json, for StreamingDataset"
     keeps_boxes: ClassVar[bool] = True
+    keeps_attributes: ClassVar[bool] = True
     seeks: ClassVar[bool] = True  # samples are written twice: see `MdsShardWriter`
     reference: ClassVar[str] = "streaming.LocalDataset"
 

@@ -119,7 +119,10 @@ class MdsShardWriter(ShardWriter):
         known = len(self._info.classes)
         if known and not all(0 <= label < known for label in example.labels):
             raise SinkError(f"{example.key!r}: labels {example.labels} of {known} classes")
+        if self._info.attributes:
+            values["attributes"] = dict(sorted(example.attributes.items()))
         if self._info.multilabel:
+            values["box_labels"] = example.box_labels
             return values | {"labels": np.array(self._info.multi_hot(example.labels), np.uint8)}
         if len(example.labels) != 1:
             raise SinkError(f"{example.key!r} has {len(example.labels)} labels, expected one")
@@ -177,6 +180,8 @@ class MdsShardReader(ShardReader):
             synset=self._info.identifiers(labels),
             class_name=self._info.names(labels),
             boxes=tuple((xmin, ymin, xmax, ymax) for xmin, ymin, xmax, ymax in sample["boxes"]),
+            box_labels=tuple(sample.get("box_labels", ())),
+            attributes=dict(sample.get("attributes", {})),
         )
 
 
@@ -222,9 +227,11 @@ def local_records(path: Path) -> Iterator[tuple[bytes, tuple[int, ...]]]:
 
 def _columns(info: DatasetInfo) -> dict[str, str]:
     """Names and MDS encodings of the columns."""
+    columns = _COLUMNS | ({"attributes": "json"} if info.attributes else {})
     if info.multilabel:
-        return _COLUMNS | {"labels": f"ndarray:uint8:{len(info.classes)}"}
-    return _COLUMNS | {"label": "int"}
+        labels = f"ndarray:uint8:{len(info.classes)}"
+        return columns | {"labels": labels, "box_labels": "json"}
+    return columns | {"label": "int"}
 
 
 def _labels(sample: Mapping[str, Any]) -> tuple[int, ...]:
