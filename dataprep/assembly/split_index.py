@@ -1,7 +1,9 @@
-"""Every row of a split in key order, with only numbers in memory: about 40 bytes an image.
+"""Every row of a split in key order, with only numbers in memory: 40 bytes an image.
 
-The rows themselves stay in a file and are fetched one at a time, so that planning fourteen
-million images needs no more memory than a login node gives away.
+Where there are groups it is 56, and up to twice that while the rows are merged and dealt; where an
+image has any number of labels, every label set that occurs is there once besides. The rows
+themselves stay in a file and are fetched one at a time, so that planning fourteen million images
+needs no more memory than a login node gives away.
 """
 
 from __future__ import annotations
@@ -11,18 +13,23 @@ import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dataprep.assembly.index_parts import read_lines
-from dataprep.assembly.workspace import partial_path
+from dataprep.assembly.key_order import Entry, in_key_order
+from dataprep.assembly.workspace import partial_path, storage_error
 from dataprep.deal import Hashes, as_hashes, digest, new_game
 from dataprep.errors import SourceError
 from dataprep.index import Row
+from dataprep.keys import KEY_HASH, key_hash
+from dataprep.label_sets import LabelSet, rank_label_sets
 from dataprep.wording import printable
+
+_NO_GROUP = bytes(KEY_HASH.itemsize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +41,11 @@ class SplitIndex:
         offsets: int64, where each line starts.
         lengths: int32, how long it is, newline included.
         hashes: uint64, shape (rows, 2), for `dataprep.deal`.
-        classes: int32, 0-based class indices.
+        classes: int32, the category of each row for `dataprep.deal`: its 0-based class index or,
+            where an image has any number of labels, the place of its label set in the deck.
+        groups: `KEY_HASH`, of each row's group, zeros where it has none; None if no row has one.
         sizes: int64, of the images, in bytes.
-        input_sha256: over every (key, size, class index): the same for every raw layout.
+        input_sha256: over every `Row.facts`: the same for every raw layout.
     """
 
     descriptor: int
@@ -44,6 +53,7 @@ class SplitIndex:
     lengths: npt.NDArray[np.int32]
     hashes: Hashes
     classes: npt.NDArray[np.int32]
+    groups: npt.NDArray[Any] | None
     sizes: npt.NDArray[np.int64]
     input_sha256: str
 
@@ -62,30 +72,51 @@ class SplitIndex:
         """The rows at ``positions``, which ascend."""
         total = hashlib.sha256()
         for line in self.lines(positions.tolist()):
-            total.update(_input(Row.from_json(line)))
-        return SplitIndex(
-            self.descriptor,
-            self.offsets[positions],
-            self.lengths[positions],
-            self.hashes[positions],
-            self.classes[positions],
-            self.sizes[positions],
-            total.hexdigest(),
+            total.update(Row.from_json(line).facts())
+        return replace(
+            self,
+            offsets=self.offsets[positions],
+            lengths=self.lengths[positions],
+            hashes=self.hashes[positions],
+            classes=self.classes[positions],
+            groups=None if self.groups is None else self.groups[positions],
+            sizes=self.sizes[positions],
+            input_sha256=total.hexdigest(),
         )
 
 
 @contextmanager
 def open_index(
-    parts: Sequence[Path], directory: Path, *, seed: int, split: str
+    parts: Sequence[Path],
+    directory: Path,
+    *,
+    seed: int,
+    split: str,
+    classes: Sequence[str] | None,
+    multilabel: bool = False,
 ) -> Iterator[SplitIndex]:
-    """Merge the parts of a split into one index, kept in a temporary file in ``directory``.
+    """Merge the parts of a split into one index, kept in temporary files in ``directory``.
+
+    Args:
+        parts: the index parts; those without rows of the split do not matter.
+        directory: takes the rows, and what merging them needs; see `in_key_order`.
+        seed: of the shuffle.
+        split: its name.
+        classes: what the rows' labels shall be indices into; see `in_key_order`.
+        multilabel: whether an image has any number of labels.
 
     Raises:
-        SourceError: two rows have the same key, or there are no rows at all.
+        SourceError: two rows have the same key, a row has no label or several where each must
+            have one, a part is not in key order, or there are no rows at all.
+        SinkError: the directory cannot be written.
     """
     path = partial_path(directory / f"{split}.rows")
     try:
-        index = _merge(parts, path, seed=seed, split=split)
+        try:
+            with in_key_order(parts, split, scratch=path, classes=classes) as entries:
+                index = _write(entries, path, _Collected(split, seed, multilabel=multilabel))
+        except OSError as error:
+            raise storage_error(error, directory, f"ordering {split}") from error
         try:
             yield index
         finally:
@@ -94,73 +125,93 @@ def open_index(
         path.unlink(missing_ok=True)
 
 
-def _merge(parts: Sequence[Path], path: Path, *, seed: int, split: str) -> SplitIndex:
-    game = new_game(seed=seed, split=split)
-    lengths, classes, sizes = array("i"), array("i"), array("q")
-    digests = bytearray()
-    total = hashlib.sha256()
-    before: str | None = None
+def _write(entries: Iterable[Entry], path: Path, collected: _Collected) -> SplitIndex:
     with path.open("xb") as file:
-        for line in _lines_in_key_order(parts):
-            row = Row.from_json(line)
-            if row.key == before:
-                raise SourceError(
-                    f"{split}: two images have the same name, {printable(row.key)}; rename one"
-                )
-            before = row.key
-            file.write(line)
-            lengths.append(len(line))
-            classes.append(row.class_index)
-            sizes.append(row.size)
-            digests += digest(row.key, game)
-            total.update(_input(row))
-    if before is None:
-        raise SourceError(f"{split}: no images found; nothing to do")
-    ends = np.cumsum(np.asarray(lengths, dtype=np.int64))
-    return SplitIndex(
-        descriptor=os.open(path, os.O_RDONLY),
-        offsets=ends - np.asarray(lengths),
-        lengths=np.asarray(lengths, dtype=np.int32),
-        hashes=as_hashes(digests),
-        classes=np.asarray(classes, dtype=np.int32),
-        sizes=np.asarray(sizes, dtype=np.int64),
-        input_sha256=total.hexdigest(),
-    )
+        for entry in entries:
+            file.write(entry.line)
+            collected.add(entry)
+    return collected.index(path)
 
 
-def _input(row: Row) -> bytes:
-    return f"{row.key}\0{row.size}\0{row.class_index}\n".encode("utf-8", "surrogateescape")
+class _Collected:
+    """The numbers of the rows, as they come by in key order."""
 
+    def __init__(self, split: str, seed: int, *, multilabel: bool) -> None:
+        self._split = split
+        self._game = new_game(seed=seed, split=split)
+        self._before: str | None = None
+        self._lengths, self._categories, self._sizes = array("i"), array("i"), array("q")
+        self._digests, self._groups = bytearray(), bytearray()
+        self._total = hashlib.sha256()
+        self._label_sets: dict[LabelSet, int] | None = {} if multilabel else None
 
-def _lines_in_key_order(parts: Sequence[Path]) -> Iterator[bytes]:
-    """Every line of the parts, each of which is in key order, in the order of all keys.
+    def add(self, entry: Entry) -> None:
+        """Take the next entry."""
+        key = entry.key
+        if self._before is not None and key <= self._before:
+            raise self._disorder(key)
+        self._before = key
+        self._categories.append(self._category(entry))
+        if entry.group:
+            self._fill_groups()
+            self._groups += key_hash(entry.group)
+        self._lengths.append(len(entry.line))
+        self._sizes.append(entry.size)
+        self._digests += digest(key, self._game)
+        self._total.update(entry.facts)
 
-    Parts rarely overlap: a class folder is a range of keys. Those that do are sorted together.
-    """
-    together: list[Path] = []
-    last = ""
-    for first_key, last_key, part in sorted(_key_ranges(parts)):
-        if together and first_key > last:
-            yield from _sorted_lines(together)
-            together = []
-        together.append(part)
-        last = max(last, last_key)
-    yield from _sorted_lines(together)
+    def index(self, path: Path) -> SplitIndex:
+        """All of them, of rows whose lines are in the file."""
+        if self._before is None:
+            raise SourceError(
+                f"{self._split}: no images found; leave it out with --splits, or cut it larger"
+            )
+        lengths = np.asarray(self._lengths, dtype=np.int32)
+        offsets = np.cumsum(lengths, dtype=np.int64)
+        offsets -= lengths
+        groups = None
+        if self._groups:
+            self._fill_groups()
+            groups = np.frombuffer(self._groups, dtype=KEY_HASH)
+        return SplitIndex(
+            offsets=offsets,
+            lengths=lengths,
+            hashes=as_hashes(self._digests),
+            classes=self._ranked_categories(),
+            groups=groups,
+            sizes=np.asarray(self._sizes, dtype=np.int64),
+            input_sha256=self._total.hexdigest(),
+            descriptor=os.open(path, os.O_RDONLY),  # last, so that no error leaves it open
+        )
 
+    def _category(self, entry: Entry) -> int:
+        if self._label_sets is not None:
+            return self._label_sets.setdefault(entry.labels, len(self._label_sets))
+        if len(entry.labels) != 1:
+            raise SourceError(
+                f"{self._split}: {printable(entry.key)} has {len(entry.labels)} labels, expected "
+                "exactly one; a data set whose images have any number must say so (multilabel)"
+            )
+        return entry.labels[0]
 
-def _key_ranges(parts: Sequence[Path]) -> Iterator[tuple[str, str, Path]]:
-    for part in parts:
-        first = last = None
-        for line in read_lines(part):
-            first = first or line
-            last = line
-        if first is not None and last is not None:
-            yield Row.from_json(first).key, Row.from_json(last).key, part
+    def _ranked_categories(self) -> npt.NDArray[np.int32]:
+        found = np.asarray(self._categories, dtype=np.int32)
+        if self._label_sets is None:
+            return found
+        counts = np.bincount(found).tolist()
+        ranks = rank_label_sets(dict(zip(self._label_sets, counts, strict=True)))
+        return np.asarray([ranks[labels] for labels in self._label_sets], dtype=np.int32)[found]
 
+    def _fill_groups(self) -> None:
+        """Say of the rows since the last one with a group that they have none."""
+        self._groups += _NO_GROUP * (len(self._lengths) - len(self._groups) // len(_NO_GROUP))
 
-def _sorted_lines(parts: Sequence[Path]) -> Iterator[bytes]:
-    if len(parts) == 1:
-        yield from read_lines(parts[0])
-        return
-    lines = [line for part in parts for line in read_lines(part)]
-    yield from sorted(lines, key=lambda line: Row.from_json(line).key)
+    def _disorder(self, key: str) -> SourceError:
+        if key == self._before:
+            return SourceError(
+                f"{self._split}: two images have the same name, {printable(key)}; rename one"
+            )
+        return SourceError(
+            f"{self._split}: the scan gave {printable(key)} after {printable(self._before or '')}, "
+            "expected ascending keys; the data set's scan must sort its rows"
+        )

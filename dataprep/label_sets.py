@@ -1,0 +1,64 @@
+"""The order in which a multi-label data set's label sets lie in the deck.
+
+`dataprep.deal` deals a deck in which the images of one label set are consecutive cards. A label
+is spread best if the sets that have it are neighbours too: a run of consecutive cards gives
+any two shards the same number of cards, within 1. So the labels are ranked from the rarest to
+the most frequent, and the sets follow one another as in the reflected Gray code of (has the
+rarest, has the second rarest, …). F. Gray, "Pulse code communication", US patent 2,632,058.
+
+For every input this gives:
+
+* the shards' sizes differ by at most 1;
+* the count of every label set differs by at most 1 between any two shards;
+* the count of a label differs by at most its `runs`: how many stretches of consecutive label sets
+  have it. The label of rank r, the rarest being 1, has at most 2 ** (r - 2) runs, and the two
+  rarest have one; and never more runs than there are combinations of rarer labels it occurs with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+LabelSet = tuple[int, ...]
+"""The labels of an image, ascending; empty if it has none."""
+
+
+def rank_label_sets(counts: Mapping[LabelSet, int]) -> dict[LabelSet, int]:
+    """Each label set's place in the deck, from 0, given how many images have it."""
+    places = {label: place for place, label in enumerate(_rarest_first(counts))}
+    return {labels: rank for rank, labels in enumerate(sorted(counts, key=_gray_order(places)))}
+
+
+def runs(label_sets: Iterable[LabelSet], label: int) -> int:
+    """How many stretches of consecutive label sets have the label, in the order given."""
+    found, within = 0, False
+    for labels in label_sets:
+        found += label in labels and not within
+        within = label in labels
+    return found
+
+
+def _rarest_first(counts: Mapping[LabelSet, int]) -> list[int]:
+    images: Counter[int] = Counter()
+    for labels, count in counts.items():
+        for label in labels:
+            images[label] += count
+    return sorted(images, key=lambda label: (images[label], label))
+
+
+def _gray_order(places: Mapping[int, int]) -> Callable[[LabelSet], tuple[int, ...]]:
+    """The sort key of a label set: as tuples of these compare, so do the ranks in the Gray code.
+
+    The rank's binary digits are the set's, each xor all before it: they rise at the first label's
+    place, fall at the second's, rise at the third's and so on. Of two sets with the same first
+    labels the one that rises sooner, or falls later, comes later. No label at all is as one
+    behind all others. Thus thousands of classes cost no more than the labels an image has.
+    """
+    end = len(places)
+
+    def order(labels: LabelSet) -> tuple[int, ...]:
+        turns = sorted(places[label] for label in labels)
+        return tuple(place if number % 2 else -place for number, place in enumerate((*turns, end)))
+
+    return order
