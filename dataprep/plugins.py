@@ -68,24 +68,43 @@ def load_sink(name: str, options: Mapping[str, str] | None = None) -> Sink:
 @cache
 def _load_sink(name: str, options: tuple[tuple[str, str], ...]) -> Sink:
     point = _find(SINKS, name)
-    kind = _import(point)
-    if not (isinstance(kind, type) and issubclass(kind, Sink)):
-        raise DataprepError(f"{_called(point)} is not a subclass of dataprep.sinks.Sink")
-    found = getattr(kind, "name", None)
-    if found != name:
-        raise DataprepError(f"{_called(point)} calls itself {found!r}; the two must be equal")
-    return cast("Sink", _construct(point, kind, dict(options)))
+    return cast("Sink", _construct(point, _plugin_class(point, Sink), dict(options)))
 
 
-# Tests install and remove sinks while they run.
-load_sink.cache_clear = _load_sink.cache_clear  # type: ignore[attr-defined]
+def dataset_class(name: str) -> type[Dataset]:
+    """Import the class of the data set called ``name``; raises as `load_sink` does."""
+    return cast("type[Dataset]", _plugin_class(_find(DATASETS, name), Dataset))
+
+
+def load_dataset(name: str, options: Mapping[str, str] | None = None) -> Dataset:
+    """Construct the data set called ``name``, with values for its options; raises as `load_sink`.
+
+    Equal requests get the same object until ``load_dataset.cache_clear()``.
+    """
+    return _load_dataset(name, tuple(sorted((options or {}).items())))
 
 
 @cache
-def load_dataset(name: str) -> Dataset:
-    """Import and construct the data set called ``name``; raises as `load_sink` does."""
+def _load_dataset(name: str, options: tuple[tuple[str, str], ...]) -> Dataset:
     point = _find(DATASETS, name)
-    return cast("Dataset", _construct(point, _import(point), {}))
+    return cast("Dataset", _construct(point, dataset_class(name), dict(options)))
+
+
+# Tests install and remove plugins while they run.
+load_sink.cache_clear = _load_sink.cache_clear  # type: ignore[attr-defined]
+load_dataset.cache_clear = _load_dataset.cache_clear  # type: ignore[attr-defined]
+
+
+def _plugin_class(point: EntryPoint, base: type) -> type:
+    """Import a plugin, and refuse what cannot be one."""
+    kind = _import(point)
+    if not (isinstance(kind, type) and issubclass(kind, base)):
+        plug = f"{base.__module__.rpartition('.')[0]}.{base.__name__}"
+        raise DataprepError(f"{_called(point)} is not a subclass of {plug}")
+    found = getattr(kind, "name", None)
+    if found != point.name:
+        raise DataprepError(f"{_called(point)} calls itself {found!r}; the two must be equal")
+    return kind
 
 
 def _find(group: str, name: str) -> EntryPoint:

@@ -93,7 +93,12 @@ def verify(
         UsageError: the format, or for ``reader`` its own reader, is not installed.
     """
     manifest = read_manifest(out)
-    recipe = Recipe(check="pixels", max_pixels=manifest["image"]["max_pixels"])
+    recipe = Recipe(
+        check="pixels",
+        passes=("JPEG", "PNG"),
+        depth="keep",
+        max_pixels=manifest["image"]["max_pixels"],
+    )
     check = _Check(out, level, manifest_sink(manifest), dataset_info(manifest), recipe)
     shards = [*_shards(manifest)]
     problems = [*_check_accounts(manifest), *_check_strangers(out, manifest)]
@@ -123,6 +128,10 @@ def verify(
 
 
 def _shards(manifest: dict[str, Any]) -> Iterator[_Shard]:
+    """The shards, and what else the manifest names, as shards without records."""
+    unmatched = manifest.get("unmatched")
+    if unmatched and unmatched["file"]:
+        yield _Shard(next(iter(manifest["splits"])), None, (unmatched["file"],))
     for split, content in manifest["splits"].items():
         for shard in content["shards"]:
             yield _Shard(split, shard["records"], tuple(shard["files"]))

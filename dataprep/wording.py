@@ -21,9 +21,9 @@ def some_of(names: Collection[str]) -> str:
     return f"{first} and {more} more" if more > 0 else first
 
 
-def counted(count: int, noun: str) -> str:
-    """A number and what is counted: ``1 shard``, ``1,024 shards``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def counted(count: int, noun: str, several: str = "") -> str:
+    """A number and what is counted: ``1 shard``, ``1,024 shards``, ``2 boxes``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {several or noun + 's'}"
 
 
 def unreadable(place: str, error: OSError) -> SourceError:

@@ -59,6 +59,8 @@ class CommitRecord:
         records: how many examples were written.
         classes: examples written, by 0-based class index; an example with several counts for each.
         statistics: of the images, as `dataprep.images.Statistics.to_json` gives them.
+        label_sets: where an example has any number of labels: examples written, by their labels
+            joined with ``|``.
     """
 
     split: str
@@ -70,6 +72,7 @@ class CommitRecord:
     rejected: tuple[Rejected, ...] = ()
     noted: tuple[Noted, ...] = ()
     statistics: dict[str, Any] | None = None
+    label_sets: dict[str, int] = field(default_factory=dict)
 
     @property
     def shard(self) -> ShardName:

@@ -46,7 +46,8 @@ def describe_split(
         "records": sum(counts),
         "bytes": sum(record.total_bytes for record in records),
         "records_per_shard": [min(counts), max(counts)],
-        "class_spread": _class_spread(records),
+        "class_spread": _spread([record.classes for record in records]),
+        "label_set_spread": _spread([record.label_sets for record in records]),
         "class_records": _class_totals(records),
         "shards": [
             {"records": record.records, "files": [asdict(file) for file in record.files]}
@@ -93,11 +94,11 @@ def _class_totals(records: Sequence[CommitRecord]) -> dict[str, int]:
     return {str(label): totals[label] for label in sorted(totals)}
 
 
-def _class_spread(records: Sequence[CommitRecord]) -> int:
-    """The largest difference of any class's count between any two shards."""
-    labels = {label for record in records for label in record.classes}
+def _spread(shards: Sequence[Mapping[Any, int]]) -> int:
+    """The largest difference of the count of anything between any two shards."""
+    counted = {name for counts in shards for name in counts}
     spreads = (
         max(counts) - min(counts)
-        for counts in ([record.classes.get(label, 0) for record in records] for label in labels)
+        for counts in ([shard.get(name, 0) for shard in shards] for name in counted)
     )
     return max(spreads, default=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -70,7 +70,9 @@ class ConvertJob(Job):
         return total
 
     def keep_rejected(
-        self, rejected: Sequence[tuple[str, Rejected]], keep: Callable[[str, str, bytes], None]
+        self,
+        rejected: Mapping[ShardName, Sequence[Rejected]],
+        keep: Callable[[str, str, bytes], None],
     ) -> None:
         """Nothing is ever rejected here."""
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from dataprep.canonical import to_json
 from dataprep.deal import Shuffle, deal
 from dataprep.errors import SinkError
 from dataprep.hashing import file_sha256
-from dataprep.index import Box, Row
+from dataprep.index import Row
 from dataprep.sinks import ShardName
 
 
@@ -30,7 +29,6 @@ def write_deck(
     split: str,
     shards: int,
     shuffle: Shuffle,
-    boxes: Mapping[str, tuple[Box, ...]],
     token: str,
 ) -> None:
     """Deal the rows and write them in order.
@@ -41,7 +39,6 @@ def write_deck(
         split: its name.
         shards: how many shards to deal to.
         shuffle: how to deal.
-        boxes: bounding boxes by file name; may be empty.
         token: identifies what the deck was made from; see `deck_is_current`.
     """
     deck = deal(index.hashes, index.classes, shards, split=split, shuffle=shuffle)
@@ -53,9 +50,8 @@ def write_deck(
         with temporary.open("xb") as file:
             for number in range(shards):
                 for line in index.lines(deck.shard(number).tolist()):
-                    whole = _with_boxes(line, boxes) if boxes else line
-                    digest.update(whole)
-                    file.write(whole)
+                    digest.update(line)
+                    file.write(line)
                 offsets.append(file.tell())
         temporary.replace(path)
     except BaseException:
@@ -119,9 +115,3 @@ def read_shard(workspace: Workspace, shard: ShardName) -> list[Row]:
             "run the same command again"
         )
     return [Row.from_json(line) for line in lines]
-
-
-def _with_boxes(line: bytes, boxes: Mapping[str, tuple[Box, ...]]) -> bytes:
-    row = Row.from_json(line)
-    found = boxes.get(row.key.rpartition("/")[2])
-    return replace(row, boxes=found).to_json().encode() + b"\n" if found else line

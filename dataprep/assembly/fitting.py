@@ -10,22 +10,27 @@ from dataprep.errors import UsageError
 from dataprep.images import Recipe
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo, Sink
+from dataprep.sources import Dataset
 
 
-def fit_request(request: Request, classes: Sequence[tuple[str, str]]) -> Request:
-    """The request with the recipe that the format needs.
+def fit_request(request: Request, dataset: Dataset) -> Request:
+    """The request with the recipe that the data set and the format need.
 
     Args:
         request: what the user asked for.
-        classes: the data set's, as (identifier, name).
+        dataset: what is to be prepared.
 
     Raises:
         UsageError: the two cannot be brought together, or the sink or an option does not exist.
     """
     sink = load_sink(request.sink, request.sink_options)
-    if request.bbox_csv is not None and not sink.keeps_boxes:
-        raise UsageError(f"--bbox_csv: sink {sink.name} has no place for bounding boxes")
-    recipe = _for_pixels(request.recipe, sink) if sink.pixels else request.recipe
+    if dataset.has_boxes and request.recipe.exif == "apply":
+        raise UsageError(
+            "--exif apply moves what is in the picture, but bounding boxes stay; leave out "
+            f"--exif apply{' or --bbox_csv' if 'bbox_csv' in dataset.options else ''}"
+        )
+    fit = _for_pixels if sink.pixels else _for_files
+    recipe = fit(request.recipe, sink)
     if sink.needs_mean:
         recipe = replace(recipe, statistics="mean")
     elif recipe.statistics == "mean":
@@ -34,7 +39,9 @@ def fit_request(request: Request, classes: Sequence[tuple[str, str]]) -> Request
         raise UsageError(
             "--stats mean needs images of one size: add --resize WIDTHxHEIGHT or --center_crop SIDE"
         )
-    sink.check(describe_examples(classes, recipe))
+    classes = dataset.classes()
+    if classes is not None:
+        sink.check(describe_examples(classes, recipe, dataset))
     return replace(request, recipe=recipe)
 
 
@@ -44,14 +51,30 @@ def _for_pixels(recipe: Recipe, sink: Sink) -> Recipe:
         raise UsageError(
             f"--encoding {recipe.encoding}: sink {sink.name} stores pixels, not encoded images"
         )
+    if recipe.depth == "keep":
+        raise UsageError(f"--depth keep: sink {sink.name} stores 8-bit pixels; leave it out")
     return replace(recipe, encoding="raw", color="rgb" if recipe.color == "keep" else recipe.color)
 
 
-def describe_examples(classes: Sequence[tuple[str, str]], recipe: Recipe) -> DatasetInfo:
-    """What is true of every example that the recipe makes."""
+def _for_files(recipe: Recipe, sink: Sink) -> Recipe:
+    if recipe.encoding == "raw":
+        raise UsageError(
+            f"--encoding raw: sink {sink.name} stores encoded images; pixels are stored by --sink "
+            "hdf5-arrays, hdf5-caffe, or lmdb with --datum raw"
+        )
+    return recipe
+
+
+def describe_examples(
+    classes: Sequence[tuple[str, str]], recipe: Recipe, dataset: Dataset
+) -> DatasetInfo:
+    """What is true of every example that the recipe makes of a data set's images."""
     return DatasetInfo(
         classes=tuple(classes),
+        multilabel=dataset.multilabel,
         # The TPU script says RGB of grey JPEGs too: what readers decode to.
         colorspace="Grayscale" if recipe.color == "gray" else "RGB",
         size=recipe.fixed_size,
+        attributes=tuple((attribute.name, attribute.kind) for attribute in dataset.attributes),
+        boxes=dataset.has_boxes,
     )

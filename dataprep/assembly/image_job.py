@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +13,7 @@ from dataprep.assembly.commit import Noted, Rejected
 from dataprep.assembly.deck import read_shard, read_slices
 from dataprep.assembly.in_order import map_in_order
 from dataprep.assembly.job import Job, Made
+from dataprep.boxes import cropped
 from dataprep.errors import ImageError, SourceError
 from dataprep.example import Example
 from dataprep.images import Prepared, Recipe, prepare
@@ -28,13 +29,13 @@ class ImageJob(Job):
     """Makes shards of a raw data set.
 
     Attributes:
-        dataset: its name.
         raw: where it is.
+        index: where the restart points of its gzip archives are.
         recipe: what is done to every image.
     """
 
-    dataset: str
     raw: Path
+    index: Path
     recipe: Recipe
 
     @property
@@ -47,7 +48,7 @@ class ImageJob(Job):
     ) -> Iterator[Made | Rejected]:
         """Every row of the shard's part of the deck, read and converted."""
         rows = read_shard(self.workspace, shard)
-        convert = partial(_convert, self.raw, self.recipe)
+        convert = partial(_convert, self.raw, self.index, self.recipe)
         for row, result in zip(rows, map_in_order(pool, convert, rows, window), strict=True):
             if isinstance(result, ImageError):
                 reason = str(result)
@@ -73,29 +74,32 @@ class ImageJob(Job):
     def _measured_ratio(self, shard: ShardName) -> float:
         source = made = 0
         for row in islice(read_shard(self.workspace, shard), _SAMPLE):
-            result = _convert(self.raw, self.recipe, row)
+            result = _convert(self.raw, self.index, self.recipe, row)
             if not isinstance(result, ImageError):
                 made += len(result.data)
                 source += row.size
         return made / source if source else 1.0
 
     def keep_rejected(
-        self, rejected: Sequence[tuple[str, Rejected]], keep: Callable[[str, str, bytes], None]
+        self,
+        rejected: Mapping[ShardName, Sequence[Rejected]],
+        keep: Callable[[str, str, bytes], None],
     ) -> None:
         """Read them from the raw data once more."""
-        for split, image in rejected:
-            row = Row(image.key, image.source, image.offset, image.size, 0, 0)
-            try:
-                data = read_image(self.raw, row)
-            except SourceError as error:
-                raise SourceError(f"--keep_rejected: {error}") from error
-            keep(split, image.key, data)
+        for shard, images in rejected.items():
+            rows = {row.key: row for row in read_shard(self.workspace, shard)}
+            for image in images:
+                try:
+                    data = read_image(self.raw, rows[image.key], self.index)
+                except SourceError as error:
+                    raise SourceError(f"--keep_rejected: {error}") from error
+                keep(shard.split, image.key, data)
 
 
-def _convert(raw: Path, recipe: Recipe, row: Row) -> Prepared | ImageError:
+def _convert(raw: Path, index: Path, recipe: Recipe, row: Row) -> Prepared | ImageError:
     # Only what is wrong with the bytes rejects an image. A file that cannot be read stops the
     # run instead: it may be readable again tomorrow, and a commit record is for ever.
-    data = read_image(raw, row)
+    data = read_image(raw, row, index)
     try:
         return prepare(data, recipe)
     except ImageError as error:
@@ -103,7 +107,7 @@ def _convert(raw: Path, recipe: Recipe, row: Row) -> Prepared | ImageError:
 
 
 def _example(row: Row, image: Prepared, info: DatasetInfo) -> Example:
-    labels = (row.class_index,)
+    boxes, box_labels = cropped(row.boxes, row.box_labels, image.part) if info.boxes else ((), ())
     return Example(
         key=row.key,
         encoded=image.data,
@@ -112,10 +116,12 @@ def _example(row: Row, image: Prepared, info: DatasetInfo) -> Example:
         width=image.width,
         # The TPU script says RGB and 3 channels of grey JPEGs too: what readers decode to.
         colorspace=info.colorspace,
-        labels=labels,
-        synset=info.identifiers(labels),
-        class_name=info.names(labels),
-        boxes=row.boxes,
+        labels=row.labels,
+        synset=info.identifiers(row.labels),
+        class_name=info.names(row.labels),
+        boxes=boxes,
+        box_labels=box_labels,
+        attributes=row.attributes if info.attributes else {},
     )
 
 

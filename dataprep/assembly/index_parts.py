@@ -1,18 +1,32 @@
-"""The index on disk: one file a scan unit, reused while what it describes has not changed."""
+"""The index on disk: one file a scan unit, reused while what it describes has not changed.
+
+A part's first line is its header; then come the rows of each split, one line each, in key order.
+The restart points of a gzip archive are in a file beside it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dataprep.assembly.workspace import partial_path, storage_error
-from dataprep.index import Ignored, Scanned
+from dataprep.canonical import to_json
+from dataprep.index import Ignored, Row, Unmatched
 from dataprep.sources.base import Dataset, ScanUnit
 
-_VERSION = 1
+_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The rows of one split in a part: how many, and where, behind the header, their lines are."""
+
+    rows: int
+    offset: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +36,22 @@ class Part:
     Attributes:
         fingerprint: the cheap identity of the raw input at the time of the scan.
         digest: SHA-256 of the rows' lines.
-        rows: how many there are.
+        restarts: SHA-256 of the restart points; empty if there are none.
+        sections: where each split's rows are.
+        classes: what the rows' labels are indices into; None: the data set's own classes.
         ignored: what the scan left out.
+        unmatched: what is listed but not there, or there but not listed.
+        counts: what the scan counted.
     """
 
     fingerprint: str
     digest: str
-    rows: int
+    restarts: str
+    sections: Mapping[str, Section]
+    classes: tuple[str, ...] | None
     ignored: tuple[Ignored, ...]
+    unmatched: tuple[Unmatched, ...]
+    counts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +71,24 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
     """
     # Taken before the scan: a change during it must make the part stale, not valid.
     fingerprint = _fingerprint(dataset, raw, unit)
-    scanned: Scanned = dataset.scan(raw, unit)
-    lines = [row.to_json().encode() + b"\n" for row in scanned.rows]
+    scanned = dataset.scan(raw, unit)
+    lines, sections = _lines(scanned.rows)
     header = {
         "fingerprint": fingerprint,
-        "digest": hashlib.sha256(b"".join(lines)).hexdigest(),
-        "rows": len(lines),
+        "digest": hashlib.sha256(lines).hexdigest(),
+        "restarts": hashlib.sha256(scanned.restarts).hexdigest() if scanned.restarts else "",
+        "sections": {split: asdict(section) for split, section in sections.items()},
+        "classes": None if scanned.classes is None else list(scanned.classes),
         "ignored": [asdict(entry) for entry in scanned.ignored],
+        "unmatched": [asdict(entry) for entry in scanned.unmatched],
+        "counts": dict(scanned.counts),
     }
-    final = part_path(directory, unit)
-    temporary = partial_path(final)
     try:
-        with temporary.open("xb") as file:
-            file.write(json.dumps(header).encode() + b"\n")
-            file.writelines(lines)
-        temporary.replace(final)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise storage_error(error, directory, f"indexing {unit.name}") from error
-        raise
+        if scanned.restarts:  # first: a part says that they are there
+            _write(restarts_path(directory, unit), [scanned.restarts])
+        _write(part_path(directory, unit), [json.dumps(header).encode() + b"\n", lines])
+    except OSError as error:
+        raise storage_error(error, directory, f"indexing {unit.name}") from error
 
 
 def part_path(directory: Path, unit: ScanUnit) -> Path:
@@ -76,7 +96,23 @@ def part_path(directory: Path, unit: ScanUnit) -> Path:
     return directory / f"{unit.name}.jsonl"
 
 
+def restarts_path(directory: Path, unit: ScanUnit) -> Path:
+    """Where the restart points of a unit that is a gzip archive are kept."""
+    return directory / unit.restarts_name
+
+
 def is_current(kept: IndexPart, dataset: Dataset, raw: Path) -> bool:
+    """Whether there is no need to scan the unit.
+
+    Its part is there, whole, and describes the raw input as it is now; and no file was missing,
+    which may be there by now.
+    """
+    return is_unchanged(kept, dataset, raw) and not any(
+        entry.kind == "missing" for entry in read_header(kept.path).unmatched
+    )
+
+
+def is_unchanged(kept: IndexPart, dataset: Dataset, raw: Path) -> bool:
     """Whether the unit's part is there, whole, and describes the raw input as it is now."""
     try:
         part = read_header(kept.path)
@@ -85,23 +121,78 @@ def is_current(kept: IndexPart, dataset: Dataset, raw: Path) -> bool:
     if part.fingerprint != _fingerprint(dataset, raw, kept.unit):
         return False
     # Parts are not flushed to the disk one by one, so a power cut may have torn one.
-    return hashlib.sha256(b"".join(read_lines(kept.path))).hexdigest() == part.digest
+    return _digest(kept.path, skip_header=True) == part.digest and (
+        not part.restarts
+        or _digest(restarts_path(kept.path.parent, kept.unit), skip_header=False) == part.restarts
+    )
 
 
 def read_header(path: Path) -> Part:
     """The first line of a part."""
     with path.open("rb") as file:
         value = json.loads(file.readline())
-    value["ignored"] = tuple(Ignored(**entry) for entry in value["ignored"])
-    return Part(**value)
+    classes = value["classes"]
+    return Part(
+        fingerprint=value["fingerprint"],
+        digest=value["digest"],
+        restarts=value["restarts"],
+        sections={split: Section(**section) for split, section in value["sections"].items()},
+        classes=None if classes is None else tuple(classes),
+        ignored=tuple(Ignored(**entry) for entry in value["ignored"]),
+        unmatched=tuple(Unmatched(**entry) for entry in value["unmatched"]),
+        counts=value["counts"],
+    )
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
-    """The rows of a part, as lines, in key order."""
+def read_lines(path: Path, split: str) -> Iterator[bytes]:
+    """The rows of one split in a part, as lines, in key order; none if it has none of them."""
+    section = read_header(path).sections.get(split)
+    if section is None:
+        return
     with path.open("rb") as file:
         file.readline()
-        yield from file
+        file.seek(section.offset, 1)
+        for _ in range(section.rows):
+            yield file.readline()
+
+
+def _lines(rows: Mapping[str, Sequence[Row]]) -> tuple[bytearray, dict[str, Section]]:
+    """All rows as text, in one piece: an object a line would take as much memory again."""
+    lines = bytearray()
+    sections: dict[str, Section] = {}
+    for split in sorted(rows):
+        offset = len(lines)
+        for row in rows[split]:
+            lines += row.to_json().encode() + b"\n"
+        if rows[split]:
+            sections[split] = Section(len(rows[split]), offset, len(lines) - offset)
+    return lines, sections
+
+
+def _write(final: Path, chunks: Sequence[bytes | bytearray]) -> None:
+    temporary = partial_path(final)
+    try:
+        with temporary.open("xb") as file:
+            file.writelines(chunks)
+        temporary.replace(final)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _digest(path: Path, *, skip_header: bool) -> str:
+    total = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            if skip_header:
+                file.readline()
+            while chunk := file.read(1 << 20):
+                total.update(chunk)
+    except FileNotFoundError:
+        return ""
+    return total.hexdigest()
 
 
 def _fingerprint(dataset: Dataset, raw: Path, unit: ScanUnit) -> str:
-    return f"{_VERSION} {dataset.name} {dataset.fingerprint(raw, unit)}"
+    config = to_json(dict(dataset.config())).decode()
+    return f"{_VERSION} {dataset.name} {config} {unit!r} {dataset.fingerprint(raw, unit)}"

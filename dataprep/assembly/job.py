@@ -25,7 +25,7 @@ class SplitJob:
         shuffle: how the images are ordered, as the manifest says it.
         images: how many there are, before any is rejected.
         source_bytes: their size in the raw data.
-        input_sha256: of every (key, size, class index) in key order.
+        input_sha256: of every row's `Row.facts` in key order.
     """
 
     name: str
@@ -123,7 +123,9 @@ class Job(ABC):
 
     @abstractmethod
     def keep_rejected(
-        self, rejected: Sequence[tuple[str, Rejected]], keep: Callable[[str, str, bytes], None]
+        self,
+        rejected: Mapping[ShardName, Sequence[Rejected]],
+        keep: Callable[[str, str, bytes], None],
     ) -> None:
         """Hand over the bytes of rejected images: ``keep(split, key, bytes)``.
 

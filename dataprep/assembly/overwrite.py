@@ -10,7 +10,7 @@ from dataprep.assembly.commit import Commits
 from dataprep.assembly.identity import planned_paths
 from dataprep.assembly.job import Job
 from dataprep.assembly.rejected import safe_file_name
-from dataprep.assembly.request import EVERY_SPLIT, Request
+from dataprep.assembly.request import Request
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import DatasetError, SinkError, UsageError
 from dataprep.manifest import read_manifest
@@ -24,7 +24,7 @@ def remove_built_files(workspace: Workspace) -> None:
     planned = map(str, planned_paths(workspace))
     names = (*_recorded(workspace), *planned, *_sealed(workspace))
     built = {workspace.out / name for name in names}
-    for path in built:
+    for path in (*built, workspace.unmatched):
         path.unlink(missing_ok=True)
     # Last: a kill until here leaves what is needed to try again.
     workspace.manifest.unlink(missing_ok=True)
@@ -71,11 +71,14 @@ def check_request(request: Request, found: Found) -> None:
 
     Raises:
         UsageError: a directory is in the raw data or among the shards, where its files would be
-            taken for images or shards; or a split is named that is not prepared.
+            taken for images or shards.
     """
     raw, out = request.raw.resolve(), request.out.resolve()
-    splits = {unit.split for unit in found.units}
-    scanned = {raw / Path(unit.container).parts[0] for unit in found.units}
+    splits = set(found.splits or ())
+    containers = [Path(unit.container) for unit in found.units]
+    scanned = {raw / path.parts[0] for path in containers if not path.is_absolute()}
+    if found.whole:
+        scanned.add(raw)
     chosen = {"--local_scratch_dir": out}
     if request.index_dir is not None:
         index = chosen["--index_dir"] = request.index_dir.resolve()
@@ -90,9 +93,6 @@ def check_request(request: Request, found: Found) -> None:
                 f"{option} {place} is in the raw data, where a later run would take its files "
                 "for images; choose a directory of its own"
             )
-    for name in request.num_shards or {}:
-        if name not in splits and name != EVERY_SPLIT:
-            raise UsageError(f"--num_shards {name}=…: the splits are {', '.join(sorted(splits))}")
 
 
 def check_foreign_files(job: Job, *, fresh: bool) -> None:

@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import cast
 
 from dataprep import __version__
-from dataprep.assembly.bounding_boxes import read_bounding_boxes
 from dataprep.assembly.claim import claim
 from dataprep.assembly.deck import deck_is_current, write_deck
+from dataprep.assembly.fitting import describe_examples
+from dataprep.assembly.groups import check_groups
 from dataprep.assembly.image_job import ImageJob
-from dataprep.assembly.index_parts import IndexPart, read_header
 from dataprep.assembly.job import Output, SplitJob
+from dataprep.assembly.leaving_out import left_out
 from dataprep.assembly.lock import Lease
 from dataprep.assembly.request import Request
 from dataprep.assembly.shard_counts import choose_shard_count, explain_shard_count
 from dataprep.assembly.split_index import SplitIndex, open_index
+from dataprep.assembly.survey import Survey, usual_order
+from dataprep.assembly.unmatched import describe_unmatched
 from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
 from dataprep.deal import Shuffle, sample
-from dataprep.errors import SourceError
-from dataprep.hashing import file_sha256
 from dataprep.images import codec_versions
-from dataprep.index import Box
 from dataprep.manifest import describe_info
+from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo
+from dataprep.sources import Dataset
 from dataprep.wording import counted, sized
 
 
 def plan(
     request: Request,
     workspace: Workspace,
-    parts: Sequence[IndexPart],
+    found: Survey,
     lease: Lease,
     *,
-    info: DatasetInfo,
+    dataset: Dataset,
+    index: Path,
     official: Mapping[str, int],
     report: Callable[[str], None],
 ) -> tuple[ImageJob, Mapping[str, object]]:
@@ -46,9 +49,10 @@ def plan(
     Args:
         request: what the user asked for.
         workspace: the output directory, held by ``lease``.
-        parts: the current index.
+        found: the current index.
         lease: what workers need to go on.
-        info: what is true of every example.
+        dataset: what is prepared.
+        index: the directory of the index.
         official: how many images each split of the complete data set has, where known.
         report: takes one line for the user.
 
@@ -56,38 +60,66 @@ def plan(
         The job, and its identity: everything that shapes the bytes of the output.
 
     Raises:
-        UsageError: the shard counts do not fit.
+        UsageError: the shard counts do not fit, or the format cannot hold such a data set.
+        SourceError: a group is in two splits.
         DatasetError: the directory is being made in another way, or holds foreign shards.
     """
-    by_split = _parts_by_split(parts)
+    output = _output(request, describe_examples(found.classes, request.recipe, dataset), report)
     with ExitStack() as stack:
-        indexes = {
-            split: stack.enter_context(_open_limited(request, workspace, split, paths))
-            for split, paths in by_split.items()
+        whole = {
+            split: stack.enter_context(_open(request, workspace, found, dataset, split))
+            for split in found.splits
         }
-        output = _output(request, info)
-        splits = tuple(_plan_split(request, name, index, output) for name, index in indexes.items())
+        others = found.others if any(rows.groups is not None for rows in whole.values()) else ()
+        elsewhere = {
+            split: stack.enter_context(_open(request, workspace, found, dataset, split))
+            for split in others
+        }
+        everywhere = {**whole, **elsewhere}
+        check_groups({name: everywhere[name] for name in usual_order(everywhere)}, dataset.group)
+        indexes = {split: _limited(request, rows) for split, rows in whole.items()}
+        splits = tuple(_plan_split(request, name, rows, output) for name, rows in indexes.items())
         for split in splits:
             report(_describe(request, split, official.get(split.name), output))
-        identity = _identity(request, splits, output)
-        job = ImageJob(
-            output, splits, lease, request.dataset, request.raw.absolute(), request.recipe
-        )
-        units = {part.unit.name: read_header(part.path).digest for part in parts}
-        boxes = read_bounding_boxes(request.bbox_csv) if request.bbox_csv else {}
+        identity = _identity(request, dataset, found, splits, output)
+        job = ImageJob(output, splits, lease, request.raw.absolute(), index, request.recipe)
         # Only now, when nothing that was asked for can be refused any more.
-        claim(job, identity, units, overwrite=request.overwrite)
-        _write_decks(workspace, splits, indexes, identity, boxes)
+        claim(job, identity, found.digests, overwrite=request.overwrite)
+        _write_decks(workspace, splits, indexes, identity)
     return job, identity
 
 
-def _output(request: Request, info: DatasetInfo) -> Output:
+def _open(
+    request: Request, workspace: Workspace, found: Survey, dataset: Dataset, split: str
+) -> AbstractContextManager[SplitIndex]:
+    return open_index(
+        found.part_paths(),
+        workspace.deck,
+        seed=request.seed,
+        split=split,
+        classes=found.names,
+        multilabel=dataset.multilabel,
+    )
+
+
+def _limited(request: Request, index: SplitIndex) -> SplitIndex:
+    if request.limit is None or request.limit >= len(index):
+        return index
+    return index.take(sample(index.hashes, request.limit))
+
+
+def _output(request: Request, info: DatasetInfo, report: Callable[[str], None]) -> Output:
+    sink = load_sink(request.sink, request.sink_options)
+    sink.check(info)
+    kept, lines = left_out(info, sink)
+    for line in lines:
+        report(line)
     return Output(
         workspace=Workspace(request.out.absolute()),
         sink=request.sink,
         sink_options=request.sink_options,
         layout=request.layout,
-        info=info,
+        info=kept,
         build_dir=request.build_dir and request.build_dir.absolute(),
     )
 
@@ -97,7 +129,6 @@ def _write_decks(
     splits: Sequence[SplitJob],
     indexes: Mapping[str, SplitIndex],
     identity: Mapping[str, object],
-    boxes: Mapping[str, tuple[Box, ...]],
 ) -> None:
     token = hashlib.sha256(to_json(identity)).hexdigest()
     stale = [split for split in splits if not deck_is_current(workspace, split.name, token)]
@@ -108,27 +139,8 @@ def _write_decks(
             split=split.name,
             shards=split.shards,
             shuffle=cast("Shuffle", split.shuffle),
-            boxes=boxes,
             token=token,
         )
-
-
-def _parts_by_split(parts: Sequence[IndexPart]) -> dict[str, list[Path]]:
-    by_split: dict[str, list[Path]] = {}
-    for part in parts:
-        by_split.setdefault(part.unit.split, []).append(part.path)
-    return by_split
-
-
-@contextmanager
-def _open_limited(
-    request: Request, workspace: Workspace, split: str, parts: Sequence[Path]
-) -> Iterator[SplitIndex]:
-    with open_index(parts, workspace.deck, seed=request.seed, split=split) as index:
-        if request.limit is not None and request.limit < len(index):
-            yield index.take(sample(index.hashes, request.limit))
-        else:
-            yield index
 
 
 def _plan_split(request: Request, name: str, index: SplitIndex, output: Output) -> SplitJob:
@@ -152,11 +164,18 @@ def _describe(request: Request, split: SplitJob, official: int | None, output: O
     return f"{text}, shuffle {split.shuffle}"
 
 
-def _identity(request: Request, splits: Sequence[SplitJob], output: Output) -> dict[str, object]:
+def _identity(
+    request: Request,
+    dataset: Dataset,
+    found: Survey,
+    splits: Sequence[SplitJob],
+    output: Output,
+) -> dict[str, object]:
     """Everything that shapes the bytes of the output, and nothing of this machine."""
     sink = output.load_sink()
     return {
         "dataset": request.dataset,
+        "dataset_config": dict(dataset.config()),
         "seed": request.seed,
         "limit": request.limit,
         "shuffle": {split.name: split.shuffle for split in splits},
@@ -165,7 +184,8 @@ def _identity(request: Request, splits: Sequence[SplitJob], output: Output) -> d
         "sink": {"name": sink.name, "config": dict(sink.config())},
         "examples": describe_info(output.info),
         "layout": request.layout,
-        "bbox_sha256": _boxes_sha256(request.bbox_csv) if request.bbox_csv else None,
+        "unmatched": describe_unmatched(found.unmatched),
+        "counts": dict(found.counts),
         "input": {
             split.name: {
                 "images": split.images,
@@ -176,10 +196,3 @@ def _identity(request: Request, splits: Sequence[SplitJob], output: Output) -> d
         },
         "versions": {"dataprep": __version__, **codec_versions(), **sink.versions()},
     }
-
-
-def _boxes_sha256(path: Path) -> str:
-    try:
-        return file_sha256(path)
-    except OSError as error:
-        raise SourceError(f"--bbox_csv {path}: {error.strerror}") from error

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dataprep.assembly.commit import Rejected
 from dataprep.assembly.job import Job
 from dataprep.assembly.workspace import write_durably
+from dataprep.sinks import ShardName
 
 
-def keep_rejected_images(job: Job, rejected: Sequence[tuple[str, Rejected]]) -> None:
-    """Copy rejected images, by split, from the raw data to ``OUT/rejected/<split>/``.
+def keep_rejected_images(job: Job, rejected: Mapping[ShardName, Sequence[Rejected]]) -> None:
+    """Copy rejected images, by shard, from the raw data to ``OUT/rejected/<split>/``.
 
     Raises:
         SourceError: the raw data cannot be read any more.

@@ -24,6 +24,7 @@ class Request:
     out: Path
     recipe: Recipe
     max_bad: MaxBad
+    dataset_options: Mapping[str, str] = field(default_factory=dict)
     sink: str = "tfrecord"
     sink_options: Mapping[str, str] = field(default_factory=dict)
     layout: Layout = "split"
@@ -32,7 +33,6 @@ class Request:
     shuffle: Shuffle | None = None
     seed: int = 0
     limit: int | None = None
-    bbox_csv: Path | None = None
     index_dir: Path | None = None
     build_dir: Path | None = None
     keep_rejected: bool = False

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
+from typing import Any
 
 from dataprep.assembly.commit import CommitRecord, Commits
 from dataprep.assembly.contents import Inherited, describe_split
@@ -53,13 +54,21 @@ class MaxBad:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is sealed."""
+    """What is sealed.
+
+    Attributes:
+        unmatched: images that are listed but missing, or there but not listed.
+        spread: the largest difference of any class's count between two shards of a split, if an
+            image has any number of classes and a split has several shards; else None.
+    """
 
     records: int
     bytes: int
     shards: int
     rejected: int
     noted: int
+    unmatched: int = 0
+    spread: int | None = None
 
 
 def seal(
@@ -70,6 +79,8 @@ def seal(
     max_bad: MaxBad,
     keep_rejected: bool,
     report: Callable[[str], None],
+    missing: int = 0,
+    unlisted: int = 0,
 ) -> Outcome:
     """Write the manifest, if no more images were rejected than the user allows.
 
@@ -82,18 +93,22 @@ def seal(
     """
     records = _all_records(job)
     rejected = [(record.split, image) for record in records for image in record.rejected]
+    bad = len(rejected) + missing + unlisted
     for split, image in rejected[:_SHOWN]:
         report(printable(f"rejected: {split}: {image.key} in {image.source}: {image.reason}"))
     if len(rejected) > _SHOWN:
         report(f"rejected: and {len(rejected) - _SHOWN} more; `dataprep status` lists them all")
     if keep_rejected:
-        keep_rejected_images(job, rejected)
-    images = sum(split.images for split in job.splits)
-    if not max_bad.allows(len(rejected), images):
+        keep_rejected_images(
+            job, {record.shard: record.rejected for record in records if record.rejected}
+        )
+    images = sum(split.images for split in job.splits) + missing
+    if not max_bad.allows(bad, images):
+        others = f" and {missing + unlisted} missing or not listed" if missing + unlisted else ""
         raise RejectedError(
-            f"{len(rejected)} of {images:,} images rejected, --max_bad allows {max_bad}; "
+            f"{len(rejected)} of {images:,} images rejected{others}, --max_bad allows {max_bad}; "
             f"the shards are kept, {_seal_state(job)}",
-            rejected=len(rejected),
+            rejected=bad,
         )
     _check_complete(job, records)
     by_split = {
@@ -125,7 +140,15 @@ def seal(
         rejected=len(rejected) + sum(len(known.rejected) for known in inherited.values()),
         noted=sum(len(record.noted) for record in records)
         + sum(len(known.noted) for known in inherited.values()),
+        unmatched=missing + unlisted,
+        spread=_worst_spread(manifest) if job.output.info.multilabel else None,
     )
+
+
+def _worst_spread(manifest: Mapping[str, Any]) -> int | None:
+    """The worst of all splits of several shards; None if there is no such split."""
+    several = [split for split in manifest["splits"].values() if len(split["shards"]) > 1]
+    return max((int(split["class_spread"]) for split in several), default=None)
 
 
 def _all_records(job: Job) -> list[CommitRecord]:

@@ -92,6 +92,7 @@ class _Tally:
 
     records: int = 0
     labels: Counter[int] = field(default_factory=Counter)
+    label_sets: Counter[str] = field(default_factory=Counter)
     rejected: list[Rejected] = field(default_factory=list)
     noted: list[Noted] = field(default_factory=list)
     statistics: Statistics | None = None
@@ -103,6 +104,7 @@ class _Tally:
         writer.write(item.example)
         self.records += 1
         self.labels.update(item.example.labels)
+        self.label_sets["|".join(map(str, item.example.labels))] += 1
         self.noted += item.noted
         if item.measured is not None:
             self.statistics = self.statistics or Statistics()
@@ -129,4 +131,5 @@ def _record(
         rejected=tuple(tally.rejected),
         noted=tuple(tally.noted),
         statistics=None if tally.statistics is None else tally.statistics.to_json(),
+        label_sets=dict(sorted(tally.label_sets.items())) if job.output.info.multilabel else {},
     )

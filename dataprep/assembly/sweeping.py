@@ -15,11 +15,14 @@ def remove_partial_files(workspace: Workspace, splits: Sequence[str]) -> None:
 
     Looks only where a run writes, and only for names that it gives: the output directory may hold
     other people's files, even the raw data.
+
+    Args:
+        workspace: the output directory.
+        splits: those that this run makes, as far as they are known.
     """
     directories = {workspace.out, *workspace.private_directories()}
-    directories |= {
-        parent / split for parent in (workspace.out, workspace.rejected) for split in splits
-    }
+    directories |= {workspace.out / split for split in splits}
+    directories |= set(workspace.rejected.glob("*"))
     directories |= {(workspace.out / path).parent for path in planned_paths(workspace)}
     for directory in directories:
         _remove_partials(directory)

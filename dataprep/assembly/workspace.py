@@ -6,6 +6,7 @@
     OUT/index/train/…                 sidecars of the format
     OUT/manifest.json                 written last; its presence means the data set is sealed
     OUT/rejected/                     bytes of rejected images, with --keep_rejected
+    OUT/unmatched.tsv                 images that are listed but missing, or there but not listed
     OUT/.dataprep/job.json            what this directory is being made from, and how
     OUT/.dataprep/index/              one file a scanned directory or archive
     OUT/.dataprep/deck/               one file a split: every row, in writing order
@@ -27,6 +28,7 @@ from dataprep import manifest
 from dataprep.errors import SinkError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+UNMATCHED = "unmatched.tsv"
 PARTIAL = ".partial"  # suffix of every file that is not finished; hidden from readers' globs
 
 
@@ -91,6 +93,11 @@ class Workspace:
     def rejected(self) -> Path:
         """Bytes of rejected images."""
         return self.out / "rejected"
+
+    @property
+    def unmatched(self) -> Path:
+        """Images that are listed but missing, or there but not listed."""
+        return self.out / UNMATCHED
 
     def private_directories(self) -> tuple[Path, ...]:
         """Every directory that dataprep keeps for itself."""

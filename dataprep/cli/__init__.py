@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.metadata import entry_points
 
 import click
 
@@ -27,10 +28,14 @@ _HELP = ["-h", "--help"]
 _STOPPED = 130  # 128 + SIGINT, as shells have it
 
 # Imported only when used, so that `dataprep --help` is quick and loads neither Beam nor numpy.
+_DATASETS = {
+    "imagenet": "Turn the raw ILSVRC2012 images into shuffled, verified shards.",
+    "chestxray14": "The same for NIH ChestX-ray14: radiographs, multi-label, split by patient.",
+    "folder": "The same for any image set: class folders, archives, or a list of files.",
+}
 _COMMANDS = {
     "convert": "Make another format of a finished data set.",
     "diff": "Say whether two data sets hold the same examples.",
-    "imagenet": "Turn the raw ILSVRC2012 images into shuffled, verified shards.",
     "inspect": "Show what is in a data set or in a shard.",
     "sinks": "List the formats that are installed.",
     "status": "Tell how far a running, dead or finished job is.",
@@ -43,19 +48,37 @@ class _LazyGroup(click.Group):
     """A group that knows its commands' names and imports them one at a time."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return [*_datasets(), *_COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name in _COMMANDS:
+            found: click.Command = importlib.import_module(f"dataprep.cli.{cmd_name}").command
+        elif cmd_name in _datasets():
+            from dataprep.cli.prepare import dataset_command
+
+            found = dataset_command(cmd_name)
+        else:
             return None
-        found: click.Command = importlib.import_module(f"dataprep.cli.{cmd_name}").command
         # click keeps the first help option that it makes, with whatever names it had then.
         found.context_settings.setdefault("help_option_names", _HELP)
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Data sets"):
+            formatter.write_dl(list(_datasets().items()))
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMANDS.items()))
+
+
+def _datasets() -> dict[str, str]:
+    """Ours, and those of plugins whose names are free, each with a line for the help."""
+    found = dict(_DATASETS)
+    # Not through dataprep.plugins: `dataprep --help` is quick.
+    for point in sorted(entry_points(group="dataprep.datasets"), key=lambda point: point.name):
+        if point.name not in found and point.name not in _COMMANDS:
+            package = "a plugin" if point.dist is None else point.dist.name
+            found[point.name] = f"The same for the data set that {package} brings."
+    return found
 
 
 @click.command(
@@ -156,8 +179,23 @@ def _help(error: click.ClickException) -> str:
 def _accepting(words: Sequence[str], rejected: int) -> str:
     """The same command line with a ``--max_bad`` that accepts what was rejected."""
     end = words.index("--") if "--" in words else len(words)
-    own = [word for word in words[:end] if word != "--overwrite"]
+    own = [word for word in _without(words[:end], "max_bad") if word != "--overwrite"]
     return shlex.join(["dataprep", *own, "--max_bad", str(rejected), *words[end:]])
+
+
+def _without(words: Sequence[str], option: str) -> list[str]:
+    """The words without an option and its value, however they are spelled."""
+    kept: list[str] = []
+    skipped = False
+    for word in words:
+        name, equals, _ = word.replace("-", "_").partition("=")
+        if skipped:
+            skipped = False
+        elif name == f"__{option}":
+            skipped = not equals
+        else:
+            kept.append(word)
+    return kept
 
 
 def _resuming(text: str, words: Sequence[str]) -> str:

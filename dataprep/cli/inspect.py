@@ -54,6 +54,15 @@ def _show_manifest(out: Path, manifest: dict[str, Any]) -> None:
     click.echo(f"{out}: {manifest['dataset']}, {manifest['sink']['name']}, seed {manifest['seed']}")
     for ancestor in manifest.get("lineage", ()):
         click.echo(f"converted from {ancestor['sink']['name']} {ancestor['manifest_sha256'][:12]}")
+    unmatched = manifest.get("unmatched", {"missing": 0, "unlisted": 0})
+    if unmatched["missing"] or unmatched["unlisted"]:
+        click.echo(
+            f"{counted(unmatched['missing'], 'image')} listed but not there, "
+            f"{unmatched['unlisted']:,} there but not listed"
+            + (f": {unmatched['file']['path']} names them" if unmatched["file"] else "")
+        )
+    for what, number in manifest.get("counts", {}).items():
+        click.echo(f"{what}: {number:,}")
     for name, split in manifest["splits"].items():
         smallest, largest = split["records_per_shard"]
         size = f"{largest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
@@ -140,10 +149,12 @@ def _show_shard(sink: Sink, paths: Sequence[Path], info: DatasetInfo, count: int
     with sink.reader(paths, info) as reader:
         for number, example in enumerate(islice(reader, count)):
             labels = ", ".join(map(str, example.labels)) or "none"
+            name = example.class_name if example.class_name != example.synset else ""
             click.echo(
                 f"{number}: {printable(example.key)}  "
-                + " ".join(filter(None, ["class", labels, example.synset, example.class_name]))
+                + " ".join(filter(None, ["class", labels, example.synset, name]))
                 + f"  {example.width}x{example.height} "
                 f"{example.colorspace} {example.format}  {len(example.encoded):,} bytes"
-                + (f"  {len(example.boxes)} boxes" if example.boxes else "")
+                + (f"  {counted(len(example.boxes), 'box', 'boxes')}" if example.boxes else "")
+                + "".join(f"  {name} {value}" for name, value in example.attributes.items())
             )

@@ -15,4 +15,9 @@ def describe_outcome(out: Path, outcome: Outcome) -> str:
     """One line."""
     text = f"sealed {out / 'manifest.json'}: {counted(outcome.records, 'record')} in "
     text += f"{counted(outcome.shards, 'shard')}, {sized(outcome.bytes)}, "
-    return f"{text}{outcome.rejected} rejected, {outcome.noted} noted"
+    text += f"{outcome.rejected} rejected, {outcome.noted} noted"
+    if outcome.unmatched:
+        text += f", {outcome.unmatched} missing or not listed"
+    if outcome.spread is not None:
+        text += f"; no class differs by more than {outcome.spread} between two shards"
+    return text

@@ -26,6 +26,11 @@ PRESETS: Mapping[str, Preset] = {
         "--sink recordio --resize 480 --quality 95, MXNet's best practice",
         {"sink": "recordio", "resize": "480", "quality": 95},
     ),
+    # Radiograph classifiers of the best-practice guide, table 10: 250 x 250 x 1.
+    "radiologist": Preset(
+        "--resize 250x250 --color gray, radiographs of 250x250x1",
+        {"resize": "250x250", "color": "gray"},
+    ),
 }
 
 

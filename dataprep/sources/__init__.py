@@ -1,13 +1,40 @@
 """Where images come from: one class a data set finds, lists and labels its raw files.
 
 Nothing here decodes an image or writes a file. `find` looks at directories and archive headers,
-`scan` lists one directory or archive at a time, and `read_image` fetches bytes by offset.
+`scan` lists one directory or archive at a time, and `read_image` fetches bytes by offset. What a
+data set of a third party needs is here; docs/datasets.md shows one.
 """
 
 from __future__ import annotations
 
-from dataprep.sources.base import Dataset, Found, ScanUnit
+from dataprep.index import Ignored, Row, Scanned, Unmatched
+from dataprep.sources.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
+from dataprep.sources.containers import container_kind, list_container, witness
 from dataprep.sources.imagenet import ImageNet
+from dataprep.sources.listing import Listing, StoredImage
 from dataprep.sources.reading import close_archives, read_image
+from dataprep.sources.splitting import Cut, parse_seed, parse_share
 
-__all__ = ["Dataset", "Found", "ImageNet", "ScanUnit", "close_archives", "read_image"]
+__all__ = [
+    "Attribute",
+    "Cut",
+    "Dataset",
+    "Found",
+    "Ignored",
+    "ImageNet",
+    "Listing",
+    "Option",
+    "Row",
+    "ScanUnit",
+    "Scanned",
+    "StoredImage",
+    "Unmatched",
+    "close_archives",
+    "container_kind",
+    "list_container",
+    "parse_seed",
+    "parse_share",
+    "read_image",
+    "wanted_splits",
+    "witness",
+]

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import astuple
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final, cast
 
-from dataprep.errors import SourceError, UsageError
+from dataprep.errors import SourceError
 from dataprep.index import Row, Scanned
 from dataprep.sources.archives import list_archive
-from dataprep.sources.base import Found, ScanUnit
+from dataprep.sources.base import Dataset, Found, Option, ScanUnit, wanted_splits
+from dataprep.sources.containers import witness
 from dataprep.sources.folders import list_folder
+from dataprep.sources.imagenet_boxes import boxes_sha256, read_bounding_boxes
 from dataprep.sources.imagenet_labels import (
     check_category,
     class_indices,
     classify,
     load_label_list,
 )
-from dataprep.sources.imagenet_layout import SplitLayout
+from dataprep.sources.imagenet_layout import ImageNetUnit, SplitLayout
 from dataprep.sources.imagenet_missing import list_raw, missing
 from dataprep.sources.imagenet_train import find_train
 from dataprep.sources.imagenet_validation import find_validation
 from dataprep.sources.listing import Listing, StoredImage
-from dataprep.sources.reading import close_archives
 from dataprep.sources.tars import Archive
-from dataprep.wording import printable, unreadable
+from dataprep.wording import printable
 from dataprep_schemas import imagenet_classes
 
 # 732 to 1300 training images a class, 50 validation images a class; the 100,000 test images
@@ -38,10 +38,10 @@ _FINDERS: Final[dict[str, Callable[[Path], SplitLayout | None]]] = {
     "validation": find_validation,
 }
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 1
+_SCAN_RULES: Final = 2
 
 
-class ImageNet:
+class ImageNet(Dataset):
     """ILSVRC2012 in its original archives, in the TPU script's tree, or half unpacked.
 
     Keys are ``<WordNet id>/<file name>`` for training and ``<file name>`` for validation images
@@ -49,8 +49,29 @@ class ImageNet:
     on how the data is kept or on which part of it is there.
     """
 
-    name: str = "imagenet"
-    splits: tuple[str, ...] = ("train", "validation")
+    name: ClassVar[str] = "imagenet"
+    summary: ClassVar[str] = """Turn the raw ILSVRC2012 images into shuffled, verified shards.
+
+    The raw data: the original archives, or a tree; the layout is detected."""
+    OPTIONS: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "bbox_csv",
+            "Bounding boxes of training images: name,xmin,ymin,xmax,ymax in fractions.",
+            metavar="FILE",
+            file=True,
+        ),
+    )
+    splits: ClassVar[tuple[str, ...]] = ("train", "validation")
+
+    def config(self) -> Mapping[str, str]:
+        """Identifies the boxes, if there are any."""
+        boxes = self.options.get("bbox_csv")
+        return {} if boxes is None else {"bbox_csv": boxes_sha256(Path(boxes))}
+
+    @property
+    def has_boxes(self) -> bool:
+        """Whether ``--bbox_csv`` was given."""
+        return "bbox_csv" in self.options
 
     def classes(self) -> Sequence[tuple[str, str]]:
         """The 1000 classes as (WordNet id, English name), in ASCII order of the id."""
@@ -58,9 +79,6 @@ class ImageNet:
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect in which form each split lies under `raw`.
-
-        A new search starts from the files as they are now: archives that `read_image` kept open
-        are closed.
 
         Args:
             raw: the raw directory, as the user gave it.
@@ -71,8 +89,7 @@ class ImageNet:
                 a damaged archive.
             UsageError: `splits` is empty or names a split that ImageNet does not have.
         """
-        wanted = self._wanted(splits)
-        close_archives()
+        wanted = wanted_splits(self.splits, splits)
         names = list_raw(raw)
         layouts = {split: _FINDERS[split](raw) for split in wanted}
         found = {split: layout for split, layout in layouts.items() if layout}
@@ -82,6 +99,7 @@ class ImageNet:
         return Found(
             description=tuple(layout.description for layout in found.values()),
             units=tuple(unit for layout in found.values() for unit in layout.units),
+            splits=tuple(found),
             official_counts=dict(_OFFICIAL_COUNTS),
         )
 
@@ -99,11 +117,14 @@ class ImageNet:
             SourceError: the unit is unreadable, damaged or truncated, holds a file name twice, or
                 has images that the label list does not fit.
         """
+        unit = cast("ImageNetUnit", unit)
         listing = _list(raw, unit)
         images = sorted(listing.images, key=lambda image: image.name)
         _require_unique(images, unit)
         labels = _label(raw, unit, [image.name for image in images])
         prefix = f"{unit.category}/" if unit.split == "train" else ""
+        given = self.options.get("bbox_csv")
+        boxes = {} if given is None else read_bounding_boxes(Path(given))
         rows = [
             Row(
                 prefix + image.name,
@@ -111,46 +132,39 @@ class ImageNet:
                 image.offset,
                 image.size,
                 image.modified,
-                label,
+                (label,),
+                boxes.get(image.name, ()),
             )
             for image, label in zip(images, labels, strict=True)
         ]
         ignored = sorted(listing.ignored, key=lambda entry: entry.name)
-        return Scanned(rows, [*unit.stray, *ignored])
+        return Scanned({unit.split: rows}, [*unit.stray, *ignored])
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         """Identify what `scan` would read from, with one or two `stat` calls.
 
-        It covers the unit's own description (and so the window of a nested archive), and size
-        and modification time in nanoseconds of the archive or directory and of the label list.
-        A directory's time changes when entries are added, removed or renamed. It does not when a
-        file in it is rewritten in place: `read_image` notices that by the file's size.
+        It covers size and modification time in nanoseconds of the archive or directory, of the
+        label list and of the boxes. A directory's time changes when entries are added, removed or
+        renamed. It does not when a file in it is rewritten in place: `read_image` notices that by
+        the file's size.
 
         Raises:
             SourceError: something the unit needs is gone or unreadable.
         """
-        witnesses = [_witness(raw, unit.container)]
-        if unit.labels:
-            witnesses.append(_witness(raw, unit.labels))
-        return json.dumps([_SCAN_RULES, astuple(unit), witnesses], separators=(",", ":"))
-
-    def _wanted(self, splits: Sequence[str] | None) -> list[str]:
-        unknown = [split for split in splits or () if split not in self.splits]
-        if unknown or (splits is not None and not splits):
-            raise UsageError(
-                f"--splits names {', '.join(map(printable, unknown)) or 'nothing'}; expected "
-                f"{' or '.join(self.splits)}, or both separated by a comma"
-            )
-        return [split for split in self.splits if splits is None or split in splits]
+        unit = cast("ImageNetUnit", unit)
+        paths = [unit.container, unit.labels, self.options.get("bbox_csv", "")]
+        return json.dumps(
+            [_SCAN_RULES, *(witness(raw, path) for path in paths if path)], separators=(",", ":")
+        )
 
 
-def _list(raw: Path, unit: ScanUnit) -> Listing:
+def _list(raw: Path, unit: ImageNetUnit) -> Listing:
     if unit.kind == "folder":
         return list_folder(raw, unit.container)
     return list_archive(raw, Archive(unit.container, unit.offset, unit.size, unit.inner))
 
 
-def _require_unique(images: Sequence[StoredImage], unit: ScanUnit) -> None:
+def _require_unique(images: Sequence[StoredImage], unit: ImageNetUnit) -> None:
     for earlier, later in pairwise(images):
         if earlier.name == later.name:
             inner = f" (inner archive {unit.inner})" if unit.inner else ""
@@ -161,17 +175,9 @@ def _require_unique(images: Sequence[StoredImage], unit: ScanUnit) -> None:
             )
 
 
-def _label(raw: Path, unit: ScanUnit, names: Sequence[str]) -> list[int]:
+def _label(raw: Path, unit: ImageNetUnit, names: Sequence[str]) -> list[int]:
     if not unit.category:
         return classify(names, load_label_list(raw, unit.labels))
     if unit.labels:
         check_category(names, unit.category, load_label_list(raw, unit.labels))
     return [class_indices()[unit.category]] * len(names)
-
-
-def _witness(raw: Path, path: str) -> list[int]:
-    try:
-        status = (raw / path).stat()
-    except OSError as error:
-        raise unreadable(path, error) from error
-    return [status.st_size, status.st_mtime_ns]

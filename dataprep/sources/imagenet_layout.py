@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from dataprep.errors import SourceError
 from dataprep.index import Ignored
@@ -22,11 +22,36 @@ VALIDATION_FOLDERS: Final = ("validation", "val")
 
 
 @dataclass(frozen=True, slots=True)
+class ImageNetUnit(ScanUnit):
+    """A directory, an archive, or an archive in an archive, of one split.
+
+    Attributes:
+        split: ``train`` or ``validation``.
+        kind: whether `container` is a directory of images or a tar archive.
+        offset: where in the container the archive starts, in bytes; 0 unless it is nested.
+        size: how many bytes a nested archive has; None for everything else.
+        inner: the nested archive's name inside the container; empty unless it is nested.
+        category: the class all images of the unit have; empty when labels come from a list.
+        labels: the list of labels, relative to the raw directory; empty for the shipped list.
+        stray: what lay next to the unit and belongs to none; reported when this unit is scanned.
+    """
+
+    split: str
+    kind: Literal["folder", "archive"]
+    offset: int = 0
+    size: int | None = None
+    inner: str = ""
+    category: str = ""
+    labels: str = ""
+    stray: tuple[Ignored, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SplitLayout:
     """One split as it was found: a line for the terminal, and what to scan."""
 
     description: str
-    units: tuple[ScanUnit, ...]
+    units: tuple[ImageNetUnit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +134,10 @@ def require_known(places: Iterable[tuple[str, str]], expected: str) -> None:
         )
 
 
-def folder_units(split: str, found: SplitFolder, labels: str = "") -> list[ScanUnit]:
+def folder_units(split: str, found: SplitFolder, labels: str = "") -> list[ImageNetUnit]:
     """One unit a class folder."""
     return [
-        ScanUnit(
+        ImageNetUnit(
             split=split,
             name=f"{split}-{synset}",
             kind="folder",
@@ -125,7 +150,7 @@ def folder_units(split: str, found: SplitFolder, labels: str = "") -> list[ScanU
 
 
 def split_layout(
-    split: str, form: str, units: Iterable[ScanUnit], stray: Sequence[Ignored]
+    split: str, form: str, units: Iterable[ImageNetUnit], stray: Sequence[Ignored]
 ) -> SplitLayout:
     """Put a split together; what is stray is reported with its first unit.
 

@@ -9,10 +9,10 @@ from typing import Final
 from dataprep.errors import SourceError
 from dataprep.index import Ignored
 from dataprep.sources.archives import basename
-from dataprep.sources.base import ScanUnit
 from dataprep.sources.imagenet_layout import (
     TRAIN_ARCHIVE,
     TRAIN_FOLDER,
+    ImageNetUnit,
     SplitFolder,
     SplitLayout,
     contradiction,
@@ -86,9 +86,9 @@ def _check_tree(found: SplitFolder, archives: list[str], others: list[str]) -> N
         )
 
 
-def _archive_unit(parent: str, synset: str) -> ScanUnit:
+def _archive_unit(parent: str, synset: str) -> ImageNetUnit:
     container = f"{parent}/{synset}{_TAR}"
-    return ScanUnit("train", f"train-{synset}", "archive", container, category=synset)
+    return ImageNetUnit(f"train-{synset}", container, "train", "archive", category=synset)
 
 
 def _archive_of_archives(raw: Path) -> SplitLayout:
@@ -127,8 +127,8 @@ def _check_class_archive(name: str, member: Member, inner: Mapping[str, Member])
         )
 
 
-def _inner_unit(synset: str, member: Member) -> ScanUnit:
-    return ScanUnit(
+def _inner_unit(synset: str, member: Member) -> ImageNetUnit:
+    return ImageNetUnit(
         split="train",
         name=f"train-{synset}",
         kind="archive",

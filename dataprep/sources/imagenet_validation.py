@@ -6,11 +6,11 @@ from pathlib import Path
 
 from dataprep.errors import SourceError
 from dataprep.index import Ignored
-from dataprep.sources.base import ScanUnit
 from dataprep.sources.imagenet_labels import find_label_list
 from dataprep.sources.imagenet_layout import (
     VALIDATION_ARCHIVE,
     VALIDATION_FOLDERS,
+    ImageNetUnit,
     SplitFolder,
     SplitLayout,
     contradiction,
@@ -41,7 +41,7 @@ def find_validation(raw: Path) -> SplitLayout | None:
     if opened:
         return _tree(raw, opened[0])
     labels = find_label_list(raw)
-    unit = ScanUnit("validation", "validation", "archive", VALIDATION_ARCHIVE, labels=labels)
+    unit = ImageNetUnit("validation", VALIDATION_ARCHIVE, "validation", "archive", labels=labels)
     form = f"{VALIDATION_ARCHIVE} (read in place, {_labels_from(labels)})"
     return split_layout("validation", form, [unit], [])
 
@@ -71,7 +71,7 @@ def _class_folders(raw: Path, found: SplitFolder) -> SplitLayout:
 def _flat(raw: Path, found: SplitFolder) -> SplitLayout:
     labels = find_label_list(raw)
     # The scan of the directory itself reports what is stray in it.
-    unit = ScanUnit("validation", "validation", "folder", found.path, labels=labels)
+    unit = ImageNetUnit("validation", found.path, "validation", "folder", labels=labels)
     form = f"{found.path}/ (one directory, {_labels_from(labels)})"
     return split_layout("validation", form, [unit], [])
 

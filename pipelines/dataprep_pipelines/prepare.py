@@ -1,25 +1,26 @@
-"""The whole job: find, scan, deal, write, seal. What `dataprep imagenet` runs."""
+"""The whole job: find, scan, deal, write, seal. What `dataprep imagenet` and its like run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dataprep.assembly.build_directory import remove_build_directories
 from dataprep.assembly.contents import Inherited
-from dataprep.assembly.fitting import describe_examples, fit_request
-from dataprep.assembly.index_parts import IndexPart, is_current, part_path, read_header
+from dataprep.assembly.fitting import fit_request
+from dataprep.assembly.index_parts import IndexPart, is_current, is_unchanged, part_path
 from dataprep.assembly.lock import Lease, locked
 from dataprep.assembly.overwrite import check_request
 from dataprep.assembly.plan import plan
 from dataprep.assembly.request import Request
 from dataprep.assembly.seal import Outcome, seal
+from dataprep.assembly.survey import Survey, check_splits, survey
 from dataprep.assembly.sweeping import remove_partial_files
+from dataprep.assembly.unmatched import check_unmatched, keep_unmatched, report_unmatched
 from dataprep.assembly.workspace import Workspace, storage_error
 from dataprep.errors import DatasetError, PipelineError, SourceError
 from dataprep.plugins import load_dataset
-from dataprep.sources import Dataset, Found
+from dataprep.sources import Dataset, Found, close_archives
 from dataprep.wording import counted, printable
 from dataprep_pipelines import engine as engines
 from dataprep_pipelines.build import Reporter, build
@@ -33,10 +34,13 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
     Raises:
         DataprepError: any of its kinds; everything committed so far is kept.
     """
-    dataset = load_dataset(request.dataset)
-    request = fit_request(request, dataset.classes())
+    dataset = load_dataset(request.dataset, request.dataset_options)
+    request = fit_request(request, dataset)
+    close_archives()  # a new search starts from the files as they are now
     found = dataset.find(request.raw, request.splits)
     check_request(request, found)
+    if found.splits is not None:
+        check_splits(request, found.splits)
     engines.check(engine)
     for text in found.description:
         reporter.line(text)
@@ -61,24 +65,30 @@ def _prepare(
     lease: Lease,
     reporter: Reporter,
 ) -> Outcome:
-    remove_partial_files(workspace, dataset.splits)
+    remove_partial_files(workspace, found.splits or ())
     remove_build_directories(workspace, request.build_dir)
     failures = FailureLog(lease)
-    parts = _scan(request, engine, dataset, found, workspace, failures, reporter)
-    ignored = _ignored(parts)
-    for split, entries in ignored.items():
-        reporter.line(_describe_ignored(split, entries))
+    index = workspace.index if request.index_dir is None else request.index_dir.absolute()
+    parts = _scan(request, engine, dataset, found, index, failures, reporter)
+    surveyed = survey(request, dataset, found, parts)
+    _report(surveyed, reporter)
+    report_unmatched(surveyed.unmatched, reporter.line)
+    images = sum(min(count, request.limit or count) for count in surveyed.images.values())
+    check_unmatched(workspace, surveyed.unmatched, images, request.max_bad)
     job, identity = plan(
         request,
         workspace,
-        parts,
+        surveyed,
         lease,
-        info=describe_examples(dataset.classes(), request.recipe),
+        dataset=dataset,
+        index=index,
         official=found.official_counts,
         report=reporter.line,
     )
+    keep_unmatched(workspace, surveyed.unmatched)
     build(job, engine, failures, reporter)
     _check_unchanged(parts, dataset, request.raw)
+    ignored = surveyed.ignored
     return seal(
         job,
         identity,
@@ -86,13 +96,22 @@ def _prepare(
         max_bad=request.max_bad,
         keep_rejected=request.keep_rejected,
         report=reporter.line,
+        missing=sum(entry.kind == "missing" for entry in surveyed.unmatched),
+        unlisted=sum(entry.kind == "unlisted" for entry in surveyed.unmatched),
     )
+
+
+def _report(surveyed: Survey, reporter: Reporter) -> None:
+    for split, entries in surveyed.ignored.items():
+        reporter.line(_describe_ignored(split, entries))
+    for what, number in surveyed.counts.items():
+        reporter.line(f"{what}: {number:,}")
 
 
 def _check_unchanged(parts: Sequence[IndexPart], dataset: Dataset, raw: Path) -> None:
     """What was read must be what was indexed: images cannot tell that they were exchanged."""
     for part in parts:
-        if not is_current(part, dataset, raw):
+        if not is_unchanged(part, dataset, raw):
             raise SourceError(
                 f"{printable(part.unit.container)} changed while it was read; nothing was sealed: "
                 "leave the raw data alone and run again with --overwrite"
@@ -117,11 +136,10 @@ def _scan(
     engine: Engine,
     dataset: Dataset,
     found: Found,
-    workspace: Workspace,
+    directory: Path,
     failures: FailureLog,
     reporter: Reporter,
 ) -> list[IndexPart]:
-    directory = workspace.index if request.index_dir is None else request.index_dir.absolute()
     parts = [IndexPart(unit, part_path(directory, unit)) for unit in found.units]
     # Files rewritten in place leave their folder's time as it was; --overwrite trusts nothing.
     stale = [
@@ -138,9 +156,8 @@ def _scan(
         done = sum(_version(path) != version for path, version in before.items())
         reporter.scanning(done, len(stale))
 
-    graph = ScanUnits(
-        request.dataset, request.raw.absolute(), directory, [part.unit for part in stale], failures
-    )
+    units = [part.unit for part in stale]
+    graph = ScanUnits(dataset, request.raw.absolute(), directory, units, failures)
     try:
         engines.run(lambda pipeline: pipeline | graph, engine, watch=watch, stop=failures.stop)
         watch()
@@ -162,15 +179,7 @@ def _version(path: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def _ignored(parts: Sequence[IndexPart]) -> dict[str, list[dict[str, str]]]:
-    ignored: dict[str, list[dict[str, str]]] = {}
-    for part in parts:
-        for entry in read_header(part.path).ignored:
-            ignored.setdefault(part.unit.split, []).append(asdict(entry))
-    return ignored
-
-
-def _describe_ignored(split: str, entries: Sequence[dict[str, str]]) -> str:
+def _describe_ignored(split: str, entries: Sequence[Mapping[str, str]]) -> str:
     first = entries[0]
     what = counted(len(entries), "file") + " ignored"
     where = f"{first['name']!r} in {printable(first['container'])}"

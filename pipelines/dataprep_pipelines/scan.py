@@ -8,14 +8,13 @@ from pathlib import Path
 import apache_beam as beam
 
 from dataprep.assembly.index_parts import scan_into
-from dataprep.plugins import load_dataset
-from dataprep.sources import ScanUnit
+from dataprep.sources import Dataset, ScanUnit
 from dataprep_pipelines.engine import STOP
 from dataprep_pipelines.failures import FailureLog
 
 
 class _Scan(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
-    def __init__(self, dataset: str, raw: Path, directory: Path, failures: FailureLog) -> None:
+    def __init__(self, dataset: Dataset, raw: Path, directory: Path, failures: FailureLog) -> None:
         self._dataset = dataset
         self._raw = raw
         self._directory = directory
@@ -25,7 +24,7 @@ class _Scan(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
         if STOP.is_set() or self._failures.occurred():
             return
         with self._failures.recorded():
-            scan_into(self._directory, load_dataset(self._dataset), self._raw, unit)
+            scan_into(self._directory, self._dataset, self._raw, unit)
 
 
 class ScanUnits(beam.PTransform):  # type: ignore[misc]  # Beam ships no types
@@ -33,7 +32,7 @@ class ScanUnits(beam.PTransform):  # type: ignore[misc]  # Beam ships no types
 
     def __init__(
         self,
-        dataset: str,
+        dataset: Dataset,
         raw: Path,
         directory: Path,
         units: Sequence[ScanUnit],

@@ -14,7 +14,7 @@ IDENTITY = {
     "seed": 0,
     "num_shards": {"train": 4},
     "input": {"train": {"images": 3, "bytes": 30, "sha256": "aa"}},
-    "bbox_sha256": None,
+    "limit": None,
 }
 UNITS = {"train-a": "1", "train-b": "2"}
 
@@ -46,7 +46,7 @@ def test_a_tuple_is_a_list_and_an_integer_key_is_text(workspace: Workspace) -> N
         ({"seed": 3}, "seed was 0, now 3"),
         ({"num_shards": {"train": 8}}, "num_shards.train was 4, now 8"),
         ({"num_shards": {}}, "num_shards.train was 4, now absent"),
-        ({"bbox_sha256": "ff"}, 'bbox_sha256 was absent, now "ff"'),
+        ({"limit": 5}, "limit was absent, now 5"),
     ],
 )
 def test_what_differs_is_said(

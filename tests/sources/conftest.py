@@ -118,7 +118,7 @@ class RawData:
         """Every row and every ignored entry of these splits, by way of `find`."""
         found = ImageNet().find(self.path, splits or None)
         scanned = [ImageNet().scan(self.path, unit) for unit in found.units]
-        rows = [row for part in scanned for row in part.rows]
+        rows = [row for part in scanned for rows in part.rows.values() for row in rows]
         return rows, [entry for part in scanned for entry in part.ignored]
 
 

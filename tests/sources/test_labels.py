@@ -14,7 +14,7 @@ LISTS = ("synset_labels.txt", "imagenet_2012_validation_synset_labels.txt")
 
 
 def labels(raw):
-    return {row.key: CLASSES[row.class_index] for row in raw.scan("validation")[0]}
+    return {row.key: CLASSES[row.labels[0]] for row in raw.scan("validation")[0]}
 
 
 @pytest.mark.parametrize("name", LISTS)

@@ -41,7 +41,7 @@ def test_training_examples_are_the_same_in_every_layout(raw, layout):
     ]
     for row in rows:
         synset, _, name = row.key.partition("/")
-        assert imagenet_classes()[row.class_index][0] == synset
+        assert imagenet_classes()[row.labels[0]][0] == synset
         assert row.modified == 1_339_200_000
         assert row.size == len(raw.train[synset][name])
         assert read_image(raw.path, row) == raw.train[synset][name]
@@ -55,7 +55,7 @@ def test_validation_examples_are_the_same_in_every_layout(raw, layout):
     assert not ignored
     assert sorted(row.key for row in rows) == sorted(raw.validation)
     for row in rows:
-        assert imagenet_classes()[row.class_index][0] == raw.official(row.key)
+        assert imagenet_classes()[row.labels[0]][0] == raw.official(row.key)
         assert read_image(raw.path, row) == raw.validation[row.key]
 
 

@@ -148,7 +148,7 @@ def test_dangling_links_are_errors(raw):
 
 @pytest.mark.parametrize("splits", [["test"], []])
 def test_splits_that_do_not_exist(raw, splits):
-    with pytest.raises(UsageError, match="expected train or validation"):
+    with pytest.raises(UsageError, match="the splits are train, validation"):
         ImageNet().find(raw.path, splits)
 
 

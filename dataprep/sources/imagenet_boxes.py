@@ -9,13 +9,30 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from dataprep.errors import SourceError
+from dataprep.hashing import file_sha256
 from dataprep.index import Box
 
 
-def read_bounding_boxes(path: Path) -> dict[str, tuple[Box, ...]]:
+@lru_cache(maxsize=1)  # each of a thousand class archives asks for them
+def boxes_sha256(path: Path) -> str:
+    """Identifies a file of boxes.
+
+    Raises:
+        SourceError: it cannot be read.
+    """
+    try:
+        return file_sha256(path)
+    except OSError as error:
+        raise SourceError(f"--bbox_csv {path}: {error.strerror}") from error
+
+
+@lru_cache(maxsize=1)
+def read_bounding_boxes(path: Path) -> Mapping[str, tuple[Box, ...]]:
     """The boxes (xmin, ymin, xmax, ymax) of each file name, in the order of the file.
 
     Raises:

@@ -1,8 +1,11 @@
-"""``dataprep imagenet``."""
+"""``dataprep imagenet``, ``chestxray14``, ``folder`` and those of plugins: a command a data set."""
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +14,11 @@ import click
 from dataprep.cli.beam_options import beam_options
 from dataprep.cli.outcome import describe_outcome
 from dataprep.cli.presets import PRESETS, apply_preset, check_preset
-from dataprep.cli.sink_options import chosen_options, options, sink_options
+from dataprep.cli.sink_options import Decorated, chosen_options, options, sink_options
 from dataprep.cli.values import shard_counts
-from dataprep.errors import UsageError
+from dataprep.errors import DataprepError
+from dataprep.plugins import dataset_class
+from dataprep.sources.base import Dataset, Option
 
 if TYPE_CHECKING:
     from dataprep.assembly.request import Request
@@ -25,7 +30,7 @@ _places = options(
         type=click.Path(path_type=Path),
         required=True,
         metavar="RAW",
-        help="Where the raw images are: the original archives, or a tree; the layout is detected.",
+        help="Where the raw images are, as they were published; the layout is detected.",
     ),
     click.option(
         "--local_scratch_dir",
@@ -45,7 +50,7 @@ _places = options(
         type=click.Choice(["split", "flat"]),
         default="split",
         show_default=True,
-        help="Shards in OUT/train and OUT/validation, or all directly in OUT.",
+        help="Shards in OUT/train, OUT/validation and so on, or all directly in OUT.",
     ),
 )
 
@@ -98,17 +103,24 @@ _image = options(
     ),
     click.option(
         "--encoding",
-        type=click.Choice(["keep", "jpeg", "png"]),
+        type=click.Choice(["keep", "jpeg", "png", "raw"]),
         default="keep",
         show_default=True,
-        help="keep: good JPEGs byte for byte.",
+        help="keep: good images byte for byte. raw: pixels, for formats that store them.",
     ),
     click.option(
         "--color",
         type=click.Choice(["keep", "rgb", "gray"]),
         default="keep",
         show_default=True,
-        help="keep: grey JPEGs stay grey.",
+        help="keep: grey images stay grey.",
+    ),
+    click.option(
+        "--depth",
+        type=click.Choice(["8", "keep"]),
+        default="8",
+        show_default=True,
+        help="Bits of a grey value; keep: 16-bit grey PNGs keep theirs.",
     ),
     click.option(
         "--exif",
@@ -128,12 +140,6 @@ _bad = options(
         help="Seal the data set although up to so many images were rejected.",
     ),
     click.option("--keep_rejected", is_flag=True, help="Copy rejected images to OUT/rejected."),
-    click.option(
-        "--bbox_csv",
-        type=click.Path(path_type=Path, dir_okay=False, exists=True),
-        metavar="FILE",
-        help="Bounding boxes of training images: name,xmin,ymin,xmax,ymax in fractions.",
-    ),
 )
 
 _format = options(
@@ -168,26 +174,94 @@ _run = options(
 )
 
 
-@click.command()
-@_places
-@_order
-@_image
-@_format
-@_bad
-@_run
-@click.pass_context
-def command(context: click.Context, /, **values: Any) -> None:
-    """Turn the raw ILSVRC2012 images into shuffled, verified shards.
+_RESUMING = """\
+Killed at any moment, the same command resumes: only missing shards are made, and the result
+is the same, byte for byte, for any number of workers. Options after -- are Beam's own, e.g.
+-- --runner=FlinkRunner --flink_master=HOST:PORT.
+"""
 
-    Killed at any moment, the same command resumes: only missing shards are made, and the result
-    is the same, byte for byte, for any number of workers. Options after -- are Beam's own, e.g.
-    -- --runner=FlinkRunner --flink_master=HOST:PORT.
+
+def dataset_command(name: str) -> click.Command:
+    """The command of a data set: what all share, and the data set's own options.
+
+    Raises:
+        DataprepError: the data set cannot be loaded.
     """
+    dataset = dataset_class(name)
+    own = options(*map(_own_option, dataset.OPTIONS))
+
+    @click.command(name=name, help=f"{inspect.cleandoc(dataset.summary)}\n\n{_RESUMING}")
+    @options(_places, own, _order, _image, _format, _bad, _run)
+    @click.pass_context
+    def command(context: click.Context, /, **values: Any) -> None:
+        _prepare(dataset, context, values)
+
+    _check_names(dataset, command.params)
+    for parameter in command.params:
+        if parameter.name in dataset.defaults:
+            parameter.default = dataset.defaults[parameter.name]
+    return command
+
+
+def _check_names(dataset: type[Dataset], parameters: Sequence[click.Parameter]) -> None:
+    """Refuse a plugin whose options hide those that all share, or that changes one there is not.
+
+    Raises:
+        DataprepError: names the option.
+    """
+    spelled = Counter(name for parameter in parameters for name in parameter.opts)
+    shared = {parameter.name for parameter in parameters}
+    wrong = [f"--{option.name}" for option in dataset.OPTIONS if spelled[f"--{option.name}"] > 1]
+    wrong += [f"the default of --{name}" for name in dataset.defaults if name not in shared]
+    if wrong:
+        raise DataprepError(
+            f"data set {dataset.name} cannot have {wrong[0]}: that is for options which all data "
+            "sets share, and only for those; this is a defect of the data set"
+        )
+
+
+def _own_option(option: Option) -> Callable[[Decorated], Decorated]:
+    kind: Any = None
+    if option.choices:
+        kind = click.Choice(option.choices)
+    elif option.file:
+        kind = click.Path(path_type=Path, dir_okay=False, exists=True)
+    # Not default=None: since click 8.3 that is a default like any other.
+    default: dict[str, Any] = (
+        {} if option.default is None else {"default": option.default, "show_default": True}
+    )
+    return click.option(
+        f"--{option.name}",
+        _parameter(option),
+        type=kind,
+        # Not click's own, which would show choices as it normalizes them: `-` as `_`.
+        metavar=f"[{'|'.join(option.choices)}]" if option.choices else option.metavar,
+        help=option.help,
+        **default,
+    )
+
+
+def _parameter(option: Option) -> str:
+    """The name of its value here, unlike that of any shared option."""
+    return f"own_{option.name}"
+
+
+def _own_values(dataset: type[Dataset], values: Mapping[str, Any]) -> dict[str, str]:
+    found = {option.name: values[_parameter(option)] for option in dataset.OPTIONS}
+    return {
+        # Absolute, because workers need not have this process's working directory.
+        name: str(value.absolute()) if isinstance(value, Path) else value
+        for name, value in found.items()
+        if value is not None
+    }
+
+
+def _prepare(dataset: type[Dataset], context: click.Context, values: dict[str, Any]) -> None:
     # Imported here, because Beam takes seconds.
     from dataprep.cli.progress import TerminalReporter
     from dataprep.cli.stopping import resumable
 
-    request = _request(apply_preset(context, values))
+    request = _request(dataset, apply_preset(context, values))
     how = "finished shards are kept; run the same command again to resume"
     with resumable(how):
         from dataprep_pipelines.engine import Engine
@@ -199,21 +273,16 @@ def command(context: click.Context, /, **values: Any) -> None:
     reporter.line(describe_outcome(request.out, outcome))
 
 
-def _request(values: dict[str, Any]) -> Request:
+def _request(dataset: type[Dataset], values: dict[str, Any]) -> Request:
     from dataprep.assembly.request import Request
     from dataprep.assembly.seal import MaxBad
 
-    moves_boxes = values["center_crop"] is not None or values["exif"] == "apply"
-    if values["bbox_csv"] is not None and moves_boxes:
-        raise UsageError(
-            "--bbox_csv cannot be combined with --center_crop or --exif apply, "
-            "which move what is in the picture; leave one of them out"
-        )
     return Request(
-        dataset="imagenet",
+        dataset=dataset.name,
+        dataset_options=_own_values(dataset, values),
         raw=values["raw_data_dir"],
         out=values["local_scratch_dir"],
-        recipe=_recipe(values),
+        recipe=_recipe(dataset, values),
         max_bad=MaxBad.parse(values["max_bad"]),
         sink=values["sink"],
         sink_options=chosen_options(values),
@@ -223,7 +292,6 @@ def _request(values: dict[str, Any]) -> Request:
         shuffle=values["shuffle"],
         seed=values["seed"],
         limit=values["limit"],
-        bbox_csv=values["bbox_csv"],
         index_dir=values["index_dir"],
         build_dir=values["build_dir"],
         keep_rejected=values["keep_rejected"],
@@ -231,7 +299,7 @@ def _request(values: dict[str, Any]) -> Request:
     )
 
 
-def _recipe(values: dict[str, Any]) -> Recipe:
+def _recipe(dataset: type[Dataset], values: dict[str, Any]) -> Recipe:
     from dataprep.images import Recipe, Resize
 
     return Recipe(
@@ -241,7 +309,9 @@ def _recipe(values: dict[str, Any]) -> Recipe:
         filter=values["resampling"],
         quality=values["quality"],
         encoding=values["encoding"],
+        passes=tuple(dataset.formats),
         color=values["color"],
+        depth=values["depth"],
         exif=values["exif"],
         statistics=values["stats"],
     )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.assembly.bounding_boxes import read_bounding_boxes
 from dataprep.assembly.rejected import safe_file_name
 from dataprep.assembly.seal import MaxBad
-from dataprep.errors import SourceError, UsageError
+from dataprep.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -52,27 +49,3 @@ def test_a_key_never_leaves_its_directory(key: str) -> None:
 def test_odd_keys_keep_apart(first: str, second: str) -> None:
     if first.replace("/", "_") != second.replace("/", "_"):
         assert safe_file_name(first) != safe_file_name(second)
-
-
-def test_bounding_boxes(tmp_path: Path) -> None:
-    path = tmp_path / "boxes.csv"
-    path.write_text("a.JPEG,0.1,0.2,0.3,0.4\nb.JPEG,0,0,1,1\na.JPEG,0.5,0.5,0.5,0.5\n")
-    assert read_bounding_boxes(path) == {
-        "a.JPEG": ((0.1, 0.2, 0.3, 0.4), (0.5, 0.5, 0.5, 0.5)),
-        "b.JPEG": ((0.0, 0.0, 1.0, 1.0),),
-    }
-
-
-@pytest.mark.parametrize(
-    "line", ["a.JPEG,0,0,1", "a.JPEG,0,0,1,2", "a.JPEG,0.5,0,0.4,1", "name,xmin,ymin,xmax,ymax"]
-)
-def test_a_line_that_is_no_box_is_named(tmp_path: Path, line: str) -> None:
-    path = tmp_path / "boxes.csv"
-    path.write_text(f"a.JPEG,0,0,1,1\n{line}\n")
-    with pytest.raises(SourceError, match="line 2"):
-        read_bounding_boxes(path)
-
-
-def test_a_missing_box_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"--bbox_csv .*none\.csv"):
-        read_bounding_boxes(tmp_path / "none.csv")
