@@ -13,11 +13,18 @@ from typing import TypeAlias
 
 from dataprep.synthesize.defects import Defect, spoil
 from dataprep.synthesize.encoding import Kind, encode
-from dataprep.synthesize.layouts import FINAL_NAMES, Layout, NamedFile, TarWriter, TreeWriter
+from dataprep.synthesize.layouts import (
+    FINAL_NAMES,
+    Layout,
+    TarWriter,
+    TreeWriter,
+    is_imagenet_name,
+)
 from dataprep.synthesize.parallel import ordered_map
 from dataprep.synthesize.photograph import Look, class_look, photograph
 from dataprep.synthesize.plan import ImageNetPlan, PlannedImage, keyed_seed
 from dataprep.synthesize.staging import staged
+from dataprep.synthesize.tar_members import NamedFile
 
 _Painted: TypeAlias = tuple[PlannedImage, bytes]
 
@@ -100,7 +107,7 @@ def synthesize_imagenet(
     count = threads or len(os.sched_getaffinity(0))
     tally = _Tally(progress)
     with (
-        staged(directory, FINAL_NAMES[layout], overwrite=overwrite) as staging,
+        staged(directory, FINAL_NAMES[layout], is_imagenet_name, overwrite=overwrite) as staging,
         ThreadPoolExecutor(count, thread_name_prefix="synthesize") as executor,
     ):
         paint = partial(_paint, seed)

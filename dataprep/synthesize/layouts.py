@@ -5,15 +5,14 @@ A writer gets the images one at a time and keeps none of them.
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from dataprep.synthesize.tar_members import NamedFile, end_tar, tar_header, write_tar
 from dataprep_schemas import imagenet_validation_synsets
 
 Layout = Literal["tar", "tree"]
-NamedFile = tuple[str, bytes]
 
 TRAIN_TAR = "ILSVRC2012_img_train.tar"
 VALIDATION_TAR = "ILSVRC2012_img_val.tar"
@@ -27,9 +26,12 @@ FINAL_NAMES: dict[Layout, tuple[str, ...]] = {
     "tar": (VALIDATION_TAR, TRAIN_TAR),
     "tree": (LABELS_FILE, VALIDATION_FOLDER, TRAIN_FOLDER),
 }
+_ALL_NAMES = frozenset(name for names in FINAL_NAMES.values() for name in names)
 
-_MODIFIED = 1_339_200_000  # June 2012; any constant keeps the tars equal from run to run
-_TAR_END = b"\0" * (2 * tarfile.BLOCKSIZE)
+
+def is_imagenet_name(name: str) -> bool:
+    """Whether ImageNet has such a file or folder, in either layout."""
+    return name in _ALL_NAMES
 
 
 class TreeWriter:
@@ -72,14 +74,14 @@ class TarWriter:
     def validation(self, files: Iterable[NamedFile]) -> None:
         """Write the validation images."""
         with (self._directory / VALIDATION_TAR).open("wb") as stream:
-            _write_members(stream, files)
+            write_tar(stream, files)
 
     def training(self, classes: Iterable[tuple[str, Iterable[NamedFile]]]) -> None:
         """Write the training images."""
         with (self._directory / TRAIN_TAR).open("wb") as stream:
             for synset, files in classes:
                 _write_nested(stream, f"{synset}.tar", files)
-            _finish(stream, 0)
+            end_tar(stream, 0)
 
 
 def _write_nested(stream: BinaryIO, name: str, files: Iterable[NamedFile]) -> None:
@@ -89,31 +91,10 @@ def _write_nested(stream: BinaryIO, name: str, files: Iterable[NamedFile]) -> No
     that neither memory nor a second file has to hold the class.
     """
     header = stream.tell()
-    stream.write(_header(name, 0))
+    stream.write(tar_header(name, 0))
     begin = stream.tell()
-    _write_members(stream, files)
+    write_tar(stream, files)
     end = stream.tell()
     stream.seek(header)
-    stream.write(_header(name, end - begin))
+    stream.write(tar_header(name, end - begin))
     stream.seek(end)
-
-
-def _write_members(stream: BinaryIO, files: Iterable[NamedFile]) -> None:
-    begin = stream.tell()
-    for name, content in files:
-        stream.write(_header(name, len(content)))
-        stream.write(content)
-        stream.write(b"\0" * (-len(content) % tarfile.BLOCKSIZE))
-    _finish(stream, begin)
-
-
-def _finish(stream: BinaryIO, begin: int) -> None:
-    """End the tar that began there, padded to whole records as ``tar`` does."""
-    stream.write(_TAR_END)
-    stream.write(b"\0" * ((begin - stream.tell()) % tarfile.RECORDSIZE))
-
-
-def _header(name: str, size: int) -> bytes:
-    member = tarfile.TarInfo(name)
-    member.size, member.mtime, member.mode = size, _MODIFIED, 0o644
-    return member.tobuf(tarfile.GNU_FORMAT)

@@ -1,4 +1,4 @@
-"""``dataprep synthesize imagenet`` as a user meets it."""
+"""``dataprep synthesize`` as a user meets it."""
 
 from __future__ import annotations
 
@@ -53,6 +53,39 @@ def test_tree_seed_and_overwrite_are_passed_on(tmp_path: Path) -> None:
 def test_impossible_options_are_usage_errors(tmp_path: Path, option: tuple[str, str]) -> None:
     assert run(tmp_path / "raw", *option).exit_code == 2
     assert not (tmp_path / "raw").exists()
+
+
+def radiographs(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(command, ["synthesize", "chestxray14", *map(str, arguments)])
+
+
+def test_radiographs_are_written_and_the_special_ones_named(tmp_path: Path) -> None:
+    directory = tmp_path / "my raw"
+    result = radiographs(
+        directory, "--patients", "6", "--size", "8", "--archives", "2", "--defects"
+    )
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith(f"wrote {directory} (layout tar.gz): ")
+    assert "of 6 patients in 2 archives" in lines[0]
+    special = [line for line in lines if line.startswith("special: ")]
+    meanings = ("RGBA", "palette", "16 bits", "RGBA", "ends too early", "not listed", "missing")
+    assert all(meaning in line for meaning, line in zip(meanings, special, strict=True))
+    assert lines[-2:] == [
+        "next:",
+        f"  dataprep chestxray14 --raw_data_dir '{directory}' --local_scratch_dir OUT",
+    ]
+
+
+def test_radiographs_of_a_csv(tmp_path: Path) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_text("Image Index,Finding Labels\n00000001_000.png,Hernia\n")
+    result = radiographs(tmp_path / "raw", "--csv", labels, "--layout", "flat", "--size", "8")
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in (tmp_path / "raw" / "images").iterdir()] == ["00000001_000.png"]
+    copy = tmp_path / "raw" / "Data_Entry_2017_v2020.csv"
+    assert copy.read_bytes() == labels.read_bytes()
 
 
 def test_help_needs_neither_numpy_nor_pillow() -> None:

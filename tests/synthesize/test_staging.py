@@ -11,6 +11,7 @@ import pytest
 from dataprep.errors import DatasetError
 from dataprep.synthesize.imagenet import synthesize_imagenet
 from dataprep.synthesize.layouts import Layout
+from dataprep.synthesize.staging import staged
 
 TINY = {"classes": 1, "images_per_class": 2, "validation_images": 1}
 
@@ -100,6 +101,23 @@ def test_overwrite_never_touches_somebodys_real_data(tmp_path: Path, name: str) 
         synthesize_imagenet(tmp_path, overwrite=True, **TINY)
     assert (tmp_path / name / "precious").read_text() == "140 GB"
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_overwrite_keeps_real_data_that_came_later(tmp_path: Path) -> None:
+    synthesize_imagenet(tmp_path, layout="tree", **TINY)
+    (tmp_path / "ILSVRC2012_img_train.tar").write_text("140 GB")
+    with pytest.raises(DatasetError, match="not written by synthesize"):
+        synthesize_imagenet(tmp_path, layout="tree", overwrite=True, **TINY)
+    assert (tmp_path / "ILSVRC2012_img_train.tar").read_text() == "140 GB"
+
+
+def test_overwrite_replaces_another_made_up_data_set(tmp_path: Path) -> None:
+    synthesize_imagenet(tmp_path, **TINY)
+    with staged(tmp_path, ["other"], "other".__eq__, overwrite=True) as staging:
+        (staging / "other").write_text("new")
+    assert {path.name for path in tmp_path.iterdir()} == {".dataprep_synthesize", "other"}
+    marker = (tmp_path / ".dataprep_synthesize").read_text()
+    assert [line for line in marker.splitlines() if not line.startswith("#")] == ["other"]
 
 
 def test_a_failed_overwrite_keeps_the_old_set(tmp_path: Path) -> None:
