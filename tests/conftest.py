@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import random
@@ -10,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from hypothesis import settings
 from PIL import Image
 
 from dataprep.cli import main
+from dataprep.synthesize.chestxray14 import synthesize_chestxray14
+from dataprep.synthesize.chestxray14_plan import plan_chestxray14
 from dataprep.synthesize.imagenet import synthesize_imagenet
 from dataprep_schemas import imagenet_classes
 
@@ -37,6 +40,13 @@ FORMATS = {
 }
 ENCODED = [name for name, options in FORMATS.items() if "--resize" not in options]
 PIXELS = [name for name in FORMATS if name not in ENCODED]
+
+# CheXNet's order, written out once more: what is expected must not come from the code under test.
+FINDINGS = (
+    *("Atelectasis", "Cardiomegaly", "Effusion", "Infiltration", "Mass", "Nodule", "Pneumonia"),
+    *("Pneumothorax", "Consolidation", "Edema", "Emphysema", "Fibrosis", "Pleural_Thickening"),
+    "Hernia",
+)
 
 # A deadline is a timed assertion: it fails on a busy machine and proves nothing.
 settings.register_profile("untimed", deadline=None)
@@ -99,16 +109,17 @@ class Raw:
 
     path: Path
     options: tuple[str, ...]
+    dataset: str = "imagenet"
 
     def command(self, out: Path, *more: object) -> list[str]:
         """The words that prepare it into ``out``."""
         places = ["--raw_data_dir", str(self.path), "--local_scratch_dir", str(out)]
-        return ["imagenet", *places, *self.options, *map(str, more)]
+        return [self.dataset, *places, *self.options, *map(str, more)]
 
     def copy(self, path: Path) -> Raw:
         """The same at another place, for a test that changes it."""
         shutil.copytree(self.path, path)
-        return Raw(path, self.options)
+        return replace(self, path=path)
 
 
 @dataclass(frozen=True)
@@ -167,6 +178,55 @@ def write_tiny_raw(path: Path, *, classes: int, images: int, validation: int) ->
         (path / "validation" / f"ILSVRC2012_val_{number:08d}.JPEG").write_bytes(image())
 
 
+@dataclass(frozen=True)
+class Labelled:
+    """What the label CSV says of a radiograph, read by the standard library."""
+
+    findings: frozenset[str]
+    attributes: dict[str, int | str]
+
+    def vector(self, order: tuple[str, ...] = FINDINGS) -> list[int]:
+        """A one for each finding, in the order of the classes."""
+        assert self.findings <= set(order)
+        return [int(finding in self.findings) for finding in order]
+
+
+def read_labels(raw: Path) -> dict[str, Labelled]:
+    """The rows of a raw set's label CSV by image; that of 2020, which has no odd ages."""
+    with (raw / "Data_Entry_2017_v2020.csv").open(encoding="ascii", newline="") as file:
+        return {
+            row["Image Index"]: Labelled(
+                frozenset(row["Finding Labels"].split("|")) - {"No Finding"},
+                {
+                    "patient_id": int(row["Patient ID"]),
+                    "view": row["View Position"],
+                    "age": int(row["Patient Age"]),
+                    "gender": row["Patient Gender"],
+                    "follow_up": int(row["Follow-up #"]),
+                },
+            )
+            for row in csv.DictReader(file)
+        }
+
+
+def write_radiographs(path: Path, *, defects: bool = False, layout: str = "tar.gz") -> None:
+    """89 made-up radiographs of 30 patients in 3 archives, 24 pixels a side."""
+    plan = plan_chestxray14(patients=30, archives=3, defects=defects)
+    synthesize_chestxray14(path, plan, layout=layout, size=24, threads=1)  # type: ignore[arg-type]
+
+
+def write_folders(path: Path) -> None:
+    """24 images of 16x16 in three class folders: JPEGs, and one PNG in each."""
+    colours = random.Random(1)
+    for name in ("airfield", "bar", "cañon"):
+        folder = path / name
+        folder.mkdir(parents=True)
+        for number in range(8):
+            colour = (colours.randrange(256), colours.randrange(256), colours.randrange(256))
+            suffix, kind = ("png", "PNG") if number == 5 else ("jpg", "JPEG")
+            Image.new("RGB", (16, 16), colour).save(folder / f"{number}.{suffix}", kind)
+
+
 def make(raw: Raw, out: Path, *more: object) -> Made:
     """Prepare a raw set once, undisturbed."""
     result = Cli()(*raw.command(out, *more))
@@ -199,7 +259,8 @@ def shelf_of(made: Made, directory: Path) -> Shelf:
     def take(name: str, *more: object) -> Made:
         chosen = (*FORMATS[name], *map(str, more))
         if chosen not in shelf:
-            raw = Raw(made.raw.path, (*chosen, "--index_dir", str(directory / "index")))
+            options = (*chosen, "--index_dir", str(directory / "index"))
+            raw = replace(made.raw, options=options)
             shelf[chosen] = make(raw, directory / str(len(shelf)), "--workers", 1)
         return shelf[chosen]
 
@@ -210,6 +271,26 @@ def shelf_of(made: Made, directory: Path) -> Shelf:
 def shelf(tiny: Made, tmp_path_factory: pytest.TempPathFactory) -> Shelf:
     """The tiny set in every format, with as many shards as the format likes: one a split."""
     return shelf_of(tiny, tmp_path_factory.mktemp("shelf"))
+
+
+@pytest.fixture(scope="session")
+def radiographs(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A small made-up ChestX-ray14 as it is published, in 4 + 2 + 3 shards."""
+    path = tmp_path_factory.mktemp("radiographs")
+    write_radiographs(path / "raw")
+    shards = ("--num_shards", "train=4,validation=2,test=3")
+    options = (*shards, "--validation_fraction", "0.3", "--workers", "1")
+    return make(Raw(path / "raw", options, "chestxray14"), path / "out")
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """24 images in class folders, cut at random, in 3 + 2 shards."""
+    path = tmp_path_factory.mktemp("folders")
+    write_folders(path / "raw")
+    shards = ("--num_shards", "train=3,test=2")
+    options = (*shards, "--fractions", "train=0.7,test=0.3", "--workers", "1")
+    return make(Raw(path / "raw", options, "folder"), path / "out")
 
 
 @pytest.fixture(scope="session")

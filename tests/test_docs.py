@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from dataprep.cli import main
-from dataprep.plugins import DATASETS, SINKS, installed, load_sink
+from dataprep.plugins import DATASETS, OUR_PACKAGE, SINKS, installed, load_sink, package_of
+from dataprep.sources.chestxray14 import ChestXray14
+from dataprep.sources.chestxray14_labels import FINDINGS
 from tests.regenerate_docs import PAGE, page
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+DATASETS_PAGE = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
 
 
 def test_the_commands_page_is_the_help() -> None:
@@ -56,6 +59,30 @@ def test_every_sink_is_in_the_readme_and_loads() -> None:
     for name in installed(SINKS):
         assert f"| `{name}` |" in README
         assert load_sink(name).name == name
+
+
+def test_every_data_set_is_on_its_page() -> None:
+    for name, point in installed(DATASETS).items():
+        if package_of(point) == OUR_PACKAGE:
+            assert f"| `{name}` |" in DATASETS_PAGE
+
+
+def test_the_page_of_data_sets_quotes_what_is_tested() -> None:
+    quoted = re.findall(r"<!-- from: ([^\n]+) -->\n```\w+\n(.*?)```", DATASETS_PAGE, re.DOTALL)
+    assert len(quoted) == DATASETS_PAGE.count("<!-- from:") == 3
+    for path, text in quoted:
+        assert text in (ROOT / path).read_text(encoding="utf-8"), f"{path} has changed"
+
+
+def test_the_page_of_data_sets_explains_chestxray14() -> None:
+    text = DATASETS_PAGE.partition("## ChestX-ray14")[2].partition("## Adding one")[0]
+    block = re.search(r"<!-- findings -->\n```\n(.*?)```", text, re.DOTALL)
+    assert block is not None
+    assert tuple(block.group(1).split()) == FINDINGS
+    for option in ChestXray14.OPTIONS:
+        assert f"`--{option.name}" in text
+    for attribute in ChestXray14.attributes:
+        assert f"| `{attribute.name}` |" in text
 
 
 def test_links_lead_somewhere() -> None:

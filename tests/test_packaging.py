@@ -61,4 +61,6 @@ def test_the_library_s_arrows_run_one_way() -> None:
         if source.parent.name != "cli":
             text = source.read_text(encoding="utf-8")
             assert "dataprep_pipelines" not in text, source
-            assert "dataprep.cli" not in text or source.name == "__main__.py", source
+            # The tests of a plugin ask the command line for the names of its options.
+            allowed = source.name == "__main__.py" or source.parent.name == "conformance"
+            assert "dataprep.cli" not in text or allowed, source

@@ -12,11 +12,16 @@ import click
 import pytest
 
 from dataprep import __version__
-from dataprep.cli import _COMMANDS
+from dataprep.cli import _COMMANDS, _DATASETS
 from dataprep.cli import command as root
 from tests.conftest import Cli, Made, hashes
 
-WAYS = [(), *((name,) for name in _COMMANDS), ("synthesize", "imagenet")]
+WAYS = [
+    (),
+    *((name,) for name in (*_DATASETS, *_COMMANDS)),
+    ("synthesize", "imagenet"),
+    ("synthesize", "chestxray14"),
+]
 
 # Runs the command line and tells which modules it took.
 _MODULES = """
@@ -131,7 +136,10 @@ RAW = ("imagenet", "--raw_data_dir", "raw", "--local_scratch_dir", "out")
         ((*RAW, "--resize", "0"), "--resize"),
         ((*RAW, "--quality", "0"), "--quality"),
         ((*RAW, "--center_crop", "0"), "--center_crop"),
-        ((*RAW, "--bbox_csv", __file__, "--exif", "apply"), "--bbox_csv cannot be combined"),
+        (
+            (*RAW, "--bbox_csv", __file__, "--exif", "apply"),
+            "--exif apply moves what is in",
+        ),
         ((*RAW, "--num_shards", "0"), "expected SPLIT=COUNT"),
         ((*RAW, "--num_shards", "train=many"), "expected SPLIT=COUNT"),
         ((*RAW, "--num_shards", "train=-1"), "expected SPLIT=COUNT"),
@@ -166,7 +174,7 @@ def test_wrong_usage_is_said_in_one_line_and_exits_with_2(
         (("--num_shards", "train=25"), "train has 24 images.* use at most train=24"),
         (("--num_shards", "train=0"), "expected SPLIT=COUNT"),
         (("--num_shards", "test=4"), "the splits are train, validation"),
-        (("--splits", "train,test"), "--splits names test; expected train or validation"),
+        (("--splits", "train,test"), "--splits names test; the splits are train, validation"),
         (("--splits", ""), "--splits names nothing"),
         (("--sink", "parquet"), "no sink called 'parquet' is installed; there are: hdf5"),
         (("--", "--no_such_option"), "Beam has no option '--no_such_option'"),

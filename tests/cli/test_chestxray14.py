@@ -1,0 +1,497 @@
+"""``dataprep chestxray14`` from the raw files to the sealed set: labels, splits, lists, pixels."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from PIL import Image
+
+from dataprep.dataset import Records
+from dataprep.example import Example
+from tests.conftest import (
+    FINDINGS,
+    Cli,
+    Made,
+    Raw,
+    hashes,
+    leftovers,
+    read_labels,
+    write_radiographs,
+)
+
+SPLITS = ("train", "validation", "test")
+RGBA, PALETTE, DEEP, OTHER_RGBA = (
+    *("00000002_000.png", "00000002_001.png", "00000002_002.png"),
+    "00000003_000.png",
+)
+TRUNCATED, MISSING, UNLISTED = "00000003_001.png", "00000003_002.png", "00000030_999.png"
+ALPHABETICAL = tuple(sorted(FINDINGS))
+
+
+def manifest_of(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "manifest.json").read_bytes())
+    return found
+
+
+def examples_of(out: Path) -> Iterator[Example]:
+    for split in manifest_of(out)["splits"]:
+        yield from Records(out, split)
+
+
+def patients_of(out: Path) -> dict[str, set[object]]:
+    """The patients of each split, by what the output says of its images."""
+    return {
+        split: {example.attributes["patient_id"] for example in Records(out, split)}
+        for split in manifest_of(out)["splits"]
+    }
+
+
+def vector_of(example: Example) -> list[int]:
+    return [int(number in example.labels) for number in range(len(FINDINGS))]
+
+
+def noted(out: Path) -> dict[str, str]:
+    splits = manifest_of(out)["splits"].values()
+    return {note["key"]: note["text"] for split in splits for note in split["noted"]}
+
+
+def decoded(example: Example) -> Any:
+    return np.asarray(Image.open(io.BytesIO(example.encoded)))
+
+
+def accepting(error: str) -> list[str]:
+    """The command that the message offers."""
+    words = shlex.split(error.partition("to accept them: ")[2])
+    assert words[0] == "dataprep"
+    return words[1:]
+
+
+def no_shards(out: Path) -> bool:
+    return not (out / "manifest.json").exists() and not list(out.rglob("*-of-*"))
+
+
+@pytest.fixture(scope="session")
+def flat_images(radiographs: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same raw set with its images as files."""
+    path = tmp_path_factory.mktemp("flat") / "raw"
+    write_radiographs(path, layout="flat")
+    return path
+
+
+@pytest.fixture
+def raw(radiographs: Made, flat_images: Path, tmp_path: Path) -> Raw:
+    """A copy for a test that changes it."""
+    return Raw(flat_images, radiographs.raw.options, "chestxray14").copy(tmp_path / "raw")
+
+
+@pytest.fixture(scope="session")
+def defective(radiographs: Made, tmp_path_factory: pytest.TempPathFactory) -> Raw:
+    """One image is truncated, one listed and not there, one there and not listed."""
+    path = tmp_path_factory.mktemp("defective") / "raw"
+    write_radiographs(path, defects=True)
+    return Raw(path, radiographs.raw.options, "chestxray14")
+
+
+# --- labels and what else is known ---
+
+
+def test_every_image_has_the_labels_and_attributes_of_the_csv(radiographs: Made) -> None:
+    expected = read_labels(radiographs.raw.path)
+    found = {example.key: example for example in examples_of(radiographs.out)}
+    assert found.keys() == expected.keys()
+    for key, example in found.items():
+        assert vector_of(example) == expected[key].vector()
+        assert dict(example.attributes) == expected[key].attributes
+        assert set(filter(None, example.class_name.split("|"))) == expected[key].findings
+    assert sum(not example.labels for example in found.values()) > 10  # No Finding
+    assert max(len(example.labels) for example in found.values()) >= 3
+
+
+def test_the_test_list_is_the_test_split_and_no_image_is_left_out(radiographs: Made) -> None:
+    keys = {split: {example.key for example in Records(radiographs.out, split)} for split in SPLITS}
+    lists = [
+        set((radiographs.raw.path / name).read_text().split())
+        for name in ("train_val_list.txt", "test_list.txt")
+    ]
+    assert [keys["train"] | keys["validation"], keys["test"]] == lists
+    assert all(keys.values())
+
+
+def test_an_images_boxes_are_those_of_the_list(radiographs: Made) -> None:
+    lines = (radiographs.raw.path / "BBox_List_2017.csv").read_text().splitlines()[1:]
+    expected: dict[str, list[tuple[str, list[float]]]] = {}
+    for line in lines:
+        name, finding, *numbers = line.split(",")
+        left, top, width, height = (float(number) / 1024 for number in numbers[:4])
+        label = {"Infiltrate": "Infiltration"}.get(finding, finding)
+        expected.setdefault(name, []).append((label, [left, top, left + width, top + height]))
+    found = {example.key: example for example in examples_of(radiographs.out) if example.boxes}
+    assert found.keys() == expected.keys()
+    for key, example in found.items():
+        boxes = [
+            (FINDINGS[label], list(box))
+            for label, box in zip(example.box_labels, example.boxes, strict=True)
+        ]
+        for (label, box), (wanted, sides) in zip(sorted(boxes), sorted(expected[key]), strict=True):
+            assert label == wanted
+            assert box == pytest.approx(sides, abs=1e-5)
+
+
+def test_the_order_of_labels_is_the_users_and_in_the_manifest(
+    cli: Cli, radiographs: Made, tmp_path: Path
+) -> None:
+    assert cli(*radiographs.command(tmp_path, "--label_order", "alphabetical")).code == 0
+    orders = {}
+    for out, order in ((radiographs.out, FINDINGS), (tmp_path, ALPHABETICAL)):
+        expected = read_labels(radiographs.raw.path)
+        manifest = manifest_of(out)
+        assert [name for name, _ in manifest["classes"]] == list(order)
+        orders[manifest["dataset_config"]["label_order"]] = order
+        for example in examples_of(out):
+            assert vector_of(example) == expected[example.key].vector(order)
+    assert orders == {"canonical": FINDINGS, "alphabetical": ALPHABETICAL}
+    # The sets differ in nothing else: the patients' splits do not depend on the order.
+    assert patients_of(tmp_path) == patients_of(radiographs.out)
+
+
+# --- splits ---
+
+
+@pytest.mark.parametrize("split", ["official", "random-by-patient"])
+def test_no_patient_is_in_two_splits(
+    cli: Cli, radiographs: Made, tmp_path: Path, split: str
+) -> None:
+    out = radiographs.out
+    if split != "official":
+        out = tmp_path
+        assert cli(*radiographs.command(out, "--split", split)).code == 0
+    patients = patients_of(out)
+    assert sorted(patients) == sorted(SPLITS)
+    assert all(patients.values())
+    everybody = {row.attributes["patient_id"] for row in read_labels(radiographs.raw.path).values()}
+    assert set().union(*patients.values()) == everybody
+    assert sum(map(len, patients.values())) == len(everybody) == 30
+
+
+def test_official_lists_that_share_a_patient_are_refused_by_name(
+    cli: Cli, raw: Raw, tmp_path: Path
+) -> None:
+    lists = raw.path / "train_val_list.txt", raw.path / "test_list.txt"
+    train, test = (path.read_text().split() for path in lists)
+    patient = next(name[:8] for name in test if sum(n[:8] == name[:8] for n in test) > 1)
+    moved = next(name for name in test if name[:8] == patient)
+    test.remove(moved)
+    lists[0].write_text("\n".join([*train, moved]) + "\n")
+    lists[1].write_text("\n".join(test) + "\n")
+    result = cli(*raw.command(tmp_path / "out"))
+    assert result.code == 1
+    assert f" 1 patient is in both train_val_list.txt and test_list.txt: {int(patient)} (" in (
+        result.error
+    )
+    assert moved in result.error
+    assert not (tmp_path / "out").exists()
+    # As the message says, the lists can be passed over.
+    assert "--split random-by-patient" in result.error
+    assert cli(*raw.command(tmp_path / "out", "--split", "random-by-patient")).code == 0
+
+
+LEAKY = """
+from dataclasses import replace
+from dataprep.sources.chestxray14 import ChestXray14
+
+class Leaky(ChestXray14):
+    name = "leaky"
+
+    def scan(self, raw, unit):
+        found = super().scan(raw, unit)
+        rows = {split: list(part) for split, part in found.rows.items()}
+        for row in [row for row in rows["test"] if row.key == "00000024_003.png"]:
+            rows["test"].remove(row)
+            rows["train"] = sorted([*rows["train"], row], key=lambda row: row.key)
+        return replace(found, rows=rows)
+"""
+
+
+@pytest.fixture
+def leaky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A data set, installed as a plugin, that has one image of patient 24 in another split."""
+    packages = tmp_path / "packages"
+    distribution = packages / "leaky-1.dist-info"
+    distribution.mkdir(parents=True)
+    monkeypatch.syspath_prepend(packages)
+    (packages / "leaky_data_set.py").write_text(LEAKY)
+    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: leaky\nVersion: 1\n")
+    (distribution / "entry_points.txt").write_text(
+        "[dataprep.datasets]\nleaky = leaky_data_set:Leaky\n"
+    )
+    return "leaky"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [(), ("--limit", "3"), ("--splits", "test", "--num_shards", "1")],
+    ids=["whole", "limited", "one-split"],
+)
+def test_a_leak_past_the_lists_is_refused_by_the_core(
+    cli: Cli, radiographs: Made, leaky: str, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    assert 24 in patients_of(radiographs.out)["test"]
+    raw = Raw(radiographs.raw.path, radiographs.raw.options, leaky)
+    result = cli(*raw.command(tmp_path / "out", *more))
+    assert result.code == 1
+    assert " patient 24 is in train (00000024_003.png) and test (00000024_000.png)" in result.error
+    assert no_shards(tmp_path / "out")
+
+
+# --- listed and missing, there and unlisted ---
+
+
+def test_missing_and_unlisted_images_are_named_before_any_shard_is_made(
+    cli: Cli, defective: Raw, tmp_path: Path
+) -> None:
+    result = cli(*defective.command(tmp_path))
+    assert result.code == 3
+    assert f"1 image listed but not there: {MISSING}" in result.out
+    assert f"1 image there but not listed: {UNLISTED}" in result.out
+    assert "1 image listed but not there and 1 image there but not listed" in result.error
+    table = [line.split("\t") for line in (tmp_path / "unmatched.tsv").read_text().splitlines()]
+    assert table == [
+        ["kind", "split", "name", "where"],
+        ["missing", "validation", MISSING, "Data_Entry_2017_v2020.csv"],
+        ["unlisted", "", UNLISTED, "images_003.tar.gz"],
+    ]
+    assert no_shards(tmp_path)
+    again = cli(*accepting(result.error))  # which finds that a third image is broken
+    assert "index: 3 parts reused" in again.out
+    assert again.code == 3
+    assert f"rejected: validation: {TRUNCATED} in images_001.tar.gz: truncated PNG" in again.out
+    done = cli(*accepting(again.error))
+    assert done.code == 0, done
+    assert "nothing to write" in done.out
+    assert "87 records" in done.out.splitlines()[-1]
+    assert "2 missing or not listed" in done.out.splitlines()[-1]
+    found = manifest_of(tmp_path)["unmatched"]
+    assert (found["missing"], found["unlisted"]) == (1, 1)
+    assert found["first"] == [MISSING, UNLISTED]
+    keys = {example.key for example in examples_of(tmp_path)}
+    assert keys == read_labels(defective.path).keys() - {MISSING, TRUNCATED}
+    assert leftovers(tmp_path) == []
+
+
+# 3 of 89 listed images: 3.37 %. One of them is known only when it is read.
+@pytest.mark.parametrize(("share", "code"), [("2.2%", 3), ("3.4%", 0)])
+def test_a_share_is_one_of_all_listed_images(
+    cli: Cli, defective: Raw, tmp_path_factory: pytest.TempPathFactory, share: str, code: int
+) -> None:
+    out = tmp_path_factory.getbasetemp() / "shares"  # made once: deciding costs no second pass
+    result = cli(*defective.command(out, "--max_bad", share))
+    assert result.code == code
+    assert no_shards(out) is (share == "2.2%")
+
+
+def test_only_the_splits_wanted_are_missed(cli: Cli, raw: Raw, tmp_path: Path) -> None:
+    lists = {
+        split: (raw.path / f"{name}_list.txt").read_text().split()
+        for split, name in (("train", "train_val"), ("test", "test"))
+    }
+    gone = {split: sorted(names)[::7][:2] for split, names in lists.items()}
+    for names in gone.values():
+        for name in names:
+            (raw.path / "images" / name).unlink()
+    test = ("--splits", "test", "--num_shards", "1")
+    result = cli(*raw.command(tmp_path / "out", *test))
+    assert result.code == 3
+    assert f"2 images listed but not there: {', '.join(gone['test'])}\n" in result.out
+    table = (tmp_path / "out" / "unmatched.tsv").read_text()
+    assert not any(name in table for name in gone["train"])
+    assert cli(*raw.command(tmp_path / "out", *test, "--max_bad", 2)).code == 0
+    assert [example.key for example in examples_of(tmp_path / "out")] == sorted(
+        set(lists["test"]) - set(gone["test"])
+    )
+
+
+def test_once_the_images_are_there_a_refused_directory_just_works(
+    cli: Cli, raw: Raw, radiographs: Made, tmp_path: Path
+) -> None:
+    images = raw.path / "images"
+    stray = shutil.copy(images / RGBA, images / "stray.png")
+    (images / RGBA).rename(tmp_path / "away.png")
+    result = cli(*raw.command(tmp_path / "out"))
+    assert result.code == 3
+    assert sorted(hashes(tmp_path / "out")) == ["unmatched.tsv"]
+    (tmp_path / "away.png").rename(images / RGBA)
+    Path(stray).unlink()
+    assert cli(*raw.command(tmp_path / "out")).code == 0
+    assert hashes(tmp_path / "out") == radiographs.files
+
+
+def test_an_image_added_to_an_accepted_set_is_refused_until_overwritten(
+    cli: Cli, raw: Raw, radiographs: Made, tmp_path: Path
+) -> None:
+    image = raw.path / "images" / RGBA
+    image.rename(tmp_path / "away.png")
+    assert cli(*raw.command(tmp_path / "out", "--max_bad", 1)).code == 0
+    (tmp_path / "away.png").rename(image)
+    sealed = hashes(tmp_path / "out")
+    result = cli(*raw.command(tmp_path / "out"))
+    assert result.code == 1
+    assert "changed" in result.error
+    assert hashes(tmp_path / "out") == sealed  # with the names of those that were missing then
+    assert cli(*raw.command(tmp_path / "out", "--overwrite")).code == 0
+    assert hashes(tmp_path / "out") == radiographs.files
+
+
+def test_an_unknown_finding_names_its_row(cli: Cli, raw: Raw, tmp_path: Path) -> None:
+    table = raw.path / "Data_Entry_2017_v2020.csv"
+    lines = table.read_text().splitlines(keepends=True)
+    cells = lines[6].split(",")
+    cells[1] = "Effusion|Infiltrate"
+    lines[6] = ",".join(cells)
+    table.write_text("".join(lines))
+    result = cli(*raw.command(tmp_path / "out"))
+    assert result.code == 1
+    assert "Infiltrate" in result.error
+    assert "line 7" in result.error
+    assert not (tmp_path / "out").exists()
+
+
+# --- pixels ---
+
+
+def test_odd_images_become_grey_and_are_noted(radiographs: Made, flat_images: Path) -> None:
+    assert noted(radiographs.out).keys() == {RGBA, PALETTE, DEEP, OTHER_RGBA}
+    texts = noted(radiographs.out)
+    assert texts[RGBA] == texts[OTHER_RGBA] == "RGBA PNG: re-encoded as grey PNG"
+    assert texts[PALETTE].startswith("palette PNG")
+    assert texts[DEEP].startswith("16-bit grey PNG")
+    for example in examples_of(radiographs.out):
+        original = flat_images / "images" / example.key
+        assert (example.format, example.colorspace) == ("PNG", "Grayscale")
+        if example.key not in texts:
+            assert example.encoded == original.read_bytes()
+            continue
+        with Image.open(original) as image:
+            deep = np.asarray(image).astype(int) >> 8 if example.key == DEEP else None
+            expected = np.asarray(image.convert("L")) if deep is None else deep
+        assert decoded(example).dtype == np.uint8
+        assert np.array_equal(decoded(example), expected)
+
+
+Check = Callable[[Example, bytes], None]
+
+
+def keeps_depth(example: Example, original: bytes) -> None:
+    deep = example.key == DEEP
+    with Image.open(io.BytesIO(example.encoded)) as image:
+        assert image.mode == ("I;16" if deep else "L")
+    if deep:
+        assert example.encoded == original
+        assert len(np.unique(decoded(example) & 255)) > 16  # the low byte is there
+
+
+def is_small_grey_jpeg(example: Example, _: bytes) -> None:
+    assert (example.format, example.height, example.width) == ("JPEG", 16, 16)
+    with Image.open(io.BytesIO(example.encoded)) as image:
+        assert (image.format, image.mode, image.size) == ("JPEG", "L", (16, 16))
+
+
+def is_radiologists(example: Example, _: bytes) -> None:
+    assert (example.height, example.width, example.channels) == (250, 250, 1)
+    assert decoded(example).shape == (250, 250)
+
+
+def is_colour(example: Example, _: bytes) -> None:
+    assert (example.colorspace, example.channels) == ("RGB", 3)
+    pixels = decoded(example)
+    assert pixels.shape == (24, 24, 3)
+    assert np.array_equal(pixels, np.stack([pixels[..., 0]] * 3, axis=-1))
+
+
+@pytest.mark.parametrize(
+    ("options", "check"),
+    [
+        (("--depth", "keep"), keeps_depth),
+        (("--resize", "16", "--encoding", "jpeg"), is_small_grey_jpeg),
+        (("--preset", "radiologist"), is_radiologists),
+        (("--color", "rgb"), is_colour),
+    ],
+    ids=["deep", "small-jpeg", "radiologist", "rgb"],
+)
+def test_pixels_are_what_was_asked_for(
+    cli: Cli,
+    radiographs: Made,
+    flat_images: Path,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    check: Check,
+) -> None:
+    few = ("--splits", "validation", "--num_shards", "1")  # it has all the odd images
+    result = cli(*radiographs.command(tmp_path, *few, *options))
+    assert result.code == 0, result
+    found = list(examples_of(tmp_path))
+    assert {RGBA, PALETTE, DEEP} < {example.key for example in found}
+    for example in found:
+        check(example, (flat_images / "images" / example.key).read_bytes())
+    assert (DEEP in noted(tmp_path)) is ("--depth" not in options)
+    assert cli("verify", tmp_path, "--level", "decode").code == 0
+
+
+def test_arrays_are_grey(cli: Cli, radiographs: Made, tmp_path: Path) -> None:
+    few = ("--splits", "validation", "--num_shards", "1")
+    sink = ("--sink", "hdf5-arrays", "--resize", "16x16")
+    assert cli(*radiographs.command(tmp_path, *few, *sink)).code == 0
+    expected = read_labels(radiographs.raw.path)
+    with h5py.File(tmp_path / "validation.h5", "r") as file:
+        keys = [key.decode() for key in file["keys"]]
+        assert file["images"].shape == (len(keys), 16, 16, 1)
+        assert file["images"].dtype == np.uint8
+        assert file["labels"][:].tolist() == [expected[key].vector() for key in keys]
+    assert len(keys) == len(Records(radiographs.out, "validation"))
+
+
+# --- refused ---
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--split", "by-image"), "by-image"),
+        (("--label_order", "random"), "random"),
+        (("--validation_fraction", "1"), "--validation_fraction"),
+        (("--test_fraction", "0.2"), "--test_fraction has no effect with --split official"),
+        (("--split", "random-by-patient", "--test_list", "{raw}/test_list.txt"), "no effect"),
+        (("--splits", "train,holdout"), "holdout"),
+        (("--labels", "{raw}/nothing.csv"), "nothing.csv"),
+        (("--sink", "lmdb"), "labels"),
+        (("--encoding", "raw"), "stores encoded images"),
+        (("--resize", "16x16", "--sink", "hdf5-arrays", "--depth", "keep"), "--depth keep"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else "=".join(value[:2]),
+)
+def test_what_cannot_be_done_is_one_line_and_exit_code_2(
+    cli: Cli, radiographs: Made, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    out = tmp_path / "out"
+    words = tuple(word.format(raw=radiographs.raw.path) for word in words)
+    result = cli(*radiographs.command(out, "--num_shards", "1", *words))
+    assert result.code == 2
+    assert said in result.error
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["Data_Entry_2017_v2020.csv", "test_list.txt", "images"])
+def test_what_is_not_there_is_named(cli: Cli, raw: Raw, tmp_path: Path, name: str) -> None:
+    (raw.path / name).rename(tmp_path / name)
+    result = cli(*raw.command(tmp_path / "out"))
+    assert result.code == 1
+    assert name in result.error
+    assert not (tmp_path / "out").exists()

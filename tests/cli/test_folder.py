@@ -1,0 +1,375 @@
+"""``dataprep folder`` from any form of an image set to the sealed set."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataprep.dataset import Records
+from tests.conftest import Cli, Made, Raw, hashes, leftovers, write_folders
+
+CLASSES = ["airfield", "bar", "cañon"]
+Form = Callable[[Path, Path], None]
+
+
+def files_of(raw: Path) -> dict[str, bytes]:
+    """The images of class folders, by path."""
+    return {
+        path.relative_to(raw).as_posix(): path.read_bytes()
+        for path in sorted(raw.rglob("*"))
+        if path.is_file()
+    }
+
+
+def manifest_of(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "manifest.json").read_bytes())
+    return found
+
+
+def keys_of(out: Path) -> dict[str, set[str]]:
+    return {
+        split: {example.key for example in Records(out, split)}
+        for split in manifest_of(out)["splits"]
+    }
+
+
+def labels_of(out: Path) -> dict[str, tuple[int, ...]]:
+    return {
+        example.key: example.labels
+        for split in manifest_of(out)["splits"]
+        for example in Records(out, split)
+    }
+
+
+def shards_of(files: dict[str, str]) -> dict[str, str]:
+    return {name: digest for name, digest in files.items() if name != "manifest.json"}
+
+
+# --- what comes out ---
+
+
+def test_every_image_is_there_as_it_was_with_its_folder_as_class(folders: Made) -> None:
+    files = files_of(folders.raw.path)
+    examples = [e for split in ("train", "test") for e in Records(folders.out, split)]
+    assert {example.key: example.encoded for example in examples} == files
+    assert {example.format for example in examples} == {"JPEG", "PNG"}
+    assert [list(entry) for entry in Records(folders.out, "train").classes] == [
+        [name, name] for name in CLASSES
+    ]
+    for example in examples:
+        assert CLASSES[example.class_index] == example.key.partition("/")[0] == example.class_name
+    assert {split: len(keys) > 2 for split, keys in keys_of(folders.out).items()} == {
+        "train": True,
+        "test": True,
+    }
+    assert manifest_of(folders.out)["dataset_config"]["fractions"]
+
+
+# --- the same images in other forms ---
+
+
+def tar_of(path: Path, files: dict[str, bytes], mode: str) -> None:
+    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+
+
+def as_class_tars(raw: Path, form: Path) -> None:
+    for name in CLASSES:
+        files = {path.name: path.read_bytes() for path in sorted((raw / name).iterdir())}
+        tar_of(form / f"{name}.tar", files, "w")
+
+
+def as_tar(raw: Path, form: Path) -> None:
+    tar_of(form / "images.tar", files_of(raw), "w")
+
+
+def as_tar_gz(raw: Path, form: Path) -> None:
+    tar_of(form / "all.tar.gz", files_of(raw), "w:gz")
+
+
+def as_zip(raw: Path, form: Path) -> None:
+    with zipfile.ZipFile(form / "images.zip", "w") as archive:
+        for name, data in files_of(raw).items():
+            archive.writestr(name, data)
+
+
+def as_a_mixture(raw: Path, form: Path) -> None:
+    as_class_tars(raw, form)
+    (form / "bar.tar").unlink()
+    (form / "bar").symlink_to(raw / "bar")
+    (form / "cañon.tar").unlink()
+    with zipfile.ZipFile(form / "cañon.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted((raw / "cañon").iterdir(), reverse=True):
+            archive.write(path, path.name)
+
+
+@pytest.mark.parametrize("form", [as_class_tars, as_tar, as_tar_gz, as_zip, as_a_mixture])
+def test_the_raw_form_does_not_show(cli: Cli, folders: Made, tmp_path: Path, form: Form) -> None:
+    (tmp_path / "raw").mkdir()
+    form(folders.raw.path, tmp_path / "raw")
+    result = cli(*replace(folders.raw, path=tmp_path / "raw").command(tmp_path / "out"))
+    assert result.code == 0, result
+    assert hashes(tmp_path / "out") == folders.files
+    assert leftovers(tmp_path / "out") == []
+
+
+def test_workers_and_the_current_directory_do_not_show(
+    cli: Cli, folders: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folders.raw.path.parent)
+    out = Path("..") / tmp_path.relative_to(folders.raw.path.parent.parent)
+    assert cli(*replace(folders.raw, path=Path("raw")).command(out, "--workers", 3)).code == 0
+    assert hashes(tmp_path) == folders.files
+
+
+def test_split_folders_are_splits(cli: Cli, tmp_path: Path) -> None:
+    write_folders(tmp_path / "raw" / "train")
+    write_folders(tmp_path / "raw" / "Val")
+    for path in (tmp_path / "raw" / "Val").glob("*/[4-7].*"):
+        path.unlink()
+    raw = Raw(tmp_path / "raw", ("--num_shards", "1", "--workers", "1"), "folder")
+    assert cli(*raw.command(tmp_path / "out")).code == 0
+    keys = keys_of(tmp_path / "out")
+    assert keys == {
+        "train": files_of(tmp_path / "raw" / "train").keys(),
+        "validation": files_of(tmp_path / "raw" / "Val").keys(),
+    }
+
+
+# --- listings ---
+
+LISTED = [
+    (f"{name}/{number}.{'png' if number == 5 else 'jpg'}", name)
+    for number in range(8)
+    for name in CLASSES
+]
+Rows = Sequence[dict[str, str]]
+
+
+def rows(*, patients: int = 0) -> list[dict[str, str]]:
+    """What a listing says of the images in class folders; perhaps a patient for each, in turn."""
+    found = [{"path": path, "label": label} for path, label in LISTED]
+    for number, row in enumerate(found if patients else ()):
+        row["patient"] = f"p{number * 5 % patients}"
+    return found
+
+
+def write_table(path: Path, table: Rows, delimiter: str) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(table[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(table)
+
+
+def write_listing(path: Path, table: Rows) -> Path:
+    if path.suffix == ".parquet":
+        pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+        parquet.write_table(pyarrow.Table.from_pylist(list(table)), path)
+    elif path.suffix == ".jsonl":
+        lines = [json.dumps(row) for row in table]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    else:
+        write_table(path, table, {".csv": ",", ".tsv": "\t"}[path.suffix])
+    return path
+
+
+@pytest.fixture(scope="session")
+def listed(folders: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """What a CSV makes of the class folders' images."""
+    path = tmp_path_factory.mktemp("listed")
+    listing = write_listing(path / "list.csv", rows())
+    result = Cli()(*folders.command(path / "out", "--listing", listing))
+    assert result.code == 0, result
+    return replace(folders, out=path / "out", files=hashes(path / "out"))
+
+
+def test_a_listing_makes_the_very_shards_that_the_folders_make(folders: Made, listed: Made) -> None:
+    assert shards_of(listed.files) == shards_of(folders.files)
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "jsonl", "parquet"])
+def test_the_form_and_order_of_the_listing_do_not_show(
+    cli: Cli, listed: Made, tmp_path: Path, suffix: str
+) -> None:
+    listing = write_listing(tmp_path / f"other.{suffix}", rows()[::-1])
+    result = cli(*listed.command(tmp_path / "out", "--listing", listing))
+    assert result.code == 0, result
+    assert hashes(tmp_path / "out") == listed.files
+
+
+def test_listed_images_may_be_in_archives(cli: Cli, listed: Made, tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    as_tar_gz(listed.raw.path, tmp_path / "raw")
+    listing = write_listing(tmp_path / "list.csv", rows())
+    raw = replace(listed.raw, path=tmp_path / "raw")
+    result = cli(*raw.command(tmp_path / "out", "--listing", listing))
+    assert result.code == 0, result
+    assert hashes(tmp_path / "out") == listed.files
+
+
+def test_any_number_of_labels(cli: Cli, folders: Made, tmp_path: Path) -> None:
+    names = ["blue", "green", "red"]
+    wanted = {
+        path: tuple(at for at in range(3) if number >> at & 1)
+        for number, (path, _) in enumerate(LISTED)
+    }
+    table = [
+        {"path": path, "label": ";".join(names[at] for at in labels[::-1])}
+        for path, labels in wanted.items()
+    ]
+    listing = write_listing(tmp_path / "list.tsv", table)
+    words = ("--listing", listing, "--label_separator", ";")
+    result = cli(*folders.command(tmp_path / "out", *words))
+    assert result.code == 0, result
+    assert labels_of(tmp_path / "out") == wanted
+    manifest = manifest_of(tmp_path / "out")
+    assert [name for name, _ in manifest["classes"]] == names
+    assert manifest["examples"]["multilabel"] is True
+
+
+def test_a_group_is_never_in_two_splits(cli: Cli, folders: Made, tmp_path: Path) -> None:
+    table = rows(patients=7)
+    listing = write_listing(tmp_path / "list.csv", table)
+    cut = ("--fractions", "train=0.5,validation=0.2,test=0.3", "--split_seed", "0")
+    words = ("--listing", listing, "--group_by", "patient", "--num_shards", "1", *cut)
+    result = cli(*folders.command(tmp_path / "out", *words))
+    assert result.code == 0, result
+    patients = {row["path"]: row["patient"] for row in table}
+    groups = {
+        split: {patients[key] for key in keys} for split, keys in keys_of(tmp_path / "out").items()
+    }
+    assert all(groups.values())
+    assert sum(map(len, groups.values())) == 7
+    assert set().union(*groups.values()) == set(patients.values())
+    assert len(labels_of(tmp_path / "out")) == len(table)
+
+
+@pytest.mark.parametrize("more", [(), ("--splits", "train")], ids=["whole", "one-split"])
+def test_a_listing_whose_splits_share_a_group_is_refused(
+    cli: Cli, folders: Made, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    table = rows(patients=12)
+    for number, row in enumerate(table):
+        row["split"] = "test" if int(row["patient"][1:]) > 8 or number == 23 else "train"
+    listing = write_listing(tmp_path / "list.csv", table)
+    options = ("--num_shards", "1", "--workers", "1", "--listing", str(listing))
+    raw = replace(folders.raw, options=options)
+    shared = table[23]["patient"]
+    result = cli(*raw.command(tmp_path / "out", "--group_by", "patient", *more))
+    assert result.code == 1
+    assert f" {shared} is in train (" in result.error
+    assert table[23]["path"].rpartition("/")[2] in result.error
+    assert not list((tmp_path / "out").rglob("*-of-*"))
+
+
+def test_listed_images_that_are_not_there_are_refused_by_name(
+    cli: Cli, folders: Made, tmp_path: Path
+) -> None:
+    table = [*rows(), {"path": "bar/99.jpg", "label": "bar"}]
+    listing = write_listing(tmp_path / "list.csv", table)
+    result = cli(*folders.command(tmp_path / "out", "--listing", listing))
+    assert result.code == 3
+    assert "1 image listed but not there: bar/99.jpg" in result.out
+    assert "bar/99.jpg" in (tmp_path / "out" / "unmatched.tsv").read_text()
+    assert not list((tmp_path / "out").rglob("*-of-*"))
+    result = cli(*folders.command(tmp_path / "out", "--listing", listing, "--max_bad", "1"))
+    assert result.code == 0, result
+    assert manifest_of(tmp_path / "out")["unmatched"]["first"] == ["bar/99.jpg"]
+
+
+def test_once_the_listed_images_are_there_a_refused_directory_just_works(
+    cli: Cli, listed: Made, tmp_path: Path
+) -> None:
+    raw = listed.raw.copy(tmp_path / "raw")
+    listing = write_listing(tmp_path / "list.csv", rows())
+    (raw.path / "bar" / "3.jpg").rename(tmp_path / "away.jpg")
+    assert cli(*raw.command(tmp_path / "out", "--listing", listing)).code == 3
+    (tmp_path / "away.jpg").rename(raw.path / "bar" / "3.jpg")
+    result = cli(*raw.command(tmp_path / "out", "--listing", listing))
+    assert result.code == 0, result
+    assert hashes(tmp_path / "out") == listed.files
+
+
+# --- refused ---
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--listing", "nowhere.csv"), "nowhere.csv"),
+        (("--fractions", "train=0.5,test=0.6"), "add up to 1.1"),
+        (("--fractions", "train=half"), "half"),
+        (("--group_by", "patient", "--fractions", "train=0.5,test=0.5"), "listing"),
+        (("--label_separator", "|"), "--listing"),
+        (("--splits", "holdout"), "holdout"),
+        (("--class_from", "file"), "file"),
+        (("--sink", "hdf5-arrays"), "one size"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else "=".join(value[:2]),
+)
+def test_what_cannot_be_done_is_one_line_and_exit_code_2(
+    cli: Cli, folders: Made, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    raw = replace(folders.raw, options=("--num_shards", "1"))
+    result = cli(*raw.command(tmp_path / "out", *words))
+    assert result.code == 2
+    assert said in result.error
+    assert not list(tmp_path.rglob("*-of-*"))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"path": "../bar/1.jpg", "label": "bar"}, "line 26: path with .. in it"),
+        ({"path": "bar/1.jpg", "label": "bar"}, "bar/1.jpg"),
+        ({"path": "", "label": "bar"}, "line 26: empty path"),
+        ({"path": "bar/9.jpg", "label": ""}, "line 26: "),
+    ],
+    ids=["outside", "twice", "empty", "no-label"],
+)
+def test_a_wrong_line_of_a_listing_is_named(
+    cli: Cli, folders: Made, tmp_path: Path, line: dict[str, str], said: str
+) -> None:
+    listing = write_listing(tmp_path / "list.csv", [*rows(), line])
+    result = cli(*folders.command(tmp_path / "out", "--listing", listing))
+    assert result.code == 1
+    assert said in result.error
+    assert not list(tmp_path.rglob("*-of-*"))
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ((), "no images"),
+        (("a.jpg",), "a.jpg"),
+        (("train/a/1.jpg", "bar/1.jpg"), "--split_folders never"),
+        (("set/train/a/1.jpg", "set/test/a/1.jpg"), "--inside set"),
+        (("train/a/1.jpg", "Training/a/1.jpg"), "which are all train"),
+    ],
+    ids=["nothing", "loose", "half-splits", "too-deep", "two-trains"],
+)
+def test_what_is_no_image_set_is_one_line_and_exit_code_1(
+    cli: Cli, tmp_path: Path, names: tuple[str, ...], said: str
+) -> None:
+    raw = Raw(tmp_path / "raw", (), "folder")
+    raw.path.mkdir()
+    for name in names:
+        (raw.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (raw.path / name).write_bytes(b"")
+    result = cli(*raw.command(tmp_path / "out"))
+    assert result.code == 1
+    assert said in result.error
+    assert not (tmp_path / "out").exists()

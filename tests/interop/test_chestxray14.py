@@ -1,0 +1,338 @@
+"""A made-up ChestX-ray14, prepared by the command, in the hands of readers we did not write.
+
+They find the labels that Python's csv module finds in the raw set's CSV, in an order of findings
+that is written out in the tests.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import lmdb
+import msgpack
+import numpy as np
+import pytest
+from PIL import Image
+
+from dataprep.dataset import Records
+from tests.conftest import FINDINGS, Labelled, Made, Shelf, read_labels, shelf_of
+from tests.interop.protobuf_wire import Datum
+
+VARIABLE = "DATAPREP_MXNET_PYTHON"
+COUNT = len(FINDINGS)
+TEXTS = ("view", "gender")
+NUMBERS = ("patient_id", "age", "follow_up")
+SINGLE = ("--splits", "test", "--num_shards", "1")
+
+Vectors = dict[str, list[int]]
+
+
+@pytest.fixture(scope="module")
+def expected(radiographs: Made) -> dict[str, Labelled]:
+    """What the CSV says of each image of the test list, which is the test split."""
+    everything = read_labels(radiographs.raw.path)
+    names = (radiographs.raw.path / "test_list.txt").read_text("ascii").split()
+    assert any(len(everything[name].findings) > 1 for name in names)
+    assert any(not everything[name].findings for name in names)
+    return {name: everything[name] for name in names}
+
+
+@pytest.fixture(scope="module")
+def vectors(expected: dict[str, Labelled]) -> Vectors:
+    return {name: row.vector() for name, row in expected.items()}
+
+
+@pytest.fixture(scope="module")
+def made(radiographs: Made, tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    """made(format, *options) -> its test split; each is made when first asked for."""
+    return shelf_of(radiographs, tmp_path_factory.mktemp("made"))
+
+
+def shards(out: Path, split: str) -> list[str]:
+    return sorted(str(path) for path in (out / split).iterdir())
+
+
+def by_image(radiographs: Made) -> dict[bytes, str]:
+    """The names of the images, by the bytes that are stored of them."""
+    return {example.encoded: example.key for example in Records(radiographs.out, "test")}
+
+
+# --- TFRecord ---
+
+
+def test_tf_data_parses_fourteen_numbers_and_the_attributes(
+    tf, radiographs: Made, expected: dict[str, Labelled]
+) -> None:
+    numbers = {
+        f"attribute/{name}": tf.io.FixedLenFeature((), tf.int64, default_value=-1)
+        for name in NUMBERS
+    }
+    texts = {f"attribute/{name}": tf.io.FixedLenFeature((), tf.string) for name in TEXTS}
+    features = {
+        "image/filename": tf.io.FixedLenFeature((), tf.string),
+        "image/encoded": tf.io.FixedLenFeature((), tf.string),
+        "image/class/label": tf.io.FixedLenFeature([COUNT], tf.int64),
+        **numbers,
+        **texts,
+    }
+    dataset = tf.data.TFRecordDataset(shards(radiographs.out, "test"))
+    found = {}
+    for batch in dataset.batch(8).map(lambda records: tf.io.parse_example(records, features)):
+        names = [name.decode() for name in batch["image/filename"].numpy()]
+        for at, name in enumerate(names):
+            attributes = {key.split("/")[1]: batch[key].numpy()[at] for key in (*numbers, *texts)}
+            found[name] = (batch["image/class/label"].numpy()[at].tolist(), attributes)
+            pixels = tf.io.decode_png(batch["image/encoded"][at])
+            assert pixels.shape == (24, 24, 1)
+    assert found == {
+        name: (
+            row.vector(),
+            {
+                key: value.encode() if isinstance(value, str) else value
+                for key, value in row.attributes.items()
+            },
+        )
+        for name, row in expected.items()
+    }
+
+
+def test_tf_data_finds_whose_box_is_where(tf, radiographs: Made) -> None:
+    lines = (radiographs.raw.path / "BBox_List_2017.csv").read_text("ascii").splitlines()[1:]
+    rows = [line.split(",") for line in lines]
+    wanted = {
+        (row[0], row[1].replace("Infiltrate", "Infiltration"), np.float32(float(row[2]) / 1024))
+        for row in rows
+    }
+    features = {
+        "image/filename": tf.io.FixedLenFeature((), tf.string),
+        "image/object/bbox/xmin": tf.io.VarLenFeature(tf.float32),
+        "image/object/bbox/label": tf.io.VarLenFeature(tf.int64),
+        "image/object/class/text": tf.io.VarLenFeature(tf.string),
+    }
+    files = [
+        file for split in ("train", "validation", "test") for file in shards(radiographs.out, split)
+    ]
+    found = set()
+    for record in tf.data.TFRecordDataset(files):
+        parsed = tf.io.parse_single_example(record, features)
+        sides, labels, texts = (
+            tf.sparse.to_dense(parsed[key]).numpy() for key in list(features)[1:]
+        )
+        assert [text.decode() for text in texts] == [FINDINGS[label] for label in labels]
+        name = parsed["image/filename"].numpy().decode()
+        found |= {(name, text.decode(), side) for text, side in zip(texts, sides, strict=True)}
+    assert found == wanted
+
+
+def run(dali: Any, outputs: Callable[[], list[Any]], count: int) -> list[list[Any]]:
+    """What DALI gives of each record."""
+    pipeline = dali.Pipeline(batch_size=1, num_threads=1, device_id=None)
+    with pipeline:
+        pipeline.set_outputs(*outputs())
+    pipeline.build()
+    return [[np.asarray(output.at(0)) for output in pipeline.run()] for _ in range(count)]
+
+
+def test_dali_parses_fourteen_numbers(dali, radiographs: Made, vectors: Vectors) -> None:
+    tfrecord = dali.tfrecord
+    features = {
+        "image/filename": tfrecord.FixedLenFeature((), tfrecord.string, ""),
+        "image/class/label": tfrecord.FixedLenFeature([COUNT], tfrecord.int64, -1),
+        "attribute/patient_id": tfrecord.FixedLenFeature([1], tfrecord.int64, -1),
+        "image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
+    }
+
+    def outputs() -> list[Any]:
+        found = dali.fn.readers.tfrecord(
+            path=shards(radiographs.out, "test"),
+            index_path=shards(radiographs.out / "index", "test"),
+            features=features,
+        )
+        *rest, encoded = (found[key] for key in features)
+        pixels = dali.fn.decoders.image(encoded, device="cpu", output_type=dali.types.GRAY)
+        return [*rest, pixels]
+
+    found = {}
+    for name, labels, patient, pixels in run(dali, outputs, len(vectors)):
+        key = name.tobytes().decode()
+        found[key] = labels.tolist()
+        assert patient.tolist() == [int(key[:8])]
+        assert pixels.shape == (24, 24, 1)
+    assert found == vectors
+
+
+# --- RecordIO ---
+
+
+def test_dali_reads_recordio(dali, radiographs: Made, made: Shelf, vectors: Vectors) -> None:
+    out = made("recordio", *SINGLE).out
+    names = by_image(radiographs)
+
+    def outputs() -> list[Any]:
+        files = {"path": [str(out / "test.rec")], "index_path": [str(out / "test.idx")]}
+        return [*dali.fn.readers.mxnet(**files)]
+
+    found = {
+        names[image.tobytes()]: labels.astype(int).ravel().tolist()
+        for image, labels in run(dali, outputs, len(vectors))
+    }
+    assert found == vectors
+
+
+def test_mxnet_reads_records_and_decodes_images_with_label_width_14(
+    radiographs: Made, made: Shelf, vectors: Vectors
+) -> None:
+    if VARIABLE not in os.environ:
+        pytest.skip(f"set {VARIABLE} to a Python that has MXNet 1.9 and NumPy before 1.24")
+    out = made("recordio", *SINGLE).out
+    script = Path(__file__).with_name("mxnet_reader.py")
+    words = (os.environ[VARIABLE], script, out / "test.rec", out / "test.idx", COUNT, 8)
+    done = subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    read = json.loads(done.stdout)
+    lines = [line.split("\t") for line in (out / "test.lst").read_text("ascii").splitlines()]
+    keys = [line[-1] for line in lines]
+    assert sorted(keys) == sorted(vectors)
+    assert [record["labels"] for record in read["python"]] == [vectors[key] for key in keys]
+    assert [[float(cell) for cell in line[1:-1]] for line in lines] == [vectors[k] for k in keys]
+    middles = {}
+    for encoded, key in by_image(radiographs).items():
+        with Image.open(io.BytesIO(encoded)) as image:
+            middles[key] = np.asarray(image.convert("RGB"))[8:16, 8:16].astype(int)
+    for way in ("with-index", "without-index"):
+        batches = read["iterators"][way]
+        assert [batch["labels"] for batch in batches] == [vectors[key] for key in keys]
+        for batch, key in zip(batches, keys, strict=True):
+            assert np.abs(np.array(batch["pixels"]) - middles[key]).max() <= 1
+
+
+# --- HDF5 ---
+
+
+def of_h5(path: Path, images: str, labels: str) -> Iterator[tuple[str, list[int], Any]]:
+    with h5py.File(path, "r") as file:
+        assert len(file[images]) == len(file["keys"]) or file[images].ndim == 1
+        for number, key in enumerate(file["keys"][:]):
+            yield key.decode(), file[labels][number].tolist(), file[images][number]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("name", ["hdf5", "hdf5-arrays"])
+def test_h5py_finds_labels_and_attributes(
+    made: Shelf, expected: dict[str, Labelled], name: str, count: int
+) -> None:
+    out = made(name, "--splits", "test", "--num_shards", count).out  # of 3, test.h5 is the union
+    with h5py.File(out / "test.h5", "r") as file:
+        assert list(file.attrs["classes"]) == list(FINDINGS)
+        keys = [key.decode() for key in file["keys"][:]]
+        assert sorted(keys) == sorted(expected)
+        assert file["labels"].shape == (len(keys), COUNT)
+        assert file["labels"][:].tolist() == [expected[key].vector() for key in keys]
+        for attribute in (*NUMBERS, *TEXTS):
+            column = [
+                value.decode() if isinstance(value, bytes) else int(value)
+                for value in file[f"attributes/{attribute}"][:]
+            ]
+            assert column == [expected[key].attributes[attribute] for key in keys]
+        if name == "hdf5-arrays":
+            assert file["images"].shape == (len(keys), 16, 16, 1)
+
+
+def test_caffes_hdf5_has_a_row_of_fourteen_an_image(
+    radiographs: Made, made: Shelf, vectors: Vectors
+) -> None:
+    out = made("hdf5-caffe", *SINGLE).out
+    arrays = {
+        key: pixels
+        for key, _, pixels in of_h5(
+            made("hdf5-arrays", *SINGLE).out / "test.h5", "images", "labels"
+        )
+    }
+    (source,) = (out / "test.txt").read_text("ascii").split()
+    found = {}
+    with h5py.File(out / source, "r") as file:
+        assert file["data"].dtype == file["label"].dtype == np.dtype("<f4")
+        assert file["data"].shape == (len(vectors), 1, 16, 16)
+        assert file["label"].shape == (len(vectors), COUNT)
+    for key, labels, planes in of_h5(out / source, "data", "label"):
+        found[key] = labels
+        assert np.array_equal(planes[0], arrays[key][:, :, 0])
+    assert found == vectors
+
+
+# --- LMDB ---
+
+
+def entries(path: Path, **options: Any) -> list[tuple[bytes, bytes]]:
+    environment = lmdb.open(str(path), readonly=True, lock=False, **options)
+    with environment, environment.begin() as transaction:
+        return [(bytes(key), bytes(value)) for key, value in transaction.cursor()]
+
+
+def test_caffes_second_database_has_the_labels(
+    radiographs: Made, made: Shelf, vectors: Vectors
+) -> None:
+    out = made("lmdb", "--sink_option", "labels=multi", *SINGLE).out
+    names = by_image(radiographs)
+    images, labels = (entries(out / name) for name in ("test_lmdb", "test_labels_lmdb"))
+    assert [key for key, _ in images] == [key for key, _ in labels]
+    found = {}
+    for (key, image), (_, vector) in zip(images, labels, strict=True):
+        name = key.decode().split("_", 1)[1]
+        assert names[Datum.parse(image).data] == name
+        datum = Datum.parse(vector)
+        assert (datum.channels, datum.height, datum.width) == (COUNT, 1, 1)
+        found[name] = [*datum.data]
+    assert found == vectors
+
+
+def test_the_single_file_of_lmdb_torch_has_the_labels(
+    radiographs: Made, made: Shelf, expected: dict[str, Labelled]
+) -> None:
+    out = made("lmdb-torch", *SINGLE).out
+    names = by_image(radiographs)
+    records = dict(entries(out / "test.lmdb", subdir=False))
+    keys = msgpack.unpackb(records[b"__keys__"])
+    found = {}
+    for key in keys:
+        image, label, name, attributes = msgpack.unpackb(records[key])
+        assert names[image] == name
+        found[name] = (label, attributes)
+    assert found == {name: (row.vector(), row.attributes) for name, row in expected.items()}
+
+
+# --- WebDataset ---
+
+
+@pytest.mark.filterwarnings(
+    # It leaves the archives to the garbage collector.
+    "ignore::ResourceWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+    "ignore::DeprecationWarning",
+)
+def test_webdataset_finds_labels_and_attributes_in_the_json(
+    radiographs: Made, made: Shelf, expected: dict[str, Labelled]
+) -> None:
+    webdataset = pytest.importorskip("webdataset", reason="needs webdataset: make readers")
+    out = made("webdataset", *SINGLE).out
+    names = by_image(radiographs)
+    (path,) = (path for path in shards(out, "test") if path.endswith(".tar"))
+    found = {}
+    for sample in webdataset.WebDataset(path, shardshuffle=False):
+        said = json.loads(sample["json"])
+        assert names[sample["png"]] == said["key"]
+        assert "cls" not in sample
+        found[said["key"]] = (
+            [int(number in said["labels"]) for number in range(COUNT)],
+            said["attributes"],
+        )
+    assert found == {name: (row.vector(), row.attributes) for name, row in expected.items()}
