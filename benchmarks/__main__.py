@@ -15,10 +15,12 @@ from pathlib import Path
 from benchmarks import (
     header_copy,
     im2rec,
+    listing,
     loops,
     machine,
     memory,
     peers,
+    radiographs,
     resize,
     scan,
     sinks,
@@ -34,11 +36,13 @@ _BENCHMARKS: dict[str, Callable[[Setting], list[Row]]] = {
     "startup": startup.measure,
     "memory": memory.measure,
     "scan": scan.measure,
+    "listing": listing.measure,
     "header_copy": header_copy.measure,
     "tpu_loop": tpu_loop.measure,
     "resize": resize.measure,
     "sinks": sinks.measure,
     "peers": peers.measure,
+    "radiographs": radiographs.measure,
 }
 _SAMPLE = ROOT.parent / "shared" / "data" / "imagenet-sample"
 _WORK = "dataprep-benchmarks"

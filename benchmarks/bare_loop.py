@@ -15,11 +15,12 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from dataprep.cli.imagenet import command
+from dataprep.cli.prepare import dataset_command
 from dataprep.images import Recipe, Resize, encode, jpeg, pixels, turbo
 from dataprep.images.recipe import CHROMA
 
-_DEFAULTS: dict[str | None, Any] = {option.name: option.default for option in command.params}
+_OPTIONS = dataset_command("imagenet").params
+_DEFAULTS: dict[str | None, Any] = {option.name: option.default for option in _OPTIONS}
 _RECIPE = Recipe(resize=Resize(256), filter=_DEFAULTS["resampling"], quality=_DEFAULTS["quality"])
 _WARM_UP = 20  # images
 _START_SECONDS = 60.0  # a process that died must not keep the others waiting

@@ -61,8 +61,8 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def _once(raw: Path, out: Path, cores: int, images: int) -> _Run:
-    command = [sys.executable, "-m", "benchmarks.scan_job", str(raw), str(out), str(cores)]
-    usage = run(command, watched=True)
+    job = [sys.executable, "-m", "benchmarks.scan_job", "imagenet", "{}"]
+    usage = run([*job, str(raw), str(out), str(cores)], watched=True)
     said = json.loads(usage.output.splitlines()[-1])
     if said["images"] != images:
         raise CommandFailedError(f"{said['images']:,} of {images:,} members were found", "")

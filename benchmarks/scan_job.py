@@ -1,6 +1,7 @@
-"""The other program of scan: ``dataprep imagenet`` up to the first image it would write.
+"""The other program of scan and listing: a data set's command up to the first image it would write.
 
-Prints the seconds of each step and how many parts of the index were made.
+Prints the seconds of each step, how many parts of the index were made, and how large the index
+and the deck are.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataprep.assembly.commit import CommitRecord
 from dataprep.assembly.job import Job
 from dataprep.assembly.request import Request
 from dataprep.assembly.seal import MaxBad
+from dataprep.assembly.workspace import Workspace
 from dataprep.images import Recipe
 from dataprep_pipelines.engine import Engine
 from dataprep_pipelines.prepare import prepare
@@ -34,9 +36,11 @@ class _Stopwatch:
         self.parts = 0
         self.images = 0
 
-    def line(self, text: str) -> None:  # noqa: ARG002  # the first comes when all is found
-        """Something worth a line."""
+    def line(self, text: str) -> None:
+        """Something worth a line: the first comes when all is found."""
         self.found = self.found or time.perf_counter()
+        if text.startswith("index: "):  # it is there, and was checked
+            self.finished()
 
     def scanning(self, done: int, total: int) -> None:  # noqa: ARG002
         """How many parts are to be made; never called if the index is there."""
@@ -55,11 +59,19 @@ class _Stopwatch:
         """Never called."""
 
 
-def main(raw: Path, out: Path, cores: int) -> None:
+def main(dataset: str, options: dict[str, str], raw: Path, out: Path, cores: int) -> None:
     """Do it on so many cores, whatever the machine has."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     watch = _Stopwatch()
-    request = Request("imagenet", raw, out, Recipe(), MaxBad.parse("0"), splits=("train",))
+    request = Request(
+        dataset,
+        raw,
+        out,
+        Recipe(),
+        MaxBad.parse("0"),
+        dataset_options=options,
+        splits=("train",),
+    )
     start = time.perf_counter()
     try:
         prepare(request, Engine(cores), watch)
@@ -69,8 +81,21 @@ def main(raw: Path, out: Path, cores: int) -> None:
         sys.exit("there was nothing to write")
     scanned = watch.scanned or watch.found
     steps = {"find": watch.found - start, "scan": scanned - watch.found, "deal": end - scanned}
-    print(json.dumps({"images": watch.images, "parts": watch.parts, "steps": steps}))
+    workspace = Workspace(out)
+    sizes = {"index": _size(workspace.index), "deck": _size(workspace.deck)}
+    said = {"images": watch.images, "parts": watch.parts, "steps": steps, "sizes": sizes}
+    print(json.dumps(said))
+
+
+def _size(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    main(
+        sys.argv[1],
+        json.loads(sys.argv[2]),
+        Path(sys.argv[3]),
+        Path(sys.argv[4]),
+        int(sys.argv[5]),
+    )
