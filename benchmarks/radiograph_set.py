@@ -9,9 +9,9 @@ from pathlib import Path
 
 from benchmarks.measure import Usage, run
 from benchmarks.setting import Setting
-from dataprep.synthesize.chestxray14 import synthesize_chestxray14
-from dataprep.synthesize.chestxray14_layouts import ChestXray14Layout, write_archive
-from dataprep.synthesize.chestxray14_plan import plan_chestxray14
+from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
+from dataprep.synthesize.chestxray14.layouts import ChestXray14Layout, write_archive
+from dataprep.synthesize.chestxray14.plan import plan_chestxray14
 from dataprep.synthesize.tar_members import NamedFile
 
 LAYOUTS: tuple[ChestXray14Layout, ...] = ("folders", "tar", "tar.gz", "zip")

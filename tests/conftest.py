@@ -19,9 +19,9 @@ from hypothesis import settings
 from PIL import Image
 
 from dataprep.cli import main
-from dataprep.synthesize.chestxray14 import synthesize_chestxray14
-from dataprep.synthesize.chestxray14_plan import plan_chestxray14
-from dataprep.synthesize.imagenet import synthesize_imagenet
+from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
+from dataprep.synthesize.chestxray14.plan import plan_chestxray14
+from dataprep.synthesize.imagenet.dataset import synthesize_imagenet
 from dataprep_schemas import imagenet_classes
 
 DATAPREP = (sys.executable, "-m", "dataprep")

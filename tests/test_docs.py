@@ -10,8 +10,8 @@ import pytest
 
 from dataprep.cli import main
 from dataprep.plugins import DATASETS, OUR_PACKAGE, SINKS, installed, load_sink, package_of
-from dataprep.sources.chestxray14 import ChestXray14
-from dataprep.sources.chestxray14_labels import FINDINGS
+from dataprep.sources.chestxray14.dataset import ChestXray14
+from dataprep.sources.chestxray14.labels import FINDINGS
 from tests.regenerate_docs import PAGE, page
 
 ROOT = Path(__file__).parent.parent

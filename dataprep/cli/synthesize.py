@@ -12,11 +12,11 @@ import click
 from dataprep.wording import counted, sized
 
 if TYPE_CHECKING:
-    from dataprep.synthesize.chestxray14 import ChestXray14Summary
-    from dataprep.synthesize.chestxray14_layouts import ChestXray14Layout
-    from dataprep.synthesize.chestxray14_patients import CsvVersion
-    from dataprep.synthesize.imagenet import Summary
-    from dataprep.synthesize.layouts import Layout
+    from dataprep.synthesize.chestxray14.dataset import ChestXray14Summary
+    from dataprep.synthesize.chestxray14.layouts import ChestXray14Layout
+    from dataprep.synthesize.chestxray14.patients import CsvVersion
+    from dataprep.synthesize.imagenet.dataset import Summary
+    from dataprep.synthesize.imagenet.layouts import Layout
 
 _PATH = click.Path(path_type=Path)
 _MEANINGS = {
@@ -95,8 +95,8 @@ def imagenet(
     # Imported late, so that `dataprep --help` needs neither numpy nor Pillow.
     from tqdm import tqdm
 
-    from dataprep.synthesize.imagenet import synthesize_imagenet
-    from dataprep.synthesize.plan import ImageNetPlan
+    from dataprep.synthesize.imagenet.dataset import synthesize_imagenet
+    from dataprep.synthesize.imagenet.plan import ImageNetPlan
 
     plan = ImageNetPlan(classes, images_per_class, validation_images, defects)
     quiet = not sys.stderr.isatty()
@@ -216,8 +216,8 @@ def chestxray14(
     """
     from tqdm import tqdm
 
-    from dataprep.synthesize.chestxray14 import synthesize_chestxray14
-    from dataprep.synthesize.chestxray14_plan import plan_chestxray14
+    from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
+    from dataprep.synthesize.chestxray14.plan import plan_chestxray14
 
     plan = plan_chestxray14(
         patients=patients,

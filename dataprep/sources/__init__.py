@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataprep.index import Ignored, Row, Scanned, Unmatched
 from dataprep.sources.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
-from dataprep.sources.containers import container_kind, list_container, witness
-from dataprep.sources.imagenet import ImageNet
-from dataprep.sources.listing import Listing, StoredImage
-from dataprep.sources.reading import close_archives, read_image
+from dataprep.sources.containers.kinds import container_kind, list_container, witness
+from dataprep.sources.containers.listing import Listing, StoredImage
+from dataprep.sources.containers.reading import close_archives, read_image
+from dataprep.sources.imagenet.dataset import ImageNet
 from dataprep.sources.splitting import Cut, parse_seed, parse_share
 
 __all__ = [

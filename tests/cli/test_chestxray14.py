@@ -206,7 +206,7 @@ def test_official_lists_that_share_a_patient_are_refused_by_name(
 
 LEAKY = """
 from dataclasses import replace
-from dataprep.sources.chestxray14 import ChestXray14
+from dataprep.sources.chestxray14.dataset import ChestXray14
 
 class Leaky(ChestXray14):
     name = "leaky"

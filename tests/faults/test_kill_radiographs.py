@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.synthesize.chestxray14 import synthesize_chestxray14
-from dataprep.synthesize.chestxray14_plan import plan_chestxray14
+from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
+from dataprep.synthesize.chestxray14.plan import plan_chestxray14
 from tests.conftest import Cli, Made, Raw, hashes, leftovers, make
 from tests.faults.conftest import Forks
 

@@ -13,8 +13,8 @@ from typing import Any
 from dataprep.errors import SourceError, UsageError
 from dataprep.index import Ignored, Row, Scanned, Unmatched
 from dataprep.sources import Attribute, Dataset, Found, Option, ScanUnit
-from dataprep.sources.containers import list_container, witness
-from dataprep.sources.listing import StoredImage
+from dataprep.sources.containers.kinds import list_container, witness
+from dataprep.sources.containers.listing import StoredImage
 
 LABELS = "labels.txt"
 _LISTED = {

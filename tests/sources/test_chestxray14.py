@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dataprep.errors import SourceError, UsageError
 from dataprep.index import Ignored, Unmatched
-from dataprep.sources.chestxray14 import ChestXray14
+from dataprep.sources.chestxray14.dataset import ChestXray14
 
 MODIFIED = 1_500_000_000
 HEADER = (

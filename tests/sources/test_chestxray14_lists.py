@@ -7,9 +7,9 @@ import re
 import pytest
 
 from dataprep.errors import SourceError
-from dataprep.sources.chestxray14_boxes import load_boxes
-from dataprep.sources.chestxray14_files import find_lists, names_of
-from dataprep.sources.chestxray14_labels import FINDINGS, ORDERS, load_labels, shown
+from dataprep.sources.chestxray14.boxes import load_boxes
+from dataprep.sources.chestxray14.files import find_lists, names_of
+from dataprep.sources.chestxray14.labels import FINDINGS, ORDERS, load_labels, shown
 
 V2020 = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"

@@ -11,11 +11,11 @@ import pytest
 
 from dataprep.plugins import DATASETS
 from dataprep.sources import Dataset, ImageNet
-from dataprep.sources.chestxray14 import ChestXray14
+from dataprep.sources.chestxray14.dataset import ChestXray14
 from dataprep.sources.conformance import DatasetTests
-from dataprep.sources.folder import Folder
-from dataprep.synthesize.chestxray14 import synthesize_chestxray14
-from dataprep.synthesize.chestxray14_plan import plan_chestxray14
+from dataprep.sources.folder.dataset import Folder
+from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
+from dataprep.synthesize.chestxray14.plan import plan_chestxray14
 from tests.sources.broken_datasets import BROKEN, FindsClasses, Toy, write_toy
 
 

@@ -11,7 +11,7 @@ import zipfile
 import pytest
 
 from dataprep.errors import SourceError
-from dataprep.sources.containers import container_kind, list_container, witness
+from dataprep.sources.containers.kinds import container_kind, list_container, witness
 
 NAMES = ["b.png", "x/y/c.JPEG", "x/a.jpg", "x/notes.txt", ".git/d.png", "@eaDir/e.jpg", "x/.f.png"]
 IMAGES = ["b.png", "x/a.jpg", "x/y/c.JPEG"]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from dataprep.errors import SourceError, UsageError
 from dataprep.index import Row, Scanned
-from dataprep.sources.folder import Folder
-from dataprep.sources.folder_units import Container, ContainerUnit, make_units
+from dataprep.sources.folder.dataset import Folder
+from dataprep.sources.folder.units import Container, ContainerUnit, make_units
 
 # "a-b" sorts before "a/" but its containers must not.
 SMALL = {

@@ -18,9 +18,9 @@ from pyarrow import parquet
 
 from dataprep.errors import SourceError
 from dataprep.index import Unmatched
-from dataprep.sources import listing_file, listing_join
-from dataprep.sources.folder import Folder
-from dataprep.sources.listing_join import Table
+from dataprep.sources.folder import listing_file, listing_join
+from dataprep.sources.folder.dataset import Folder
+from dataprep.sources.folder.listing_join import Table
 
 IMAGES = {f"{c}/{n}.jpg": f"{c}{n}".encode() * n for c in "ab" for n in (1, 2, 3)}
 ROWS = [

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import SourceError, UsageError
-from dataprep.sources.class_list import load_class_list, numbers_in_order
-from dataprep.sources.folder import Folder
+from dataprep.sources.folder.class_list import load_class_list, numbers_in_order
+from dataprep.sources.folder.dataset import Folder
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 from dataprep.errors import SourceError
 from dataprep.index import Row
 from dataprep.sources import close_archives, read_image
-from dataprep.sources.containers import list_container
-from dataprep.sources.gzip_points import find_restarts, spacing_for
-from dataprep.sources.gzip_reading import read_unpacked
-from dataprep.sources.inflating import filled, unpack, unpack_from
-from dataprep.sources.restarts import Point, Restarts, pack_restarts
+from dataprep.sources.containers.gzip_points import find_restarts, spacing_for
+from dataprep.sources.containers.gzip_reading import read_unpacked
+from dataprep.sources.containers.inflating import filled, unpack, unpack_from
+from dataprep.sources.containers.kinds import list_container
+from dataprep.sources.containers.restarts import Point, Restarts, pack_restarts
 
 SPACING = 40_000
 # Ways to end a block: at any bit, at a byte, at a byte without a window, or left to deflate.

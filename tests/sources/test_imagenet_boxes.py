@@ -8,7 +8,7 @@ import pytest
 
 from dataprep.errors import SourceError
 from dataprep.sources import ImageNet
-from dataprep.sources.imagenet_boxes import read_bounding_boxes
+from dataprep.sources.imagenet.boxes import read_bounding_boxes
 
 
 def test_bounding_boxes(tmp_path: Path) -> None:

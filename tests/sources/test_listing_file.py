@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from dataprep.errors import SourceError
-from dataprep.sources.listing_file import LineListing, open_listing
-from dataprep.sources.listing_formats import column_names, line_parser
-from dataprep.sources.listing_parquet import ParquetListing
+from dataprep.sources.folder.listing_file import LineListing, open_listing
+from dataprep.sources.folder.listing_formats import column_names, line_parser
+from dataprep.sources.folder.listing_parquet import ParquetListing
 
 CELL = st.text(st.characters(exclude_characters="\r\n\0", codec="utf-8"), max_size=8)
 WORD = st.text("ab/ é", min_size=1, max_size=12).map(lambda word: word.strip() or "x")

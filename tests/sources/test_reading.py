@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import SourceError
-from dataprep.sources import ImageNet, close_archives, read_image, reading
+from dataprep.sources import ImageNet, close_archives, read_image
+from dataprep.sources.containers import reading
 from dataprep_schemas import imagenet_classes
 
 

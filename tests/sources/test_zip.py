@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dataprep.errors import SourceError
 from dataprep.index import Row
 from dataprep.sources import close_archives, read_image
-from dataprep.sources.containers import list_container
+from dataprep.sources.containers.kinds import list_container
 
 MOMENT = (2017, 9, 1, 12, 30, 58)  # as seconds since 1970, in UTC:
 SECONDS = 1_504_269_058

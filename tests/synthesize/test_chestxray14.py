@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 from dataprep.errors import DatasetError, UsageError
-from dataprep.synthesize.chestxray14 import ChestXray14Summary, synthesize_chestxray14
-from dataprep.synthesize.chestxray14_layouts import ChestXray14Layout
-from dataprep.synthesize.chestxray14_plan import plan_chestxray14
-from dataprep.synthesize.radiograph import radiograph
+from dataprep.synthesize.chestxray14.dataset import ChestXray14Summary, synthesize_chestxray14
+from dataprep.synthesize.chestxray14.layouts import ChestXray14Layout
+from dataprep.synthesize.chestxray14.plan import plan_chestxray14
+from dataprep.synthesize.chestxray14.radiograph import radiograph
 from dataprep.synthesize.staging import MARKER
 
 DOCUMENTS = {
@@ -267,7 +267,7 @@ def test_few_images_are_in_memory_at_a_time(
         nonlocal finished
         finished += count
 
-    monkeypatch.setattr("dataprep.synthesize.chestxray14.radiograph", paint)
+    monkeypatch.setattr("dataprep.synthesize.chestxray14.dataset.radiograph", paint)
     plan = plan_chestxray14(patients=60)
     synthesize_chestxray14(tmp_path, plan, size=8, threads=1, progress=progress)
     assert begun == finished == plan.total

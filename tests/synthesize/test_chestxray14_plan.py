@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import SourceError, UsageError
-from dataprep.synthesize.chestxray14_labels import parse_labels
-from dataprep.synthesize.chestxray14_lists import made_up_lists
-from dataprep.synthesize.chestxray14_patients import made_up_labels
-from dataprep.synthesize.chestxray14_plan import archive_sizes, plan_chestxray14
+from dataprep.synthesize.chestxray14.labels import parse_labels
+from dataprep.synthesize.chestxray14.lists import made_up_lists
+from dataprep.synthesize.chestxray14.patients import made_up_labels
+from dataprep.synthesize.chestxray14.plan import archive_sizes, plan_chestxray14
 
 FOURTEEN = {
     *("Atelectasis", "Cardiomegaly", "Effusion", "Infiltration", "Mass", "Nodule", "Pneumonia"),

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image, UnidentifiedImageError
 
 from dataprep.errors import UsageError
-from dataprep.synthesize.imagenet import Summary, synthesize_imagenet
-from dataprep.synthesize.plan import ImageNetPlan
+from dataprep.synthesize.imagenet.dataset import Summary, synthesize_imagenet
+from dataprep.synthesize.imagenet.plan import ImageNetPlan
 from dataprep.synthesize.staging import MARKER
 from dataprep_schemas import imagenet_classes, imagenet_validation_synsets
 
@@ -244,7 +244,7 @@ def test_few_images_are_in_memory_at_a_time(
         nonlocal finished
         finished += count
 
-    monkeypatch.setattr("dataprep.synthesize.imagenet.photograph", paint)
+    monkeypatch.setattr("dataprep.synthesize.imagenet.dataset.photograph", paint)
     synthesize_imagenet(tmp_path, classes=3, images_per_class=200, threads=2, progress=progress)
     assert begun == finished == 650
     assert peak <= 4 * 2 + 1

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
-from dataprep.synthesize.encoding import Kind, encode
-from dataprep.synthesize.photograph import class_look, photograph
+from dataprep.synthesize.imagenet.encoding import Kind, encode
+from dataprep.synthesize.imagenet.photograph import class_look, photograph
 
 
 def luma(pixels: NDArray[np.uint8]) -> NDArray[np.float64]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dataprep.synthesize.chestxray14_encoding import encode_radiograph
-from dataprep.synthesize.radiograph import FINDINGS, lesion_box, radiograph
+from dataprep.synthesize.chestxray14.encoding import encode_radiograph
+from dataprep.synthesize.chestxray14.radiograph import FINDINGS, lesion_box, radiograph
 
 
 @pytest.mark.parametrize("size", [8, 31, 32, 256])

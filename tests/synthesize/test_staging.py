@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import DatasetError
-from dataprep.synthesize.imagenet import synthesize_imagenet
-from dataprep.synthesize.layouts import Layout
+from dataprep.synthesize.imagenet.dataset import synthesize_imagenet
+from dataprep.synthesize.imagenet.layouts import Layout
 from dataprep.synthesize.staging import staged
 
 TINY = {"classes": 1, "images_per_class": 2, "validation_images": 1}

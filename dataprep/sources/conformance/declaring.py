@@ -13,7 +13,7 @@ import pytest
 from dataprep.errors import UsageError
 from dataprep.sources.base import Dataset
 from dataprep.sources.conformance.scanning import made_again
-from dataprep.sources.imagenet import ImageNet
+from dataprep.sources.imagenet.dataset import ImageNet
 
 _OPTION = re.compile(r"[a-z][a-z0-9_]*")
 

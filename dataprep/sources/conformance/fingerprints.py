@@ -20,7 +20,7 @@ import pytest
 from dataprep.errors import SourceError
 from dataprep.sources.base import Dataset, ScanUnit
 from dataprep.sources.conformance.scanning import made_again, scan_all
-from dataprep.sources.reading import close_archives
+from dataprep.sources.containers.reading import close_archives
 
 _SECOND = 1_000_000_000
 

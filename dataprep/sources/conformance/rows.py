@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from dataprep.index import Row
 from dataprep.sources.base import Dataset
 from dataprep.sources.conformance.scanning import class_count, made_again, scan_all
-from dataprep.sources.reading import close_archives, read_image
+from dataprep.sources.containers.reading import close_archives, read_image
 
 _KINDS = {"int": int, "text": str}
 _MOST = 1 << 63  # formats store whole numbers in 64 bits, and the smallest means: missing

@@ -1,0 +1,1 @@
+"""NIH ChestX-ray14."""

@@ -1,0 +1,130 @@
+"""Lists the images of an archive: of a tar, a tar compressed with gzip, or a zip."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from dataprep.errors import SourceError
+from dataprep.index import Ignored, Packing
+from dataprep.sources.containers.forward import ForwardStream
+from dataprep.sources.containers.gzip_points import find_restarts
+from dataprep.sources.containers.inflating import unpack
+from dataprep.sources.containers.listing import Listing, StoredImage
+from dataprep.sources.containers.names import refusal
+from dataprep.sources.containers.relative_paths import clean_path, in_clutter
+from dataprep.sources.containers.tars import Archive, Member, members, walk
+from dataprep.sources.containers.zips import zip_members
+from dataprep.wording import printable, unreadable
+
+
+def basename(member_name: str) -> str:
+    """The last component of a member's name."""
+    return member_name.rpartition("/")[2]
+
+
+def list_archive(raw: Path, archive: Archive) -> Listing:
+    """List the images of a tar archive, in archive order; nothing is unpacked.
+
+    Member names are data: ``./`` and ``/`` at their start mean nothing, and those with ``..`` are
+    left out. So are links, devices and sparse files, and say why.
+
+    Args:
+        raw: the raw directory.
+        archive: the archive under it.
+
+    Raises:
+        SourceError: the archive is unreadable, damaged or truncated.
+    """
+    return _listing(members(raw, archive), archive)
+
+
+def list_zip(raw: Path, container: str) -> Listing:
+    """List the images of a zip archive, as `list_archive` does.
+
+    Raises:
+        SourceError: the archive is unreadable, damaged or truncated.
+    """
+    return _listing(zip_members(raw, container), Archive(container))
+
+
+def list_gzip(raw: Path, container: str, restarts_name: str) -> Listing:
+    """List the images of a tar archive compressed with gzip, as `list_archive` does.
+
+    The archive is unpacked twice, in memory and piece by piece: to list and check it, and to find
+    the points where unpacking can start later.
+
+    Args:
+        raw: the raw directory.
+        container: the archive under it.
+        restarts_name: the name under which `Listing.restarts` will be in the index.
+
+    Raises:
+        SourceError: the archive is unreadable, damaged or truncated, or something follows it.
+    """
+    archive = Archive(container)
+    try:
+        with open(raw / container, "rb", buffering=0) as file:
+            stream = ForwardStream(_checked(file.fileno(), container))
+            found = walk(stream, archive)
+            listing = _listing(found, archive, ("gzip", restarts_name))
+            restarts = find_restarts(file.fileno(), container, stream.produced)
+    except OSError as error:
+        raise unreadable(container, error) from error
+    return Listing(listing.images, listing.ignored, restarts)
+
+
+def _listing(found: Iterable[Member], archive: Archive, packing: Packing = ()) -> Listing:
+    images: list[StoredImage] = []
+    ignored: list[Ignored] = []
+    container = archive.container
+    prefix = f"{archive.inner}/" if archive.inner else ""
+    for member in found:
+        reason = member.refusal or _refusal(member.name)
+        if reason:
+            ignored.append(Ignored(container, prefix + member.name, reason))
+        else:
+            images.append(
+                StoredImage(
+                    clean_path(member.name),
+                    container,
+                    member.offset,
+                    member.size,
+                    member.modified,
+                    packing or member.packing,
+                )
+            )
+    if not images and not ignored:
+        ignored.append(Ignored(container, archive.inner, "empty archive"))
+    return Listing(images, ignored)
+
+
+def _refusal(member_name: str) -> str:
+    """Why a member of this name is left out; empty for an image."""
+    if ".." in member_name.split("/"):
+        return "its name leads out of the archive"
+    try:
+        path = clean_path(member_name)
+    except ValueError as error:
+        return str(error)
+    if in_clutter(path):
+        return "in a hidden or system folder"
+    return refusal(basename(path))
+
+
+def _checked(descriptor: int, container: str) -> Iterator[bytes]:
+    """What a gzip file unpacks to."""
+    try:
+        yield from unpack(descriptor)
+    except EOFError as error:
+        size = os.fstat(descriptor).st_size
+        raise SourceError(
+            f"{printable(container)} is truncated: its compressed data do not end with the file at "
+            f"byte {size}; copy or download it again"
+        ) from error
+    except zlib.error as error:
+        raise SourceError(
+            f"{printable(container)} is damaged: {printable(str(error))}; copy or download it again"
+        ) from error

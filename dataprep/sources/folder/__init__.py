@@ -1,0 +1,1 @@
+"""Any image set: class folders, archives of them, or a listing."""

@@ -1,0 +1,1 @@
+"""A made-up ChestX-ray14."""
