@@ -11,6 +11,8 @@ Box = tuple[float, float, float, float]
 Value = int | str
 Packing = tuple[int | str, ...]
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))  # making one takes as long as a row
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -60,7 +62,7 @@ class Row:
         fields += [self.modified, labels]
         if rest := self._rest():
             fields.append(rest)
-        return json.dumps(fields, separators=(",", ":"))
+        return _ENCODER.encode(fields)
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Row:

@@ -24,11 +24,11 @@ def test_the_commands_page_is_the_help() -> None:
 
 
 def session() -> list[tuple[list[str], list[str]]]:
-    """The README's first terminal session: each command's words, and what it prints."""
-    block = re.search(r"```console\n(.*?)```", README, re.DOTALL)
-    assert block is not None
+    """The README's terminal sessions: each command's words, and what it prints."""
+    blocks = re.findall(r"```console\n(\$ dataprep.*?)```", README, re.DOTALL)
+    assert len(blocks) == 2
     steps: list[tuple[list[str], list[str]]] = []
-    for line in block.group(1).splitlines():
+    for line in "".join(blocks).splitlines():
         if line.startswith("$ "):
             steps.append((shlex.split(line[2:]), []))
         else:

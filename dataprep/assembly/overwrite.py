@@ -76,7 +76,7 @@ def check_request(request: Request, found: Found) -> None:
     raw, out = request.raw.resolve(), request.out.resolve()
     splits = set(found.splits or ())
     containers = [Path(unit.container) for unit in found.units]
-    scanned = {raw / path.parts[0] for path in containers if not path.is_absolute()}
+    scanned = {raw.joinpath(*path.parts[:1]) for path in containers if not path.is_absolute()}
     if found.whole:
         scanned.add(raw)
     chosen = {"--local_scratch_dir": out}

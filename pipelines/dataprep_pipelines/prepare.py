@@ -157,7 +157,9 @@ def _scan(
         reporter.scanning(done, len(stale))
 
     units = [part.unit for part in stale]
-    graph = ScanUnits(dataset, request.raw.absolute(), directory, units, failures)
+    graph = ScanUnits(
+        dataset, request.raw.absolute(), directory, units, engine=engine, failures=failures
+    )
     try:
         engines.run(lambda pipeline: pipeline | graph, engine, watch=watch, stop=failures.stop)
         watch()

@@ -2,29 +2,81 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from concurrent.futures import BrokenExecutor, Executor
 from pathlib import Path
 
 import apache_beam as beam
 
 from dataprep.assembly.index_parts import scan_into
 from dataprep.sources import Dataset, ScanUnit
-from dataprep_pipelines.engine import STOP
+from dataprep_pipelines.engine import STOP, Engine, worker_died
 from dataprep_pipelines.failures import FailureLog
+from dataprep_pipelines.lanes import Lanes
+from dataprep_pipelines.processes import helper_processes
+
+# A process takes about a second to start. Most scans are over before that would pay.
+_PATIENCE_SECONDS = 2.0
 
 
 class _Scan(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
-    def __init__(self, dataset: Dataset, raw: Path, directory: Path, failures: FailureLog) -> None:
+    """Scans units one by one, and in processes once it is clear that it will take long.
+
+    Args:
+        dataset: what to scan.
+        raw: the raw directory.
+        directory: the index.
+        failures: where an error is written down.
+        helpers: how many processes may help; 1 or less: none.
+    """
+
+    def __init__(
+        self, dataset: Dataset, raw: Path, directory: Path, failures: FailureLog, helpers: int
+    ) -> None:
         self._dataset = dataset
         self._raw = raw
         self._directory = directory
         self._failures = failures
+        self._helpers = helpers
+
+    def setup(self) -> None:
+        self._began = time.monotonic()
+        self._lanes: Lanes | None = None
+        self._pool: Executor | None = None
 
     def process(self, unit: ScanUnit) -> None:
+        takes_long = time.monotonic() - self._began > _PATIENCE_SECONDS
+        if self._lanes is None and takes_long and self._helpers > 1:
+            self._lanes = Lanes(self._helpers, "scan")
+            self._pool = helper_processes(self._helpers)
+        if self._lanes is None:
+            self._scan(unit)
+        else:
+            self._lanes.submit(self._scan, unit)
+
+    def finish_bundle(self) -> None:
+        if self._lanes is not None:
+            self._lanes.drain()
+
+    def teardown(self) -> None:
+        if self._lanes is not None:
+            self._lanes.close()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _scan(self, unit: ScanUnit) -> None:
         if STOP.is_set() or self._failures.occurred():
             return
+        what = (self._directory, self._dataset, self._raw, unit)
         with self._failures.recorded():
-            scan_into(self._directory, self._dataset, self._raw, unit)
+            if self._pool is None:
+                scan_into(*what)
+                return
+            try:
+                self._pool.submit(scan_into, *what).result()
+            except BrokenExecutor as error:
+                raise worker_died(str(error)) from error
 
 
 class ScanUnits(beam.PTransform):  # type: ignore[misc]  # Beam ships no types
@@ -36,11 +88,13 @@ class ScanUnits(beam.PTransform):  # type: ignore[misc]  # Beam ships no types
         raw: Path,
         directory: Path,
         units: Sequence[ScanUnit],
+        *,
+        engine: Engine,
         failures: FailureLog,
     ) -> None:
         super().__init__()
         self._units = list(units)
-        self._scan = _Scan(dataset, raw, directory, failures)
+        self._scan = _Scan(dataset, raw, directory, failures, engine.threads)
 
     def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection:
         """One element a unit."""

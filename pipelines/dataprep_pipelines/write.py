@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    Executor,
-    Future,
-    ThreadPoolExecutor,
-    wait,
-)
+from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 
 import apache_beam as beam
 
@@ -20,7 +13,8 @@ from dataprep.assembly.shard import ShardStoppedError, write_shard
 from dataprep.sinks import ShardName
 from dataprep_pipelines.engine import STOP, Engine, worker_died
 from dataprep_pipelines.failures import FailureLog
-from dataprep_pipelines.image_processes import block_interrupts, image_processes
+from dataprep_pipelines.lanes import Lanes
+from dataprep_pipelines.processes import helper_processes
 
 _IN_FLIGHT = 3  # images a helper: enough to keep it busy, few enough to bound the memory
 _LEAST_IN_FLIGHT = 32  # what helpers get through while the writer ends one of LMDB's transactions
@@ -52,30 +46,21 @@ class _Write(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
         self._failures = failures
 
     def setup(self) -> None:
-        self._lanes = ThreadPoolExecutor(
-            self._lane_count, thread_name_prefix="shard", initializer=block_interrupts
-        )
+        self._lanes = Lanes(self._lane_count, "shard")
         self._pool: Executor | None = None
         if self._helpers and self._processes:
-            self._pool = image_processes(self._helpers)
+            self._pool = helper_processes(self._helpers)
         elif self._helpers:
             self._pool = ThreadPoolExecutor(self._helpers, thread_name_prefix="image")
 
-    def start_bundle(self) -> None:
-        self._busy: set[Future[None]] = set()
-
     def process(self, shard: ShardName) -> None:
-        while len(self._busy) >= self._lane_count:
-            done, self._busy = wait(self._busy, return_when=FIRST_COMPLETED)
-            _raise_any(done)
-        self._busy.add(self._lanes.submit(self._write, shard))
+        self._lanes.submit(self._write, shard)
 
     def finish_bundle(self) -> None:
-        done, self._busy = wait(self._busy)
-        _raise_any(done)
+        self._lanes.drain()
 
     def teardown(self) -> None:
-        self._lanes.shutdown()
+        self._lanes.close()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
@@ -93,11 +78,6 @@ class _Write(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
 
     def _stopped(self) -> bool:
         return STOP.is_set() or self._job.lease.lost()
-
-
-def _raise_any(done: set[Future[None]]) -> None:
-    for future in done:
-        future.result()
 
 
 class WriteShards(beam.PTransform):  # type: ignore[misc]  # Beam ships no types

@@ -10,7 +10,7 @@ from pathlib import Path
 from dataprep.errors import SourceError
 from dataprep.index import Ignored, Packing
 from dataprep.sources.containers.forward import ForwardStream
-from dataprep.sources.containers.gzip_points import find_restarts
+from dataprep.sources.containers.gzip_points import find_restarts, spacing_for
 from dataprep.sources.containers.inflating import unpack
 from dataprep.sources.containers.listing import Listing, StoredImage
 from dataprep.sources.containers.names import refusal
@@ -70,7 +70,9 @@ def list_gzip(raw: Path, container: str, restarts_name: str) -> Listing:
             stream = ForwardStream(_checked(file.fileno(), container))
             found = walk(stream, archive)
             listing = _listing(found, archive, ("gzip", restarts_name))
-            restarts = find_restarts(file.fileno(), container, stream.produced)
+            unpacked = stream.produced
+            spacing = spacing_for(unpacked, len(listing.images))
+            restarts = find_restarts(file.fileno(), container, unpacked, spacing=spacing)
     except OSError as error:
         raise unreadable(container, error) from error
     return Listing(listing.images, listing.ignored, restarts)

@@ -18,9 +18,9 @@ from dataprep.sources.containers.restarts import Point, pack_restarts
 from dataprep.wording import printable
 
 # An image costs the unpacking of half the spacing on average; each point costs 32 KiB of index.
-_LEAST: Final = 64 << 10
-_USUAL: Final = 2 << 20
-_FEW, _MANY = 1024, 4096
+_IMAGES: Final = 4
+_LEAST, _MOST = 64 << 10, 2 << 20
+_MOST_POINTS: Final = 4096
 
 # What `indexed_gzip` exports: a header, a line for each point, and the windows of those points
 # whose line says that they have one. Source: zran_export_index in its zran.h.
@@ -32,28 +32,31 @@ _Found = tuple[Point, int]
 """A point, and where in the export its window is; 0 if it has none."""
 
 
-def spacing_for(unpacked: int) -> int:
+def spacing_for(unpacked: int, images: int) -> int:
     """How far apart restart points should be, in bytes of unpacked data.
 
-    About 2 MiB, which is a few images of a megapixel. Less in small archives, whose images are
-    small as well; more in archives of over 8 GB, so that no index needs more than 128 MB.
+    Four images, so that reading one costs the unpacking of three on average; within 64 KiB, of
+    which a point takes half, and 2 MiB; but more where archives are so large that an index would
+    need more than 128 MB.
+
+    Args:
+        unpacked: how many bytes the archive unpacks to.
+        images: how many images it holds.
     """
-    return max(_LEAST, min(unpacked // _FEW, _USUAL), unpacked // _MANY)
+    few = _IMAGES * unpacked // max(images, 1)
+    return max(_LEAST, min(few, _MOST), unpacked // _MOST_POINTS)
 
 
-def find_restarts(
-    descriptor: int, container: str, unpacked: int, *, spacing: int | None = None
-) -> bytes:
+def find_restarts(descriptor: int, container: str, unpacked: int, *, spacing: int) -> bytes:
     """The restart points of a gzip file; see `pack_restarts`.
 
-    The memory needed meanwhile is 64 KiB a point: 256 MB at most with the usual spacing.
+    The memory needed meanwhile is 64 KiB a point: 256 MB at most with what `spacing_for` says.
 
     Args:
         descriptor: the open file.
         container: what messages call it.
         unpacked: how many bytes it unpacks to; known because it was unpacked before.
-        spacing: how many unpacked bytes are between two points at least, more than 32 KiB; by
-            default `spacing_for` as many.
+        spacing: how many unpacked bytes are between two points at least, more than 32 KiB.
 
     Raises:
         SourceError: the points cannot be found, or the file is no longer what was unpacked.
@@ -61,7 +64,6 @@ def find_restarts(
     import indexed_gzip  # imported late: only those who scan such an archive need it
 
     exported = io.BytesIO()
-    spacing = spacing or spacing_for(unpacked)
     try:
         with indexed_gzip.IndexedGzipFile(
             fileobj=_File(descriptor), spacing=spacing, window_size=WINDOW, buffer_size=4096

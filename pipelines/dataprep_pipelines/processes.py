@@ -1,7 +1,8 @@
-"""Processes that convert images for a shard that one other process writes.
+"""Processes that help another one with what keeps Python's lock.
 
-A format with one file a split has one writer. Its images can still be prepared on every core:
-encoded images are small beside the work of making them, so they are sent through a pipe.
+They convert images for a shard that one other process writes: a format with one file a split has
+one writer, but encoded images are small beside the work of making them, so they are sent through a
+pipe. And they scan, which is nearly all Python.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataprep_pipelines.worker import end_with
 
 
-def image_processes(count: int) -> ProcessPoolExecutor:
+def helper_processes(count: int) -> ProcessPoolExecutor:
     """A pool that ends with this process, and that Ctrl-C reaches through this process only.
 
     Its processes are started by the threads that submit to it: `block_interrupts` in those.

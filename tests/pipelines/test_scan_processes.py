@@ -1,0 +1,83 @@
+"""A long scan is shared among processes: the same index, and one line if one of them fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dataprep.assembly.request import Request
+from dataprep.assembly.seal import MaxBad
+from dataprep.errors import PipelineError, SourceError
+from dataprep.images import Recipe
+from dataprep.sources import Dataset, Found, Scanned, ScanUnit
+from dataprep_pipelines import scan
+from dataprep_pipelines.engine import Engine
+from dataprep_pipelines.prepare import prepare
+from tests.conftest import Made, Raw, hashes, leftovers
+from tests.pipelines.test_invariance import Recorder
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "_PATIENCE_SECONDS", -1.0)
+
+
+def run(raw: Path, out: Path) -> list[str]:
+    recorder = Recorder()
+    shards = {"train": 6, "validation": 2}
+    request = Request("imagenet", raw, out, Recipe(), MaxBad(), num_shards=shards)
+    prepare(request, Engine(2), recorder)
+    return recorder.lines
+
+
+def index(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (out / ".dataprep" / "index").iterdir()}
+
+
+def test_processes_that_scan_do_not_show(tiny: Made, tmp_path: Path, impatient: None) -> None:
+    run(tiny.raw.path, tmp_path)
+    assert hashes(tmp_path) == tiny.files
+    assert index(tmp_path).keys() == index(tiny.out).keys()
+    assert leftovers(tmp_path) == []
+
+
+def test_what_a_process_finds_wrong_is_one_line(
+    tiny: Made, tmp_path: Path, impatient: None
+) -> None:
+    raw: Raw = tiny.raw.copy(tmp_path / "raw")
+    (raw.path / "train" / "n01440764.tar").write_bytes(b"no archive" * 100)
+    with pytest.raises(SourceError, match=r"n01440764\.tar is damaged or not a tar archive"):
+        run(raw.path, tmp_path / "out")
+    assert hashes(tmp_path / "out") == {}
+
+
+class Deadly(Dataset):
+    """Kills the process that scans its second unit."""
+
+    name = "deadly"
+
+    def find(self, raw: Path, splits: object) -> Found:
+        units = tuple(ScanUnit(f"unit-{number}", "raw") for number in range(4))
+        return Found((), units, ("train",))
+
+    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+        import os
+        import signal
+
+        if unit.name == "unit-1":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Scanned({})
+
+    def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
+        return ""
+
+
+def test_a_process_that_dies_is_an_error_and_not_a_hang(
+    tmp_path: Path, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataprep_pipelines import prepare as module
+
+    monkeypatch.setattr(module, "load_dataset", lambda name, options: Deadly())
+    with pytest.raises(PipelineError, match="a worker process died"):
+        run(tmp_path, tmp_path / "out")
