@@ -59,7 +59,7 @@ class Deadly(Dataset):
 
     def find(self, raw: Path, splits: object) -> Found:
         units = tuple(ScanUnit(f"unit-{number}", "raw") for number in range(4))
-        return Found((), units, ("train",))
+        return Found((), units, ("train", "validation"))
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
         import os
