@@ -16,13 +16,16 @@ $(VENV)/.ready: pyproject.toml
 
 setup: $(VENV)/.ready
 
-# Synthesize a small raw set, make TFRecord shards of it, check them, and look inside.
+# Synthesize small raw sets, make TFRecord shards of them, check them, and look inside.
 demo: setup
 	test -e $(DEMO)/raw || $(BIN)/dataprep synthesize imagenet $(DEMO)/raw
 	$(BIN)/dataprep imagenet --raw_data_dir $(DEMO)/raw --local_scratch_dir $(DEMO)/out
 	$(BIN)/dataprep verify $(DEMO)/out --level decode
 	$(BIN)/dataprep inspect $(DEMO)/out
-	@echo "look at: $(DEMO)/out/train, $(DEMO)/out/validation, $(DEMO)/out/manifest.json"
+	test -e $(DEMO)/cxr || $(BIN)/dataprep synthesize chestxray14 $(DEMO)/cxr
+	$(BIN)/dataprep chestxray14 --raw_data_dir $(DEMO)/cxr --local_scratch_dir $(DEMO)/cxr-out
+	$(BIN)/dataprep inspect $(DEMO)/cxr-out
+	@echo "look at: $(DEMO)/out/train, $(DEMO)/out/validation, $(DEMO)/out/manifest.json, $(DEMO)/cxr-out"
 
 # Without `make readers`, the tests that read our files with other people's readers skip and say so.
 test: setup
@@ -38,9 +41,10 @@ $(MXNET)/.ready:
 	$(MXNET)/bin/python -m pip install --quiet "mxnet==1.9.1" "numpy==1.23.5"
 	touch $@
 
-# A third party's format, in an environment of its own.
+# A third party's format and data set, in an environment of their own.
 test-example:
 	examples/dataprep-mds/run_tests.sh $(PYTHON) $(VENV)-mds
+	examples/dataprep-pets/run_tests.sh $(PYTHON) $(VENV)-mds
 
 check: setup
 	$(BIN)/ruff check .
