@@ -58,8 +58,8 @@ class Outcome:
 
     Attributes:
         unmatched: images that are listed but missing, or there but not listed.
-        spread: the largest difference of any class's count between two shards of a split, if an
-            image has any number of classes and a split has several shards; else None.
+        spread: the largest difference of any class's count between two shards of a stratified
+            split, if an image has any number of classes; None if there is none.
     """
 
     records: int
@@ -146,9 +146,13 @@ def seal(
 
 
 def _worst_spread(manifest: Mapping[str, Any]) -> int | None:
-    """The worst of all splits of several shards; None if there is no such split."""
-    several = [split for split in manifest["splits"].values() if len(split["shards"]) > 1]
-    return max((int(split["class_spread"]) for split in several), default=None)
+    """The worst of all stratified splits of several shards; None if there is no such split."""
+    several = [
+        int(split["class_spread"])
+        for name, split in manifest["splits"].items()
+        if len(split["shards"]) > 1 and manifest["shuffle"][name] == "stratified"
+    ]
+    return max(several, default=None)
 
 
 def _all_records(job: Job) -> list[CommitRecord]:

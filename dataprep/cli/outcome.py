@@ -19,5 +19,5 @@ def describe_outcome(out: Path, outcome: Outcome) -> str:
     if outcome.unmatched:
         text += f", {outcome.unmatched} missing or not listed"
     if outcome.spread is not None:
-        text += f"; no class differs by more than {outcome.spread} between two shards"
+        text += f"; no class differs by more than {outcome.spread} between two stratified shards"
     return text
