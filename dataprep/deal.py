@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dataprep.errors import UsageError
+from dataprep.wording import counted
 
 Shuffle = Literal["stratified", "global", "none"]
 
@@ -124,8 +125,8 @@ def check_shard_count(count: int, shards: int, split: str) -> None:
         raise UsageError(f"--num_shards {split}={shards}: a split needs at least 1 shard")
     if shards > count:
         raise UsageError(
-            f"--num_shards {split}={shards}: {split} has {count} images, so "
-            f"{shards - count} shards would be empty; use at most {split}={count}"
+            f"--num_shards {split}={shards}: {split} has {counted(count, 'image')}, so "
+            f"{counted(shards - count, 'shard')} would be empty; use at most {split}={count}"
         )
 
 

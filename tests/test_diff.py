@@ -132,7 +132,7 @@ def test_a_changed_example_is_named(
     assert result.out.splitlines()[:2] == [
         f"train: {what} of {key}",
         f"train: 0 only in {tiny.out}, 0 only in {other}, "
-        "1 with another image, other labels or attributes",
+        "1 with another image, other labels, boxes or attributes",
     ]
     assert "validation: the same 6 examples" in result.out
     assert f"{tiny.out} and {other} do not hold the same examples" in result.error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dataprep.assembly.identity import Identity, check_identity, store_identity
 from dataprep.assembly.job import Job
@@ -13,7 +13,14 @@ from dataprep.assembly.overwrite import (
 )
 
 
-def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: bool) -> None:
+def claim(
+    job: Job,
+    identity: Identity,
+    units: Mapping[str, str],
+    *,
+    overwrite: bool,
+    others: Sequence[str] = (),
+) -> None:
     """Accept a directory that is new or this job's, and write down whose it is.
 
     To be called when nothing that was asked for can be refused any more; hold the lock.
@@ -23,6 +30,7 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
         identity: everything that shapes the bytes of the output, as JSON.
         units: a digest of every piece of the input.
         overwrite: first delete what an earlier job made there.
+        others: files that it makes besides shards and what belongs to them.
 
     Raises:
         DatasetError: the directory is being made in another way, or holds foreign shards.
@@ -33,6 +41,6 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
     fresh = check_identity(workspace, identity, units)
     if fresh:
         remove_unrecorded_files(workspace)
-    check_foreign_files(job, fresh=fresh)
+    check_foreign_files(job, fresh=fresh, others=others)
     if fresh:
         store_identity(workspace, identity, units)

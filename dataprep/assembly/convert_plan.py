@@ -28,7 +28,7 @@ from dataprep.wording import counted, sized
 # What the raw data was and what was done to it; early manifests lack some of it.
 _KEPT = (
     *("dataset", "dataset_config", "seed", "limit", "shuffle", "image", "input"),
-    *("unmatched", "counts"),
+    *("unmatched", "counts", "classes_sha256"),
 )
 
 

@@ -93,6 +93,9 @@ def _paths(identity: Mapping[str, Any]) -> Iterator[PurePosixPath]:
         for number in range(count):
             yield from sink.paths(ShardName(split, number, count), layout)
         yield from sink.split_paths(split, count, layout)
+    unmatched = identity.get("unmatched")
+    if unmatched and unmatched["file"]:
+        yield PurePosixPath(unmatched["file"]["path"])
 
 
 def _to_json(identity: Identity, units: Mapping[str, str]) -> bytes:
@@ -106,12 +109,16 @@ def _what_differs(theirs: Mapping[str, object], ours: Mapping[str, object]) -> l
         if name == "lineage":
             continue  # hashes, which say nothing; the unit says that it is another data set
         text = f"{name} was {_show(old)}, now {_show(new)}"
+        if name == "classes_sha256":
+            text = "the list of classes changed"
         (inputs if name.startswith("input.") else options).append(text)
     units = sorted(name for name, _, _ in _leaves_that_differ(theirs.get("units"), ours["units"]))
     if units:
         more = f" and {len(units) - 1} more" if len(units) > 1 else ""
-        what = units[0] if units == [CONVERTED] else f"the raw data of {units[0]}{more}"
-        options.append(f"{what} changed")
+        if units == [CONVERTED]:
+            options.append(f"{units[0]} changed")
+        else:
+            options.append(f"the raw data of {units[0]}{more} changed, or a list of what is in it")
     options.sort(key=lambda text: not text.startswith("sink.name "))  # it explains the others
     # Another limit, or changed raw data, is why the input's counts and hash are others.
     return options or inputs

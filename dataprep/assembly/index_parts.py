@@ -1,7 +1,8 @@
 """The index on disk: one file a scan unit, reused while what it describes has not changed.
 
-A part's first line is its header; then come the rows of each split, one line each, in key order.
-The restart points of a gzip archive are in a file beside it.
+A part's first line is its header; then come the rows of each split, one line each, in key order,
+and then what is listed but not there, or there but not listed. The restart points of a gzip
+archive are in a file beside it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 from dataprep.assembly.workspace import partial_path, storage_error
@@ -22,7 +23,7 @@ _VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The rows of one split in a part: how many, and where, behind the header, their lines are."""
+    """The rows of one split in a part, or the like: how many, and where behind the header."""
 
     rows: int
     offset: int
@@ -35,12 +36,13 @@ class Part:
 
     Attributes:
         fingerprint: the cheap identity of the raw input at the time of the scan.
-        digest: SHA-256 of the rows' lines.
+        digest: SHA-256 of all lines.
         restarts: SHA-256 of the restart points; empty if there are none.
         sections: where each split's rows are.
         classes: what the rows' labels are indices into; None: the data set's own classes.
         ignored: what the scan left out.
-        unmatched: what is listed but not there, or there but not listed.
+        unmatched: where is what is listed but not there, or there but not listed.
+        missing: how many of these are listed but not there.
         counts: what the scan counted.
     """
 
@@ -50,7 +52,8 @@ class Part:
     sections: Mapping[str, Section]
     classes: tuple[str, ...] | None
     ignored: tuple[Ignored, ...]
-    unmatched: tuple[Unmatched, ...]
+    unmatched: Section
+    missing: int
     counts: Mapping[str, int]
 
 
@@ -73,6 +76,9 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
     fingerprint = _fingerprint(dataset, raw, unit)
     scanned = dataset.scan(raw, unit)
     lines, sections = _lines(scanned.rows)
+    unmatched = b"".join(_unmatched_line(entry) for entry in scanned.unmatched)
+    listed = Section(len(scanned.unmatched), len(lines), len(unmatched))
+    lines += unmatched
     header = {
         "fingerprint": fingerprint,
         "digest": hashlib.sha256(lines).hexdigest(),
@@ -80,7 +86,8 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
         "sections": {split: asdict(section) for split, section in sections.items()},
         "classes": None if scanned.classes is None else list(scanned.classes),
         "ignored": [asdict(entry) for entry in scanned.ignored],
-        "unmatched": [asdict(entry) for entry in scanned.unmatched],
+        "unmatched": asdict(listed),
+        "missing": sum(entry.kind == "missing" for entry in scanned.unmatched),
         "counts": dict(scanned.counts),
     }
     try:
@@ -107,9 +114,7 @@ def is_current(kept: IndexPart, dataset: Dataset, raw: Path) -> bool:
     Its part is there, whole, and describes the raw input as it is now; and no file was missing,
     which may be there by now.
     """
-    return is_unchanged(kept, dataset, raw) and not any(
-        entry.kind == "missing" for entry in read_header(kept.path).unmatched
-    )
+    return is_unchanged(kept, dataset, raw) and not read_header(kept.path).missing
 
 
 def is_unchanged(kept: IndexPart, dataset: Dataset, raw: Path) -> bool:
@@ -139,7 +144,8 @@ def read_header(path: Path) -> Part:
         sections={split: Section(**section) for split, section in value["sections"].items()},
         classes=None if classes is None else tuple(classes),
         ignored=tuple(Ignored(**entry) for entry in value["ignored"]),
-        unmatched=tuple(Unmatched(**entry) for entry in value["unmatched"]),
+        unmatched=Section(**value["unmatched"]),
+        missing=value["missing"],
         counts=value["counts"],
     )
 
@@ -147,13 +153,26 @@ def read_header(path: Path) -> Part:
 def read_lines(path: Path, split: str) -> Iterator[bytes]:
     """The rows of one split in a part, as lines, in key order; none if it has none of them."""
     section = read_header(path).sections.get(split)
-    if section is None:
-        return
+    if section is not None:
+        yield from _section_lines(path, section)
+
+
+def read_unmatched(path: Path) -> Iterator[Unmatched]:
+    """What a part's unit has listed but not there, or there but not listed."""
+    for line in _section_lines(path, read_header(path).unmatched):
+        yield Unmatched(*json.loads(line))
+
+
+def _section_lines(path: Path, section: Section) -> Iterator[bytes]:
     with path.open("rb") as file:
         file.readline()
         file.seek(section.offset, 1)
         for _ in range(section.rows):
             yield file.readline()
+
+
+def _unmatched_line(entry: Unmatched) -> bytes:
+    return json.dumps(astuple(entry), separators=(",", ":")).encode() + b"\n"
 
 
 def _lines(rows: Mapping[str, Sequence[Row]]) -> tuple[bytearray, dict[str, Section]]:

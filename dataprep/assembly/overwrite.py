@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from dataprep.assembly.commit import Commits
@@ -24,7 +24,7 @@ def remove_built_files(workspace: Workspace) -> None:
     planned = map(str, planned_paths(workspace))
     names = (*_recorded(workspace), *planned, *_sealed(workspace))
     built = {workspace.out / name for name in names}
-    for path in (*built, workspace.unmatched):
+    for path in built:
         path.unlink(missing_ok=True)
     # Last: a kill until here leaves what is needed to try again.
     workspace.manifest.unlink(missing_ok=True)
@@ -58,10 +58,13 @@ def _recorded(workspace: Workspace) -> Iterator[str]:
 def _sealed(workspace: Workspace) -> Iterator[str]:
     """What the manifest names, in case somebody deleted the private directory."""
     try:
-        splits = read_manifest(workspace.out)["splits"].values()
+        manifest = read_manifest(workspace.out)
     except DatasetError:
         return
-    for split in splits:
+    unmatched = manifest.get("unmatched")
+    if unmatched and unmatched["file"]:
+        yield unmatched["file"]["path"]
+    for split in manifest["splits"].values():
         yield from (file["path"] for shard in split["shards"] for file in shard["files"])
         yield from (file["path"] for file in split.get("files", ()))
 
@@ -95,12 +98,13 @@ def check_request(request: Request, found: Found) -> None:
             )
 
 
-def check_foreign_files(job: Job, *, fresh: bool) -> None:
+def check_foreign_files(job: Job, *, fresh: bool, others: Sequence[str] = ()) -> None:
     """Refuse a directory that holds shards of something else, which readers would take in.
 
     Args:
         job: what will be written.
         fresh: nothing of this job has been written yet, so even its own names are foreign.
+        others: files that it makes besides shards and what belongs to them.
 
     Raises:
         DatasetError: names the first such file.
@@ -111,7 +115,7 @@ def check_foreign_files(job: Job, *, fresh: bool) -> None:
             f"sink {job.output.sink} gives files one place, or places outside of the output "
             "directory; that is a defect of the sink"
         )
-    expected = {job.workspace.out / path for path in made}
+    expected = {job.workspace.out / path for path in (*made, *map(PurePosixPath, others))}
     present = [path for path in sorted(expected) if path.exists()] if fresh else []
     for path in (*present, *strangers([split.name for split in job.splits], expected)):
         raise DatasetError(

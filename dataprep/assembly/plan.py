@@ -21,8 +21,7 @@ from dataprep.assembly.request import Request
 from dataprep.assembly.shard_counts import choose_shard_count, explain_shard_count
 from dataprep.assembly.split_index import SplitIndex, open_index
 from dataprep.assembly.survey import Survey, usual_order
-from dataprep.assembly.unmatched import describe_unmatched
-from dataprep.assembly.workspace import Workspace
+from dataprep.assembly.workspace import UNMATCHED, Workspace
 from dataprep.canonical import to_json
 from dataprep.deal import Shuffle, sample
 from dataprep.images import codec_versions
@@ -84,8 +83,11 @@ def plan(
         identity = _identity(request, dataset, found, splits, output)
         job = ImageJob(output, splits, lease, request.raw.absolute(), index, request.recipe)
         # Only now, when nothing that was asked for can be refused any more.
-        claim(job, identity, found.digests, overwrite=request.overwrite)
-        _write_decks(workspace, splits, indexes, identity)
+        listed = [UNMATCHED] if found.unmatched.number else []
+        claim(job, identity, found.digests, overwrite=request.overwrite, others=listed)
+        # The identity is the same for every raw layout; the deck says where the bytes are.
+        token = hashlib.sha256(to_json([identity, found.digests])).hexdigest()
+        _write_decks(workspace, splits, indexes, token)
     return job, identity
 
 
@@ -128,9 +130,8 @@ def _write_decks(
     workspace: Workspace,
     splits: Sequence[SplitJob],
     indexes: Mapping[str, SplitIndex],
-    identity: Mapping[str, object],
+    token: str,
 ) -> None:
-    token = hashlib.sha256(to_json(identity)).hexdigest()
     stale = [split for split in splits if not deck_is_current(workspace, split.name, token)]
     for split in stale:
         write_deck(
@@ -156,7 +157,7 @@ def _plan_split(request: Request, name: str, index: SplitIndex, output: Output) 
 
 
 def _describe(request: Request, split: SplitJob, official: int | None, output: Output) -> str:
-    text = f"{split.name}: {split.images:,} images"
+    text = f"{split.name}: {counted(split.images, 'image')}"
     if official is not None and official != split.images:
         text += f" of the official {official:,}"
     text += f", {sized(split.source_bytes)}, in {counted(split.shards, 'shard')}"
@@ -183,8 +184,9 @@ def _identity(
         "image": request.recipe.config(),
         "sink": {"name": sink.name, "config": dict(sink.config())},
         "examples": describe_info(output.info),
+        "classes_sha256": hashlib.sha256(to_json(output.info.classes)).hexdigest(),
         "layout": request.layout,
-        "unmatched": describe_unmatched(found.unmatched),
+        "unmatched": found.unmatched.describe(),
         "counts": dict(found.counts),
         "input": {
             split.name: {

@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from dataprep.errors import SourceError
 from dataprep.index import Row
 from dataprep.keys import KEY_HASH, key_hash
 from dataprep.label_sets import LabelSet, rank_label_sets
+from dataprep.sources.containers.descriptors import read_at
 from dataprep.wording import printable
 
 _NO_GROUP = bytes(KEY_HASH.itemsize)
@@ -65,9 +67,7 @@ class SplitIndex:
     def lines(self, positions: Iterable[int]) -> Iterator[bytes]:
         """The rows at ``positions``, as lines with their newline."""
         for position in positions:
-            yield os.pread(
-                self.descriptor, int(self.lengths[position]), int(self.offsets[position])
-            )
+            yield read_at(self.descriptor, int(self.offsets[position]), int(self.lengths[position]))
 
     def take(self, positions: npt.NDArray[np.int64]) -> SplitIndex:
         """The rows at ``positions``, which ascend."""
@@ -141,6 +141,7 @@ class _Collected:
         self._split = split
         self._game = new_game(seed=seed, split=split)
         self._before: str | None = None
+        self._line = b""
         self._lengths, self._categories, self._sizes = array("i"), array("i"), array("q")
         self._digests, self._groups = bytearray(), bytearray()
         self._total = hashlib.sha256()
@@ -150,8 +151,8 @@ class _Collected:
         """Take the next entry."""
         key = entry.key
         if self._before is not None and key <= self._before:
-            raise self._disorder(key)
-        self._before = key
+            raise self._disorder(entry)
+        self._before, self._line = key, entry.line
         self._categories.append(self._category(entry))
         if entry.group:
             self._fill_groups()
@@ -165,7 +166,8 @@ class _Collected:
         """All of them, of rows whose lines are in the file."""
         if self._before is None:
             raise SourceError(
-                f"{self._split}: no images found; leave it out with --splits, or cut it larger"
+                f"{self._split}: no images found; leave it out with --splits; or, if it was cut "
+                "by a share, take a larger one or another --split_seed"
             )
         lengths = np.asarray(self._lengths, dtype=np.int32)
         offsets = np.cumsum(lengths, dtype=np.int64)
@@ -186,6 +188,11 @@ class _Collected:
         )
 
     def _category(self, entry: Entry) -> int:
+        if any(one >= other for one, other in pairwise(entry.labels)):
+            raise SourceError(
+                f"{self._split}: {printable(entry.key)} has the labels {entry.labels}, expected each "
+                "once and ascending; that is a defect of the data set"
+            )
         if self._label_sets is not None:
             return self._label_sets.setdefault(entry.labels, len(self._label_sets))
         if len(entry.labels) != 1:
@@ -207,10 +214,13 @@ class _Collected:
         """Say of the rows since the last one with a group that they have none."""
         self._groups += _NO_GROUP * (len(self._lengths) - len(self._groups) // len(_NO_GROUP))
 
-    def _disorder(self, key: str) -> SourceError:
+    def _disorder(self, entry: Entry) -> SourceError:
+        key = entry.key
         if key == self._before:
+            places = (Row.from_json(line).container for line in (self._line, entry.line))
             return SourceError(
-                f"{self._split}: two images have the same name, {printable(key)}; rename one"
+                f"{self._split}: two images have the same name, {printable(key)}, in "
+                f"{' and '.join(map(printable, places))}; rename one"
             )
         return SourceError(
             f"{self._split}: the scan gave {printable(key)} after {printable(self._before or '')}, "

@@ -7,12 +7,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dataprep.assembly.index_parts import IndexPart, Part, read_header, read_lines
+from dataprep.assembly.index_parts import (
+    IndexPart,
+    Part,
+    read_header,
+    read_lines,
+    read_unmatched,
+)
 from dataprep.assembly.request import EVERY_SPLIT, Request
-from dataprep.errors import UsageError
+from dataprep.assembly.unmatched import UnmatchedTable, write_unmatched
+from dataprep.assembly.workspace import Workspace
+from dataprep.errors import SourceError, UsageError
 from dataprep.index import Row, Unmatched
 from dataprep.sources import Dataset, Found
 from dataprep.sources.base import wanted_splits
+from dataprep.wording import printable
 
 _USUAL_ORDER = ("train", "validation", "test")
 
@@ -30,7 +39,7 @@ class Survey:
         names: the classes' identifiers if rows have indices into their part's own list of classes
             and must be told the common ones; else None.
         ignored: what is no image, by split, as the manifest has it.
-        unmatched: images without an entry in a list, and the other way round, in order.
+        unmatched: images without an entry in a list, and the other way round.
         counts: what was counted, by what it is.
         images: how many rows each split has.
     """
@@ -42,7 +51,7 @@ class Survey:
     classes: tuple[tuple[str, str], ...]
     names: tuple[str, ...] | None
     ignored: Mapping[str, Sequence[Mapping[str, str]]]
-    unmatched: tuple[Unmatched, ...]
+    unmatched: UnmatchedTable
     counts: Mapping[str, int]
     images: Mapping[str, int]
 
@@ -51,19 +60,30 @@ class Survey:
         return [part.path for part in self.parts]
 
 
-def survey(request: Request, dataset: Dataset, found: Found, parts: Sequence[IndexPart]) -> Survey:
+def survey(
+    request: Request,
+    workspace: Workspace,
+    dataset: Dataset,
+    found: Found,
+    parts: Sequence[IndexPart],
+) -> Survey:
     """Put together what the parts' headers say.
 
     Raises:
         UsageError: a split was asked for that is not there.
-        SourceError: the data set cannot tell what is missing.
+        SourceError: there are no images, or no labels; or the data set cannot tell what is missing.
     """
     headers = {part.unit.name: read_header(part.path) for part in parts}
     there = {split for header in headers.values() for split in header.sections}
+    unmatched = write_unmatched(workspace, _unmatched(request, dataset, parts, headers))
+    if not there:
+        raise _nothing(request, unmatched)
     splits = found.splits or _wanted(request, there)
     check_splits(request, splits)
     own = dataset.classes()
     classes = own if own is not None else dataset.order_classes(_all_classes(headers.values()))
+    if not classes:
+        raise SourceError("no image has a label; check where labels are taken from")
     return Survey(
         parts=tuple(parts),
         digests={name: header.digest for name, header in headers.items()},
@@ -72,9 +92,18 @@ def survey(request: Request, dataset: Dataset, found: Found, parts: Sequence[Ind
         classes=tuple(classes),
         names=_names(headers, classes),
         ignored=_ignored(headers, splits),
-        unmatched=_unmatched(request, dataset, parts, headers),
+        unmatched=unmatched,
         counts=_counts(headers),
         images=_images(headers, splits),
+    )
+
+
+def _nothing(request: Request, unmatched: UnmatchedTable) -> SourceError:
+    place = printable(str(request.raw))
+    others = "".join(f"; {kind.text}, such as {kind.first[0]}" for kind in unmatched.kinds)
+    return SourceError(
+        f"no images found in {place}{others}; check --raw_data_dir, and what says which images "
+        "there are"
     )
 
 
@@ -131,13 +160,13 @@ def _unmatched(
     dataset: Dataset,
     parts: Sequence[IndexPart],
     headers: Mapping[str, Part],
-) -> tuple[Unmatched, ...]:
-    found = [entry for header in headers.values() for entry in header.unmatched]
-    wanted = None if request.splits is None else set(request.splits)
-    if wanted is not None:
-        found = [entry for entry in found if not entry.split or entry.split in wanted]
-    found += dataset.missing(request.raw, request.splits, _keys(parts, headers))
-    return tuple(sorted(found, key=lambda entry: (entry.kind, entry.name, entry.where)))
+) -> Iterator[Unmatched]:
+    """Those of each part, and what no part has; never all in memory."""
+    for part in parts:
+        for entry in read_unmatched(part.path):
+            if request.splits is None or not entry.split or entry.split in request.splits:
+                yield entry
+    yield from dataset.missing(request.raw, request.splits, _keys(parts, headers))
 
 
 def _images(headers: Mapping[str, Part], splits: Sequence[str]) -> dict[str, int]:

@@ -1,8 +1,7 @@
 """The command line: one small module a command; each parses, calls and prints, no more.
 
 Exit codes: 0 done; 1 error; 2 wrong usage; 3 more rejected images than ``--max_bad`` allows;
-130, 143
-and 129 stopped by Ctrl-C, SIGTERM and SIGHUP.
+130, 143 and 129 stopped by Ctrl-C, SIGTERM and SIGHUP.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def command(a: Path, b: Path, workers: int | None) -> None:
         else:
             what = (
                 f"{split.only_a:,} only in {a}, {split.only_b:,} only in {b}, "
-                f"{split.changed:,} with another image, other labels or attributes"
+                f"{split.changed:,} with another image, other labels, boxes or attributes"
             )
             if any(split.repeated):
                 what += "; keys that repeat another's: {:,} and {:,}".format(*split.repeated)

@@ -62,7 +62,7 @@ def _show_manifest(out: Path, manifest: dict[str, Any]) -> None:
             + (f": {unmatched['file']['path']} names them" if unmatched["file"] else "")
         )
     for what, number in manifest.get("counts", {}).items():
-        click.echo(f"{what}: {number:,}")
+        click.echo(f"{what}: {number:,} in the raw data")
     for name, split in manifest["splits"].items():
         smallest, largest = split["records_per_shard"]
         size = f"{largest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"

@@ -71,13 +71,13 @@ class FailureLog:
             raise kind(failure["message"]) from cause
         raise PipelineError(
             f"a worker failed unexpectedly: {failure['kind']}: {failure['message']}; "
-            "this is a defect of dataprep or of the sink, run with --debug for the details"
+            "this is a defect of dataprep or of a plugin, run with --debug for the details"
         ) from cause
 
     def _write(self, error: Exception) -> None:
         message = str(error) if isinstance(error, DataprepError) else repr(error)
         text = "".join(traceback.format_exception(error))
-        failure = json.dumps({"kind": type(error).__name__, "message": message, "traceback": text})
+        failure = json.dumps({"kind": _kind(error), "message": message, "traceback": text})
         temporary = partial_path(self.path)
         try:
             temporary.write_text(failure)
@@ -87,3 +87,9 @@ class FailureLog:
             _UNWRITTEN[self.path] = failure
             if os.getpid() != self.launcher:
                 raise error from None  # only Beam is left to tell the launcher
+
+
+def _kind(error: Exception) -> str:
+    """Its class, or the nearest one above it that the launcher knows too."""
+    known = (kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
+    return next(known, type(error).__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from dataprep.assembly.request import Request
 from dataprep.assembly.seal import Outcome, seal
 from dataprep.assembly.survey import Survey, check_splits, survey
 from dataprep.assembly.sweeping import remove_partial_files
-from dataprep.assembly.unmatched import check_unmatched, keep_unmatched, report_unmatched
+from dataprep.assembly.unmatched import check_unmatched, publish_unmatched, report_unmatched
 from dataprep.assembly.workspace import Workspace, storage_error
+from dataprep.canonical import to_json
 from dataprep.errors import DatasetError, PipelineError, SourceError
 from dataprep.plugins import load_dataset
 from dataprep.sources import Dataset, Found, close_archives
@@ -68,13 +70,13 @@ def _prepare(
     remove_partial_files(workspace, found.splits or ())
     remove_build_directories(workspace, request.build_dir)
     failures = FailureLog(lease)
-    index = workspace.index if request.index_dir is None else request.index_dir.absolute()
+    index = _index_directory(request, dataset, workspace)
     parts = _scan(request, engine, dataset, found, index, failures, reporter)
-    surveyed = survey(request, dataset, found, parts)
+    surveyed = survey(request, workspace, dataset, found, parts)
     _report(surveyed, reporter)
     report_unmatched(surveyed.unmatched, reporter.line)
     images = sum(min(count, request.limit or count) for count in surveyed.images.values())
-    check_unmatched(workspace, surveyed.unmatched, images, request.max_bad)
+    check_unmatched(surveyed.unmatched, images, request.max_bad)
     job, identity = plan(
         request,
         workspace,
@@ -85,7 +87,7 @@ def _prepare(
         official=found.official_counts,
         report=reporter.line,
     )
-    keep_unmatched(workspace, surveyed.unmatched)
+    publish_unmatched(workspace, surveyed.unmatched)
     build(job, engine, failures, reporter)
     _check_unchanged(parts, dataset, request.raw)
     ignored = surveyed.ignored
@@ -96,16 +98,30 @@ def _prepare(
         max_bad=request.max_bad,
         keep_rejected=request.keep_rejected,
         report=reporter.line,
-        missing=sum(entry.kind == "missing" for entry in surveyed.unmatched),
-        unlisted=sum(entry.kind == "unlisted" for entry in surveyed.unmatched),
+        missing=surveyed.unmatched.missing.number,
+        unlisted=surveyed.unmatched.unlisted.number,
     )
+
+
+def _index_directory(request: Request, dataset: Dataset, workspace: Workspace) -> Path:
+    """Where the index is kept; a shared place has a directory for each data set and its options.
+
+    Two runs with other options would otherwise take each other's parts away.
+    """
+    if request.index_dir is None:
+        return workspace.index
+    made_of = [dataset.name, dict(dataset.config()), str(request.raw.absolute())]
+    name = f"{dataset.name}-{hashlib.sha256(to_json(made_of)).hexdigest()[:12]}"
+    directory = request.index_dir.absolute() / name
+    directory.mkdir(exist_ok=True)
+    return directory
 
 
 def _report(surveyed: Survey, reporter: Reporter) -> None:
     for split, entries in surveyed.ignored.items():
         reporter.line(_describe_ignored(split, entries))
     for what, number in surveyed.counts.items():
-        reporter.line(f"{what}: {number:,}")
+        reporter.line(f"{what}: {number:,} in the raw data")
 
 
 def _check_unchanged(parts: Sequence[IndexPart], dataset: Dataset, raw: Path) -> None:
@@ -113,8 +129,9 @@ def _check_unchanged(parts: Sequence[IndexPart], dataset: Dataset, raw: Path) ->
     for part in parts:
         if not is_unchanged(part, dataset, raw):
             raise SourceError(
-                f"{printable(part.unit.container)} changed while it was read; nothing was sealed: "
-                "leave the raw data alone and run again with --overwrite"
+                f"{printable(part.unit.container)}, or a list of what is in it, changed while it "
+                "was read; nothing was sealed: leave the raw data alone and run again with "
+                "--overwrite"
             )
 
 
@@ -184,5 +201,6 @@ def _version(path: Path) -> tuple[int, int] | None:
 def _describe_ignored(split: str, entries: Sequence[Mapping[str, str]]) -> str:
     first = entries[0]
     what = counted(len(entries), "file") + " ignored"
-    where = f"{first['name']!r} in {printable(first['container'])}"
+    place = printable(first["container"]) or "the raw directory"
+    where = f"{first['name']!r} in {place}"
     return f"{split}: {what}, the first {where}: {first['reason']}"

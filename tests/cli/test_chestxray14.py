@@ -263,12 +263,15 @@ def test_missing_and_unlisted_images_are_named_before_any_shard_is_made(
     assert f"1 image listed but not there: {MISSING}" in result.out
     assert f"1 image there but not listed: {UNLISTED}" in result.out
     assert "1 image listed but not there and 1 image there but not listed" in result.error
-    table = [line.split("\t") for line in (tmp_path / "unmatched.tsv").read_text().splitlines()]
-    assert table == [
+    refused = tmp_path / ".dataprep" / "unmatched.tsv"
+    assert f"{refused} names all of them" in result.error
+    names = refused.read_text()
+    assert [line.split("\t") for line in names.splitlines()] == [
         ["kind", "split", "name", "where"],
-        ["missing", "validation", MISSING, "Data_Entry_2017_v2020.csv"],
         ["unlisted", "", UNLISTED, "images_003.tar.gz"],
+        ["missing", "validation", MISSING, "Data_Entry_2017_v2020.csv"],
     ]
+    assert hashes(tmp_path) == {}
     assert no_shards(tmp_path)
     again = cli(*accepting(result.error))  # which finds that a third image is broken
     assert "index: 3 parts reused" in again.out
@@ -281,6 +284,7 @@ def test_missing_and_unlisted_images_are_named_before_any_shard_is_made(
     assert "2 missing or not listed" in done.out.splitlines()[-1]
     found = manifest_of(tmp_path)["unmatched"]
     assert (found["missing"], found["unlisted"]) == (1, 1)
+    assert (tmp_path / found["file"]["path"]).read_text() == names
     assert found["first"] == [MISSING, UNLISTED]
     keys = {example.key for example in examples_of(tmp_path)}
     assert keys == read_labels(defective.path).keys() - {MISSING, TRUNCATED}
@@ -311,7 +315,7 @@ def test_only_the_splits_wanted_are_missed(cli: Cli, raw: Raw, tmp_path: Path) -
     result = cli(*raw.command(tmp_path / "out", *test))
     assert result.code == 3
     assert f"2 images listed but not there: {', '.join(gone['test'])}\n" in result.out
-    table = (tmp_path / "out" / "unmatched.tsv").read_text()
+    table = (tmp_path / "out" / ".dataprep" / "unmatched.tsv").read_text()
     assert not any(name in table for name in gone["train"])
     assert cli(*raw.command(tmp_path / "out", *test, "--max_bad", 2)).code == 0
     assert [example.key for example in examples_of(tmp_path / "out")] == sorted(
@@ -327,7 +331,7 @@ def test_once_the_images_are_there_a_refused_directory_just_works(
     (images / RGBA).rename(tmp_path / "away.png")
     result = cli(*raw.command(tmp_path / "out"))
     assert result.code == 3
-    assert sorted(hashes(tmp_path / "out")) == ["unmatched.tsv"]
+    assert hashes(tmp_path / "out") == {}
     (tmp_path / "away.png").rename(images / RGBA)
     Path(stray).unlink()
     assert cli(*raw.command(tmp_path / "out")).code == 0

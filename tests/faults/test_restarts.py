@@ -1,0 +1,81 @@
+"""The index, with the restart points of gzip archives, is reused only while it is what it was."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
+from dataprep.synthesize.chestxray14.plan import plan_chestxray14
+from tests.conftest import Cli, Made, Raw, hashes, make
+from tests.faults.conftest import Forks
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The images of 20 patients in two gzip archives."""
+    path = tmp_path_factory.mktemp("restarts")
+    plan = plan_chestxray14(patients=20, archives=2)
+    synthesize_chestxray14(path / "raw", plan, size=8, threads=1)
+    options = ("--num_shards", "1", "--validation_fraction", "0.3", "--workers", "1")
+    return make(Raw(path / "raw", options, "chestxray14"), path / "out")
+
+
+def killed_before_its_first_shard(forks: Forks, made: Made, out: Path) -> list[Path]:
+    """Leave an index and nothing else; returns its restart points."""
+    assert forks.run(made.command(out), step=1, out=out / "train") == -signal.SIGKILL
+    assert not (out / "manifest.json").exists()
+    restarts = sorted((out / ".dataprep" / "index").glob("*.restarts"))
+    assert len(restarts) == 2
+    return restarts
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, flip])
+def test_restart_points_lost_or_damaged_after_a_kill_are_made_again(
+    cli: Cli, few: Made, forks: Forks, tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    restarts = killed_before_its_first_shard(forks, few, tmp_path)
+    whole = restarts[0].read_bytes()
+    damage(restarts[0])
+    result = cli(*few.command(tmp_path))
+    assert result.code == 0, result
+    assert "1 part reused" in result.out
+    assert restarts[0].read_bytes() == whole
+    assert hashes(tmp_path) == few.files
+
+
+OTHERWISE = [("--validation_fraction", "0.5"), ("--split_seed", "7")]
+
+
+@pytest.mark.parametrize("more", OTHERWISE, ids=lambda more: more[0].strip("-"))
+def test_an_index_of_another_split_is_not_reused(
+    cli: Cli, few: Made, forks: Forks, tmp_path: Path, more: tuple[str, str]
+) -> None:
+    anew = make(few.raw, tmp_path / "anew", *more).files
+    assert {name for name in anew if anew[name] != few.files[name]} > {"manifest.json"}
+    shared = ("--index_dir", tmp_path / "index")
+    assert make(few.raw, tmp_path / "before", *shared).files == few.files
+    assert make(few.raw, tmp_path / "shared", *shared, *more).files == anew
+    killed_before_its_first_shard(forks, few, tmp_path / "same")
+    assert make(few.raw, tmp_path / "same", *more).files == anew
+
+
+def test_an_index_of_the_same_split_is_reused(cli: Cli, few: Made, tmp_path: Path) -> None:
+    shared = ("--index_dir", tmp_path / "index")
+    for name in ("first", "second"):
+        result = cli(*few.command(tmp_path / name, *shared))
+        assert result.code == 0, result
+        assert hashes(tmp_path / name) == few.files
+    assert "2 parts reused" in result.out
+    config = json.loads((tmp_path / "second" / "manifest.json").read_bytes())["dataset_config"]
+    assert config["validation_fraction"]

@@ -1,0 +1,141 @@
+"""What a resumed job must notice: bytes that moved, classes that were renamed, others' files."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import dataprep
+from dataprep.assembly.lock import locked
+from dataprep.assembly.workspace import Workspace
+from dataprep.errors import SourceError
+from dataprep_pipelines.failures import FailureLog
+from tests.conftest import Cli, hashes
+
+
+def picture(level: int) -> bytes:
+    stream = io.BytesIO()
+    Image.new("L", (16, 16), level).save(stream, "PNG")
+    return stream.getvalue()
+
+
+IMAGES = {
+    f"{name}/{number}.png": picture(level + number)
+    for name, level in (("dark", 0), ("light", 200))
+    for number in range(4)
+}
+
+
+def pack(path: Path, names: Sequence[str]) -> None:
+    with tarfile.open(path, "w") as archive:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.size = len(IMAGES[name])
+            archive.addfile(member, io.BytesIO(IMAGES[name]))
+
+
+def words(raw: Path, out: Path, *more: object) -> list[object]:
+    places = ("--raw_data_dir", raw, "--local_scratch_dir", out)
+    return ["folder", *places, "--workers", 1, "--num_shards", 2, *more]
+
+
+def forget_shards(out: Path) -> None:
+    """As if killed after the deck was written and before the first shard was committed."""
+    (out / "manifest.json").unlink()
+    shutil.rmtree(out / "train")
+    for record in (out / ".dataprep" / "commits").iterdir():
+        record.unlink()
+
+
+def test_a_deck_is_dealt_anew_when_the_bytes_moved(cli: Cli, tmp_path: Path) -> None:
+    assert len({len(data) for data in IMAGES.values()}) == 1  # sizes cannot tell
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    raw.mkdir()
+    pack(raw / "all.tar", sorted(IMAGES))
+    assert cli(*words(raw, out)).code == 0
+    before = hashes(out)
+    forget_shards(out)
+    pack(raw / "all.tar", sorted(IMAGES, reverse=True))
+    assert cli(*words(raw, out)).code == 0
+    records = dataprep.open(out, split="train")
+    assert {example.key: example.encoded for example in records} == IMAGES
+    assert hashes(out) == before
+
+
+@pytest.mark.parametrize("rename", [{"dark": "black"}, {"dark": "zebra", "light": "yak"}])
+def test_shards_with_other_classes_are_never_mixed(
+    cli: Cli, tmp_path: Path, rename: dict[str, str]
+) -> None:
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    for name, data in IMAGES.items():
+        (raw / name).parent.mkdir(parents=True, exist_ok=True)
+        (raw / name).write_bytes(data)
+    listing = tmp_path / "list.csv"
+
+    def write(label: Callable[[str], str]) -> None:
+        lines = [f"{name},{label(name.partition('/')[0])}" for name in IMAGES]
+        listing.write_text("\n".join(["path,label", *lines, ""]))
+
+    write(str)
+    assert cli(*words(raw, out, "--listing", listing)).code == 0
+    sealed = hashes(out)
+    (out / "train" / "train-00001-of-00002").unlink()
+    kept = hashes(out)
+    write(lambda name: rename.get(name, name))
+    result = cli(*words(raw, out, "--listing", listing))
+    assert result.code == 1
+    assert "the list of classes changed" in result.error
+    assert hashes(out) == kept
+    write(str)
+    assert cli(*words(raw, out, "--listing", listing)).code == 0
+    assert hashes(out) == sealed
+
+
+def test_somebody_s_own_file_of_that_name_is_in_the_way(cli: Cli, tmp_path: Path) -> None:
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    raw.mkdir()
+    out.mkdir()
+    pack(raw / "all.tar", sorted(IMAGES))
+    own = out / "unmatched.tsv"
+    own.write_text("mine")
+    assert cli(*words(raw, out)).code == 0
+    assert cli(*words(raw, out, "--overwrite")).code == 0
+    assert own.read_text() == "mine"
+    listing = tmp_path / "list.csv"
+    listing.write_text("path,label\ndark/0.png,a\nlight/0.png,b\nlight/9.png,b\n")
+    more = ("--listing", listing, "--overwrite", "--max_bad", 7, "--num_shards", 1)
+    result = cli(*words(raw, out, *more))
+    assert result.code == 1
+    assert f"{own} is in the way" in result.error
+    assert own.read_text() == "mine"
+
+
+def test_a_raw_directory_without_images_is_one_line(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    listing = tmp_path / "list.csv"
+    listing.write_text("path,label,split\na.png,a,train\nb.png,b,test\n")
+    result = cli(*words(tmp_path / "raw", tmp_path / "out", "--listing", listing, "--max_bad", 2))
+    assert result.code == 1
+    assert "no images found" in result.error
+    assert "2 images listed but not there, such as a.png" in result.error
+
+
+class _PluginError(SourceError):
+    """A kind of error that only a plugin knows."""
+
+
+def test_an_error_of_a_plugin_s_own_kind_is_told_as_it_is(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.make()
+    with locked(workspace) as lease:
+        log = FailureLog(lease)
+        with log.recorded():
+            raise _PluginError("the list is upside down")
+        with pytest.raises(SourceError, match=r"^the list is upside down$"):
+            log.reraise()
