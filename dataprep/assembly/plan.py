@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import cast
@@ -20,6 +20,13 @@ from dataprep.assembly.lock import Lease
 from dataprep.assembly.request import Request
 from dataprep.assembly.shard_counts import choose_shard_count, explain_shard_count
 from dataprep.assembly.split_index import SplitIndex, open_index
+from dataprep.assembly.split_summary import (
+    SplitSummary,
+    keep_summaries,
+    read_summaries,
+    summarize,
+    summary_key,
+)
 from dataprep.assembly.survey import Survey, usual_order
 from dataprep.assembly.workspace import UNMATCHED, Workspace
 from dataprep.canonical import to_json
@@ -64,20 +71,26 @@ def plan(
         DatasetError: the directory is being made in another way, or holds foreign shards.
     """
     output = _output(request, describe_examples(found.classes, request.recipe, dataset), report)
+    key = summary_key(request, found)
     with ExitStack() as stack:
-        whole = {
-            split: stack.enter_context(_open(request, workspace, found, dataset, split))
-            for split in found.splits
-        }
-        others = found.others if any(rows.groups is not None for rows in whole.values()) else ()
-        elsewhere = {
-            split: stack.enter_context(_open(request, workspace, found, dataset, split))
-            for split in others
-        }
-        everywhere = {**whole, **elsewhere}
-        check_groups({name: everywhere[name] for name in usual_order(everywhere)}, dataset.group)
-        indexes = {split: _limited(request, rows) for split, rows in whole.items()}
-        splits = tuple(_plan_split(request, name, rows, output) for name, rows in indexes.items())
+
+        def merged(names: Iterable[str]) -> dict[str, SplitIndex]:
+            return {
+                name: stack.enter_context(_open(request, workspace, found, dataset, name))
+                for name in names
+            }
+
+        indexes: dict[str, SplitIndex] = {}
+        summaries = read_summaries(workspace, key)
+        if summaries is None:
+            whole = merged(found.splits)
+            grouped = any(index.groups is not None for index in whole.values())
+            everywhere = {**whole, **merged(found.others if grouped else ())}
+            in_order = {name: everywhere[name] for name in usual_order(everywhere)}
+            check_groups(in_order, dataset.group)
+            indexes = {name: _limited(request, index) for name, index in whole.items()}
+            summaries = {name: summarize(index) for name, index in indexes.items()}
+        splits = tuple(_plan_split(request, name, summaries[name], output) for name in found.splits)
         for split in splits:
             report(_describe(request, split, official.get(split.name), output))
         identity = _identity(request, dataset, found, splits, output)
@@ -87,7 +100,14 @@ def plan(
         claim(job, identity, found.digests, overwrite=request.overwrite, others=listed)
         # The identity is the same for every raw layout; the deck says where the bytes are.
         token = hashlib.sha256(to_json([identity, found.digests])).hexdigest()
-        _write_decks(workspace, splits, indexes, token)
+        for split in splits:
+            if not deck_is_current(workspace, split.name, token):
+                rows = indexes.get(split.name)
+                if rows is None:
+                    rows = _limited(request, merged([split.name])[split.name])
+                _deal(workspace, rows, split, token)
+        if indexes:
+            keep_summaries(workspace, key, summaries)
     return job, identity
 
 
@@ -126,33 +146,25 @@ def _output(request: Request, info: DatasetInfo, report: Callable[[str], None]) 
     )
 
 
-def _write_decks(
-    workspace: Workspace,
-    splits: Sequence[SplitJob],
-    indexes: Mapping[str, SplitIndex],
-    token: str,
-) -> None:
-    stale = [split for split in splits if not deck_is_current(workspace, split.name, token)]
-    for split in stale:
-        write_deck(
-            workspace,
-            indexes[split.name],
-            split=split.name,
-            shards=split.shards,
-            shuffle=cast("Shuffle", split.shuffle),
-            token=token,
-        )
+def _deal(workspace: Workspace, rows: SplitIndex, split: SplitJob, token: str) -> None:
+    write_deck(
+        workspace,
+        rows,
+        split=split.name,
+        shards=split.shards,
+        shuffle=cast("Shuffle", split.shuffle),
+        token=token,
+    )
 
 
-def _plan_split(request: Request, name: str, index: SplitIndex, output: Output) -> SplitJob:
-    images = len(index)
+def _plan_split(request: Request, name: str, summary: SplitSummary, output: Output) -> SplitJob:
     return SplitJob(
         name=name,
-        shards=choose_shard_count(name, images, request.num_shards, output),
+        shards=choose_shard_count(name, summary.images, request.num_shards, output),
         shuffle=request.shuffle or ("stratified" if name == "train" else "none"),
-        images=images,
-        source_bytes=int(index.sizes.sum()),
-        input_sha256=index.input_sha256,
+        images=summary.images,
+        source_bytes=summary.source_bytes,
+        input_sha256=summary.input_sha256,
     )
 
 

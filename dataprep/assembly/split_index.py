@@ -190,8 +190,8 @@ class _Collected:
     def _category(self, entry: Entry) -> int:
         if any(one >= other for one, other in pairwise(entry.labels)):
             raise SourceError(
-                f"{self._split}: {printable(entry.key)} has the labels {entry.labels}, expected each "
-                "once and ascending; that is a defect of the data set"
+                f"{self._split}: {printable(entry.key)} has the labels {entry.labels}, expected "
+                "each once and ascending; that is a defect of the data set"
             )
         if self._label_sets is not None:
             return self._label_sets.setdefault(entry.labels, len(self._label_sets))

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from dataprep.assembly.commit import CommittedFile
@@ -79,14 +80,19 @@ class UnmatchedTable:
 
 
 def write_unmatched(workspace: Workspace, entries: Iterable[Unmatched]) -> UnmatchedTable:
-    """Write all of them into a private file, one line each."""
+    """Write all of them into a private file, one line each; no file if there are none."""
     path = workspace.private / UNMATCHED
     kinds = {"missing": Kind("listed but not there"), "unlisted": Kind("there but not listed")}
     temporary = partial_path(path)
     digest = hashlib.sha256()
+    remaining = iter(entries)
+    first = next(remaining, None)
+    if first is None:
+        path.unlink(missing_ok=True)  # of an earlier run
+        return UnmatchedTable(path, kinds["missing"], kinds["unlisted"], 0, digest.hexdigest())
     try:
         with temporary.open("xb") as file:
-            for line in _lines(entries, kinds):
+            for line in _lines(chain([first], remaining), kinds):
                 digest.update(line)
                 file.write(line)
             file.flush()

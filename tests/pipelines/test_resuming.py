@@ -16,12 +16,12 @@ from dataprep.assembly.lock import locked
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import SourceError
 from dataprep_pipelines.failures import FailureLog
-from tests.conftest import Cli, hashes
+from tests.conftest import Cli, Made, hashes
 
 
 def picture(level: int) -> bytes:
     stream = io.BytesIO()
-    Image.new("L", (16, 16), level).save(stream, "PNG")
+    Image.new("L", (16, 16), level).save(stream, "PNG", compress_level=0)  # all of one size
     return stream.getvalue()
 
 
@@ -66,6 +66,38 @@ def test_a_deck_is_dealt_anew_when_the_bytes_moved(cli: Cli, tmp_path: Path) -> 
     records = dataprep.open(out, split="train")
     assert {example.key: example.encoded for example in records} == IMAGES
     assert hashes(out) == before
+
+
+def test_a_resumed_job_does_not_merge_the_index_again(
+    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    (out / "train" / "train-00003-of-00006").unlink()
+
+    def never(*arguments: object, **options: object) -> None:
+        raise AssertionError("merged again")
+
+    monkeypatch.setattr("dataprep.assembly.plan.open_index", never)
+    assert cli(*tiny.command(out)).code == 0
+    assert hashes(out) == tiny.files
+    monkeypatch.undo()
+    for torn in (b"{", b"{}", b"[]", b'{"key": "0", "splits": {}}'):
+        (out / ".dataprep" / "deck" / "summary.json").write_bytes(torn)
+        (out / "train" / "train-00003-of-00006").unlink()
+        assert cli(*tiny.command(out)).code == 0
+        assert hashes(out) == tiny.files
+
+
+@pytest.mark.parametrize("deck", ["train.jsonl", "train.json", "validation.jsonl"])
+def test_a_deck_that_is_gone_is_dealt_again(
+    cli: Cli, tiny: Made, tmp_path: Path, deck: str
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    (out / ".dataprep" / "deck" / deck).unlink()
+    (out / "train" / "train-00003-of-00006").unlink()
+    (out / "validation" / "validation-00001-of-00002").unlink()
+    assert cli(*tiny.command(out)).code == 0
+    assert hashes(out) == tiny.files
 
 
 @pytest.mark.parametrize("rename", [{"dark": "black"}, {"dark": "zebra", "light": "yak"}])
