@@ -38,9 +38,9 @@ class Row:
         attributes: what else is known of the example, by name; what is missing is left out.
         group: who or what it belongs to: two examples of one group are never in two splits.
             Empty where there are no groups.
-        packing: how the bytes lie in the container; empty if as they are. ``("deflate",
-            compressed size, CRC-32)`` in a zip archive; ``("gzip", name)`` in a gzip archive, whose
-            restart points are in the index under that name.
+        packing: how the bytes lie in the container; empty if as they are. ``("stored", CRC-32)``
+            or ``("deflate", compressed size, CRC-32)`` in a zip archive; ``("gzip", name)`` in a
+            gzip archive, whose restart points are in the index under that name.
     """
 
     key: str

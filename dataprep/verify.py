@@ -82,9 +82,10 @@ def verify(
     Args:
         out: the directory that holds ``manifest.json``.
         level: ``size``: every file is there, with its size. ``hash``: and with its SHA-256.
-            ``records``: and the format's own checksums, record counts, labels and class counts
-            hold. ``decode``: and every image decodes in full. ``reader``: and the format's own
-            reader, not written by us, gives the same images and labels.
+            ``records``: and the format's own checksums, record counts, labels, class names where
+            the format stores them, and class counts hold. ``decode``: and every image decodes in
+            full. ``reader``: and the format's own reader, not written by us, gives the same images
+            and labels.
         threads: shards looked at at the same time.
         progress: told the bytes of each shard when it is done.
 
@@ -194,6 +195,8 @@ def _judge(check: _Check, example: Example) -> str | None:
         return f"{printable(example.key)}: labels {example.labels} are not in the class list"
     if not check.info.multilabel and len(example.labels) != 1:
         return f"{printable(example.key)}: {len(example.labels)} labels, expected one"
+    if other := _other_class(example, check.info):
+        return f"{printable(example.key)}: {other}"
     if example.format == "RAW":
         return None  # the reader has looked at its size
     if check.level == "decode":
@@ -201,6 +204,21 @@ def _judge(check: _Check, example: Example) -> str | None:
             prepare(example.encoded, check.recipe)
         except ImageError as error:
             return f"({printable(example.filename)}): {error}"
+    return None
+
+
+def _other_class(example: Example, info: DatasetInfo) -> str | None:
+    """What a record calls its classes, if that is not what the manifest calls them.
+
+    Readers of formats that store no names have them from the manifest.
+    """
+    for found, expected in (
+        (example.synset, info.identifiers(example.labels)),
+        (example.class_name, info.names(example.labels)),
+    ):
+        if found != expected:
+            named, wanted = printable(found), printable(expected)
+            return f"its class is {named!r}, the manifest says {wanted!r}"
     return None
 
 

@@ -27,7 +27,7 @@ from dataprep.assembly.split_summary import (
     summarize,
     summary_key,
 )
-from dataprep.assembly.survey import Survey, usual_order
+from dataprep.assembly.survey import Survey
 from dataprep.assembly.workspace import UNMATCHED, Workspace
 from dataprep.canonical import to_json
 from dataprep.deal import Shuffle, sample
@@ -36,6 +36,7 @@ from dataprep.manifest import describe_info
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo
 from dataprep.sources import Dataset
+from dataprep.sources.split_names import in_usual_order
 from dataprep.wording import counted, sized
 
 
@@ -86,7 +87,7 @@ def plan(
             whole = merged(found.splits)
             grouped = any(index.groups is not None for index in whole.values())
             everywhere = {**whole, **merged(found.others if grouped else ())}
-            in_order = {name: everywhere[name] for name in usual_order(everywhere)}
+            in_order = {name: everywhere[name] for name in in_usual_order(everywhere)}
             check_groups(in_order, dataset.group)
             indexes = {name: _limited(request, index) for name, index in whole.items()}
             summaries = {name: summarize(index) for name, index in indexes.items()}

@@ -21,9 +21,8 @@ from dataprep.errors import SourceError, UsageError
 from dataprep.index import Row, Unmatched
 from dataprep.sources import Dataset, Found
 from dataprep.sources.base import wanted_splits
+from dataprep.sources.split_names import in_usual_order
 from dataprep.wording import printable
-
-_USUAL_ORDER = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +120,7 @@ def check_splits(request: Request, splits: Sequence[str]) -> None:
 
 def _wanted(request: Request, there: set[str]) -> tuple[str, ...]:
     """The splits that scanning found, those that were asked for, in the usual order."""
-    return wanted_splits(usual_order(there), request.splits)
-
-
-def usual_order(splits: Iterable[str]) -> list[str]:
-    """Splits as one expects to see them: train, validation, test, others."""
-    return sorted(splits, key=lambda name: (_rank(name), name))
-
-
-def _rank(split: str) -> int:
-    return _USUAL_ORDER.index(split) if split in _USUAL_ORDER else len(_USUAL_ORDER)
+    return wanted_splits(in_usual_order(there), request.splits)
 
 
 def _all_classes(headers: Iterable[Part]) -> set[str]:

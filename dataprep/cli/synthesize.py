@@ -144,7 +144,7 @@ def _report(summary: Summary) -> None:
 )
 @click.option(
     "--patients",
-    type=click.IntRange(1, 30_805),
+    type=click.IntRange(3, 30_805),
     show_default="60",
     help="Number of made-up patients, with 3.6 images each in the mean.",
 )

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from dataprep.errors import SinkError
 from dataprep.sinks.base import DatasetInfo
 from dataprep.sinks.hdf5_seal import check_seal
+from dataprep.wording import printable
 
 LAYOUT_VERSION = 1
 
@@ -128,9 +129,10 @@ def _text_bytes(text: str) -> bytes:
 
 
 def read_info(file: h5py.File, info: DatasetInfo, sink: str) -> DatasetInfo:
-    """What the file says of its data set; classes that the caller knows come first.
+    """What the file says of its data set.
 
     Raises:
+        SinkError: the caller knows of other classes.
         ValueError: it is another sink's, or a later version's; and whatever h5py raises.
     """
     found = file.attrs.get("dataprep_format")
@@ -145,14 +147,30 @@ def read_info(file: h5py.File, info: DatasetInfo, sink: str) -> DatasetInfo:
     multilabel = int(file.attrs["multilabel"])
     if multilabel not in (0, 1):
         raise ValueError(f"attribute multilabel is {multilabel}, not 0 or 1")
-    classes = info.classes
-    if not classes:
-        holder = file if file.attrs["classes_are_datasets"] else file.attrs
-        identifiers, names = (_texts(holder[name]) for name in ("classes", "class_names"))
-        if len(identifiers) != len(names):
-            raise ValueError(f"{len(identifiers)} classes have {len(names)} names")
-        classes = tuple(zip(identifiers, names, strict=True))
+    classes = _classes(file)
+    if info.classes and info.classes != classes:
+        raise SinkError(
+            f"{file.filename}: its classes are not those of the data set: "
+            f"{_difference(classes, info.classes)}; make the shard again"
+        )
     return replace(info, classes=classes, multilabel=bool(multilabel), colorspace=str(colorspace))
+
+
+def _classes(file: h5py.File) -> tuple[tuple[str, str], ...]:
+    holder = file if file.attrs["classes_are_datasets"] else file.attrs
+    identifiers, names = (_texts(holder[name]) for name in ("classes", "class_names"))
+    if len(identifiers) != len(names):
+        raise ValueError(f"{len(identifiers)} classes have {len(names)} names")
+    return tuple(zip(identifiers, names, strict=True))
+
+
+def _difference(found: Sequence[tuple[str, str]], expected: Sequence[tuple[str, str]]) -> str:
+    for number, (here, there) in enumerate(zip(found, expected, strict=False)):
+        if here != there:
+            named, wanted = (printable(" ".join(entry)) for entry in (here, there))
+            named, wanted = (printable(" ".join(entry)) for entry in (here, there))
+            return f"number {number} is {named!r}, expected {wanted!r}"
+    return f"it has {len(found)}, expected {len(expected)}"
 
 
 def _texts(values: Any) -> list[str]:

@@ -69,12 +69,12 @@ def encode(example: Example, info: DatasetInfo) -> bytes:
     ):
         feature[key].int64_list.value.extend(numbers)
     for key, data in (
-        ("image/colorspace", example.colorspace.encode()),
-        ("image/class/synset", example.synset.encode()),
-        ("image/class/text", example.class_name.encode()),
-        ("image/format", example.format.encode()),
-        ("image/filename", example.filename.encode("utf-8", "surrogateescape")),
-        ("image/key", example.key.encode("utf-8", "surrogateescape")),
+        ("image/colorspace", _bytes(example.colorspace)),
+        ("image/class/synset", _bytes(example.synset)),
+        ("image/class/text", _bytes(example.class_name)),
+        ("image/format", _bytes(example.format)),
+        ("image/filename", _bytes(example.filename)),
+        ("image/key", _bytes(example.key)),
         ("image/encoded", example.encoded),
     ):
         feature[key].bytes_list.value.append(data)
@@ -82,13 +82,13 @@ def encode(example: Example, info: DatasetInfo) -> bytes:
         values = feature[f"image/object/bbox/{side}"].float_list.value
         values.extend(box[position] for box in example.boxes)
     for label in box_labels:
-        feature["image/object/class/text"].bytes_list.value.append(info.names((label,)).encode())
+        shown = _bytes(info.names((label,)))
+        feature["image/object/class/text"].bytes_list.value.append(shown)
     for name, value in attributes.items():
         if isinstance(value, int):
             feature[_ATTRIBUTE + name].int64_list.value.append(value)
         else:
-            data = value.encode("utf-8", "surrogateescape")
-            feature[_ATTRIBUTE + name].bytes_list.value.append(data)
+            feature[_ATTRIBUTE + name].bytes_list.value.append(_bytes(value))
     try:
         return message.SerializeToString(deterministic=True)
     except EncodeError as error:
@@ -115,7 +115,7 @@ def decode(data: bytes, info: DatasetInfo) -> Example:
     def text(key: str) -> str:
         # Asking for a feature that is missing would add it.
         values = feature[key].bytes_list.value if key in feature else ()
-        return values[0].decode("utf-8", "surrogateescape") if values else ""
+        return _text(values[0]) if values else ""
 
     def number(key: str) -> int:
         values = numbers(key)
@@ -187,15 +187,20 @@ def find_key(read: Callable[[int, int], bytes], size: int) -> str | None:
             name_length, name_start = _entry(head[start:])
             if head[start + name_start :][:name_length] == b"image/key":
                 entry = example_pb2.Features.FromString(read(position, start + length))
-                return (
-                    entry.feature["image/key"]
-                    .bytes_list.value[0]
-                    .decode("utf-8", "surrogateescape")
-                )
+                return _text(entry.feature["image/key"].bytes_list.value[0])
             position += start + length
     except (DecodeError, IndexError, ValueError):
         pass
     return None
+
+
+def _bytes(text: str) -> bytes:
+    """Text as it is stored; names of files, and so of classes, need not be UTF-8."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _entry(data: bytes) -> tuple[int, int]:
@@ -249,6 +254,6 @@ def _attributes(feature: Mapping[str, example_pb2.Feature]) -> dict[str, Value]:
         numbers, texts = feature[key].int64_list.value, feature[key].bytes_list.value
         if len(numbers) + len(texts) != 1:
             raise SinkError(f"{printable(key)} has {len(numbers) + len(texts)} values, expected 1")
-        value = numbers[0] if numbers else texts[0].decode("utf-8", "surrogateescape")
+        value = numbers[0] if numbers else _text(texts[0])
         found[key.removeprefix(_ATTRIBUTE)] = value
     return found

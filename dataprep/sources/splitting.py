@@ -3,40 +3,52 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from math import ceil
 
 from dataprep.errors import UsageError
 
 _PERSON = b"dataprep.split.1"  # BLAKE2b's personalisation: a new rule would be a new version
+_PLACES = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
     """How to cut one set of groups into splits.
 
+    Every group has a fixed place, by its hash, from 0 to below 1. The share of one split is cut
+    from the upper end, those of the others from the lower end, in their order. So changing the
+    share of `upper` moves no group into or out of the other splits with shares, and changing theirs
+    moves none into or out of `upper`: groups only come from `rest` and go to it.
+
     Attributes:
         seed: another one, another cut. Not the seed of the shuffle: who is in the test split must
             not change with the order of the training images.
         shares: (split, share of the groups); shares add up to at most 1.
         rest: the split of all other groups.
+        upper: the split that is cut from the upper end, if it has a share.
     """
 
     seed: int
     shares: tuple[tuple[str, Fraction], ...]
     rest: str
+    upper: str = "validation"
+    _ranges: tuple[tuple[str, int, int], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_ranges", tuple(_ranges(self.shares, self.upper)))
 
     def split_of(self, group: str) -> str:
         """The split of a group, wherever and with whatever other groups it is found.
 
         A share is reached only on average, but adding or removing groups moves no other group.
         """
-        place = Fraction(_hash(self.seed, group), 1 << 64)
-        for split, share in self.shares:
-            if place < share:
+        place = _hash(self.seed, group)
+        for split, begin, end in self._ranges:
+            if begin <= place < end:
                 return split
-            place -= share
         return self.rest
 
 
@@ -53,6 +65,12 @@ def parse_share(option: str, text: str) -> Fraction:
     if not 0 <= share < 1:
         raise UsageError(f"--{option} {text}: expected a number from 0 to below 1, such as 0.1")
     return share
+
+
+def share_text(share: Fraction) -> str:
+    """A share as it is usually written, if that says it exactly: ``0.1``; otherwise ``1/3``."""
+    text = f"{float(share):g}"
+    return text if Fraction(text) == share else str(share)
 
 
 def parse_seed(option: str, text: str) -> int:
@@ -75,6 +93,17 @@ def check_shares(option: str, shares: Sequence[Fraction]) -> None:
     """
     if sum(shares) >= 1:
         raise UsageError(f"--{option}: the shares add up to {float(sum(shares)):g}, not below 1")
+
+
+def _ranges(shares: Sequence[tuple[str, Fraction]], upper: str) -> Iterator[tuple[str, int, int]]:
+    """Each split's places, from a first one to before an end: whole numbers, which compare fast."""
+    end = Fraction(0)
+    for split, share in shares:
+        if split == upper:
+            yield split, ceil((1 - share) * _PLACES), _PLACES
+        else:
+            begin, end = end, end + share
+            yield split, ceil(begin * _PLACES), ceil(end * _PLACES)
 
 
 def _hash(seed: int, group: str) -> int:

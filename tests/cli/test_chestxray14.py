@@ -269,14 +269,14 @@ def test_missing_and_unlisted_images_are_named_before_any_shard_is_made(
     assert [line.split("\t") for line in names.splitlines()] == [
         ["kind", "split", "name", "where"],
         ["unlisted", "", UNLISTED, "images_003.tar.gz"],
-        ["missing", "validation", MISSING, "Data_Entry_2017_v2020.csv"],
+        ["missing", "train", MISSING, "Data_Entry_2017_v2020.csv"],
     ]
     assert hashes(tmp_path) == {}
     assert no_shards(tmp_path)
     again = cli(*accepting(result.error))  # which finds that a third image is broken
     assert "index: 3 parts reused" in again.out
     assert again.code == 3
-    assert f"rejected: validation: {TRUNCATED} in images_001.tar.gz: truncated PNG" in again.out
+    assert f"rejected: train: {TRUNCATED} in images_001.tar.gz: truncated PNG" in again.out
     done = cli(*accepting(again.error))
     assert done.code == 0, done
     assert "nothing to write" in done.out
@@ -438,7 +438,7 @@ def test_pixels_are_what_was_asked_for(
     options: tuple[str, ...],
     check: Check,
 ) -> None:
-    few = ("--splits", "validation", "--num_shards", "1")  # it has all the odd images
+    few = ("--splits", "train", "--num_shards", "1")  # it has all the odd images
     result = cli(*radiographs.command(tmp_path, *few, *options))
     assert result.code == 0, result
     found = list(examples_of(tmp_path))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dataprep.canonical import to_json
 from dataprep.manifest import seal_manifest
-from tests.conftest import Cli, Made, hashes
+from tests.conftest import Cli, Made, Shelf, hashes
 
 LEVELS = ("size", "hash", "records", "decode")
 SHARD = "train/train-00002-of-00006"
@@ -141,6 +141,35 @@ def test_a_swapped_shard_is_found_at_level_records(cli: Cli, out: Path) -> None:
     assert cli("verify", out, "--level", "hash").code == 0
     result = cli("verify", out, "--level", "records")
     assert result.code == 1
+
+
+@pytest.mark.parametrize("what", ["synsets", "names"])
+@pytest.mark.parametrize("name", ["tfrecord", "webdataset", "hdf5", "hdf5-arrays", "hdf5-caffe"])
+def test_a_manifest_of_other_classes_is_found_where_the_format_stores_them(
+    cli: Cli, shelf: Shelf, tmp_path: Path, name: str, what: str
+) -> None:
+    out = shelf(name).copy(tmp_path / "out")
+    column = ["synsets", "names"].index(what)
+    for manifest in resealed(out):
+        classes: list[list[str]] = manifest["classes"]  # type: ignore[assignment]
+        stored = classes[303][column]
+        classes[3][column], classes[303][column] = stored, classes[3][column]
+    assert cli("verify", out, "--level", "hash").code == 0
+    result = cli("verify", out, "--level", "records")
+    assert result.code == 1
+    assert result.out.startswith("bad: train")
+    assert stored in result.out
+
+
+def test_a_class_without_images_is_compared_where_the_format_stores_all(
+    cli: Cli, shelf: Shelf, tmp_path: Path
+) -> None:
+    out = shelf("hdf5").copy(tmp_path / "out")
+    for manifest in resealed(out):
+        manifest["classes"][4][1] = "something else"  # type: ignore[index]
+    result = cli("verify", out, "--level", "records")
+    assert result.code == 1
+    assert "its classes are not those of the data set: number 4 is 'n01" in result.out
 
 
 def test_a_directory_without_a_seal_is_told_so(cli: Cli, out: Path, tmp_path: Path) -> None:

@@ -245,6 +245,20 @@ def test_examples_come_back(example: Example) -> None:
     assert tf_example.find_key(lambda at, size: data[at : at + size], len(data)) == example.key
 
 
+def test_classes_that_are_no_utf8_keep_their_bytes() -> None:
+    info = replace(MULTI, classes=(("c\udcff", "n\udcfe"), ("d", "d")), boxes=True)
+    example = replace(
+        FINDINGS, labels=(0, 1), synset="c\udcff|d", class_name="n\udcfe|d", box_labels=(0,)
+    )
+    data = tf_example.encode(example, info)
+    feature = example_pb2.Example.FromString(data).features.feature
+    assert feature["image/class/synset"].bytes_list.value == [b"c\xff|d"]
+    assert feature["image/class/text"].bytes_list.value == [b"n\xfe|d"]
+    assert feature["image/object/class/text"].bytes_list.value == [b"n\xfe"]
+    assert tf_example.decode(data, info) == example
+    assert tf_example.decode(data, UNKNOWN) == example
+
+
 @given(st.sets(st.integers(0, 2)))
 def test_several_labels_come_back(chosen: set[int]) -> None:
     labels = tuple(sorted(chosen))

@@ -8,6 +8,7 @@ import re
 import tarfile
 import zipfile
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from dataprep.errors import SourceError, UsageError
 from dataprep.index import Ignored, Unmatched
+from dataprep.sources.chestxray14 import files
 from dataprep.sources.chestxray14.dataset import ChestXray14
 
 MODIFIED = 1_500_000_000
@@ -307,6 +309,46 @@ def test_official_counts_are_whole_without_a_validation_split(raw):
     assert raw.find(test_list=own).official_counts == {}
 
 
+@pytest.mark.parametrize(
+    ("parts", "note"),
+    [
+        (
+            (1, 2, 4, 12),
+            "images_003, images_005, images_006, images_007, images_008 and 3 more are",
+        ),
+        ((1, 3), "images_002 is"),
+        ((2, 3), "images_001 is"),
+    ],
+    ids=str,
+)
+def test_parts_that_are_not_there_are_said_before_anything_is_scanned(raw, parts, note):
+    for part in parts:
+        raw.write(f"images_{part:03d}.tar.gz")
+    first, last = parts[0], parts[-1]
+    assert raw.find().description[0] == (
+        f"images: {len(parts)} archives, images_{first:03d}.tar.gz to images_{last:03d}.tar.gz "
+        f"({note} not there)"
+    )
+
+
+def test_without_gaps_nothing_is_said_of_them(raw, tmp_path):
+    raw.folders()
+    raw.write("images_003.tar")
+    flat = Radiographs(tmp_path / "flat")
+    flat.flat()
+    assert "not there" not in "".join((*raw.find().description, *flat.find().description))
+
+
+def test_an_odd_share_is_rounded_for_the_eye_and_exact_in_the_config(raw):
+    raw.flat()
+    options = {"split": "random-by-patient", "validation_fraction": "0.10000000000000001"}
+    assert "splits: patients at random, 0.2 test and 0.1 validation, seed 0" in (
+        raw.find(**options).description
+    )
+    exact = Fraction(ChestXray14(**options).config()["validation_fraction"])
+    assert exact == Fraction("0.10000000000000001") != Fraction("0.1")
+
+
 def build(*steps):
     return lambda raw: [
         getattr(raw, step)() if isinstance(step, str) else step(raw) for step in steps
@@ -550,6 +592,34 @@ def test_the_fingerprint_tells_that_something_changed(raw, change):
     assert data_set.fingerprint(raw.path, unit) != before
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["Data_Entry_2017_v2020.csv", "train_val_list.txt", "test_list.txt", "BBox_List_2017.csv"],
+)
+def test_the_fingerprint_is_of_what_the_lists_say(raw, name):
+    raw.tars()
+    raw.boxes("00000001_000.png,Mass,0,0,512,512")
+    data_set = ChestXray14()
+    unit = data_set.find(raw.path, None).units[0]
+    before = data_set.fingerprint(raw.path, unit)
+    content = (raw.path / name).read_bytes()
+    os.utime(raw.path / name, (7, 7))  # a copy of the same list
+    assert data_set.fingerprint(raw.path, unit) == before
+    raw.write(name, content.swapcase())  # as long, and with the same time
+    files._digest.cache_clear()  # as in the next run
+    assert data_set.fingerprint(raw.path, unit) != before
+
+
+def test_lists_are_hashed_once_in_a_process(raw, monkeypatch):
+    raw.tars()
+    hashed = []
+    monkeypatch.setattr(files, "file_sha256", lambda path: hashed.append(path.name) or path.name)
+    data_set = ChestXray14()
+    for unit in data_set.find(raw.path, None).units:
+        data_set.fingerprint(raw.path, unit)
+    assert hashed == ["Data_Entry_2017_v2020.csv", "train_val_list.txt", "test_list.txt"]
+
+
 def test_validation_is_cut_from_the_training_patients_only(raw):
     raw.flat()
     cut = {seed: raw.splits(validation_fraction="0.5", split_seed=str(seed)) for seed in range(8)}
@@ -594,6 +664,19 @@ def test_no_patient_is_in_two_random_splits_and_others_do_not_matter(fresh, pati
     kept = data.draw(st.sets(st.sampled_from(sorted(patients)), min_size=1))
     fewer = split_by_patient(fresh(), {who: 1 for who in patients if who in kept}, **options)
     assert fewer == {split: group & kept for split, group in splits.items()}
+
+
+@settings(max_examples=20)
+@given(images, st.sampled_from(["0", "0.1", "0.4"]), st.sampled_from(["0", "0.2", "0.5"]))
+def test_the_share_of_one_split_does_not_move_the_patients_of_another(
+    fresh, patients, validation, test
+):
+    raw = fresh()
+    usual = split_by_patient(raw, patients)
+    other_test = split_by_patient(raw, patients, test_fraction=test)
+    other_validation = split_by_patient(raw, patients, validation_fraction=validation)
+    assert other_test["validation"] == usual["validation"]
+    assert other_validation["test"] == usual["test"]
 
 
 def test_it_is_a_data_set_like_the_others():

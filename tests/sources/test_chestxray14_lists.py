@@ -163,6 +163,10 @@ WRONG_ROWS = {
         row(findings="Mass|No Finding"),
         r"has 'Mass\|No Finding'; expected No Finding only by itself",
     ),
+    "finding twice": (
+        row(findings="Mass|Edema|Mass"),
+        "has the finding 'Mass' twice; expected each",
+    ),
     "twice": (row("00000009_000.png"), "names 00000009_000.png, as does line 2"),
     "patient of another": (
         row(patient="2"),
@@ -276,3 +280,21 @@ def test_a_split_list_of_another_kind_is_refused(side, line):
 
 def test_an_empty_split_list_is_refused(side):
     assert "train_val_list.txt is empty" in refused(side, b"\n")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-16-le"])
+def test_utf_16_is_refused_in_one_clear_line(tmp_path, encoding):
+    texts = {
+        "Data_Entry_2017.csv": V2020,
+        "train_val_list.txt": "00000001_000.png",
+        "test_list.txt": "00000002_000.png",
+        "BBox_List_2017.csv": BOX_HEADER,
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_bytes(text.encode(encoding))
+    lists = find_lists(tmp_path, {}, official=True)
+    assert lists.sides
+    assert lists.boxes
+    readers = (load_labels, names_of, names_of, load_boxes)
+    for read, file in zip(readers, (lists.labels, *lists.sides, lists.boxes), strict=True):
+        assert refused(read, file) == f"{file.place} is UTF-16; save it as UTF-8"

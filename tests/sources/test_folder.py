@@ -7,6 +7,7 @@ import os
 import tarfile
 import zipfile
 from collections.abc import Iterable, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from dataprep.errors import SourceError, UsageError
 from dataprep.index import Row, Scanned
+from dataprep.sources.folder import witnesses
 from dataprep.sources.folder.dataset import Folder
 from dataprep.sources.folder.units import Container, ContainerUnit, make_units
 
@@ -476,17 +478,111 @@ def test_an_unknown_class_is_refused(tmp_path):
 def test_a_fingerprint_changes_with_what_is_scanned(tmp_path):
     write_tree(tmp_path, {"raw/a/b/1.jpg": b"1", "classes.txt": b"a\n"})
     raw, classes = tmp_path / "raw", tmp_path / "classes.txt"
-    flat, deep = Folder(), Folder(class_from="path")
-    listed = Folder(classes=str(classes))
-    (unit,) = flat.find(raw, None).units
-    before = [dataset.fingerprint(raw, unit) for dataset in (flat, deep, listed)]
-    assert before == [dataset.fingerprint(raw, unit) for dataset in (flat, deep, listed)]
+    found, listed = Folder(), Folder(classes=str(classes))
+    (unit,) = found.find(raw, None).units
+    before = [dataset.fingerprint(raw, unit) for dataset in (found, listed)]
+    assert before == [dataset.fingerprint(raw, unit) for dataset in (found, listed)]
 
-    (raw / "a/b/2.jpg").write_bytes(b"2")
     classes.write_bytes(b"a\nb\n")
+    assert found.fingerprint(raw, unit) == before[0]
+    assert listed.fingerprint(raw, unit) != before[1]
 
-    assert flat.fingerprint(raw, unit) == before[0]
-    assert deep.fingerprint(raw, unit) != before[1]
-    assert listed.fingerprint(raw, unit) != before[2]
-    (raw / "a/3.jpg").write_bytes(b"3")
-    assert flat.fingerprint(raw, unit) != before[0]
+
+def touch(directory: Path) -> None:
+    """As if an entry were added, however coarse the file system's times are."""
+    status = directory.stat()
+    os.utime(directory, ns=(status.st_atime_ns, status.st_mtime_ns + 10**9))
+
+
+@pytest.mark.parametrize("class_from", ["top", "path"])
+@pytest.mark.parametrize("folder", ["a", "a/b", "a/b/c", "a/link", "a/n\udcff"])
+def test_an_image_added_at_any_depth_changes_the_fingerprint(tmp_path, class_from, folder):
+    raw, away = tmp_path / "raw", tmp_path / "away"
+    write_tree(raw, {"a/b/c/1.jpg": b"1", "a/n\udcff/1.jpg": b"1"})
+    away.mkdir()
+    (raw / "a/link").symlink_to(away)
+    dataset = Folder(class_from=class_from)
+    (unit,) = dataset.find(raw, None).units
+    before = dataset.fingerprint(raw, unit)
+
+    (raw / folder / "new.jpg").write_bytes(b"new")
+    touch(raw / folder)
+
+    assert dataset.fingerprint(raw, unit) != before
+
+
+def test_a_fingerprint_leaves_out_what_is_not_searched(tmp_path):
+    write_tree(tmp_path, {"a/b/1.jpg": b"1", "a/@eaDir/1.jpg": b"1", "a/.git/x": b""})
+    (tmp_path / "a/b/up").symlink_to(tmp_path / "a")
+    (tmp_path / "a/b/gone").symlink_to(tmp_path / "nowhere")
+    dataset = Folder()
+    (unit,) = dataset.find(tmp_path, None).units
+    before = dataset.fingerprint(tmp_path, unit)
+
+    touch(tmp_path / "a/@eaDir")
+    touch(tmp_path / "a/.git")
+
+    assert dataset.fingerprint(tmp_path, unit) == before
+    (tmp_path / "a/b").rename(tmp_path / "a/c")
+    os.utime(tmp_path / "a", ns=(0, 0))
+    renamed = dataset.fingerprint(tmp_path, unit)
+    (tmp_path / "a/c").rename(tmp_path / "a/d")
+    os.utime(tmp_path / "a", ns=(0, 0))
+    assert dataset.fingerprint(tmp_path, unit) != renamed
+
+
+def test_a_fingerprint_asks_for_the_status_of_no_file(tmp_path, monkeypatch):
+    write_tree(tmp_path, {f"raw/a/{folder}/{n}.jpg": b"1" for folder in "xy" for n in range(9)})
+    (tmp_path / "raw/a/x/link.jpg").symlink_to(tmp_path / "raw/a/x/1.jpg")
+    raw = tmp_path / "raw"
+    (unit,) = Folder().find(raw, None).units
+    asked: list[str] = []
+    monkeypatch.setattr(witnesses, "os", WatchedOs(asked))
+    stat = Path.stat
+    monkeypatch.setattr(Path, "stat", lambda path, **k: asked.append(path.name) or stat(path, **k))
+
+    Folder().fingerprint(raw, unit)
+
+    assert sorted(asked) == ["a", "x", "y"]
+
+
+class WatchedOs:
+    """The part of `os` that is used, noting of which entries a status is asked for."""
+
+    DirEntry = os.DirEntry
+
+    def __init__(self, asked: list[str]) -> None:
+        self.asked = asked
+
+    @contextmanager
+    def scandir(self, path):
+        with os.scandir(path) as entries:
+            yield (WatchedEntry(entry, self.asked) for entry in entries)
+
+
+class WatchedEntry:
+    """A directory's entry; following a link takes a look at where it leads."""
+
+    def __init__(self, entry: os.DirEntry[str], asked: list[str]) -> None:
+        self.entry, self.name, self.asked = entry, entry.name, asked
+
+    def is_symlink(self):
+        return self.entry.is_symlink()
+
+    def is_dir(self, *, follow_symlinks: bool = True):
+        if follow_symlinks and self.is_symlink():
+            self.asked.append(self.name)
+        return self.entry.is_dir(follow_symlinks=follow_symlinks)
+
+    def stat(self):
+        self.asked.append(self.name)
+        return self.entry.stat()
+
+
+def test_a_folder_that_cannot_be_listed_is_refused(tmp_path):
+    write_tree(tmp_path, {"a/1.jpg": b"1"})
+    (unit,) = Folder().find(tmp_path, None).units
+    (tmp_path / "a").rename(tmp_path / "b")
+
+    with pytest.raises(SourceError, match="cannot read a: No such file"):
+        Folder().fingerprint(tmp_path, unit)

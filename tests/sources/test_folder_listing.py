@@ -186,7 +186,7 @@ def test_a_separator_makes_it_multi_label(tmp_path, raw, suffix):
     rows = [
         {"path": "a/1.jpg", "label": "cat|dog"},
         {"path": "a/2.jpg", "label": ""},
-        {"path": "a/3.jpg", "label": "dog | ant|dog"},
+        {"path": "a/3.jpg", "label": "dog | ant"},
     ]
     listing = write_listing(tmp_path / f"list.{suffix}", rows)
     dataset = Folder(listing=listing, label_separator="|")
@@ -272,13 +272,12 @@ def test_what_is_missing_or_no_image_is_told(tmp_path, raw):
 
     (scan,) = scan_all(Folder(listing=listing), raw)
 
-    assert [row.key for row in scan.rows["validation"]] == ["a/1.jpg"]
+    assert [row.key for row in scan.rows["validation"]] == ["a/1.jpg", "a/note.txt"]
     assert scan.unmatched == [
         Unmatched("missing", "a/gone.jpg", "list.csv", "validation"),
         Unmatched("missing", "a/1.jpg/x.jpg", "list.csv", "validation"),
     ]
     assert [(entry.name, entry.reason[:12]) for entry in scan.ignored] == [
-        ("a/note.txt", "not an image"),
         ("dir.jpg", "not a regula"),
     ]
 
@@ -452,6 +451,39 @@ def test_values_that_are_no_text_are_refused(tmp_path, raw, row, expected):
     assert expected in refusal(raw, listing, **separator)
 
 
+@pytest.mark.parametrize(
+    ("row", "options"),
+    [
+        ({"path": "0\ud800.jpg", "label": "a"}, {}),
+        ({"path": "0\udcc3\udca9.jpg", "label": "a"}, {}),  # as bytes it would be 0\xe9.jpg
+        ({"path": "a/1.jpg", "label": "a\ud800"}, {}),
+        ({"path": "a/1.jpg", "label": ["a", "\udfff"]}, {"label_separator": "|"}),
+        ({"path": "a/1.jpg", "label": "a|\udfff"}, {"label_separator": "|"}),
+        ({"path": "a/1.jpg", "label": "a", "split": "\ud800"}, {}),
+        ({"path": "a/1.jpg", "label": "a", "who": "\ud800"}, {"group_by": "who"}),
+    ],
+)
+@pytest.mark.parametrize("layout", [as_files, as_one_tar])
+def test_text_that_no_bytes_stand_for_is_refused(tmp_path, layout, row, options):
+    layout(tmp_path / "raw")
+    first = {**dict.fromkeys(row, "a"), "path": "a/2.jpg"}
+    listing = write_listing(tmp_path / "list.jsonl", [first, row])
+
+    message = refusal(tmp_path / "raw", listing, **options)
+
+    assert message.startswith("list.jsonl, line 2: found ")
+    assert "which has half of a surrogate pair in it, expected text" in message
+    assert message.isprintable()
+
+
+def test_paths_may_be_bytes_that_are_no_utf8(tmp_path, raw):
+    write_tree(raw, {"a/\udce9.jpg": b"1"})
+    row = {"path": "a/\udce9.jpg", "label": "c"}
+    listing = write_listing(tmp_path / "list.jsonl", [row])
+
+    assert labels_of(raw, listing=listing) == {"train": {"a/\udce9.jpg": ("c",)}}
+
+
 def test_whole_numbers_with_a_point_are_labels(tmp_path, raw):
     listing = write_listing(tmp_path / "list.jsonl", [{"path": "a/1.jpg", "label": 3.0}])
 
@@ -467,6 +499,17 @@ def test_a_fingerprint_changes_with_the_listing(tmp_path, raw):
     assert dataset.fingerprint(raw, unit) == before
     write_listing(tmp_path / "list.csv", ROWS[:-1])
     assert dataset.fingerprint(raw, unit) != before
+
+
+def test_a_fingerprint_has_the_format_of_the_listing(tmp_path, raw):
+    listing = write_listing(tmp_path / "list.csv", ROWS)
+    (unit,) = Folder(listing=listing).find(raw, None).units
+
+    def fingerprint(**options):
+        return Folder(listing=listing, **options).fingerprint(raw, unit)
+
+    assert fingerprint(listing_format="csv") == fingerprint()
+    assert fingerprint(listing_format="tsv") != fingerprint()
 
 
 def test_a_table_is_made_once_until_the_listing_changes(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from dataprep.sources.folder.dataset import Folder
 @pytest.mark.parametrize(
     ("text", "classes"),
     [
-        ("n01 tench, Tinca\r\nn00 goldfish", [("n01", "tench, Tinca"), ("n00", "goldfish")]),
+        ("n01\ttench, Tinca\r\nn00\tgoldfish", [("n01", "tench, Tinca"), ("n00", "goldfish")]),
         ("polar bear\tbig\ncat\t", [("polar bear", "big"), ("cat", "cat")]),
         (
             "\ufeff/a/airfield 1\n/a/alley 0\n",
@@ -49,6 +49,28 @@ def test_lists_of_classes_that_make_no_sense_are_refused(tmp_path, text, expecte
 
     with pytest.raises(SourceError, match=expected):
         load_class_list(tmp_path / "list")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1 0\n\n0 1\n", "line 1: class 1 is called like the number of the class on line 3"),
+        ("a 0\n0 1\nb 2", "line 2: class 0 is called like the number of the class on line 1"),
+        ("1\t0\nb\t1", "line 1: class 1 is called like the number of the class on line 2"),
+    ],
+)
+def test_a_class_that_is_called_like_the_number_of_another_is_refused(tmp_path, text, expected):
+    (tmp_path / "list").write_text(text)
+
+    with pytest.raises(SourceError, match=expected):
+        load_class_list(tmp_path / "list")
+
+
+def test_a_class_may_be_called_like_its_own_number_or_like_no_number(tmp_path):
+    (tmp_path / "list").write_text("1 1\n0 0\n00 2\n7 3\n")
+
+    indices = load_class_list(tmp_path / "list").indices
+    assert indices == {"0": 0, "1": 1, "00": 2, "7": 3, "2": 2, "3": 3}
 
 
 def test_a_list_of_classes_that_is_gone_is_refused(tmp_path):
@@ -96,6 +118,61 @@ def test_options_that_make_no_sense_are_refused(options, expected):
     with pytest.raises(UsageError) as caught:
         Folder(**options)
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"fractions": "train=0.50,test=.5"}, {"fractions": " test=0.5,training=1/2"}),
+        ({"fractions": "x=0.25,val=0.25,a=0.5"}, {"fractions": "a=0.5,valid=0.25,x=0.25"}),
+        ({"inside": "./a//b/"}, {"inside": "/a/b"}),
+        ({"inside": ""}, {}),
+        ({"split_seed": "00"}, {}),
+        ({"split_seed": "+1_0"}, {"split_seed": "10"}),
+        ({"split_name": "Val"}, {"split_name": "validation"}),
+        ({"split_name": "train"}, {}),
+        ({"listing": "x.csv", "listing_format": "csv"}, {"listing": "x.csv"}),
+        ({"listing": "x.ndjson", "listing_format": "jsonl"}, {"listing": "y/x.JSONL"}),
+        (
+            {"listing": "x.csv", "split_column": "split", "size_column": "size"},
+            {"listing": "x.csv"},
+        ),
+    ],
+)
+def test_the_config_has_one_spelling(one, other):
+    config = Folder(**one).config()
+
+    assert config == Folder(**other).config()
+    again = {name: value for name, value in config.items() if name in one or "listing" not in one}
+    assert Folder(**{**one, **again}).config() == config
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"fractions": "train=0.5,test=0.5"}, {"fractions": "train=0.4,test=0.6"}),
+        ({"fractions": "train=0.5,test=0.5"}, {"fractions": "train=0.5,x=0.5"}),
+        ({"inside": "a"}, {"inside": "a/b"}),
+        ({"split_seed": "1"}, {}),
+        ({"listing": "x.csv", "split_column": "size"}, {"listing": "x.csv"}),
+    ],
+)
+def test_the_config_tells_apart_what_differs(one, other):
+    assert Folder(**one).config() != Folder(**other).config()
+
+
+def test_the_config_is_written_as_people_write_it():
+    assert Folder(fractions="x=1/3,test=0.10,train=17/30", inside="a/").config() == {
+        "path_column": "path",
+        "label_column": "label",
+        "class_from": "top",
+        "split_folders": "auto",
+        "split_name": "train",
+        "split_seed": "0",
+        "group_by": "path",
+        "inside": "a",
+        "fractions": "train=17/30,test=0.1,x=1/3",
+    }
 
 
 def test_the_help_starts_with_a_sentence():

@@ -279,6 +279,18 @@ def test_restart_points_are_read_anew_after_archives_were_closed(archive):
         archive.read(archive.rows[0])
 
 
+def test_an_archive_replaced_between_its_two_passes_is_noticed(tmp_path):
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"x" * 5000))
+    descriptor = os.open(tmp_path / "a.gz", os.O_RDONLY)
+    try:
+        first = sum(map(len, unpack(descriptor)))
+        (tmp_path / "a.gz").write_bytes(gzip.compress(b"x" * 5001))
+        with pytest.raises(SourceError, match=r"a.gz changed .* unpacked to 5000 bytes, then to 5"):
+            find_restarts(descriptor, "a.gz", first, spacing=SPACING)
+    finally:
+        os.close(descriptor)
+
+
 SMALL = [(f"{number}.png", bytes([number]) * 700) for number in range(1, 5)]
 
 

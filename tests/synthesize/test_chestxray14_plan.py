@@ -13,8 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import SourceError, UsageError
+from dataprep.sources.chestxray14.files import find_lists
+from dataprep.sources.chestxray14.options import OPTIONS, read_settings
+from dataprep.sources.chestxray14.splits import assign
 from dataprep.synthesize.chestxray14.labels import parse_labels
 from dataprep.synthesize.chestxray14.lists import made_up_lists
+from dataprep.synthesize.chestxray14.numbers import patient_numbers
 from dataprep.synthesize.chestxray14.patients import made_up_labels
 from dataprep.synthesize.chestxray14.plan import archive_sizes, plan_chestxray14
 
@@ -23,6 +27,7 @@ FOURTEEN = {
     *("Pneumothorax", "Consolidation", "Edema", "Emphysema", "Fibrosis", "Pleural_Thickening"),
     "Hernia",
 }
+DEFAULTS = {option.name: option.default for option in OPTIONS if option.default}
 HEADER = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,"
     "View Position,OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
@@ -121,6 +126,39 @@ def test_small_sets_have_what_chance_would_leave_out() -> None:
     assert any(f.split("|") != sorted(f.split("|")) for f in findings)
 
 
+@pytest.mark.parametrize("patients", [*range(3, 16), 60])
+@pytest.mark.parametrize("split", ["official", "random-by-patient"])
+def test_each_split_of_the_default_options_has_a_patient(
+    tmp_path: Path, patients: int, split: str
+) -> None:
+    for seed in range(4):
+        plan = plan_chestxray14(patients=patients, seed=seed)
+        assert plan.patients == patients
+        for name, content in plan.documents.items():
+            (tmp_path / name).write_bytes(content)
+        settings = read_settings({**DEFAULTS, "split": split})
+        assignment = assign(find_lists(tmp_path, {}, settings.official), settings.cut)
+        rows = assignment.table.rows.values()
+        assert {assignment.split_of(row) for row in rows} == {"train", "validation", "test"}
+
+
+def test_patients_of_a_few_are_numbered_as_of_many() -> None:
+    assert patient_numbers(3) == (1, 2, 5)
+    assert patient_numbers(4) == (1, 2, 3, 5)
+    assert patient_numbers(9) == tuple(range(1, 10))
+    assert patient_numbers(30_805)[-1] == 30_805
+
+
+def test_lists_are_made_up_for_any_number_of_given_patients() -> None:
+    rows = [f"{number:08d}_000.png,Mass".encode() for number in (1, 2, 5)]
+    cut = [parse_labels(b"\n".join((HEADER.encode(), *rows[:count])), "") for count in (1, 2, 3)]
+    assert [made_up_lists(table, 0) for table in cut] == [
+        (b"00000001_000.png", b""),
+        (b"00000001_000.png", b"00000002_000.png"),
+        (b"00000001_000.png\n00000005_000.png", b"00000002_000.png"),
+    ]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_no_patient_is_in_both_lists(seed: int) -> None:
     table = made_up_labels(60, "2020", seed)
@@ -214,9 +252,10 @@ def test_unreadable_files_are_clear_errors(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"patients": 0}, "patients is 0"),
+        ({"patients": 2}, "patients is 2; it must be between 3, one each for train, validation"),
         ({"patients": 30_806}, "patients is 30806"),
         ({"archives": 0}, "archives is 0"),
-        ({"patients": 1, "defects": True}, "--defects needs 7"),
+        ({"patients": 3, "defects": True}, "--defects needs 7"),
         ({"test_list": Path("x")}, "give that, too"),
         ({"csv": Path("x"), "patients": 3}, "leave them out"),
         ({"csv": Path("x"), "csv_version": "2017"}, "leave them out"),

@@ -18,16 +18,20 @@ _ATTRIBUTES: tuple[tuple[str, Literal["int", "text"]], ...] = (
     ("follow_up", "int"),
     ("note", "text"),
 )
+# Classes may be names of folders, which need not be UTF-8.
 _SINGLE = DatasetInfo(
-    classes=tuple(
-        (f"n0144076{number}", name)
-        for number, name in enumerate(("tench", "goldfish", "great white shark", "鮫", "café"))
+    classes=(
+        ("n01440760", "tench"),
+        ("n01440761", "goldfish"),
+        ("n01440762", "great white shark"),
+        ("n01440763", "鮫"),
+        ("caf\udce9", "caf\udce9"),
     ),
     attributes=_ATTRIBUTES,
     boxes=True,
 )
 _MULTI = DatasetInfo(
-    classes=tuple((f"Finding_{number:02d}",) * 2 for number in range(14)),
+    classes=(*((f"Finding_{number:02d}",) * 2 for number in range(13)), ("\udcff", "\udcff")),
     multilabel=True,
     colorspace="Grayscale",
     attributes=_ATTRIBUTES,

@@ -20,7 +20,6 @@ from dataprep.sources.chestxray14.options import (
     BY_PATIENT,
     OPTIONS,
     SIDE_LISTS,
-    decimal,
     read_settings,
 )
 from dataprep.sources.chestxray14.splits import Assignment, assign, group_of
@@ -32,7 +31,7 @@ from dataprep.wording import counted, printable, some_of
 _OFFICIAL_TRAIN_VALIDATION: Final = 86_524
 _OFFICIAL_TEST: Final = 25_596
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 1
+_SCAN_RULES: Final = 2
 
 
 class ChestXray14(Dataset):
@@ -135,7 +134,7 @@ class ChestXray14(Dataset):
         return _scanned(unit, listing, rows, unlisted, counts)
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
-        """Identify what `scan` would read: size and time of the container and of each list.
+        """Identify what `scan` would read: the container's size and time, each list's content.
 
         Raises:
             SourceError: something the unit needs is gone or unreadable.
@@ -206,7 +205,8 @@ class ChestXray14(Dataset):
 
 def _splits_line(lists: Lists, assignment: Assignment) -> str:
     cut = assignment.cut
-    shares = " and ".join(f"{decimal(share)} {split}" for split, share in cut.shares)
+    # Rounded: 0.10000000000000001 is as good as a fraction of 17 digits would be unreadable.
+    shares = " and ".join(f"{float(share):g} {split}" for split, share in cut.shares)
     if not lists.sides or not assignment.sides:
         return f"splits: patients at random, {shares}, seed {cut.seed}"
     train_validation, test = (printable(side.place) for side in lists.sides)

@@ -6,10 +6,12 @@ import csv
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from dataprep.errors import SourceError
+from dataprep.hashing import file_sha256
 from dataprep.sources.chestxray14.places import likely
 from dataprep.wording import printable, unreadable
 
@@ -18,6 +20,9 @@ LABELS: Final = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
 TRAIN_VALIDATION: Final = ("train_val_list.txt",)
 TEST: Final = ("test_list.txt",)
 BOXES: Final = ("BBox_List_2017.csv",)
+
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")  # its byte order marks, which UTF-8 never has
+_START: Final = 256  # bytes in which text in UTF-16 shows, mark or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +42,13 @@ class ListFile:
     modified: int
 
     @property
-    def witness(self) -> tuple[str, int, int]:
-        """What tells that the list is another one, without its directory."""
-        return self.place, self.size, self.modified
+    def witness(self) -> tuple[str, str]:
+        """What tells that the list is another one: its name and the SHA-256 of its content.
+
+        Raises:
+            SourceError: the file cannot be read.
+        """
+        return self.place, _digest(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +69,12 @@ class Lists:
     passed_over: str = ""
 
     @property
-    def witnesses(self) -> list[tuple[str, int, int] | None]:
-        """What tells that one of them is another one; in a fixed order."""
+    def witnesses(self) -> list[tuple[str, str] | None]:
+        """What tells that one of them is another one; in a fixed order.
+
+        Raises:
+            SourceError: one cannot be read.
+        """
         files = (self.labels, *(self.sides or (None, None)), self.boxes)
         return [file and file.witness for file in files]
 
@@ -96,8 +109,9 @@ def csv_rows(file: ListFile) -> Iterator[tuple[int, list[str]]]:
     A byte order mark and any line ends are taken as they come.
 
     Raises:
-        SourceError: the file cannot be read or is no CSV.
+        SourceError: the file cannot be read, is UTF-16 or is no CSV.
     """
+    _refuse_utf_16(file)
     try:
         with open(file.path, encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
             reader = csv.reader(stream, strict=True)
@@ -118,8 +132,10 @@ def names_of(file: ListFile) -> list[str]:
     """The image names of a split list, one a line, in the list's order.
 
     Raises:
-        SourceError: the file cannot be read, is empty, or has a line that is no file name.
+        SourceError: the file cannot be read, is UTF-16 or empty, or has a line that is no file
+            name.
     """
+    _refuse_utf_16(file)
     try:
         text = file.path.read_text(encoding="utf-8-sig", errors="surrogateescape")
     except OSError as error:
@@ -138,6 +154,24 @@ def names_of(file: ListFile) -> list[str]:
             "00000001_000.png; download the list again, or use --split random-by-patient"
         )
     return names
+
+
+@lru_cache(maxsize=16)  # every unit's fingerprint asks for the same few lists
+def _digest(file: ListFile) -> str:
+    try:
+        return file_sha256(file.path)
+    except OSError as error:
+        raise unreadable(str(file.path), error) from error
+
+
+def _refuse_utf_16(file: ListFile) -> None:
+    try:
+        with open(file.path, "rb") as stream:
+            start = stream.read(_START)
+    except OSError as error:
+        raise unreadable(str(file.path), error) from error
+    if start.startswith(_UTF_16) or b"\0" in start:
+        raise SourceError(f"{printable(file.place)} is UTF-16; save it as UTF-8")
 
 
 def _required(

@@ -224,6 +224,8 @@ def _parse_findings(text: str) -> int:
                 f"has the finding {printable(token)!r}; expected {', '.join(FINDINGS)} or "
                 f"{NO_FINDING}, separated by |"
             )
+        if findings & bit:
+            raise ValueError(f"has the finding {token!r} twice; expected each once")
         findings |= bit
     return findings
 

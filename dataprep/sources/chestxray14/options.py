@@ -10,7 +10,7 @@ from typing import Final
 from dataprep.errors import UsageError
 from dataprep.sources.base import Option
 from dataprep.sources.chestxray14.labels import ORDERS
-from dataprep.sources.splitting import Cut, check_shares, parse_seed, parse_share
+from dataprep.sources.splitting import Cut, check_shares, parse_seed, parse_share, share_text
 
 BY_PATIENT: Final = "random-by-patient"
 SIDE_LISTS: Final = ("train_val_list", "test_list")
@@ -93,7 +93,7 @@ class Settings:
         return {
             "label_order": self.label_order,
             "split": _OFFICIAL if self.official else BY_PATIENT,
-            **{f"{split}_fraction": decimal(share) for split, share in self.cut.shares},
+            **{f"{split}_fraction": share_text(share) for split, share in self.cut.shares},
             "split_seed": str(self.cut.seed),
         }
 
@@ -121,12 +121,6 @@ def read_settings(options: Mapping[str, str]) -> Settings:
         Cut(seed, shares[1:] if official else shares, "train"),
         tuple(split for split, exists in there.items() if exists),
     )
-
-
-def decimal(share: Fraction) -> str:
-    """A share as it is usually written, if that says it exactly: ``0.1``; otherwise ``1/3``."""
-    text = f"{float(share):g}"
-    return text if Fraction(text) == share else str(share)
 
 
 def _refuse_idle(options: Mapping[str, str], official: bool) -> None:

@@ -48,6 +48,8 @@ def read_image(raw: Path, row: Row, index: Path | None = None) -> bytes:
         archive = _open_archive(path)
         if not row.packing:
             return _read_member(archive, row)
+        if row.packing[0] == "stored":
+            return _read_stored(archive, row)
         if row.packing[0] == "deflate":
             return _read_deflated(archive, row)
         return _read_gzip(archive, _restarts(index, row), row)
@@ -111,6 +113,13 @@ def _read_member(archive: Descriptor, row: Row) -> bytes:
     data = read_at(archive.number, row.offset, row.size)
     if len(data) < row.size:
         raise _ends(archive, row, row.size)
+    return data
+
+
+def _read_stored(archive: Descriptor, row: Row) -> bytes:
+    data = _read_member(archive, row)
+    if zlib.crc32(data) != row.packing[1]:
+        raise _damaged(row, "its CRC-32 is not what the archive says")
     return data
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from dataprep.errors import SourceError
+from dataprep.index import Packing
 from dataprep.sources.containers.descriptors import read_at
 from dataprep.sources.containers.tars import Member
 from dataprep.wording import printable, unreadable
@@ -48,6 +49,9 @@ def zip_members(raw: Path, container: str) -> Iterator[Member]:
     Modification times have no zone in a zip archive; they are taken as UTC, so that they are the
     same on every machine.
 
+    In a name with backslashes and no slash they are its separators, as unzip and 7-Zip take it too:
+    older tools on Windows wrote them, although APPNOTE.TXT, section 4.4.17.1, demands slashes.
+
     Raises:
         SourceError: the archive is unreadable, damaged or truncated. It may be raised after
             members were yielded.
@@ -57,28 +61,32 @@ def zip_members(raw: Path, container: str) -> Iterator[Member]:
             try:
                 with zipfile.ZipFile(file) as archive:
                     for info in archive.infolist():
-                        if info.is_dir():
-                            continue
-                        yield _member(file.fileno(), archive.start_dir, info)
+                        name = _name(info.filename)
+                        if not name.endswith("/"):
+                            yield _member(file.fileno(), archive.start_dir, info, name)
             except _DAMAGE as error:
                 raise _damaged(container, error) from error
     except OSError as error:
         raise unreadable(container, error) from error
 
 
-def _member(descriptor: int, end: int, info: zipfile.ZipInfo) -> Member:
+def _name(written: str) -> str:
+    return written if "/" in written else written.replace("\\", "/")
+
+
+def _member(descriptor: int, end: int, info: zipfile.ZipInfo, name: str) -> Member:
     modified = _seconds(info.date_time)
     if reason := _refusal(info):
-        return Member(info.filename, 0, info.file_size, modified, reason)
+        return Member(name, 0, info.file_size, modified, reason)
     offset = _start(descriptor, info)
     if offset + info.compress_size > end:
         raise zipfile.BadZipFile(f"impossible size of {info.orig_filename}")
-    packing: tuple[int | str, ...] = ()
+    packing: Packing = ("stored", info.CRC)
     if info.compress_type == zipfile.ZIP_DEFLATED:
         packing = ("deflate", info.compress_size, info.CRC)
     elif info.compress_size != info.file_size:
         raise zipfile.BadZipFile(f"contradictory sizes of {info.orig_filename}")
-    return Member(info.filename, offset, info.file_size, modified, "", packing)
+    return Member(name, offset, info.file_size, modified, "", packing)
 
 
 def _refusal(info: zipfile.ZipInfo) -> str:

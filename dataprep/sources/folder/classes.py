@@ -6,16 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dataprep.errors import SourceError
-from dataprep.sources.containers.listing import StoredImage
+from dataprep.sources.containers.listing import Listing, StoredImage
 from dataprep.sources.containers.relative_paths import below, folder_of
 from dataprep.sources.folder.class_list import ClassList
 from dataprep.sources.folder.drafts import Draft
 from dataprep.sources.folder.options import FolderOptions
-from dataprep.sources.folder.split_names import SPLIT_FOLDERS, split_of_folder
 from dataprep.sources.folder.units import Container
+from dataprep.sources.split_names import SPLIT_FOLDERS, split_of_folder
 from dataprep.wording import printable, some_of
 
 OUTSIDE: Final = "images that are not below --inside"
+"""What they are counted as."""
+
+WITHOUT_IMAGES: Final = "class folders or archives without images"
 """What they are counted as."""
 
 
@@ -83,9 +86,32 @@ def classify(
     if unknown and known is not None:
         raise SourceError(
             f"unknown class in {printable(container.path)}: {some_of(unknown)}; expected those of "
-            f"{known.place}; add what is missing there, or move it out of the raw directory"
+            f"{known.place}{known.advice(unknown)}; add what is missing there, or move it out of "
+            "the raw directory"
         )
     return drafts
+
+
+def class_without_images(
+    container: Container, listing: Listing, inside: str, options: FolderOptions
+) -> str:
+    """The class of a container without images, which keeps its number; empty if it has none.
+
+    Its name tells it: of a folder unless the whole path is the class, of an archive unless folders
+    in it could be classes.
+
+    Args:
+        container: the folder or archive.
+        listing: what is in it.
+        inside: what archives are to be searched below.
+        options: the user's.
+    """
+    if listing.images or inside:
+        return ""
+    if container.prefix:
+        return container.prefix if options.class_from == "top" else ""
+    in_folders = any("/" in entry.name.removeprefix("./") for entry in listing.ignored)
+    return "" if in_folders else container.stem
 
 
 def _with_stem(container: Container, paths: Sequence[str]) -> list[str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
@@ -13,21 +12,31 @@ from dataprep.errors import SourceError
 from dataprep.index import Ignored, Scanned, Unmatched
 from dataprep.sources.base import Dataset, Found, Option, ScanUnit, wanted_splits
 from dataprep.sources.containers.kinds import list_container, witness
+from dataprep.sources.folder.alike import require_distinct
 from dataprep.sources.folder.class_list import ClassList, load_class_list, numbers_in_order
-from dataprep.sources.folder.classes import OUTSIDE, classify, place_images
+from dataprep.sources.folder.classes import (
+    OUTSIDE,
+    WITHOUT_IMAGES,
+    class_without_images,
+    classify,
+    place_images,
+)
+from dataprep.sources.folder.config import one_spelling
+from dataprep.sources.folder.content_hash import hash_content
 from dataprep.sources.folder.drafts import Draft, make_rows
 from dataprep.sources.folder.layout import find_folders, find_to_join, open_top
 from dataprep.sources.folder.listing_entries import Entries
 from dataprep.sources.folder.listing_scan import ListingUnit, make_listing_units, scan_listing
 from dataprep.sources.folder.options import OPTIONS, ListingOptions, parse_options
 from dataprep.sources.folder.units import Container, ContainerUnit
+from dataprep.sources.folder.witnesses import witness_folder
 from dataprep.wording import counted, printable, sized, unreadable
 
 if TYPE_CHECKING:
     from dataprep.sources.folder.listing_join import Table
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 1
+_SCAN_RULES: Final = 2
 
 
 class Folder(Dataset):
@@ -52,6 +61,10 @@ class Folder(Dataset):
         super().__init__(**options)
         self._wanted = parse_options(self.options)
 
+    def config(self) -> Mapping[str, str]:
+        """The options that shape the index, each written in one way only; no paths of files."""
+        return one_spelling(self.options, self._wanted)
+
     @property
     def multilabel(self) -> bool:
         """Whether the listing's labels have a separator."""
@@ -67,8 +80,14 @@ class Folder(Dataset):
         return None if known is None else known.classes
 
     def order_classes(self, found: Iterable[str]) -> Sequence[tuple[str, str]]:
-        """By name; by value if all are whole numbers, so that these stay the labels they were."""
-        return [(name, name) for name in numbers_in_order(found)]
+        """By name; by value if all are whole numbers, so that these stay the labels they were.
+
+        Raises:
+            SourceError: two are one name in two Unicode spellings.
+        """
+        names = numbers_in_order(found)
+        require_distinct(names)
+        return [(name, name) for name in names]
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.
@@ -113,12 +132,13 @@ class Folder(Dataset):
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         """Identify what `scan` would read from by size and modification time.
 
-        Of an archive and of the listing these are its own. A folder's time changes when entries
-        are added, removed or renamed in it: that is noticed in a class folder and, with
-        ``class_from path``, in the folders directly in it, but not further down. It does not when
-        a file is rewritten in place: `read_image` notices that by the file's size. Of the files in
-        a listing nothing is looked at: that one which was missing is there now goes unnoticed.
-        The list of classes counts by its content.
+        Of an archive these are its own. A folder's time changes when entries
+        are added, removed or renamed in it: that is noticed in a class folder and in every folder
+        below, which takes listing all of them. It does not when a file is rewritten in place:
+        `read_image` notices that by the file's size. Of the files in a listing nothing is looked
+        at: that one which was missing is there now goes unnoticed. The listing and the list of
+        classes count by their content, the listing also by its size, its time and its format,
+        which `config` leaves out.
 
         Raises:
             SourceError: something the unit needs is gone or unreadable.
@@ -127,12 +147,11 @@ class Folder(Dataset):
         listing = self._wanted.listing
         witnesses: list[object] = [None if known is None else known.sha256]
         if listing is not None:
-            witnesses.append(_status(listing.path))
+            witnesses.append([listing.format, *_status(listing.path), hash_content(listing.path)])
         if isinstance(unit, ContainerUnit):
             for container in unit.containers:
-                witnesses.append(witness(raw, container.path))
-                if container.prefix and self._wanted.class_from == "path":
-                    witnesses += _folders_in(raw, container.path)
+                see = witness_folder if container.prefix else witness
+                witnesses.append(see(raw, container.path))
         return json.dumps([_SCAN_RULES, witnesses], separators=(",", ":"))
 
     def missing(
@@ -185,6 +204,7 @@ class Folder(Dataset):
         drafts: list[Draft] = []
         ignored: list[Ignored] = list(unit.stray)
         unmatched: list[Unmatched] = []
+        without_images: list[str] = []
         counts: Counter[str] = Counter()
         restarts = b""
         for container in unit.containers:
@@ -200,13 +220,17 @@ class Folder(Dataset):
                 counts[OUTSIDE] += outside
             if listed is None:
                 drafts += classify(container, unit.split, placed, self._wanted, known)
+                empty = class_without_images(container, listing, unit.inside, self._wanted)
+                if empty and (known is None or empty in known.indices):
+                    without_images.append(empty)
+                    counts[WITHOUT_IMAGES] += 1
             else:
                 from dataprep.sources.folder.listing_join import join
 
                 found, unlisted = join(container, placed, *listed)
                 drafts += found
                 unmatched += unlisted
-        rows, classes = make_rows(drafts, known)
+        rows, classes = make_rows(drafts, known, without_images)
         return Scanned(rows, ignored, unmatched, classes, dict(counts), restarts)
 
 
@@ -235,13 +259,3 @@ def _status(path: Path) -> list[int]:
     except OSError as error:
         raise unreadable(str(path), error) from error
     return [status.st_size, status.st_mtime_ns]
-
-
-def _folders_in(raw: Path, folder: str) -> list[object]:
-    """Name and modification time of the folders directly in a folder."""
-    try:
-        with os.scandir(raw / folder) as entries:
-            folders = sorted(entry.name for entry in entries if entry.is_dir())
-    except OSError as error:
-        raise unreadable(folder, error) from error
-    return [[name, *witness(raw, f"{folder}/{name}")] for name in folders]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -46,13 +46,14 @@ class RepeatedKeyError(SourceError):
 
 
 def make_rows(
-    drafts: list[Draft], known: ClassList | None
+    drafts: list[Draft], known: ClassList | None, without_images: Iterable[str] = ()
 ) -> tuple[dict[str, list[Row]], Sequence[str] | None]:
     """The rows of each split, sorted by key, and what their labels are indices into.
 
     Args:
         drafts: of one unit; emptied, so that drafts and rows are never in memory both.
         known: the data set's classes, which have every label; None if only scanning can tell.
+        without_images: classes that there are besides.
 
     Returns:
         The rows, and the classes found, sorted by name; None if the labels are indices into
@@ -63,7 +64,8 @@ def make_rows(
     """
     classes: list[str] | None = None
     if known is None:
-        classes = sorted({label for draft in drafts for label in draft.labels})
+        found = {label for draft in drafts for label in draft.labels}
+        classes = sorted(found.union(without_images))
         indices: Mapping[str, int] = {label: index for index, label in enumerate(classes)}
     else:
         indices = known.indices

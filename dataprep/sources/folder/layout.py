@@ -14,11 +14,10 @@ from dataprep.sources.base import Found
 from dataprep.sources.containers.kinds import container_kind
 from dataprep.sources.containers.names import is_clutter_folder, is_image_name, refusal
 from dataprep.sources.folder.options import FolderOptions
-from dataprep.sources.folder.split_names import SPLIT_FOLDERS, split_of_folder
 from dataprep.sources.folder.units import Container, ContainerUnit, make_units
+from dataprep.sources.split_names import SPLIT_FOLDERS, in_usual_order, split_of_folder
 from dataprep.wording import counted, printable, some_of, unreadable
 
-_ORDER: Final = ("train", "validation", "test")
 _SUFFIXES: Final = (".tar.gz", ".tgz", ".tar", ".zip")
 _EXPECTED: Final = (
     "expected class folders, archives, or folders named "
@@ -36,6 +35,7 @@ class Level:
         folders: names of its folders.
         archives: names of its archives.
         images: names of images that lie in it directly.
+        broken: names of symbolic links that lead nowhere, perhaps to a class folder once.
         stray: what is nothing of these.
     """
 
@@ -44,6 +44,7 @@ class Level:
     folders: list[str] = field(default_factory=list)
     archives: list[str] = field(default_factory=list)
     images: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
     stray: list[Ignored] = field(default_factory=list)
 
     def at(self, name: str) -> str:
@@ -84,7 +85,7 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
         SourceError: there are none, or some contradict each other.
     """
     top = open_top(raw, options.inside)
-
+    _refuse_broken(raw, top)
     if not top.folders and not top.archives:
         raise SourceError(
             f"no images in {printable(str(raw / top.path))}: found {_named(top)}; {_EXPECTED}; "
@@ -116,7 +117,8 @@ def _find_splits(raw: Path, top: Level, options: FolderOptions) -> Found:
     units: list[ContainerUnit] = []
     description: list[str] = []
     stray = top.stray
-    for split in (split for split in _ORDER if split in places):
+    splits = in_usual_order(places)
+    for split in splits:
         name, *others = places[split]
         if others:
             raise SourceError(
@@ -128,7 +130,6 @@ def _find_splits(raw: Path, top: Level, options: FolderOptions) -> Found:
         description.append(f"{split}: {place}{kinds}{_ignoring([*stray, *ignored])}")
         units += make_units(split, split, containers, top.inside, [*stray, *ignored])
         stray = []
-    splits = tuple(split for split in _ORDER if split in places)
     return Found(tuple(description), tuple(units), splits, whole=True)
 
 
@@ -136,6 +137,7 @@ def _split_content(raw: Path, top: Level, name: str) -> tuple[str, list[Containe
     if name in top.archives:
         return " (one archive, read in place)", [Container(top.at(name))], []
     level = _open(raw, Level(top.at(name)))
+    _refuse_broken(raw, level)
     _refuse_images(level, f"; if {printable(name)} is a class, give --split_folders never")
     if not level.folders and not level.archives:
         raise SourceError(
@@ -210,6 +212,20 @@ def _refuse_images(level: Level, advice: str = "") -> None:
         )
 
 
+def _refuse_broken(raw: Path, level: Level) -> None:
+    """Refuse a link that leads nowhere: without its class, others would get its label."""
+    for name in level.broken:
+        path = raw / level.at(name)
+        try:
+            path.stat()
+        except OSError as error:
+            target = printable(str(path.readlink()))
+            raise SourceError(
+                f"{printable(level.at(name))} is a symbolic link to {target}, which cannot be read "
+                f"({error.strerror}); restore the folder or remove the link"
+            ) from error
+
+
 def _open(raw: Path, level: Level) -> Level:
     try:
         with os.scandir(raw / level.path) as entries:
@@ -237,6 +253,8 @@ def _sort_in(entry: os.DirEntry[str], level: Level) -> None:
         level.images.append(entry.name)
     else:
         reason = "neither a folder, an archive nor an image"
+        if not entry.is_file() and not is_clutter_folder(entry.name):
+            level.broken.append(entry.name)
     if reason:
         level.stray.append(Ignored(level.path, entry.name, reason))
 

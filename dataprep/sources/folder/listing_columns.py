@@ -66,8 +66,8 @@ def find_columns(file: ListingFile, listing: ListingOptions, options: FolderOpti
     columns = Columns(
         path="path" if plain else listing.path_column,
         label="label" if plain else listing.label_column,
-        split=listing.split_column or ("split" if "split" in file.columns else None),
-        size=listing.size_column or ("size" if "size" in file.columns else None),
+        split=_optional(file, listing.split_column, "split"),
+        size=_optional(file, listing.size_column, "size"),
         group=options.group_by if options.group_by not in ("path", "folder") else None,
     )
     _require(file, "path_column", columns.path)
@@ -81,6 +81,13 @@ def find_columns(file: ListingFile, listing: ListingOptions, options: FolderOpti
             "splits; expected one of the two; leave --fractions out, or rename the column"
         )
     return columns
+
+
+def _optional(file: ListingFile, name: str | None, usual: str) -> str | None:
+    """The column that the user named, nothing if that is empty; without a name the usual one."""
+    if name is not None:
+        return name or None
+    return usual if usual in file.columns else None
 
 
 def _require(file: ListingFile, option: str, name: str | None) -> None:

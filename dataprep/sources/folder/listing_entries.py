@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dataprep.errors import SourceError
 from dataprep.sources.containers.relative_paths import clean_path, folder_of
@@ -12,8 +12,12 @@ from dataprep.sources.folder.listing_columns import find_columns
 from dataprep.sources.folder.listing_file import open_listing
 from dataprep.sources.folder.listing_formats import Values
 from dataprep.sources.folder.options import FolderOptions, ListingOptions
-from dataprep.sources.folder.split_names import split_name
+from dataprep.sources.folder.text_files import is_utf8
+from dataprep.sources.split_names import split_name
 from dataprep.wording import printable, some_of
+
+_BLANKS: Final = " \t"  # round a path they mean nothing, as in CSV written by hand
+_SHOWN: Final = 80  # characters of a cell that a message shows
 
 
 class Entry(NamedTuple):  # made in half the time of a frozen dataclass
@@ -57,11 +61,14 @@ class Entries:
         self.columns = find_columns(self.file, listing, options)
         self._options = options
         self._separator = listing.label_separator
+        self._size_is_guessed = listing.size_column is None
         self._known = known
         self._places = self.columns.places()
         # Equal cells give the same object: a piece has many rows and few labels.
         self._labels: dict[object, tuple[str, ...]] = {}
         self._splits: dict[object, str] = {}
+        self._one_hot: set[tuple[str, ...]] = set()
+        self._has_names = False
 
     def read(self, start: int, stop: int) -> Iterator[tuple[int, Entry]]:
         """The entries of a piece, each with its position.
@@ -101,6 +108,13 @@ class Entries:
             "remove one of them"
         )
 
+    def not_utf8(self, position: int, path: str) -> SourceError:
+        """The error for a path that is not UTF-8 and leads nowhere, so that it is no odd name."""
+        return SourceError(
+            f"{self.file.place(position)}: {printable(path)} is not UTF-8, and there is no such "
+            "file; save the listing as UTF-8"
+        )
+
     def _entries(self, records: Iterable[tuple[int, Values]]) -> Iterator[tuple[int, Entry]]:
         for position, values in records:
             try:
@@ -108,6 +122,13 @@ class Entries:
             except ValueError as error:
                 raise self._wrong(position, error) from error
             yield position, entry
+        # Of zeros and ones for two classes no cell alone tells that they are no names.
+        if len(self._one_hot) > 1 and not self._has_names:
+            raise SourceError(
+                f"{self.file.name}: every cell of {printable(self.columns.label)} is a 0 and a 1, "
+                "in either order; expected names of classes, not zeros and ones; write the names, "
+                "or give --classes FILE if the classes are called 0 and 1"
+            )
 
     def _wrong(self, position: int, error: ValueError) -> SourceError:
         return SourceError(f"{self.file.place(position)}: {error}; correct the listing")
@@ -121,8 +142,18 @@ class Entries:
             self._labels_of(values[places.label]),
             self._split(values, group or path),
             group,
-            None if places.size is None else _size(values[places.size]),
+            None if places.size is None else self._size(values[places.size]),
         )
+
+    def _size(self, cell: object) -> int:
+        text = _text(cell)
+        if not (text.isascii() and text.isdecimal() and len(text) < 19):
+            advice = "; give --size_column '' if that is not a size in bytes"
+            raise ValueError(
+                f"size {printable(text) or 'missing'}, expected a number of bytes"
+                f"{advice if self._size_is_guessed else ''}"
+            )
+        return int(text)
 
     def _group(self, values: Values, path: str) -> str:
         place = self._places.group
@@ -174,14 +205,35 @@ class Entries:
             advice = "" if self._separator else "; --label_separator allows images without labels"
             raise ValueError(f"empty label, expected a class{advice}")
         if self._known is None:
+            self._look_for_zeros_and_ones(labels)
+            _require_once(labels, labels)
             return tuple(labels)
         identifiers = [label.strip("/") for label in labels]  # as the list of classes has them
         unknown = [label for label in identifiers if label not in self._known.indices]
         if unknown:
             raise ValueError(
                 f"unknown label {some_of(unknown)}, expected the classes of {self._known.place}"
+                f"{self._known.advice(unknown)}"
             )
+        _require_once(identifiers, [self._known.indices[label] for label in identifiers])
         return tuple(identifiers)
+
+    def _look_for_zeros_and_ones(self, labels: list[str]) -> None:
+        if sorted(labels) == ["0", "1"]:
+            self._one_hot.add(tuple(labels))
+        else:
+            self._has_names = True
+
+
+def _require_once(labels: Sequence[str], classes: Sequence[object]) -> None:
+    """Refuse one class twice, as in a cell that has a zero or a one for each class there is."""
+    if len(set(classes)) == len(classes):
+        return
+    repeated = [label for label, one in zip(labels, classes, strict=True) if classes.count(one) > 1]
+    twice, expected = repeated[0], "each class once"
+    if set(labels) <= {"0", "1"}:
+        twice, expected = max(repeated), "names of classes, not zeros and ones"
+    raise ValueError(f"label {printable(twice)} twice in one cell; expected {expected}")
 
 
 def _path(cell: object) -> str:
@@ -189,7 +241,8 @@ def _path(cell: object) -> str:
         raise ValueError("empty path, expected that of an image")
     if not isinstance(cell, str):
         raise ValueError(f"found a path of type {type(cell).__name__}, expected text")  # noqa: TRY004
-    return clean_path(cell)
+    _require_encodable(cell)
+    return clean_path(cell.strip(_BLANKS))
 
 
 def _text(cell: object) -> str:
@@ -197,6 +250,9 @@ def _text(cell: object) -> str:
     if cell is None:
         return ""
     if isinstance(cell, str):
+        _require_encodable(cell)
+        if not is_utf8(cell):
+            raise ValueError(f"{printable(cell[:_SHOWN])} is not UTF-8; save the listing as UTF-8")
         return cell.strip()
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))  # what a table program makes of whole numbers
@@ -208,8 +264,20 @@ def _text(cell: object) -> str:
     )
 
 
-def _size(cell: object) -> int:
-    text = _text(cell)
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise ValueError(f"size {printable(text) or 'missing'}, expected a number of bytes")
-    return int(text)
+def _require_encodable(cell: str) -> None:
+    """Refuse text that no bytes stand for, such as a lone surrogate in JSON.
+
+    Bytes that are no UTF-8 are fine: a file's name may have them. They are decoded as Python
+    decodes such names (PEP 383), and must come back the same.
+    """
+    if cell.isascii():
+        return
+    try:
+        same = cell.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape") == cell
+    except UnicodeEncodeError:
+        same = False
+    if not same:
+        raise ValueError(
+            f"found {printable(cell[:_SHOWN])}, which has half of a surrogate pair in it, expected "
+            "text that can be written as UTF-8"
+        )

@@ -10,6 +10,7 @@ from typing import BinaryIO, Final, Protocol
 from dataprep.errors import SourceError
 from dataprep.sources.folder.listing_formats import WITH_HEADER, Values, column_names, line_parser
 from dataprep.sources.folder.listing_parquet import ParquetListing
+from dataprep.sources.folder.text_files import require_lines
 from dataprep.wording import printable, unreadable
 
 PIECE: Final = 16 << 20
@@ -76,7 +77,8 @@ class LineListing:
         piece: about how many bytes a piece has.
 
     Raises:
-        SourceError: it is unreadable or empty, or its first line is not of that format.
+        SourceError: it is unreadable, empty, UTF-16 or without LF ends, or its first line is not of
+            that format.
     """
 
     def __init__(self, path: Path, form: str, piece: int = PIECE) -> None:
@@ -90,6 +92,7 @@ class LineListing:
                 self._size = os.fstat(file.fileno()).st_size
         except OSError as error:
             raise unreadable(str(path), error) from error
+        require_lines(self.name, first)
         if not first.strip():
             raise SourceError(
                 f"{self.name} is empty or starts with an empty line; {self._expected}"

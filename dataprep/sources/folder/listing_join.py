@@ -22,6 +22,7 @@ from dataprep.sources.folder.classes import Placed
 from dataprep.sources.folder.drafts import Draft
 from dataprep.sources.folder.listing_entries import Entries
 from dataprep.sources.folder.options import FolderOptions, ListingOptions
+from dataprep.sources.folder.text_files import is_utf8
 from dataprep.sources.folder.units import Container
 from dataprep.wording import unreadable
 
@@ -124,7 +125,7 @@ def missing_entries(
     """What is listed, and in the splits wanted, but is the key of no row.
 
     Raises:
-        SourceError: an entry is wrong; names its line.
+        SourceError: an entry is wrong, or one is missing whose path is not UTF-8; names its line.
     """
     seen = np.zeros(len(table.positions), dtype=np.bool_)
     keys = iter(present)
@@ -132,8 +133,10 @@ def missing_entries(
         places = table.find(batch)
         seen[places[places >= 0]] = True
     absent = np.sort(table.positions[~seen])
-    for _, entry in entries.read_at(absent.tolist()):
+    for position, entry in entries.read_at(absent.tolist()):
         if splits is None or entry.split in splits:
+            if not is_utf8(entry.path):
+                raise entries.not_utf8(position, entry.path)
             yield Unmatched("missing", entry.path, entries.file.name, entry.split)
 
 

@@ -123,14 +123,15 @@ class ParquetListing:
         try:
             with parquet.ParquetFile(self._path) as file:
                 yield file
-        except (ArrowException, UnicodeDecodeError) as error:
+        except (ArrowException, UnicodeDecodeError, OSError) as error:
+            # What the system refuses has a number; what pyarrow cannot unpack has none.
+            if isinstance(error, OSError) and error.errno is not None:
+                raise unreadable(str(self._path), error) from error
             reason = printable(str(error).splitlines()[0]) if str(error) else type(error).__name__
             raise SourceError(
                 f"{self.name} is damaged or not a Parquet file: {reason}; write it again, or say "
                 "with --listing_format what it is"
             ) from error
-        except OSError as error:
-            raise unreadable(str(self._path), error) from error
 
 
 def _tuples(batch: Any) -> Iterator[Values]:

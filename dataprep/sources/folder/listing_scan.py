@@ -10,10 +10,10 @@ from pathlib import Path
 from dataprep.index import Ignored, Scanned, Unmatched
 from dataprep.sources.base import ScanUnit
 from dataprep.sources.containers.listing import StoredImage
-from dataprep.sources.containers.names import refusal
 from dataprep.sources.folder.class_list import ClassList
 from dataprep.sources.folder.drafts import Draft, RepeatedKeyError, make_rows
 from dataprep.sources.folder.listing_entries import Entries, Entry
+from dataprep.sources.folder.text_files import is_utf8
 from dataprep.wording import unreadable
 
 
@@ -46,26 +46,27 @@ def scan_listing(
 ) -> Scanned:
     """List the images of a piece of a listing: one look-up a file, or none if sizes are listed.
 
+    What is listed is taken for an image whatever its name: reading it tells whether it is one.
+
     Raises:
-        SourceError: an entry is wrong, a path is listed twice, or a file cannot be looked at.
+        SourceError: an entry is wrong, a path is listed twice, a file cannot be looked at, or one
+            is missing whose path is not UTF-8.
     """
     drafts: list[Draft] = []
     ignored: list[Ignored] = []
     unmatched: list[Unmatched] = []
-    for _, entry in entries.read(unit.start, unit.stop):
+    for position, entry in entries.read(unit.start, unit.stop):
         container = f"{unit.top}/{entry.path}" if unit.top else entry.path
-        reason = refusal(entry.path.rpartition("/")[2])
-        status = None if reason or entry.size is not None else _look_up(raw, container)
-        if not reason and status is not None and not stat.S_ISREG(status.st_mode):
-            reason = "not a regular file"
-        if reason:
-            ignored.append(Ignored(entries.file.name, entry.path, reason))
-        elif entry.size is not None:
+        if entry.size is not None:
             drafts.append(_draft(entry, container, entry.size, 0))
-        elif status is not None:
+        elif (status := _look_up(raw, container)) is None:
+            if not is_utf8(entry.path):
+                raise entries.not_utf8(position, entry.path)
+            unmatched.append(Unmatched("missing", entry.path, entries.file.name, entry.split))
+        elif stat.S_ISREG(status.st_mode):
             drafts.append(_draft(entry, container, status.st_size, int(status.st_mtime)))
         else:
-            unmatched.append(Unmatched("missing", entry.path, entries.file.name, entry.split))
+            ignored.append(Ignored(entries.file.name, entry.path, "not a regular file"))
     try:
         rows, classes = make_rows(drafts, known)
     except RepeatedKeyError as error:

@@ -10,7 +10,7 @@ from typing import Final
 from dataprep.errors import UsageError
 from dataprep.sources.base import Option
 from dataprep.sources.containers.relative_paths import clean_path
-from dataprep.sources.folder.split_names import SPLIT_FOLDERS, split_name
+from dataprep.sources.split_names import SPLIT_FOLDERS, in_usual_order, split_name
 from dataprep.sources.splitting import Cut, parse_seed, parse_share
 from dataprep.wording import printable
 
@@ -31,13 +31,13 @@ OPTIONS: Final = (
     Option("label_column", "The listing's column of labels.", "label", metavar="NAME"),
     Option(
         "split_column",
-        "The listing's column of splits.  [default: split, if there is one]",
+        "The listing's column of splits; '' for none.  [default: split, if there is one]",
         metavar="NAME",
     ),
     Option(
         "size_column",
-        "The listing's column of file sizes in bytes, which saves one look-up a file.  [default: "
-        "size, if there is one]",
+        "The listing's column of file sizes in bytes, which saves one look-up a file; '' for "
+        "none.  [default: size, if there is one]",
         metavar="NAME",
     ),
     Option(
@@ -61,8 +61,8 @@ OPTIONS: Final = (
     ),
     Option(
         "classes",
-        "A list of the classes that fixes their order: one a line, optionally with a name or "
-        "number after it. Needed where part of a data set is to have the whole's labels.",
+        "A list of the classes that fixes their order: one a line, optionally with a TAB and a "
+        "name or number after it. Needed where part of a data set is to have the whole's labels.",
         metavar="FILE",
         file=True,
     ),
@@ -114,8 +114,8 @@ class ListingOptions:
         format: ``csv``, ``tsv``, ``jsonl``, ``parquet`` or ``txt``.
         path_column: its column of paths.
         label_column: its column of labels.
-        split_column: its column of splits; None: ``split``, if there is one.
-        size_column: its column of sizes; None: ``size``, if there is one.
+        split_column: its column of splits; None: ``split``, if there is one; empty: none.
+        size_column: its column of sizes; None: ``size``, if there is one; empty: none.
         label_separator: between the labels of one image; empty: an image has one label.
     """
 
@@ -140,7 +140,7 @@ class FolderOptions:
         split_folders: whether folders may be splits.
         split_name: the split where nothing tells one.
         cut: how to cut the images into splits; None: they are not cut.
-        splits: the splits that `cut` makes, in the order of `fractions`.
+        splits: the splits that `cut` makes, in the usual order.
         group_by: ``path``, ``folder`` or a column of the listing.
     """
 
@@ -173,7 +173,7 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
         split_folders=options["split_folders"] == "auto",
         split_name=_split_name("split_name", options["split_name"]),
         cut=_cut(shares, parse_seed("split_seed", options["split_seed"])),
-        splits=tuple(split for split, _ in shares),
+        splits=in_usual_order(split for split, _ in shares),
         group_by=options["group_by"],
     )
     if parsed.listing is None and parsed.group_by not in ("path", "folder"):

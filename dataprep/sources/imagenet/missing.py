@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from dataprep.errors import SourceError
+from dataprep.sources.containers import raw_directory
 from dataprep.sources.imagenet.labels import class_indices
 from dataprep.sources.imagenet.layout import (
     TRAIN_ARCHIVE,
@@ -15,7 +15,7 @@ from dataprep.sources.imagenet.layout import (
     VALIDATION_ARCHIVE,
     VALIDATION_FOLDERS,
 )
-from dataprep.wording import printable, some_of, unreadable
+from dataprep.wording import printable, some_of
 
 _LOOKED_FOR: Final = {
     "train": "ILSVRC2012_img_train.tar, train/<WordNet id>/*.JPEG or train/<WordNet id>.tar",
@@ -24,7 +24,6 @@ _LOOKED_FOR: Final = {
 }
 # Where Kaggle's release keeps the images.
 _KAGGLE: Final = ("ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")
-_MOST_FOLDERS_TRIED: Final = 100
 
 
 def list_raw(raw: Path) -> list[str]:
@@ -33,16 +32,7 @@ def list_raw(raw: Path) -> list[str]:
     Raises:
         SourceError: it does not exist, is not a directory or cannot be read.
     """
-    try:
-        if raw.is_dir():
-            return sorted(path.name for path in raw.iterdir())
-        problem = "is not a directory" if raw.exists() else "does not exist"
-    except OSError as error:
-        raise unreadable(str(raw), error) from error
-    raise SourceError(
-        f"raw data directory {printable(str(raw))} {problem}; expected the directory that holds "
-        f"{TRAIN_FOLDER}/ or {TRAIN_ARCHIVE}; check --raw_data_dir"
-    )
+    return raw_directory.list_raw(raw, f"{TRAIN_FOLDER}/ or {TRAIN_ARCHIVE}")
 
 
 def missing(raw: Path, names: Sequence[str], lacking: Sequence[str], there: str) -> SourceError:
@@ -71,27 +61,16 @@ def missing(raw: Path, names: Sequence[str], lacking: Sequence[str], there: str)
 
 def _likely(raw: Path, names: Sequence[str]) -> Iterator[str]:
     """Directories below or above `raw` that hold what `raw` itself does not."""
-    if _holds_split(raw):
-        return
-    for below in (*_KAGGLE, *names[:_MOST_FOLDERS_TRIED]):
-        if _holds_split(raw / below):
-            yield str(raw / below)
-    # Lexical on purpose: behind a symbolic link the user means the path as it was typed.
-    above = os.path.normpath(raw / "..")
-    is_split_folder = raw.resolve().name in (TRAIN_FOLDER, *VALIDATION_FOLDERS)
-    is_class_folder = raw.resolve().name in class_indices()
-    if is_split_folder and _holds_split(Path(above)):
-        yield above
-    elif is_class_folder and _holds_split(Path(above, "..")):
-        yield os.path.normpath(Path(above, ".."))
+    name = raw.resolve().name
+    above = (
+        1 if name in (TRAIN_FOLDER, *VALIDATION_FOLDERS) else 2 if name in class_indices() else 0
+    )
+    return raw_directory.likely(raw, (*_KAGGLE, *names), above, _holds_split)
 
 
 def _holds_split(directory: Path) -> bool:
     archives = (TRAIN_ARCHIVE, VALIDATION_ARCHIVE)
     folders = (TRAIN_FOLDER, *VALIDATION_FOLDERS)
-    try:
-        return any((directory / name).is_file() for name in archives) or any(
-            (directory / name).is_dir() for name in folders
-        )
-    except OSError:  # a directory that cannot be looked into is no advice
-        return False
+    return any((directory / name).is_file() for name in archives) or any(
+        (directory / name).is_dir() for name in folders
+    )

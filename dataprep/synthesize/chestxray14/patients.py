@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from dataprep.errors import UsageError
 from dataprep.synthesize.chestxray14.labels import CSV_2017, CSV_2020, LabelTable
+from dataprep.synthesize.chestxray14.numbers import patient_numbers
 from dataprep.synthesize.imagenet.plan import keyed_seed
 
 CsvVersion = Literal["2017", "2020"]
@@ -21,7 +21,6 @@ _HEADER = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,"
     "View Position,OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
 )
-MOST_PATIENTS = 30_805  # as many as the original has
 
 # The most frequent sets of findings and their number of images, then rare ones, among them
 # some of those whose findings are not in alphabetical order. They stand for 836 sets.
@@ -110,7 +109,7 @@ def made_up_labels(patients: int, version: CsvVersion, seed: int) -> LabelTable:
     """Make up a label CSV.
 
     Args:
-        patients: how many, numbered from 1.
+        patients: how many; their numbers are those of `patient_numbers`.
         version: ``2017`` has 12 fields in its header and odd ages; ``2020`` has sorted
             each patient's rows by age and numbered them anew.
         seed: another one gives other patients.
@@ -119,14 +118,12 @@ def made_up_labels(patients: int, version: CsvVersion, seed: int) -> LabelTable:
         The CSV and its images.
 
     Raises:
-        UsageError: more patients than ChestX-ray14 has, or none.
+        UsageError: too few patients for three splits, or more than ChestX-ray14 has.
     """
-    if not 1 <= patients <= MOST_PATIENTS:
-        raise UsageError(f"patients is {patients}; it must be between 1 and {MOST_PATIENTS}")
     old = version == "2017"
     lines = [_HEADER + ("," if old else "")]
     images: list[tuple[str, str]] = []
-    for patient in range(1, patients + 1):
+    for patient in patient_numbers(patients):
         rng = random.Random(keyed_seed(seed, "patient", patient))  # noqa: S311
         gender = "M" if rng.random() < 0.565 else "F"
         visits = list(_visits(rng, patient))

@@ -203,7 +203,7 @@ def test_packed_lists_are_to_be_unpacked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("splits", [(), ("validation",), ("train", "val")])
 def test_splits_that_there_are_not_are_refused(tmp_path: Path, splits: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError, match="expected some of train, test"):
+    with pytest.raises(UsageError, match="the splits are train, test"):
         Pets().find(make_raw(tmp_path / "raw"), splits)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 _USUAL: Final = {
@@ -18,6 +19,17 @@ _NAME: Final = re.compile(r"[a-z0-9_-]+")
 
 SPLIT_FOLDERS: Final = ", ".join(_USUAL)
 """The names that a split's folder may have, for messages."""
+
+
+USUAL_ORDER: Final = ("train", "validation", "test")
+"""In which the splits are prepared and told."""
+
+
+def in_usual_order(splits: Iterable[str]) -> tuple[str, ...]:
+    """Names of splits: train, validation, test, then the others by name."""
+    names = sorted(splits)
+    usual = [split for split in USUAL_ORDER if split in names]
+    return (*usual, *(split for split in names if split not in usual))
 
 
 def split_of_folder(name: str) -> str:
