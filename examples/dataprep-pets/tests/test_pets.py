@@ -131,12 +131,12 @@ def test_what_is_not_listed_and_what_is_missing_are_told(
     raw, out = make_raw(tmp_path / "raw"), tmp_path / "out"
     (raw / "images" / "beagle_1.jpg").rename(raw / "images" / "beagle_3.jpg")
     assert prepare(raw, out) == 3
-    assert (out / "unmatched.tsv").read_text().splitlines()[1:] == [
-        "missing\ttest\tbeagle_1.jpg\tannotations/test.txt",
-        "unlisted\t\tbeagle_3.jpg\timages",
-    ]
     assert "1 image listed but not there" in capsys.readouterr().err
     assert prepare(raw, out, "--max_bad", "2") == 0
+    assert (out / "unmatched.tsv").read_text().splitlines()[1:] == [
+        "unlisted\t\tbeagle_3.jpg\timages",
+        "missing\ttest\tbeagle_1.jpg\tannotations/test.txt",
+    ]
 
 
 def test_only_the_missing_of_the_splits_wanted_are_told(tmp_path: Path) -> None:
