@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 
 
@@ -20,6 +21,36 @@ class Descriptor:
     def __del__(self) -> None:
         if hasattr(self, "number"):  # os.open may have failed
             os.close(self.number)
+
+
+class Positioned(io.RawIOBase):
+    """A raw stream that knows where it is; what it reads, and from what, a subclass says.
+
+    Args:
+        size: how many bytes there are.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next byte comes from."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Go there; beyond the end, too."""
+        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        self._position = origin + offset
+        return self._position
 
 
 def read_at(descriptor: int, offset: int, size: int) -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dataprep.errors import SourceError
+from dataprep.sources.containers.descriptors import Positioned
 from dataprep.sources.containers.inflating import WINDOW
 from dataprep.sources.containers.restarts import Point, pack_restarts
 from dataprep.wording import printable
@@ -117,28 +118,14 @@ def _thinned(found: Iterator[_Found], unpacked: int, spacing: int) -> Iterator[_
         yield candidate
 
 
-class _File(io.RawIOBase):
+class _File(Positioned):
     """An open file as `indexed_gzip` can take it: without a number that it would open again."""
 
     mode = "rb"
 
     def __init__(self, descriptor: int) -> None:
+        super().__init__(os.fstat(descriptor).st_size)
         self._descriptor = descriptor
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        end = os.fstat(self._descriptor).st_size if whence == os.SEEK_END else 0
-        self._position = (self._position if whence == os.SEEK_CUR else end) + offset
-        return self._position
 
     def read(self, size: int = -1, /) -> bytes:
         data = os.pread(self._descriptor, size, self._position)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from dataprep.errors import SourceError
 from dataprep.index import Packing
+from dataprep.sources.containers.descriptors import Positioned
 from dataprep.sources.containers.forward import ForwardStream
 from dataprep.wording import printable, unreadable
 
@@ -250,28 +251,13 @@ class _Tar(tarfile.TarFile):
     members: list[tarfile.TarInfo]
 
 
-class _Window(io.RawIOBase):
+class _Window(Positioned):
     """A byte range of an open file as a file of its own, which ends where the range ends."""
 
     def __init__(self, descriptor: int, archive: Archive, size: int) -> None:
+        super().__init__(size)
         self._descriptor = descriptor
         self._archive = archive
-        self._size = size
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        self._position = origin + offset
-        return self._position
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         view = memoryview(buffer).cast("B")
