@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.assembly.job import Output
-from dataprep.assembly.workspace import PARTIAL, Workspace, storage_error
+from dataprep.assembly.workspace import Workspace, storage_error
+from dataprep.durable_files import PARTIAL
 from dataprep.errors import SinkError
 from dataprep.filesystems import (
     filesystem_of,

@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dataprep.assembly.workspace import Workspace, partial_path, write_durably
+from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
+from dataprep.durable_files import partial_path, write_durably
 from dataprep.errors import DatasetError
 from dataprep.sinks import ShardName
 

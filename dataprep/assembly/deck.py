@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from dataprep.assembly.split_index import SplitIndex
-from dataprep.assembly.workspace import Workspace, partial_path, write_durably
+from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
 from dataprep.deal import Shuffle, deal
+from dataprep.durable_files import partial_path, write_durably
 from dataprep.errors import SinkError
 from dataprep.hashing import file_sha256
 from dataprep.index import Row

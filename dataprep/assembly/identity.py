@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, cast
 
-from dataprep.assembly.workspace import Workspace, write_durably
+from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
+from dataprep.durable_files import write_durably
 from dataprep.errors import DataprepError, DatasetError
 from dataprep.plugins import load_sink
 from dataprep.sinks import Layout, ShardName

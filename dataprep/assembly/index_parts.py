@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
-from dataprep.assembly.workspace import partial_path, storage_error
+from dataprep.assembly.workspace import storage_error
 from dataprep.canonical import to_json
+from dataprep.durable_files import partial_path
 from dataprep.index import Ignored, Row, Unmatched
 from dataprep.sources.base import Dataset, ScanUnit
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dataprep.assembly.index_parts import Section, read_header, read_lines
-from dataprep.assembly.workspace import partial_path
+from dataprep.durable_files import partial_path
 from dataprep.index import Row
 
 MOST_OPEN = 128

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from dataprep.assembly.commit import Rejected
 from dataprep.assembly.job import Job
-from dataprep.assembly.workspace import write_durably
+from dataprep.durable_files import write_durably
 from dataprep.sinks import ShardName
 
 

@@ -14,8 +14,8 @@ from dataprep.assembly.contents import Inherited, describe_split
 from dataprep.assembly.job import Job
 from dataprep.assembly.rejected import keep_rejected_images
 from dataprep.assembly.split_files import make_split_files
-from dataprep.assembly.workspace import sync_directory, write_durably
 from dataprep.canonical import to_json
+from dataprep.durable_files import sync_directory, write_durably
 from dataprep.errors import DatasetError, PipelineError, RejectedError, UsageError
 from dataprep.manifest import seal_manifest
 from dataprep.wording import printable

@@ -23,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dataprep.assembly.key_order import Entry, in_key_order
-from dataprep.assembly.workspace import partial_path, storage_error
+from dataprep.assembly.workspace import storage_error
 from dataprep.deal import Hashes, as_hashes, digest, new_game
+from dataprep.durable_files import partial_path
 from dataprep.errors import SourceError
 from dataprep.index import Row
 from dataprep.keys import KEY_HASH, key_hash

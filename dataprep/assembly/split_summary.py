@@ -15,8 +15,9 @@ from pathlib import Path
 from dataprep.assembly.request import Request
 from dataprep.assembly.split_index import SplitIndex
 from dataprep.assembly.survey import Survey
-from dataprep.assembly.workspace import Workspace, write_durably
+from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
+from dataprep.durable_files import write_durably
 
 _RULES = 1  # raise it whenever the same index would be merged to something else
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dataprep.assembly.identity import planned_paths
-from dataprep.assembly.workspace import PARTIAL, Workspace, is_partial
+from dataprep.assembly.workspace import Workspace
+from dataprep.durable_files import PARTIAL, is_partial
 
 
 def remove_partial_files(workspace: Workspace, splits: Sequence[str]) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from dataprep.assembly.commit import CommittedFile
 from dataprep.assembly.seal import MaxBad
-from dataprep.assembly.workspace import UNMATCHED, Workspace, partial_path
+from dataprep.assembly.workspace import UNMATCHED, Workspace
+from dataprep.durable_files import partial_path
 from dataprep.errors import RejectedError
 from dataprep.index import Unmatched
 from dataprep.wording import counted, printable

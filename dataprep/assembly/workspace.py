@@ -18,8 +18,6 @@
 from __future__ import annotations
 
 import errno
-import os
-import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +27,6 @@ from dataprep.errors import SinkError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 UNMATCHED = "unmatched.tsv"
-PARTIAL = ".partial"  # suffix of every file that is not finished; hidden from readers' globs
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +106,6 @@ class Workspace:
             directory.mkdir(parents=True, exist_ok=True)
 
 
-def partial_path(final: Path) -> Path:
-    """A new temporary name beside ``final``, hidden and unlike any other process's."""
-    return final.with_name(f".{final.name}.{secrets.token_hex(4)}{PARTIAL}")
-
-
-def is_partial(path: Path) -> bool:
-    """Whether `partial_path` gave the file its name."""
-    return re.fullmatch(rf"\..+\.[0-9a-f]{{8}}{re.escape(PARTIAL)}", path.name) is not None
-
-
 def storage_error(error: OSError, out: Path, doing: str = "") -> SinkError:
     """What to tell the user when the output directory refuses something.
 
@@ -138,26 +125,3 @@ def storage_error(error: OSError, out: Path, doing: str = "") -> SinkError:
         f"{out} cannot be written{during}: {error.strerror or error}{where}; "
         "mend that and run the same command again"
     )
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the renames in ``directory`` survive a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Put ``data`` at ``path``: whole or not at all, even after a power cut."""
-    temporary = partial_path(path)
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

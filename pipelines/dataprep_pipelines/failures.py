@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dataprep import errors
 from dataprep.assembly.lock import Lease
-from dataprep.assembly.workspace import partial_path
+from dataprep.durable_files import partial_path
 from dataprep.errors import DataprepError, PipelineError
 
 # A full disk may refuse even the few bytes of a failure; those of this process are kept here.

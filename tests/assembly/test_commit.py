@@ -18,7 +18,8 @@ from dataprep.assembly.commit import (
     temporary_files,
 )
 from dataprep.assembly.sweeping import remove_partial_files
-from dataprep.assembly.workspace import Workspace, partial_path, write_durably
+from dataprep.assembly.workspace import Workspace
+from dataprep.durable_files import partial_path, write_durably
 from dataprep.errors import DatasetError
 
 RECORD = CommitRecord(
