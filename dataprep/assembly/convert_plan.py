@@ -21,8 +21,10 @@ from dataprep.assembly.workspace import Workspace
 from dataprep.errors import UsageError
 from dataprep.images import codec_versions
 from dataprep.manifest import dataset_info, describe_info, read_manifest
+from dataprep.part import refuse_part
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo, Layout
+from dataprep.striping.rules import Striping
 from dataprep.wording import counted, sized
 
 # What the raw data was and what was done to it; early manifests lack some of it.
@@ -44,6 +46,7 @@ class ConvertRequest:
     num_shards: Mapping[str, int] | None = None
     build_dir: Path | None = None
     overwrite: bool = False
+    striping: Striping = field(default_factory=Striping)
 
 
 def check_conversion(request: ConvertRequest) -> Mapping[str, Any]:
@@ -54,9 +57,10 @@ def check_conversion(request: ConvertRequest) -> Mapping[str, Any]:
 
     Raises:
         UsageError: the format cannot hold what the data set has.
-        DatasetError: there is no intact manifest.
+        DatasetError: there is no intact manifest, or only a part of the data set.
     """
     manifest = read_manifest(request.source)
+    refuse_part(request.source, manifest, "converted")
     sink = load_sink(request.sink, request.sink_options)
     source, out = request.source.resolve(), request.out.resolve()
     if source == out or source in out.parents:

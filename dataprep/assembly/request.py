@@ -10,6 +10,7 @@ from dataprep.assembly.seal import MaxBad
 from dataprep.deal import Shuffle
 from dataprep.images import Recipe
 from dataprep.sinks import Layout
+from dataprep.striping.rules import Striping
 
 EVERY_SPLIT = "*"
 """In `Request.num_shards`: the count of every split that is not named."""
@@ -37,3 +38,4 @@ class Request:
     build_dir: Path | None = None
     keep_rejected: bool = False
     overwrite: bool = False
+    striping: Striping = field(default_factory=Striping)

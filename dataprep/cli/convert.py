@@ -11,6 +11,7 @@ import click
 from dataprep.cli.beam_options import beam_options
 from dataprep.cli.outcome import describe_outcome
 from dataprep.cli.sink_options import chosen_options, sink_options
+from dataprep.cli.striping_options import LUSTRE, chosen_striping
 from dataprep.cli.values import shard_counts
 
 
@@ -49,6 +50,7 @@ from dataprep.cli.values import shard_counts
     "--workers", type=click.IntRange(min=1), metavar="N", help="Cores to use. [default: all]"
 )
 @click.option("--overwrite", is_flag=True, help="First delete what an earlier job made in OUT2.")
+@LUSTRE
 @beam_options
 def command(**options: Any) -> None:
     """Make another format of the data set in OUT, without its raw data.
@@ -70,6 +72,7 @@ def command(**options: Any) -> None:
         num_shards=shard_counts(options["num_shards"]),
         build_dir=options["build_dir"],
         overwrite=options["overwrite"],
+        striping=chosen_striping(options),
     )
     how = "finished shards are kept; run the same command again to resume"
     with resumable(how):

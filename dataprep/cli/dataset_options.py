@@ -9,6 +9,7 @@ import click
 from dataprep.cli.beam_options import beam_options
 from dataprep.cli.presets import PRESETS, check_preset
 from dataprep.cli.sink_options import options, sink_options
+from dataprep.cli.striping_options import LUSTRE
 
 PLACES = options(
     click.option(
@@ -156,5 +157,6 @@ RUN = options(
         is_flag=True,
         help="First delete what an earlier job made in OUT, and index the raw data anew.",
     ),
+    LUSTRE,
     beam_options,
 )

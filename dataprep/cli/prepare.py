@@ -15,6 +15,7 @@ from dataprep.cli.dataset_options import BAD, FORMAT, IMAGE, ORDER, PLACES, RUN
 from dataprep.cli.outcome import describe_outcome
 from dataprep.cli.presets import apply_preset
 from dataprep.cli.sink_options import Decorated, chosen_options, options
+from dataprep.cli.striping_options import chosen_striping
 from dataprep.cli.values import shard_counts
 from dataprep.errors import DataprepError
 from dataprep.plugins import dataset_class
@@ -146,6 +147,7 @@ def _request(dataset: type[Dataset], values: dict[str, Any]) -> Request:
         build_dir=values["build_dir"],
         keep_rejected=values["keep_rejected"],
         overwrite=values["overwrite"],
+        striping=chosen_striping(values),
     )
 
 

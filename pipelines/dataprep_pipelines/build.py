@@ -8,9 +8,11 @@ from typing import Protocol
 
 from dataprep.assembly.commit import CommitRecord, Commits, is_intact
 from dataprep.assembly.job import Job
+from dataprep.assembly.output_layout import lay_out
 from dataprep.assembly.progress import ProgressWatch, forget_progress
 from dataprep.assembly.space import check_free_space
 from dataprep.sinks import ShardName
+from dataprep.striping.rules import Striping
 from dataprep.wording import counted
 from dataprep_pipelines import engine as engines
 from dataprep_pipelines.engine import Engine
@@ -39,8 +41,17 @@ class Reporter(Protocol):
         """The phase is over, one way or another."""
 
 
-def build(job: Job, engine: Engine, failures: FailureLog, reporter: Reporter) -> None:
+def build(
+    job: Job, engine: Engine, failures: FailureLog, reporter: Reporter, striping: Striping
+) -> None:
     """Make and commit every shard of the job that is not there yet.
+
+    Args:
+        job: what to build.
+        engine: where.
+        failures: where its workers tell what went wrong.
+        reporter: who is told.
+        striping: how the files are to be laid out; no part of the job, whose bytes are the same.
 
     Raises:
         DataprepError: any of its kinds; everything committed so far is kept.
@@ -59,6 +70,7 @@ def build(job: Job, engine: Engine, failures: FailureLog, reporter: Reporter) ->
     _forget(job, pending)
     forget_progress(job.workspace)
     check_free_space(job, pending, at_once=engine.workers)
+    lay_out(job, pending, striping, reporter.line)
 
     from dataprep_pipelines.write import WriteShards
 

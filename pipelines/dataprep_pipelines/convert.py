@@ -65,7 +65,7 @@ def convert(
             remove_partial_files(workspace, list(manifest["splits"]))
             remove_build_directories(workspace, request.build_dir)
             job, identity = plan_conversion(request, manifest, lease, report=reporter.line)
-            build(job, engine, FailureLog(lease), reporter)
+            build(job, engine, FailureLog(lease), reporter, request.striping)
             if _witnesses(request.source, manifest) != before:
                 raise changed_meanwhile(request.source)
             return seal(

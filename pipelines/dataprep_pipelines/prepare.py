@@ -88,7 +88,7 @@ def _prepare(
         report=reporter.line,
     )
     publish_unmatched(workspace, surveyed.unmatched)
-    build(job, engine, failures, reporter)
+    build(job, engine, failures, reporter, request.striping)
     _check_unchanged(parts, dataset, request.raw)
     ignored = surveyed.ignored
     return seal(

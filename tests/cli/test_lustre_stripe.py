@@ -1,0 +1,162 @@
+"""`--lustre_stripe` of the commands that write, on a Lustre that is an ordinary directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dataprep.assembly.image_job import ImageJob
+from tests.conftest import Cli, Made, hashes, leftovers
+from tests.striping.lustre import PROGRESSIVE, Lustre, layout, make_lustre
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def lustre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lustre:
+    return make_lustre(tmp_path, monkeypatch)
+
+
+def test_a_job_s_directories_are_laid_out_before_their_first_file(
+    cli: Cli, lustre: Lustre, tiny: Made
+) -> None:
+    out = lustre.mount / "out"
+    result = cli(*tiny.command(out))
+    assert result.code == 0, result
+    for split in ("train", "validation"):
+        assert lustre.layout(out / split) == layout((1, 4 * MIB, None, ""))
+        assert lustre.seen(out / split) == []
+        assert f"layout of {out / split}: set to 1 stripe of 4 MiB" in result.out
+    assert hashes(out) == tiny.files
+    assert leftovers(out) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "stripes"),
+    [
+        (("--lustre_stripe", "auto"), [7]),
+        (("--lustre_stripe", "-1", "--lustre_max_stripes", "4", "--lustre_pool", "flash"), [4]),
+        (("--lustre_stripe", "pfl"), [1, 4, 16]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_one_large_file_is_striped(
+    cli: Cli,
+    lustre: Lustre,
+    tiny: Made,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    stripes: list[int],
+) -> None:
+    sizes = {"train": 42_000_000_000, "validation": 2_000_000_000}
+    monkeypatch.setattr(
+        ImageJob, "estimate_bytes", lambda job, shards: sum(sizes[one.split] for one in shards)
+    )
+    monkeypatch.setattr("dataprep_pipelines.build.check_free_space", lambda *_, **__: None)
+    out = lustre.mount / "out"
+    # The last --num_shards counts.
+    result = cli(*tiny.command(out, "--sink", "lmdb-torch", "--num_shards", "1", *words))
+    assert result.code == 0, result
+    # Both are in the same directory; the larger one counts.
+    assert [part["count"] for part in lustre.layout(out)["parts"]] == stripes
+    assert not {"train.lmdb", "validation.lmdb"} & set(lustre.seen(out))
+    assert len(lustre.calls("setstripe")) == 1
+
+
+def test_directories_of_single_shards_inherit(cli: Cli, lustre: Lustre, tiny: Made) -> None:
+    out = lustre.mount / "out"
+    assert cli(*tiny.command(out, "--sink", "lmdb")).code == 0
+    (train,) = (call for call in lustre.calls("setstripe") if "train" in call[-1])
+    assert train[-1] == str(out / "train")
+
+
+def test_a_conversion_s_directories_are_laid_out_too(cli: Cli, lustre: Lustre, tiny: Made) -> None:
+    out = lustre.mount / "out"
+    words = ("--to", out, "--sink", "webdataset", "--workers", 1)
+    result = cli("convert", tiny.out, *words, "--lustre_stripe", "3")
+    assert result.code == 0, result
+    assert lustre.stripes(out / "train") == lustre.stripes(out / "validation") == [3]
+    assert lustre.seen(out / "train") == []
+
+
+def test_a_job_may_be_resumed_with_another_layout(cli: Cli, lustre: Lustre, tiny: Made) -> None:
+    out = lustre.mount / "out"
+    assert cli(*tiny.command(out, "--lustre_stripe", "off")).code == 0
+    assert lustre.calls() == []
+    next((out / "train").iterdir()).unlink()
+    result = cli(*tiny.command(out, "--lustre_stripe", "5", "--lustre_pool", "flash"))
+    assert result.code == 0, result
+    assert lustre.stripes(out / "train") == [5]
+    assert str(out / "validation") not in json.dumps(lustre.calls())  # nothing is written there
+    assert hashes(out) == tiny.files
+
+
+def test_a_job_leaves_the_site_s_own_progressive_layout_alone(
+    cli: Cli, lustre: Lustre, tiny: Made
+) -> None:
+    lustre.set(default=PROGRESSIVE)
+    result = cli(*tiny.command(lustre.mount / "out"))
+    assert result.code == 0, result
+    assert f"layout of {lustre.mount / 'out' / 'train'}: kept as it is (progressive:" in result.out
+    assert lustre.calls("setstripe") == []
+
+
+@pytest.mark.parametrize(
+    ("state", "note"),
+    [
+        ({"restricted": True}, "but in force is 1 stripe of 1 MiB"),
+        ({"fails": {"setstripe": 5}}, "failed: exit code 5"),
+    ],
+    ids=["restricted", "failing"],
+)
+def test_a_layout_that_nobody_asked_for_stops_no_job(
+    cli: Cli, lustre: Lustre, tiny: Made, state: dict[str, object], note: str
+) -> None:
+    lustre.set(**state)
+    out = lustre.mount / "out"
+    asked = cli(*tiny.command(out, "--lustre_stripe", "1"))
+    assert asked.code == 1
+    assert note in asked.error
+    assert not any((out / "train").iterdir())
+    result = cli(*tiny.command(out))
+    assert result.code == 0, result
+    assert any(line.startswith("note: ") and note in line for line in result.out.splitlines())
+    assert hashes(out) == tiny.files
+
+
+def test_a_job_without_the_tool(
+    cli: Cli, lustre: Lustre, tiny: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    out = lustre.mount / "out"
+    asked = cli(*tiny.command(out, "--lustre_stripe", "1"))
+    assert asked.code == 1
+    assert "there is no `lfs` on PATH" in asked.error
+    result = cli(*tiny.command(out, "--lustre_stripe", "auto"))
+    assert result.code == 0, result
+    assert result.out.count("note: no layout is set: ") == 1
+    assert hashes(out) == tiny.files
+
+
+def test_elsewhere_only_what_was_asked_for_is_answered(
+    cli: Cli, lustre: Lustre, tiny: Made, tmp_path: Path
+) -> None:
+    silent = cli(*tiny.command(tmp_path / "a"))
+    asked = cli(*tiny.command(tmp_path / "b", "--lustre_stripe", "auto"))
+    off = cli(*tiny.command(tmp_path / "c", "--lustre_stripe", "off"))
+    assert (silent.code, asked.code, off.code) == (0, 0, 0)
+    assert "Lustre" not in silent.out + off.out
+    assert asked.out.count("not on Lustre: no layout is set") == 1
+    assert lustre.calls() == []
+
+
+@pytest.mark.parametrize("value", ["0", "all", "-2"])
+def test_a_job_s_layout_is_checked_at_once(
+    cli: Cli, tiny: Made, tmp_path: Path, value: str
+) -> None:
+    result = cli(*tiny.command(tmp_path / "out", "--lustre_stripe", value))
+    assert result.code == 2
+    assert "auto, pfl, off, 1 to 2000 and -1" in result.error
+    assert not (tmp_path / "out").exists()

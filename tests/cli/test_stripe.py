@@ -1,0 +1,445 @@
+"""`dataprep stripe`, on a Lustre that is an ordinary directory."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli, Made
+from tests.striping.lustre import PROGRESSIVE, Lustre, layout, make_lustre
+
+MIB, GIB = 1 << 20, 1 << 30
+
+
+@pytest.fixture
+def lustre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lustre:
+    return make_lustre(tmp_path, monkeypatch)
+
+
+def big_file(path: Path, size: int) -> None:
+    """Of holes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.truncate(size)
+
+
+# --- what is set ---
+
+
+@pytest.mark.parametrize(
+    ("words", "stripes", "size"),
+    [
+        ((), 1, 4 * MIB),
+        (("--file_size", "150MB"), 1, 4 * MIB),
+        (("--file_size", "1023MiB"), 1, 4 * MIB),
+        (("--file_size", "1GiB"), 2, 4 * MIB),
+        (("--file_size", "42GB"), 7, 4 * MIB),
+        (("--file_size", "150GB"), 12, 4 * MIB),
+        (("--file_size", "10TB"), 16, 4 * MIB),  # as many as there are
+        (("--file_size", "150GB", "--lustre_max_stripes", "8"), 8, 4 * MIB),
+        (("--count", "5"), 5, 4 * MIB),
+        (("--count", "5", "--lustre_max_stripes", "3"), 3, 4 * MIB),
+        (("--count", "-1"), -1, 4 * MIB),
+        (("--count", "-1", "--lustre_max_stripes", "8"), 8, 4 * MIB),
+        (("--count=-1", "--stripe_size", "64KiB"), -1, 64 << 10),
+        (("--stripe-size", "1MiB"), 1, MIB),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_the_directory_is_made_with_the_layout_of_the_rule(
+    cli: Cli, lustre: Lustre, words: tuple[str, ...], stripes: int, size: int
+) -> None:
+    out = lustre.mount / "new" / "set"
+    result = cli("stripe", out, *words)
+    assert result.code == 0, result
+    assert lustre.layout(out) == layout((stripes, size, None, ""))
+    (line,) = result.out.splitlines()
+    assert line.startswith(f"{out}: set to ")
+    # Always both: setstripe sets both, whatever it is told. Bare numbers would be KiB.
+    ((*_, c, count, s, given, path),) = lustre.calls("setstripe")
+    assert (c, count, s, path) == ("-c", str(stripes), "-S", str(out))
+    assert given == (f"{size // MIB}M" if size >= MIB else "64K")
+
+
+def test_a_progressive_layout_keeps_a_shard_on_one_target(cli: Cli, lustre: Lustre) -> None:
+    lustre.set(osts=48)
+    out = lustre.mount / "out"
+    result = cli("stripe", out, "--count", "pfl", "--lustre_pool", "flash")
+    assert result.code == 0, result
+    size = 4 * MIB
+    assert lustre.layout(out) == layout(
+        (1, size, 512 * MIB, "flash"),
+        (4, size, 40 * GIB, "flash"),
+        (32, size, None, "flash"),
+        composite=True,
+    )
+    assert "progressive: 1 stripe of 4 MiB in pool flash to 512 MiB, 4 stripes" in result.out
+    again = cli("stripe", out, "--count", "pfl", "--lustre_pool", "flash")
+    assert again.out.startswith(f"{out}: already progressive: ")
+    assert len(lustre.calls("setstripe")) == 1
+
+
+@pytest.mark.parametrize(("osts", "most"), [(2, ()), (48, ("--lustre_max_stripes", "2"))])
+def test_no_part_of_it_has_more_stripes_than_are_wanted(
+    cli: Cli, lustre: Lustre, osts: int, most: tuple[str, ...]
+) -> None:
+    lustre.set(osts=osts)
+    assert cli("stripe", lustre.mount / "out", "--count", "pfl", *most).code == 0
+    assert lustre.stripes(lustre.mount / "out") == [1, 2, 2]
+
+
+def test_targets_that_take_no_new_files_do_not_count(cli: Cli, lustre: Lustre) -> None:
+    lustre.set(inactive=[3, 4], states={"5": " N", "6": "R", "7": " D", "8": "f", "9": " fS"})
+    assert cli("stripe", lustre.mount, "--file_size", "10TB").code == 0
+    assert lustre.stripes(lustre.mount) == [11]
+
+
+@pytest.mark.parametrize("version", [[2, 10], [2, 15], [2, 16]], ids=str)
+def test_the_site_s_own_progressive_layout_is_left_alone(
+    cli: Cli, lustre: Lustre, version: list[int]
+) -> None:
+    lustre.set(default=PROGRESSIVE, version=version)
+    out = lustre.mount / "out"
+    result = cli("stripe", out)
+    assert result.code == 0, result
+    assert result.out == (
+        f"{out}: kept as it is (progressive: 1 stripe of 1 MiB to 256 MiB, "
+        "4 stripes of 1 MiB to 4 GiB, stripes of 4 MiB on all targets to the end)\n"
+    )
+    assert out.is_dir()
+    assert lustre.calls("setstripe") == []
+    assert cli("stripe", out, "--count", "2").code == 0  # unless one is asked for
+    assert lustre.stripes(out) == [2]
+
+
+@pytest.mark.parametrize("version", [[2, 5], [2, 16]], ids=str)
+def test_a_layout_that_is_there_already_is_not_set_again(
+    cli: Cli, lustre: Lustre, version: list[int]
+) -> None:
+    lustre.set(version=version)
+    out = lustre.mount / "out"
+    for expected in ("set to 3 stripes of 4 MiB in pool flash", "already 3 stripes of 4 MiB in"):
+        result = cli("stripe", out, "--count", "3", "--lustre_pool", "flash")
+        assert result.code == 0, result
+        assert result.out.startswith(f"{out}: {expected}")
+    assert len(lustre.calls("setstripe")) == 1
+
+
+def test_bare_values_do_where_nothing_else_can_be_read(cli: Cli, lustre: Lustre) -> None:
+    lustre.set(mute="labels")
+    result = cli("stripe", lustre.mount / "out", "--count", "3")
+    assert result.code == 0, result
+    assert "set to 3 stripes of 4 MiB" in result.out
+
+
+# --- what is there ---
+
+
+def test_what_is_there_says_what_each_directory_needs(cli: Cli, lustre: Lustre) -> None:
+    out = lustre.mount / "out"
+    big_file(out / "train" / "data.mdb", 42_000_000_000)
+    big_file(out / "validation" / "data.mdb", 2_000_000_000)
+    big_file(out / "more" / "README", 100)
+    big_file(out / "train" / ".data.mdb.0123abcd.partial", 10**13)
+    big_file(out / ".dataprep" / "index", 10**13)
+    (out / "more" / "link").symlink_to(out / "train" / "data.mdb")
+    result = cli("stripe", out)
+    assert result.code == 0, result
+    found = {name: lustre.stripes(out / name) for name in ("train", "validation", "more")}
+    assert found == {"train": [7], "validation": [2], "more": [1]}
+    assert lustre.stripes(out) == [7]  # what is made here later is like the largest
+    assert len(lustre.calls("setstripe")) == 4
+
+
+def test_a_manifest_says_what_is_still_to_come(cli: Cli, lustre: Lustre, tiny: Made) -> None:
+    # Its directories would inherit what they need, were not the one above them changed first.
+    lustre.set(default=layout((1, 4 * MIB, None, "")))
+    out = lustre.mount / "out"
+    big_file(out / "train.h5", 42_000_000_000)
+    (out / "manifest.json").write_bytes((tiny.out / "manifest.json").read_bytes())
+    assert cli("stripe", out).code == 0
+    assert lustre.stripes(out) == [7]
+    assert lustre.stripes(out / "train") == lustre.stripes(out / "validation") == [1]
+    assert not (out / "index").exists()  # sidecars are small
+
+
+def test_what_the_user_says_will_be_there_is_believed(cli: Cli, lustre: Lustre) -> None:
+    big_file(lustre.mount / "out" / "README", 100)
+    assert cli("stripe", lustre.mount / "out", "--file_size", "42GB").code == 0
+    assert lustre.stripes(lustre.mount / "out") == [7]
+
+
+def test_files_are_not_touched_unless_asked(cli: Cli, lustre: Lustre) -> None:
+    out = lustre.mount / "out"
+    for number in range(3):
+        big_file(out / f"{number}.h5", 10)
+    result = cli("stripe", out, "--count", "2")
+    assert result.code == 0, result
+    assert result.out.splitlines()[1:] == [
+        "3 files of 3 not touched, in another layout (0.h5, 1.h5, 2.h5); --migrate writes them anew"
+    ]
+    assert lustre.calls("migrate") == []
+
+
+def test_migrating_writes_only_those_anew_that_differ(cli: Cli, lustre: Lustre) -> None:
+    out = lustre.mount / "out"
+    big_file(out / "old.h5", 10)
+    assert cli("stripe", out, "--count", "2").code == 0
+    big_file(out / "new.h5", 10)
+    result = cli("stripe", out, "--count", "2", "--migrate")
+    assert result.code == 0, result
+    assert result.out.splitlines()[1:] == [
+        "1 file of 2 to write anew (old.h5)",
+        "1 file written anew",
+    ]
+    assert lustre.calls("migrate") == [
+        ["migrate", "-c", "2", "-S", "4M", str(out / "old.h5")],
+    ]
+    again = cli("stripe", out, "--count", "2", "--migrate")
+    assert again.out == f"{out}: already 2 stripes of 4 MiB\n"
+
+
+def test_files_on_all_targets_are_not_migrated_for_ever(cli: Cli, lustre: Lustre) -> None:
+    out = lustre.mount / "out"
+    big_file(out / "old.h5", 10)
+    for count in ("-1", "64"):  # more than there are
+        words = ("stripe", out, "--count", count, "--migrate")
+        assert cli(*words).code == 0
+        lustre.forget_calls()
+        assert cli(*words).code == 0
+        assert lustre.calls("migrate") == []
+
+
+def test_a_migration_that_fails_is_an_error(cli: Cli, lustre: Lustre) -> None:
+    out = lustre.mount / "out"
+    big_file(out / "old.h5", 10)
+    lustre.set(fails={"migrate": 16})
+    result = cli("stripe", out, "--count", "2", "--migrate")
+    assert result.code == 1
+    assert "lfs migrate -c 2 -S 4M" in result.error
+    assert "exit code 16, Device or resource busy" in result.error
+
+
+def test_a_migration_that_does_nothing_is_an_error(cli: Cli, lustre: Lustre) -> None:
+    out = lustre.mount / "out"
+    big_file(out / "old.h5", 10)
+    assert cli("stripe", out, "--count", "2").code == 0
+    lustre.set(restricted=True)
+    result = cli("stripe", out, "--count", "2", "--migrate")
+    assert result.code == 1
+    assert "1 file of 1 did not get the layout though `lfs migrate` succeeded" in result.error
+
+
+# --- what it only says ---
+
+
+def test_a_dry_run_prints_commands_that_do_the_same(cli: Cli, lustre: Lustre) -> None:
+    out = lustre.mount / "it's out"
+    big_file(out / "train" / "data.mdb", 42_000_000_000)
+    words = ("stripe", out, "--migrate")
+    result = cli(*words, "--dry_run")
+    assert result.code == 0, result
+    quoted = shlex.quote(str(out))
+    assert result.out.splitlines() == [
+        f"lfs setstripe -c 7 -S 4M {quoted}",
+        f"lfs setstripe -c 7 -S 4M {shlex.quote(str(out / 'train'))}",
+        f"lfs migrate -c 7 -S 4M {shlex.quote(str(out / 'train' / 'data.mdb'))}",
+    ]
+    assert {call[0] for call in lustre.calls()} == {"getstripe", "df"}
+    subprocess.run(["sh", "-e"], input=result.out, text=True, check=True)
+    lustre.forget_calls()
+    assert cli(*words).code == 0
+    assert {call[0] for call in lustre.calls()} == {"getstripe", "df"}
+
+
+def test_a_dry_run_makes_nothing(cli: Cli, lustre: Lustre) -> None:
+    out = lustre.mount / "a" / "b"
+    result = cli("stripe", out, "--dry_run")
+    assert result.out == f"mkdir -p {out}\nlfs setstripe -c 1 -S 4M {out}\n"
+    assert list(lustre.mount.iterdir()) == []
+    subprocess.run(["sh", "-e"], input=result.out, text=True, check=True)
+    big_file(out / "x", 10)
+    assert cli("stripe", out, "--dry_run").out == f"# {out}: already (1 stripe of 4 MiB)\n"
+    other = cli("stripe", out, "--dry_run", "--count", "2")
+    assert other.out == (
+        f"lfs setstripe -c 2 -S 4M {out}\n# 1 file in another layout; --migrate writes them anew\n"
+    )
+
+
+# --- what goes wrong ---
+
+
+@pytest.mark.parametrize("count", ["4", "-1", "pfl"])
+def test_a_site_that_refuses_silently_is_found_out(cli: Cli, lustre: Lustre, count: str) -> None:
+    lustre.set(restricted=True)
+    out = lustre.mount / "out"
+    result = cli("stripe", out, "--count", count)
+    assert result.code == 1
+    assert "but in force is 1 stripe of 1 MiB: `lfs setstripe` succeeded" in result.out
+    assert "1 of 1 directory did not get the layout that was asked for" in result.error
+
+
+def test_a_site_s_limit_is_found_out(cli: Cli, lustre: Lustre) -> None:
+    lustre.set(cap=8)
+    out = lustre.mount / "out"
+    result = cli("stripe", out, "--count", "-1")
+    assert result.code == 1
+    assert "asked for stripes of 4 MiB on all targets, but in force is 8 stripes" in result.out
+    assert cli("stripe", out, "--count", "-1", "--lustre_max_stripes", "8").code == 0
+
+
+def test_what_cannot_be_read_back_is_not_believed(cli: Cli, lustre: Lustre) -> None:
+    lustre.set(mute="all")
+    result = cli("stripe", lustre.mount / "out")
+    assert result.code == 1
+    assert "what is in force cannot be read back" in result.out
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (1, "failed: exit code 1; it says"),
+        (4, "exit code 4, this `lfs` does not know an option or a value of it"),
+        (13, "exit code 13, Permission denied"),
+        (25, "exit code 25, Inappropriate ioctl for device"),
+        (121, "exit code 121, Remote I/O error"),
+        (255, "failed: exit code 255; it says"),
+    ],
+)
+def test_a_failure_of_lfs_is_one_line(cli: Cli, lustre: Lustre, code: int, said: str) -> None:
+    lustre.set(fails={"setstripe": code})
+    result = cli("stripe", lustre.mount / "out")
+    assert result.code == 1
+    assert f"`lfs setstripe -c 1 -S 4M {lustre.mount / 'out'}` failed" in result.error
+    assert said in result.error
+    assert "it\\x1b[1m failed" in result.error  # nothing of it reaches the terminal
+
+
+def test_a_pool_that_there_is_not_is_lfs_s_to_refuse(cli: Cli, lustre: Lustre) -> None:
+    result = cli("stripe", lustre.mount / "out", "--lustre_pool", "tape")
+    assert result.code == 1
+    assert "pool 'tape' does not exist" in result.error
+
+
+def test_without_the_table_of_targets_the_rule_stands_alone(cli: Cli, lustre: Lustre) -> None:
+    lustre.set(fails={"df": 95})
+    assert cli("stripe", lustre.mount / "out", "--file_size", "10TB").code == 0
+    assert lustre.stripes(lustre.mount / "out") == [97]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--count", "0"),
+        ("--count", "-2"),
+        ("--count", "2001"),
+        ("--count", "off"),
+        ("--count", "\uff11"),  # a digit, but not ASCII's
+        ("--stripe_size", "4"),
+        ("--stripe_size", "100KiB"),
+        ("--stripe_size", "4MB"),
+        ("--stripe_size", "4GiB"),
+        ("--stripe_size", "0"),
+        ("--file_size", "large"),
+        ("--file_size", "-1"),
+        ("--lustre_max_stripes", "0"),
+        ("--lustre_pool", "longer-than-15-letters"),
+        ("--lustre_pool", "ignore"),
+        ("--lustre_pool", "-x"),
+        ("--lustre_pool", ""),
+    ],
+    ids=" ".join,
+)
+def test_what_lustre_cannot_do_is_wrong_usage(
+    cli: Cli, lustre: Lustre, words: tuple[str, ...]
+) -> None:
+    result = cli("stripe", lustre.mount / "out", *words)
+    assert result.code == 2
+    assert words[0] in result.error
+    assert lustre.calls() == []
+
+
+def test_a_place_that_cannot_be_made_is_one_line(cli: Cli, lustre: Lustre) -> None:
+    big_file(lustre.mount / "file", 1)
+    result = cli("stripe", lustre.mount / "file" / "below")
+    assert result.code == 1
+    assert "cannot be made: Not a directory" in result.error
+
+
+# --- elsewhere ---
+
+
+def test_elsewhere_nothing_is_done_and_that_is_said(
+    cli: Cli, lustre: Lustre, tmp_path: Path
+) -> None:
+    out = tmp_path / "elsewhere"
+    result = cli("stripe", out)
+    assert result.code == 0
+    (line,) = result.out.splitlines()
+    assert line.endswith("not on Lustre: no layout is set")
+    required = cli("stripe", out, "--require_lustre")
+    assert required.code == 1
+    assert "not on Lustre" in required.error
+    assert not out.exists()
+    assert lustre.calls() == []
+
+
+@pytest.mark.parametrize("kind", ["beegfs", "fhgfs"])
+def test_on_beegfs_its_own_commands_are_named(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("dataprep.filesystems.filesystem_of", lambda path: kind)
+    (line,) = cli("stripe", tmp_path, "--file_size", "42GB").out.splitlines()
+    assert "`beegfs entry set --num-targets 7 --chunk-size 4M DIR`" in line
+    assert "`beegfs-ctl --setpattern --numtargets=7 --chunksize=4M DIR`" in line
+
+
+@pytest.mark.parametrize("kind", ["gpfs", "dvs", "nfs4", ""])
+def test_on_others_it_is_one_line(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("dataprep.filesystems.filesystem_of", lambda path: kind)
+    result = cli("stripe", tmp_path)
+    assert result.code == 0
+    (line,) = result.out.splitlines()
+    assert f"is on {kind or 'an unknown file system'}, not on Lustre" in line
+
+
+def test_without_the_tool_it_is_an_error(
+    cli: Cli, lustre: Lustre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    result = cli("stripe", lustre.mount / "out")
+    assert result.code == 1
+    assert "is on Lustre, but there is no `lfs` on PATH" in result.error
+
+
+def test_a_tool_that_cannot_be_started_is_one_line(
+    cli: Cli, lustre: Lustre, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken").mkdir()
+    program = tmp_path / "broken" / "lfs"
+    program.write_text("#!/no/such/interpreter\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    result = cli("stripe", lustre.mount / "out")
+    assert result.code == 1
+    assert "cannot be run: No such file or directory" in result.error
+
+
+def test_a_tool_that_hangs_is_not_waited_for_for_ever(
+    cli: Cli, lustre: Lustre, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow").mkdir()
+    program = tmp_path / "slow" / "lfs"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    monkeypatch.setattr("dataprep.striping.lfs._SECONDS", 0.1)
+    result = cli("stripe", lustre.mount / "out")
+    assert result.code == 1
+    assert "did not answer within" in result.error
