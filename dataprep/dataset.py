@@ -17,6 +17,7 @@ from typing_extensions import Self
 from dataprep.errors import UsageError
 from dataprep.example import Example
 from dataprep.manifest import dataset_info, manifest_sink, read_manifest
+from dataprep.part import present
 from dataprep.sinks import DatasetInfo, ShardReader, Sink
 
 _MOST_OPEN = 32  # shards a thread keeps open; a process may usually open 1024 files
@@ -29,6 +30,8 @@ _INHERITED: list[object] = []  # readers of the parent process, kept so that not
 class Records:
     """The examples of one split, in the order they were written.
 
+    Of a node's part of a data set, those of the shards that are there, numbered from 0.
+
     May be used from several threads, and pickled or forked into other processes: each opens the
     files for itself, at its first read, and at most 32 shards at a time. They are closed by
     `close`, at the end of a ``with`` block, or when nobody needs them any more.
@@ -38,12 +41,12 @@ class Records:
         split: which split.
 
     Raises:
-        DatasetError: there is no intact manifest.
+        DatasetError: there is no intact manifest, or it is not clear what is there of it.
         UsageError: no such split, or a format that is not installed.
     """
 
     def __init__(self, out: Path, split: str) -> None:
-        manifest = read_manifest(out)
+        manifest = present(out, read_manifest(out))
         if split not in manifest["splits"]:
             known = ", ".join(manifest["splits"])
             raise UsageError(f"{out} has no split {split!r}; it has: {known}")

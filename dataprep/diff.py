@@ -18,6 +18,7 @@ from dataprep.example import Example
 from dataprep.images.decode import to_pixels
 from dataprep.keys import KEY_HASH, key_hash, repeated
 from dataprep.manifest import dataset_info, manifest_sink, read_manifest
+from dataprep.part import refuse_part
 from dataprep.wording import printable
 
 SHOWN = 5  # keys named for each kind of difference
@@ -96,10 +97,12 @@ def diff(
         progress: told the number of examples read.
 
     Raises:
-        DatasetError: there is no intact manifest.
+        DatasetError: there is no intact manifest, or only a part of a data set.
         SinkError: a shard is damaged.
     """
     manifests = [read_manifest(out) for out in (a, b)]
+    for out, manifest in zip((a, b), manifests, strict=True):
+        refuse_part(out, manifest, "compared")
     sinks = [manifest_sink(manifest) for manifest in manifests]
     how = _Comparison(
         pixels=any(sink.pixels for sink in sinks),

@@ -55,7 +55,7 @@ def _checked(data: bytes, path: Path) -> dict[str, Any]:
     # Kept, because a conversion asks once a shard, and checking takes longer than reading.
     try:
         manifest: dict[str, Any] = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path} cannot be read: {error}; make the data set again") from error
     _check_schema(manifest, path)
     body = {key: value for key, value in manifest.items() if key != "sha256"}

@@ -13,6 +13,9 @@ from dataprep.assembly.lock import holder, is_running
 from dataprep.assembly.progress import images_under_way
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import DatasetError
+from dataprep.manifest import read_manifest
+from dataprep.part import NAME as PART
+from dataprep.part import read_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Status:
         holder: (host, process id) of the run that holds the directory, if one does.
         running: whether that process is alive; None if it is on another host.
         images_per_second: of the run that is working now, once it has committed a shard.
+        part: what of the data set was staged here, e.g. ``part 2 of 4``; None if all of it, or if
+            it was made here.
     """
 
     splits: tuple[SplitStatus, ...]
@@ -47,13 +52,14 @@ class Status:
     holder: tuple[str, int] | None
     running: bool | None
     images_per_second: float | None
+    part: str | None = None
 
 
 def read_status(out: Path) -> Status:
     """Look at an output directory without touching it.
 
     Raises:
-        DatasetError: there is no job in it.
+        DatasetError: there is no job in it, or it is not clear which part of a data set is.
     """
     workspace = Workspace(out)
     if not workspace.private.is_dir() and not workspace.manifest.exists():
@@ -67,7 +73,15 @@ def read_status(out: Path) -> Status:
         holder=holder(workspace),
         running=is_running(workspace),
         images_per_second=_rate(workspace, records),
+        part=_part(workspace),
     )
+
+
+def _part(workspace: Workspace) -> str | None:
+    out = workspace.out
+    if not workspace.manifest.exists() or not (out / PART).exists():
+        return None  # without a look into the manifest, which takes longer than the rest
+    return str(read_part(out, read_manifest(out)))
 
 
 def _splits(workspace: Workspace, records: list[CommitRecord]) -> tuple[SplitStatus, ...]:

@@ -18,6 +18,7 @@ from dataprep.hashing import file_sha256
 from dataprep.images import Recipe, prepare
 from dataprep.keys import KEY_HASH, key_hash, repeated
 from dataprep.manifest import NAME, dataset_info, manifest_sink, read_manifest
+from dataprep.part import Part, present, read_part
 from dataprep.sinks import DatasetInfo, Sink
 from dataprep.strangers import strangers
 from dataprep.wording import printable
@@ -37,12 +38,13 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a verification found."""
+    """What a verification found; ``part`` if only a part of the data set should be there."""
 
     files: int
     bytes: int
     records: int
     problems: tuple[Problem, ...]
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class _Check:
 def verify(
     out: Path, level: Level, *, threads: int, progress: Callable[[int], object] | None = None
 ) -> Verified:
-    """Check every shard.
+    """Check every shard; of a node's part of a data set, those that should be there.
 
     Args:
         out: the directory that holds ``manifest.json``.
@@ -90,10 +92,12 @@ def verify(
         progress: told the bytes of each shard when it is done.
 
     Raises:
-        DatasetError: there is no intact manifest to check against.
+        DatasetError: there is no intact manifest to check against, or it is not clear which part
+            of it should be there.
         UsageError: the format, or for ``reader`` its own reader, is not installed.
     """
-    manifest = read_manifest(out)
+    whole = read_manifest(out)
+    part, manifest = read_part(out, whole), present(out, whole)
     recipe = Recipe(
         check="pixels",
         passes=("JPEG", "PNG"),
@@ -102,7 +106,7 @@ def verify(
     )
     check = _Check(out, level, manifest_sink(manifest), dataset_info(manifest), recipe)
     shards = [*_shards(manifest)]
-    problems = [*_check_accounts(manifest), *_check_strangers(out, manifest)]
+    problems = [*_check_accounts(whole), *_check_strangers(out, manifest, part)]
     classes: dict[str, Counter[int]] = {split: Counter() for split in manifest["splits"]}
     keys = {split: bytearray() for split in manifest["splits"]}
 
@@ -118,13 +122,14 @@ def verify(
             if progress is not None:
                 progress(sum(file["bytes"] for file in shard.files))
     if level in _READING and not problems:
-        problems += _check_class_counts(manifest, classes)
+        problems += _check_class_counts(manifest, whole, classes)
         problems += _check_unique(keys)
     return Verified(
         files=sum(len(shard.files) for shard in shards),
         bytes=sum(file["bytes"] for shard in shards for file in shard.files),
         records=sum(shard.records or 0 for shard in shards),
         problems=tuple(problems),
+        part=part,
     )
 
 
@@ -235,13 +240,16 @@ def _compare_with_reference(check: _Check, paths: list[Path], ours: Iterator[Exa
 
 
 def _check_class_counts(
-    manifest: dict[str, Any], classes: dict[str, Counter[int]]
+    manifest: dict[str, Any], whole: dict[str, Any], classes: dict[str, Counter[int]]
 ) -> Iterator[Problem]:
+    """Exactly those of the manifest; of some of a split's shards no more than it has."""
     for split, found in classes.items():
-        expected = {
-            int(label): count for label, count in manifest["splits"][split]["class_records"].items()
-        }
-        if dict(found) != expected:
+        described = whole["splits"][split]
+        expected = Counter(
+            {int(label): count for label, count in described["class_records"].items()}
+        )
+        some = len(manifest["splits"][split]["shards"]) < len(described["shards"])
+        if found - expected if some else found != expected:
             yield Problem(NAME, f"{split}: its records by class are not what the shards hold")
 
 
@@ -262,9 +270,10 @@ def _check_accounts(manifest: dict[str, Any]) -> Iterator[Problem]:
             yield Problem(NAME, what)
 
 
-def _check_strangers(out: Path, manifest: dict[str, Any]) -> Iterator[Problem]:
+def _check_strangers(out: Path, manifest: dict[str, Any], part: Part | None) -> Iterator[Problem]:
+    own = "the manifest" if part is None else f"what should be here ({part})"
     for name, split in manifest["splits"].items():
         files = [file for shard in split["shards"] for file in shard["files"]] + split["files"]
         for path in strangers([name], {out / file["path"] for file in files}):
-            what = "is not in the manifest, but readers would take it in; move it away"
+            what = f"is not in {own}, but readers would take it in; move it away"
             yield Problem(str(path.relative_to(out)), what)

@@ -51,6 +51,8 @@ def command(target: Path, records: int, sink: str | None) -> None:
 
 
 def _show_manifest(out: Path, manifest: dict[str, Any]) -> None:
+    from dataprep.part import present, read_part
+
     click.echo(f"{out}: {manifest['dataset']}, {manifest['sink']['name']}, seed {manifest['seed']}")
     for ancestor in manifest.get("lineage", ()):
         click.echo(f"converted from {ancestor['sink']['name']} {ancestor['manifest_sha256'][:12]}")
@@ -63,9 +65,16 @@ def _show_manifest(out: Path, manifest: dict[str, Any]) -> None:
         )
     for what, number in manifest.get("counts", {}).items():
         click.echo(f"{what}: {number:,} in the raw data")
-    for name, split in manifest["splits"].items():
-        smallest, largest = split["records_per_shard"]
-        size = f"{largest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
+    part = read_part(out, manifest)
+    if part is not None:
+        absent = [name for name in manifest["splits"] if name not in part.splits]
+        click.echo(f"{part} is here" + (f", nothing of {', '.join(absent)}" if absent else ""))
+    for name, split in present(out, manifest)["splits"].items():
+        whole = manifest["splits"][name]
+        if len(split["shards"]) < len(whole["shards"]):
+            _show_part(name, split, whole)
+            continue
+        size = _range_of_shards(split)
         click.echo(
             f"{name}: {split['records']:,} records of {split['images_found']:,} images, "
             f"{sized(split['bytes'])}, {len(split['class_records'])} classes, "
@@ -81,6 +90,23 @@ def _show_manifest(out: Path, manifest: dict[str, Any]) -> None:
         )
         if split["statistics"] and split["statistics"]["images"]:
             _show_statistics(split["statistics"])
+
+
+def _show_part(name: str, split: dict[str, Any], whole: dict[str, Any]) -> None:
+    """What is here of a split, and of how much."""
+    click.echo(
+        f"{name}: {split['records']:,} of {whole['records']:,} records, {sized(split['bytes'])}"
+    )
+    click.echo(
+        f"  {len(split['shards']):,} of {counted(len(whole['shards']), 'shard')} of "
+        f"{_range_of_shards(split)} records; "
+        f"first shard {split['shards'][0]['files'][0]['path']}"
+    )
+
+
+def _range_of_shards(split: dict[str, Any]) -> str:
+    smallest, largest = split["records_per_shard"]
+    return f"{largest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
 
 
 def _show_statistics(found: dict[str, Any]) -> None:

@@ -51,7 +51,7 @@ def _state(status: Status) -> str:
     if status.sealed and missing:
         return f"sealed, but {counted(missing, 'shard')} missing; run the same command again"
     if status.sealed:
-        return "sealed"
+        return f"sealed, {status.part}" if status.part else "sealed"
     if missing or not status.splits:
         return "not running and not finished; run the same command again to resume"
     rejected = sum(len(record.rejected) for record in status.records)

@@ -41,13 +41,18 @@ def command(out: Path, level: str, workers: int | None) -> None:
         click.echo(f"bad: {problem.path}: {problem.what}")
     if found.problems:
         bad = len({problem.path for problem in found.problems})
-        raise DatasetError(
-            f"{out}: {bad} of {found.files} files bad; delete damaged shards and run the "
-            "command that made the data set again: it makes only those anew"
+        mend = (
+            "stage it again"
+            if found.part
+            else (
+                "delete damaged shards and run the command that made the data set again: it makes "
+                "only those anew"
+            )
         )
+        raise DatasetError(f"{out}: {bad} of {found.files} files bad; {mend}")
     if checked == "reader":
         level += f": {manifest_sink(read_manifest(out)).reference}"
     click.echo(
         f"{out}: {counted(found.files, 'file')}, {sized(found.bytes)}, {found.records:,} records: "
-        f"all good ({level})"
+        f"all good ({level})" + (f", {found.part}" if found.part else "")
     )

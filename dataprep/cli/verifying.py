@@ -10,6 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from dataprep.manifest import read_manifest
+from dataprep.part import present
 
 
 @contextmanager
@@ -19,7 +20,8 @@ def verify_bar(out: Path) -> Iterator[Callable[[int], object]]:
     Raises:
         DatasetError: there is no intact manifest.
     """
-    total = sum(split["bytes"] for split in read_manifest(out)["splits"].values())
+    manifest = present(out, read_manifest(out))
+    total = sum(split["bytes"] for split in manifest["splits"].values())
     with tqdm(
         desc="verify",
         total=total,
