@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# For a site's epilogue, which root runs at the end of a job with the job's number and user: removes
+# what the job staged there, as that user, and only that. Printed by `dataprep hook pbs --epilog`.
+# It must run on every node: as execjob_epilogue hook in PBS Professional and OpenPBS, as both
+# epilogue and epilogue.parallel in Torque.
+# Users need none of it: the batch script cleans. This is for jobs that were killed before it could.
+
+# EDIT: an epilogue has neither a PATH nor the variables of the job.
+program=/usr/local/bin/dataprep
+export DATAPREP_SCRATCH=/local/scratch # where jobs stage if they do not say --to
+export PBS_JOBID=$1
+
+clean=(
+@@stage
+  --clean
+)
+timeout --kill-after=10 60 runuser --user="$2" -- "${clean[@]}" ||
+  logger --tag dataprep "job $1: what it staged could not be removed"
+exit 0

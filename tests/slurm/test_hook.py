@@ -1,0 +1,133 @@
+"""What `dataprep hook slurm` prints, submitted: from the first byte to the last copy's removal."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli, Made
+from tests.slurm.cluster import NODES, Cluster
+
+pytestmark = pytest.mark.slurm
+
+TRAINING = 'srun ls "$DATA_DIR" &'
+WAITING = "bash -c 'echo training; sleep 60' &"
+
+
+@pytest.fixture
+def source(tiny: Made, tmp_path: Path) -> Path:
+    """The tiny set, at a place with blanks and quotes in its name."""
+    path = tmp_path / 'it\'s the "tiny" $set'
+    shutil.copytree(tiny.out, path)
+    return path
+
+
+def hook(cli: Cli, source: Path, *options: str) -> str:
+    result = cli("hook", "slurm", source, *options)
+    assert result.code == 0, result
+    return result.out
+
+
+def left(cluster: Cluster) -> dict[str, list[str]]:
+    """What is still staged, by node."""
+    return {node: cluster.listing(node) for node in NODES if cluster.listing(node)}
+
+
+def test_it_runs_as_it_is_printed(cluster: Cluster, cli: Cli, source: Path) -> None:
+    ended = cluster.wait(cluster.submit(hook(cli, source)))
+    assert ended.code == 0, ended.out
+    assert ended.out.splitlines().count("manifest.json") == len(NODES), ended.out
+    assert "copied to 4 nodes" in ended.out
+    assert "rror" not in ended.out
+    assert left(cluster) == {}
+
+
+def test_every_node_trains_from_a_verified_copy_of_its_own(
+    cluster: Cluster, cli: Cli, source: Path
+) -> None:
+    script = hook(cli, source, "--to", "$DATAPREP_SCRATCH/my data")
+    script = script.replace(
+        TRAINING,
+        """srun bash -c 'dataprep verify "$DATA_DIR" && echo "$(hostname): $DATA_DIR"; exit 5' &""",
+    )
+    ended = cluster.wait(cluster.submit(script))
+    assert ended.code == 5, ended.out
+    for node in NODES:
+        assert f"{node}: {cluster.scratch}/my data\n" in ended.out
+    assert left(cluster) == {}
+
+
+def test_a_node_that_is_too_full_is_exit_code_4_for_all_and_no_training(
+    cluster: Cluster, cli: Cli, source: Path
+) -> None:
+    cluster.fill("n3", but=200_000)
+    ended = cluster.wait(cluster.submit(hook(cli, source)))
+    assert ended.code == 4, ended.out
+    assert "nothing was copied anywhere" in ended.out
+    assert "manifest.json\n" not in ended.out
+    assert left(cluster).keys() <= {"n3"}
+
+
+def test_a_job_that_is_cancelled_cleans_every_node(
+    cluster: Cluster, cli: Cli, source: Path
+) -> None:
+    job = cluster.submit(hook(cli, source).replace(TRAINING, WAITING))
+    cluster.until_said(job, "training\n")
+    assert left(cluster).keys() == set(NODES)
+    cluster.run("scancel", job)
+    ended = cluster.wait(job)
+    assert ended.code != 0
+    assert left(cluster) == {}, ended.out
+
+
+def test_a_requeued_job_finds_the_copies_it_kept(cluster: Cluster, cli: Cli, source: Path) -> None:
+    script = hook(cli, source, "--keep").replace(
+        TRAINING,
+        f'if [ "${{SLURM_RESTART_COUNT:-}}" ]; then {TRAINING} else {WAITING} fi',
+    )
+    job = cluster.submit(script)
+    cluster.until_said(job, "training\n")
+    cluster.run("scontrol", "requeue", job)
+    ended = cluster.wait(job)
+    assert ended.code == 0, ended.out
+    assert "nothing to copy to 4 nodes" in ended.out, ended.out
+    assert ended.out.splitlines().count("manifest.json") == len(NODES), ended.out
+    assert left(cluster) == {}
+
+
+def test_the_warning_before_the_end_of_the_time_reaches_the_training(
+    cluster: Cluster, cli: Cli, source: Path
+) -> None:
+    training = """srun bash -c 'trap "echo saved; exit 0" USR1; echo training; while :; do
+      sleep 0.1; done' &"""
+    job = cluster.submit(hook(cli, source).replace(TRAINING, training))
+    cluster.until(lambda: cluster.output(job).count("training\n") == len(NODES))
+    cluster.run("scancel", "--batch", "--signal=USR1", job)  # as --signal=B:USR1@300 does
+    ended = cluster.wait(job)
+    assert ended.code == 0, ended.out
+    assert ended.out.count("saved\n") == len(NODES)
+    assert left(cluster) == {}
+
+
+def test_the_epilog_removes_what_a_killed_job_left_behind(
+    cluster: Cluster, cli: Cli, source: Path
+) -> None:
+    stage = f"srun dataprep stage {shlex.quote(str(source))}\n"
+    job = cluster.submit(f"#!/bin/bash\n#SBATCH --nodes=4\n{stage}")
+    assert cluster.wait(job).code == 0
+    assert left(cluster).keys() == set(NODES)
+    epilog = cluster.root / "epilog"
+    epilog.write_text(
+        hook(cli, source, "--epilog")
+        .replace("/usr/local/bin/dataprep", str(cluster.root / "bin" / "dataprep"))
+        .replace("/local/scratch", str(cluster.scratch))
+    )
+    for node in NODES:
+        # All that Slurm tells an Epilog of the job that matters here.
+        words = f"env SLURM_JOB_ID={job} SLURM_JOB_USER=root SLURM_JOB_UID=0 bash '{epilog}'"
+        ended = cluster.on(node, words)
+        assert "removed" in ended.out
+    assert left(cluster) == {}

