@@ -10,6 +10,8 @@
     ├── DatasetError                       the output directory is not what it should be
     │   └── LockedError                    another process is working on it
     ├── PipelineError                      the engine failed
+    ├── StagingError                       a node's copy could not be made, or not be trusted
+    │   └── NoRoomError      exit code 4   a node has too little space; nothing was copied anywhere
     ├── RejectedError        exit code 3   more rejected images than --max_bad allows
     └── StoppedError         128 + signal  Ctrl-C (130), SIGTERM (143); resumable
 
@@ -53,6 +55,19 @@ class LockedError(DatasetError):
 
 class PipelineError(DataprepError):
     """The engine (Beam) failed for a reason that is not the data's."""
+
+
+class StagingError(DataprepError):
+    """A copy on node-local storage could not be made, or what is there cannot be trusted."""
+
+
+class NoRoomError(StagingError):
+    """A node has too little free space; found on every node before the first byte was copied.
+
+    A code of its own, so that a batch script can go on with the data where they are.
+    """
+
+    exit_code = 4
 
 
 class RejectedError(DataprepError):

@@ -1,7 +1,8 @@
 """The command line: one small module a command; each parses, calls and prints, no more.
 
-Exit codes: 0 done; 1 error; 2 wrong usage; 3 more rejected images than ``--max_bad`` allows;
-130, 143 and 129 stopped by Ctrl-C, SIGTERM and SIGHUP.
+Exit codes: 0 done; 1 error; 2 wrong usage; 3 more rejected images than ``--max_bad`` allows; 4 a
+node has too little space for ``dataprep stage``; 130, 143 and 129 stopped by Ctrl-C, SIGTERM and
+SIGHUP.
 """
 
 from __future__ import annotations
@@ -35,9 +36,12 @@ _DATASETS = {
 _COMMANDS = {
     "convert": "Make another format of a finished data set.",
     "diff": "Say whether two data sets hold the same examples.",
+    "hook": "Print a batch script that stages a data set: Slurm, PBS, LSF.",
     "inspect": "Show what is in a data set or in a shard.",
     "sinks": "List the formats that are installed.",
+    "stage": "Copy a data set to every node's own storage, checked.",
     "status": "Tell how far a running, dead or finished job is.",
+    "stripe": "Set the Lustre layout of a directory before it is filled.",
     "synthesize": "Make a small raw data set to try things with.",
     "verify": "Check a finished data set against its manifest.",
 }
@@ -97,7 +101,8 @@ def command(debug: bool) -> None:  # `main` takes it out; here for the help
     Every long option may be written with _ or with -.
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 3 more rejected images than --max_bad allows,
-    130, 143 or 129 stopped by Ctrl-C, SIGTERM or SIGHUP.
+    4 too little space on a node (dataprep stage), 130, 143 or 129 stopped by Ctrl-C, SIGTERM or
+    SIGHUP.
     """
 
 

@@ -1,0 +1,1 @@
+"""Every byte read once, and sent to all nodes through MPI."""

@@ -1,0 +1,1 @@
+"""Bytes from a source into a target, hashed on the way."""

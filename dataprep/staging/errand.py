@@ -1,0 +1,71 @@
+"""What one call means for one node: which files are to be where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dataprep.errors import StagingError, UsageError
+from dataprep.staging.inventory import Inventory, read_inventory
+from dataprep.staging.nodes.placement import Placement, require_node
+from dataprep.staging.request import StageRequest
+from dataprep.staging.selection import Selection, Share, select
+from dataprep.staging.target.scratch import Target, find_target
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What is to be where: one node's part of one call."""
+
+    request: StageRequest
+    placement: Placement
+    inventory: Inventory
+    selection: Selection
+    target: Target
+
+
+def make_errand(request: StageRequest, placement: Placement) -> Errand:
+    """Look at the source, and choose what goes where; nothing is written.
+
+    Raises:
+        UsageError: options that cannot be together.
+        DatasetError: there is nothing that can be staged.
+        StagingError: there is no place for it.
+    """
+    inventory = read_inventory(request.source)
+    selection = select(inventory, splits=request.splits, share=share_of(request, placement))
+    target = find_target(
+        request.to,
+        request.source.name,
+        selection.bytes,
+        placement,
+        shared=request.shared,
+    )
+    _check_apart(request.source, target.path)
+    return Errand(request, placement, inventory, selection, target)
+
+
+def share_of(request: StageRequest, placement: Placement) -> Share | None:
+    """This node's part of the shards, if parts are asked for.
+
+    Raises:
+        UsageError: options that cannot be together.
+    """
+    if not request.share:
+        if request.replicas != 1 or request.whole:
+            raise UsageError("--replicas and --whole belong to --share node")
+        return None
+    if request.broadcast:
+        raise UsageError("--broadcast sends everything to every node; leave out --share")
+    require_node(placement, "--share")
+    return Share(placement.node, placement.nodes, request.replicas, request.whole)
+
+
+def _check_apart(source: Path, target: Path) -> None:
+    """A copy inside of what is copied would be copied; the other way round, cleaning is unsafe."""
+    ours, theirs = target.resolve(), source.resolve()
+    if ours == theirs or theirs in ours.parents or ours in theirs.parents:
+        raise StagingError(
+            f"{target} and {source}, which is to be copied there, are one in the other; stage into "
+            "a directory apart (--to)"
+        )

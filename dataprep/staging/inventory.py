@@ -1,0 +1,238 @@
+"""What there is to stage: a sealed data set's files, or those of any directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from dataprep import part
+from dataprep.canonical import to_json
+from dataprep.durable_files import is_partial
+from dataprep.errors import DatasetError, UsageError
+from dataprep.manifest import NAME, read_manifest
+from dataprep.staging.target.directory import PRIVATE
+from dataprep.wording import printable
+
+_OURS = ".dataprep"  # what begins like this is a directory of ours, not data
+_LMDB_LOCK = "lock.mdb"  # of the machine that has the database open
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file to stage.
+
+    Attributes:
+        path: relative to the source and to the target, with ``/``; never leaves either.
+        bytes: its size.
+        sha256: what it must have, from the manifest; None in a plain directory.
+        modified: its time of modification in ns, in a plain directory; None with a manifest,
+            whose hashes say more.
+    """
+
+    path: str
+    bytes: int
+    sha256: str | None = None
+    modified: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All files of a source.
+
+    Attributes:
+        source: the directory.
+        digest: the manifest's own SHA-256; of a plain directory the SHA-256 over its listing.
+        files: in the order of their paths; ``manifest.json``, if there is one, is among them.
+        manifest: what it says; None for a plain directory.
+    """
+
+    source: Path
+    digest: str
+    files: tuple[SourceFile, ...]
+    manifest: Mapping[str, Any] | None
+
+
+def read_inventory(source: Path) -> Inventory:
+    """List what is in ``source``: what its manifest names, or else every file below it.
+
+    Of a data set nothing is read but the manifest, since a thousand nodes that ask for the state of
+    a thousand shards are a storm for the file system; whoever copies a file finds out whether it
+    has the size that the manifest says. Files that the manifest does not name, such as notes or
+    rejected images, do not belong to the data set; a directory of them is staged by itself.
+
+    Of a plain directory the files below it, those that links lead to among them. Left out are
+    directories of dataprep's own (``.dataprep…``), its unfinished files (``….partial``), and LMDB's
+    ``lock.mdb``. A ``manifest.json`` of another program is a file like any other.
+
+    Raises:
+        DatasetError: there is no such directory; it has no manifest but unfinished work of
+            dataprep, or is a part of a data set; it holds what cannot be copied.
+        UsageError: it is a file.
+    """
+    _check_directory(source)
+    if _is_plain(source):
+        if (source / _OURS).is_dir():
+            raise DatasetError(
+                f"{source} holds an unfinished data set, without {NAME}; finish it first, with "
+                "the command that makes it: `dataprep status` tells how far it has come"
+            )
+        return _listed(source)
+    manifest = read_manifest(source)
+    part.refuse_part(source, manifest, "staged")
+    return _named(source, manifest)
+
+
+def _check_directory(source: Path) -> None:
+    try:
+        mode = source.stat().st_mode
+    except OSError as error:
+        raise DatasetError(
+            f"{printable(str(source))} cannot be staged: {_reason(error)}; name the directory of "
+            "a data set"
+        ) from error
+    if not stat.S_ISDIR(mode):
+        raise UsageError(
+            f"{printable(str(source))} is no directory, and only directories are staged; name "
+            f"the one that it is in, {printable(str(source.absolute().parent))}"
+        )
+
+
+def _is_plain(source: Path) -> bool:
+    """Whether there is no manifest of ours; one that is damaged is still ours."""
+    try:
+        data = (source / NAME).read_bytes()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise _unreadable(source / NAME, error) from error
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return not (isinstance(found, dict) and str(found.get("format")).startswith("dataprep-"))
+
+
+def _named(source: Path, manifest: Mapping[str, Any]) -> Inventory:
+    """What a manifest names, and itself."""
+    data = to_json(manifest)  # its very bytes: reading it has checked that
+    files = [SourceFile(NAME, len(data), hashlib.sha256(data).hexdigest())]
+    files += (
+        SourceFile(file["path"], file["bytes"], file["sha256"]) for file in _files_of(manifest)
+    )
+    files.sort(key=lambda file: file.path)
+    _check_paths(source, [file.path for file in files])
+    return Inventory(source, manifest["sha256"], tuple(files), manifest)
+
+
+def _files_of(manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    unmatched = manifest.get("unmatched")
+    if unmatched and unmatched["file"]:
+        yield unmatched["file"]
+    for split in manifest["splits"].values():
+        for shard in split["shards"]:
+            yield from shard["files"]
+        yield from split["files"]
+
+
+def _check_paths(source: Path, paths: Iterable[str]) -> None:
+    """Refuse what would be two files in one place, or in the place of what staging writes.
+
+    The manifest's schema keeps paths below the directory already.
+    """
+    seen: set[str] = set()
+    directories: set[str] = set()
+    for path in paths:
+        if not _can_be_a_file(path):
+            raise _misnamed(source, path, "which cannot be the path of one of its files")
+        if path in seen:
+            raise _misnamed(source, path, "twice")
+        seen.add(path)
+        directories.update(map(str, PurePosixPath(path).parents))
+    if both := seen & directories:
+        raise _misnamed(source, min(both), "as a file and as a directory")
+
+
+def _can_be_a_file(path: str) -> bool:
+    try:
+        path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    pure = PurePosixPath(path)
+    normal = str(pure) == path and "\0" not in path
+    return normal and path not in (".", part.NAME) and pure.parts[0] != PRIVATE
+
+
+def _misnamed(source: Path, path: str, how: str) -> DatasetError:
+    return DatasetError(f"{source / NAME} names {printable(path)} {how}; make the data set again")
+
+
+def _listed(source: Path) -> Inventory:
+    """Every file below a plain directory."""
+    files = sorted(_walk(source), key=lambda file: file.path)
+    if not files:
+        raise DatasetError(f"{printable(str(source))} holds no files, so there is nothing to stage")
+    digest = hashlib.sha256()
+    for file in files:
+        line = f"{file.path}\0{file.bytes}\0{file.modified}\0"
+        digest.update(line.encode("utf-8", "surrogateescape"))
+    return Inventory(source, digest.hexdigest(), tuple(files), None)
+
+
+def _walk(source: Path) -> Iterator[SourceFile]:
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        try:
+            with os.scandir(source / below) as entries:
+                for entry in entries:
+                    path = below + entry.name
+                    if not entry.is_dir(follow_symlinks=False):
+                        if not _is_left_out(entry.name):
+                            yield _file(entry, path)
+                    elif not entry.name.startswith(_OURS):
+                        waiting.append(f"{path}/")
+        except OSError as error:
+            raise _unreadable(source / below, error) from error
+
+
+def _is_left_out(name: str) -> bool:
+    return name == _LMDB_LOCK or is_partial(Path(name))
+
+
+def _file(entry: os.DirEntry[str], path: str) -> SourceFile:
+    """A file, or what a link leads to."""
+    try:
+        found = entry.stat()
+    except OSError as error:
+        if entry.is_symlink() and isinstance(error, FileNotFoundError):
+            raise _not_copied(entry, "is a link that leads nowhere", "mend or remove it") from error
+        raise _unreadable(Path(entry.path), error) from error
+    if stat.S_ISDIR(found.st_mode):
+        what = "is a link to a directory, which is not followed"
+        raise _not_copied(entry, what, "put the directory itself there, or stage that one")
+    if not stat.S_ISREG(found.st_mode):
+        raise _not_copied(entry, "is no regular file", "move it away")
+    if path.partition("/")[0] == PRIVATE:
+        raise _not_copied(entry, "has the name of staging's own directory", "rename it")
+    return SourceFile(path, found.st_size, modified=found.st_mtime_ns)
+
+
+def _not_copied(entry: os.DirEntry[str], what: str, remedy: str) -> DatasetError:
+    return DatasetError(f"{printable(entry.path)} {what}, so it cannot be staged; {remedy}")
+
+
+def _unreadable(path: Path, error: OSError) -> DatasetError:
+    return DatasetError(
+        f"{printable(str(path))} cannot be read: {_reason(error)}; check that nobody changes the "
+        "directory, that its permissions allow reading and that the file system is healthy"
+    )
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

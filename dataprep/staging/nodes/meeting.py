@@ -1,0 +1,55 @@
+"""Which way the copiers of a job's nodes find each other, if they can."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+
+from dataprep.staging.copying.watch import Watch
+from dataprep.staging.nodes.peers import Alone, Peers
+from dataprep.staging.nodes.placement import Placement, require_node
+from dataprep.staging.nodes.rendezvous import meet
+from dataprep.staging.request import StageReporter, StageRequest
+
+_UNMET = (
+    "the nodes do not meet: each looks at its own space only, and does not hear of the others' "
+    "failures; let one failure end the job (srun -K), or say where they meet (--rendezvous)"
+)
+
+
+def connected(
+    request: StageRequest, placement: Placement, watch: Watch, reporter: StageReporter
+) -> AbstractContextManager[Peers]:
+    """The other nodes, if they can be met; else nobody.
+
+    Args:
+        request: the call, whose ``--rendezvous`` overrules the scheduler.
+        placement: which node this is.
+        watch: stopped when another node fails.
+        reporter: told if the nodes of a launch cannot meet.
+
+    Raises:
+        UsageError: it is not known which node this is, but where they meet.
+        StagingError: not all nodes came.
+    """
+    if request.rendezvous not in (None, "none"):
+        require_node(placement, "--rendezvous")
+    if not _can_meet(request, placement):
+        if placement.nodes > 1 and placement.step and placement.node == 0:
+            reporter.line(_UNMET)
+        return Alone(placement.node, placement.nodes)
+    # Without the source if there is a step: nodes that were given different ones are to be told.
+    launch = placement.step or f"{request.rendezvous} {request.source}"
+    return meet(
+        placement,
+        f"{launch} {os.getuid()}",
+        address=request.rendezvous,
+        seconds=request.rendezvous_seconds,
+        on_failure=watch.stop,
+    )
+
+
+def _can_meet(request: StageRequest, placement: Placement) -> bool:
+    if placement.nodes == 1 or request.rendezvous == "none":
+        return False
+    return bool(request.rendezvous or (placement.step and placement.leader))

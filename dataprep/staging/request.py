@@ -1,0 +1,71 @@
+"""What a user asks of one call of ``dataprep stage``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from dataprep.staging.copying.writing import Verify
+
+
+@dataclass(frozen=True, slots=True)
+class StageRequest:
+    """One call, the same on every node.
+
+    Attributes:
+        source: the directory to copy from.
+        to: where to; None chooses this job's own directory in the node's scratch.
+        splits: only these; all if empty.
+        share: whether a node gets only its part of the shards.
+        replicas: how many nodes get each shard then.
+        whole: splits that every node gets whole all the same.
+        shared: whether other jobs of the same user may use the copy.
+        verify: see `dataprep.staging.copying.files.copy_files`.
+        hashed: whether files without a known hash are hashed too.
+        streams: files copied at the same time; None takes what suits the machine.
+        bandwidth: bytes a second that a node reads at most; None for no bound.
+        broadcast: whether every byte is read once and travels on through MPI.
+        rank: ``--rank``, this node's index.
+        world_size: ``--world_size``, how many nodes there are.
+        rendezvous: ``HOST:PORT`` where nodes meet, ``none``, or None to take the scheduler's.
+        rendezvous_seconds: how long nodes wait for each other.
+        patience: seconds without a sign of life before a copier on this node is given up.
+        env_file: where to write shell variables that tell where the copy is.
+    """
+
+    source: Path
+    to: Path | None = None
+    splits: Sequence[str] = ()
+    share: bool = False
+    replicas: int = 1
+    whole: frozenset[str] = field(default_factory=frozenset)
+    shared: bool = False
+    verify: Verify = "copy"
+    hashed: bool = False
+    streams: int | None = None
+    bandwidth: float | None = None
+    broadcast: bool = False
+    rank: int | None = None
+    world_size: int | None = None
+    rendezvous: str | None = None
+    rendezvous_seconds: float = 300.0
+    patience: float = 600.0
+    env_file: Path | None = None
+
+
+class StageReporter(Protocol):
+    """Who is told how a call goes; from any thread, one call at a time."""
+
+    def line(self, text: str) -> None:
+        """Something worth a line."""
+
+    def copying(self, files: int, total: int) -> None:
+        """So many files and bytes are about to be copied on this node."""
+
+    def advance(self, count: int) -> None:
+        """So many more bytes are copied."""
+
+    def finished(self) -> None:
+        """The copying is over, one way or another."""

@@ -1,0 +1,315 @@
+"""One copier a node: an flock in the scratch directory, and what the others wait for."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from dataprep.errors import StagingError
+from dataprep.staging.target.descent import refused
+from dataprep.staging.target.directory import PRIVATE, StageDirectory
+from dataprep.wording import printable
+
+LOCK = "lock"  # its name in the private directory
+
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_NOTE_BYTES = 2048  # always as many: overwritten in place, it needs no space on a full disk
+_MOST_PROGRESS = 100  # characters, so that a note holds them however they are escaped
+_NOTE_SECONDS = 1.0
+_FIRST_POLL, _LAST_POLL = 0.05, 0.5  # seconds
+_TELL_SECONDS = 30.0
+# A poll that took longer than this was not silence of the holder: the whole job was suspended.
+_LONGEST_SILENCE = 2.0
+_ENOTSUPP = 524  # what kernels before an errno of their own return, e.g. Cray's DVS
+_CANNOT_LOCK = frozenset(
+    {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF, _ENOTSUPP}
+)
+
+
+class NodeLock:
+    """Held by the one process that works on a target directory; freed by the kernel if it dies.
+
+    Args:
+        descriptor: of the lock file, locked.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._busy = threading.Lock()
+        self._count = 0
+        self._written = 0.0
+        self._progress = ""
+        self._write("")
+
+    def note(self, progress: str) -> None:
+        """Leave a sign of life for those who wait, e.g. ``3.1 of 42.0 GB``; cheap, once a second.
+
+        Only a ``progress`` that has changed is one, so that a stuck copier does not look alive.
+        Safe from any thread.
+        """
+        if not self._busy.acquire(blocking=False):
+            return
+        try:
+            quiet = time.monotonic() - self._written >= _NOTE_SECONDS
+            if progress != self._progress and (quiet or not self._count):
+                self._write(progress)
+        finally:
+            self._busy.release()
+
+    def _write(self, progress: str) -> None:
+        self._written, self._progress = time.monotonic(), progress
+        self._count += bool(progress)
+        note = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "progress": progress[:_MOST_PROGRESS],
+            "count": self._count,
+        }
+        # A disk that is full or broken is told by the copying, which fares no better.
+        with suppress(OSError):
+            os.pwrite(self._descriptor, json.dumps(note).encode().ljust(_NOTE_BYTES), 0)
+
+
+@contextmanager
+def node_lock(
+    directory: StageDirectory,
+    *,
+    patience: float,
+    done: Callable[[], bool] = lambda: False,
+    on_wait: Callable[[str], None] = lambda _: None,
+) -> Iterator[NodeLock | None]:
+    """Hold the lock of a target directory, or wait until its holder has done the work.
+
+    Args:
+        directory: the target.
+        patience: seconds without a sign of life from the holder before it is given up.
+        done: whether what is waited for is there, so that the lock is not needed: asked while
+            waiting and once the lock is held.
+        on_wait: told now and then who is waited for, and how far they are.
+
+    Yields:
+        The lock; None if ``done`` said so.
+
+    Raises:
+        StagingError: the holder shows no sign of life; the file system cannot lock; the directory
+            was removed meanwhile.
+    """
+    descriptor = _acquire(directory, _Wait(directory, patience, done, on_wait))
+    try:
+        if descriptor is not None and done():
+            _release(descriptor)
+            descriptor = None
+        yield None if descriptor is None else NodeLock(descriptor)
+    finally:
+        if descriptor is not None:
+            _release(descriptor)
+
+
+@contextmanager
+def lock_now(directory: StageDirectory) -> Iterator[None]:
+    """Hold the lock of a target directory without waiting, so that no copying begins meanwhile.
+
+    Raises:
+        StagingError: somebody is copying; the message names them. The file system cannot lock.
+    """
+    descriptor = _open(directory)
+    try:
+        held = _try(directory, descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if not held:
+        holder = _read_holder(descriptor)
+        os.close(descriptor)
+        raise StagingError(
+            f"{directory.path}: {holder.who} is working on it{holder.last_words}; end that first"
+        )
+    try:
+        NodeLock(descriptor).note("removing what is there")
+        yield
+    finally:
+        _release(descriptor)
+
+
+def describe_holder(directory: StageDirectory) -> str | None:
+    """Who works on a target directory, and how far they are; None if nobody does.
+
+    Raises:
+        StagingError: the file system cannot lock.
+    """
+    try:
+        descriptor = os.open(LOCK, _LOOK, dir_fd=directory.private)
+    except OSError:  # nobody ever did
+        return None
+    try:
+        if _try(directory, descriptor, fcntl.LOCK_SH):
+            return None
+        holder = _read_holder(descriptor)
+        return f"{holder.who} is working on it{holder.last_words}"
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """What the lock file says; ``note`` is all of it, to see whether it changes."""
+
+    note: bytes
+    pid: int | None = None
+    host: str = ""
+    progress: str = ""
+
+    @property
+    def who(self) -> str:
+        return f"process {self.pid} on {printable(self.host)}" if self.pid else "another process"
+
+    @property
+    def last_words(self) -> str:
+        return f" ({printable(self.progress)})" if self.progress else ""
+
+
+class _Wait:
+    """Looking on while somebody else holds the lock."""
+
+    def __init__(
+        self,
+        directory: StageDirectory,
+        patience: float,
+        done: Callable[[], bool],
+        on_wait: Callable[[str], None],
+    ) -> None:
+        self.done = done
+        self._directory = directory
+        self._patience = patience
+        self._on_wait = on_wait
+        self._pause = _FIRST_POLL
+        self._note: bytes | None = None
+        self._silent = 0.0
+        self._looked = time.monotonic()
+        self._told: float | None = None
+
+    def look(self, descriptor: int) -> None:
+        """See how the holder fares, say so now and then, and sleep a little."""
+        holder = _read_holder(descriptor)
+        now = time.monotonic()
+        if holder.note != self._note:
+            self._note, self._silent = holder.note, 0.0
+        else:
+            self._silent += min(now - self._looked, _LONGEST_SILENCE)
+        self._looked = now
+        if self._silent >= self._patience:
+            raise StagingError(self._given_up(holder))
+        if self._told is None or now - self._told >= _TELL_SECONDS:
+            self._told = now
+            self._on_wait(
+                f"waiting for {holder.who}, which works on {self._directory.path}"
+                f"{holder.last_words}"
+            )
+        time.sleep(self._pause)
+        self._pause = min(self._pause * 1.5, _LAST_POLL)
+
+    def _given_up(self, holder: _Holder) -> str:
+        said = f'; it last said "{printable(holder.progress)}"' if holder.progress else ""
+        end = f"kill {holder.pid} there" if holder.pid else "find it with fuser"
+        return (
+            f"{self._directory.path}: {holder.who} holds the lock but has made no progress for "
+            f"{self._patience:.0f} s{said}; look whether its storage hangs, end it ({end}) and "
+            "run the same command again"
+        )
+
+
+def _acquire(directory: StageDirectory, wait: _Wait) -> int | None:
+    """A locked descriptor; None if the work is done."""
+    while True:
+        descriptor = _open(directory)
+        try:
+            while not _try(directory, descriptor):
+                if wait.done():
+                    os.close(descriptor)
+                    return None
+                wait.look(descriptor)
+                _check_current(directory)
+            _check_current(directory)
+            if _is_lock_file(directory, descriptor):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # the file was removed while we waited: its lock says nothing
+
+
+def _open(directory: StageDirectory) -> int:
+    place = directory.path / PRIVATE / LOCK
+    try:
+        descriptor = os.open(LOCK, _OPEN, 0o600, dir_fd=directory.private)
+    except OSError as error:
+        _check_current(directory)
+        if error.errno == errno.ELOOP:
+            raise StagingError(f"{place} is a symbolic link; remove it") from None
+        raise refused(place, error, "opening the lock") from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+        os.close(descriptor)
+        raise StagingError(f"{place} is not a plain file of this user; remove it")
+    return descriptor
+
+
+def _try(directory: StageDirectory, descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in _CANNOT_LOCK:
+            reason = os.strerror(error.errno) if error.errno != _ENOTSUPP else "error 524"
+            raise StagingError(
+                f"{directory.path}: the file system cannot lock files ({reason}); name a "
+                "directory on the node's own storage with --to"
+            ) from None
+        raise refused(directory.path, error, "locking it") from None
+    return True
+
+
+def _release(descriptor: int) -> None:
+    # Said explicitly: a child process that inherited the descriptor would keep the lock.
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
+def _check_current(directory: StageDirectory) -> None:
+    if not directory.is_current():
+        raise StagingError(
+            f"{directory.path} was removed or replaced by somebody meanwhile; see that no epilog "
+            "cleans up too early, and run the same command again"
+        )
+
+
+def _is_lock_file(directory: StageDirectory, descriptor: int) -> bool:
+    try:
+        named = os.stat(LOCK, dir_fd=directory.private, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(named, os.fstat(descriptor))
+
+
+def _read_holder(descriptor: int) -> _Holder:
+    try:
+        note = os.pread(descriptor, _NOTE_BYTES, 0)
+    except OSError:
+        return _Holder(b"")
+    try:
+        said = json.loads(note)
+        return _Holder(note, int(said["pid"]), str(said["host"]), str(said["progress"]))
+    except (ValueError, TypeError, KeyError):
+        return _Holder(note)

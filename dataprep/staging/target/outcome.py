@@ -1,0 +1,98 @@
+"""What the copier of one launched step tells the other local ranks: it is there, or why not."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, field
+
+from dataprep.canonical import to_json
+from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
+from dataprep.staging.target.directory import StageDirectory, private_name
+
+_KIND = "outcome"
+_KEPT = 8  # of other steps, which may run side by side in one directory
+_BY_CODE: dict[int, type[DataprepError]] = {
+    NoRoomError.exit_code: NoRoomError,
+    UsageError.exit_code: UsageError,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the copier of a step fared.
+
+    Attributes:
+        ok: whether the copy is there.
+        message: why not; what the copier told the user, one line.
+        exit_code: of the copier's process.
+        time: when it was told, in seconds since the epoch, by this node's clock.
+    """
+
+    ok: bool
+    message: str = ""
+    exit_code: int = 0
+    time: float = field(default_factory=time.time, compare=False)
+
+    def error(self) -> DataprepError:
+        """The copier's failure, for another rank to raise: the same exit code where it has one."""
+        return _BY_CODE.get(self.exit_code, StagingError)(self.message)
+
+
+def failed(error: DataprepError) -> Outcome:
+    """The outcome of a copier that ended with an error."""
+    return Outcome(ok=False, message=str(error), exit_code=error.exit_code)
+
+
+def write_outcome(directory: StageDirectory, step: str, outcome: Outcome) -> None:
+    """Tell the other ranks of a step; the outcomes of long gone steps are removed.
+
+    Args:
+        directory: the target.
+        step: `Placement.step`.
+        outcome: how it went.
+
+    Raises:
+        StagingError: the storage is full, read-only, damaged, or gone.
+    """
+    name = private_name(_KIND, step)
+    _remove_old(directory, name)
+    directory.write_private(name, to_json(asdict(outcome)))
+
+
+def read_outcome(directory: StageDirectory, step: str, since: float = 0.0) -> Outcome | None:
+    """What the copier of a step has told.
+
+    Args:
+        directory: the target.
+        step: `Placement.step`, or what else the processes that wait have in common.
+        since: failures that were told earlier, in seconds since the epoch, do not count: they are
+            of a call before this one, which is to try again.
+
+    Returns:
+        The outcome; None if there is none, or nothing that makes sense.
+    """
+    data = directory.read_private(private_name(_KIND, step))
+    try:
+        said = json.loads(data or b"null")
+        outcome = Outcome(said["ok"], said["message"], said["exit_code"], said["time"])
+    except (ValueError, TypeError, KeyError):
+        return None
+    found = (outcome.ok, outcome.message, outcome.exit_code, outcome.time)
+    if tuple(map(type, found)) != (bool, str, int, float):
+        return None
+    return outcome if outcome.ok or outcome.time >= since else None
+
+
+def _remove_old(directory: StageDirectory, name: str) -> None:
+    ages: list[tuple[int, str]] = []
+    for other in directory.private_names(_KIND):
+        try:
+            status = os.stat(other, dir_fd=directory.private, follow_symlinks=False)
+        except FileNotFoundError:  # another step removed it
+            continue
+        if other != name:
+            ages.append((status.st_mtime_ns, other))
+    for _, other in sorted(ages)[:-_KEPT]:
+        directory.remove_private(other)

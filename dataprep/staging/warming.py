@@ -1,0 +1,53 @@
+"""``dataprep stage --warm``: a data set that stays where it is, into the node's page cache."""
+
+from __future__ import annotations
+
+import time
+
+from dataprep.errors import UsageError
+from dataprep.staging.copying.files import default_streams
+from dataprep.staging.copying.warm import warm_files
+from dataprep.staging.copying.watch import Watch
+from dataprep.staging.errand import share_of
+from dataprep.staging.inventory import read_inventory
+from dataprep.staging.memory import available
+from dataprep.staging.nodes.placement import find_placement
+from dataprep.staging.request import StageReporter, StageRequest
+from dataprep.staging.selection import select
+from dataprep.wording import counted, sized
+
+
+def warm(request: StageRequest, reporter: StageReporter) -> None:
+    """Read what this node would be given, once; the first process of a node does it.
+
+    Raises:
+        UsageError: options that cannot be together.
+        StagingError: it does not fit into memory; a file is not what it should be.
+    """
+    if request.to is not None or request.broadcast:
+        raise UsageError("--warm reads SRC where it is: --to and --broadcast do not go with it")
+    placement = find_placement(rank=request.rank, world_size=request.world_size)
+    inventory = read_inventory(request.source)
+    selection = select(inventory, splits=request.splits, share=share_of(request, placement))
+    if placement.local_rank != 0:
+        return
+    started = time.monotonic()
+    reporter.copying(len(selection.files), selection.bytes)
+    try:
+        warm_files(
+            request.source,
+            selection.files,
+            available=available(),
+            streams=request.streams or default_streams(),
+            watch=Watch(reporter.advance),
+            verify=request.verify,
+            bandwidth=request.bandwidth,
+            node=placement.node,
+        )
+    finally:
+        reporter.finished()
+    seconds = max(time.monotonic() - started, 1e-3)
+    reporter.line(
+        f"{placement.host}: {counted(len(selection.files), 'file')}, {sized(selection.bytes)} read "
+        f"in {seconds:.1f} s, {selection.bytes / seconds / 1e9:.2f} GB/s; in the page cache"
+    )

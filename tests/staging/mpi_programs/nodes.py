@@ -1,0 +1,107 @@
+"""Started by mpirun in every rank: broadcasts between emulated nodes, and what came of them.
+
+The scenarios say what each rank is to do; each rank leaves a JSON file behind for each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from dataprep.cli.stopping import resumable
+from dataprep.errors import NoRoomError, StagingError
+from dataprep.staging.broadcast.files import broadcast_files
+from dataprep.staging.broadcast.mpi import MpiPeers, join, unavailable
+from dataprep.staging.copying.watch import Watch
+from dataprep.staging.inventory import SourceFile
+
+
+def main(scenarios: list[dict[str, Any]]) -> None:
+    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+    for scenario in scenarios:
+        play(scenario, rank)
+
+
+def play(config: dict[str, Any], rank: int) -> None:
+    mine = {**config, **config["ranks"].get(str(rank), {})}
+    target = Path(mine["target"].format(rank=rank)) if mine["target"] else None
+    result: dict[str, Any] = {"rank": rank, "unavailable": unavailable(), "landed": []}
+    if mine.get("vanishes"):
+        join(target)
+        sys.exit()
+    try:
+        with resumable("go on"), join(target) as peers:
+            result["copier"] = peers.copier
+            if isinstance(peers, MpiPeers):
+                result["index"], result["count"] = peers.index, peers.count
+                copy(mine, target, peers, result)
+            else:
+                result["outcome"] = peers.wait()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the test looks at it
+        result["error"] = str(error)
+        result["kind"] = type(error).__name__
+    (Path(config["results"]) / f"{rank}.json").write_text(json.dumps(result))
+
+
+def copy(
+    mine: dict[str, Any], target: Path | None, peers: MpiPeers, result: dict[str, Any]
+) -> None:
+    if target is None:
+        raise NoRoomError("too little here")
+    reports = peers.exchange({"hello": peers.index, "ä": "\udcff"})
+    assert [report["hello"] for report in reports] == list(range(peers.count))
+    if mine.get("watches"):
+        while True:  # as one that copies by itself, and is told
+            peers.check()
+            time.sleep(0.01)
+    if mine.get("fails"):
+        raise ValueError(mine["fails"])
+    target.mkdir(parents=True, exist_ok=True)
+
+    def on_advance(count: int) -> None:
+        if watch.done >= mine.get("stops at", 1 << 60):
+            raise StagingError("enough")
+        if watch.done >= mine.get("signal at", 1 << 60):
+            os.kill(os.getpid(), mine["signal"])
+            time.sleep(0.2)  # nothing is stored meanwhile, so the others cannot get far ahead
+
+    watch = Watch(on_advance)
+    files = [SourceFile(*file) for file in mine["files"]]
+    lacking = mine.get("lacking", [file.path for file in files])
+    descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (mine.get("limit", limits[0]), limits[1]))
+    before = bytes_read()
+    try:
+        result["read"] = broadcast_files(
+            peers,
+            Path(mine["source"]),
+            files,
+            descriptor,
+            lacking=lacking,
+            verify=mine.get("verify", "copy"),
+            hashed=False,
+            streams=mine.get("streams", 4),
+            watch=watch,
+            on_landed=lambda landed: result["landed"].append(landed.path),
+            parcel_bytes=mine["parcel"],
+        )
+    finally:
+        os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        result["rchar"] = bytes_read() - before
+    peers.outcome = {"landed": len(result["landed"])}
+
+
+def bytes_read() -> int:
+    """What the kernel says that this process has read, from whatever file."""
+    line = Path("/proc/self/io").read_text().splitlines()[0]
+    return int(line.removeprefix("rchar: "))
+
+
+main(json.loads(Path(sys.argv[1]).read_text()))

@@ -1,0 +1,95 @@
+"""What is staged in these tests, and a look at what has arrived."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conftest import Made, Raw, hashes, make, write_tiny_raw
+
+PRIVATE = ".dataprep-stage"
+SHARDS = {"train": 7, "validation": 3}
+RECORDS = {"train": 28, "validation": 9}  # 4 and 3 in every shard
+
+
+@dataclass(frozen=True)
+class Sets:
+    """A data set, and what it is when it is made anew with another seed."""
+
+    first: Made
+    anew: Made
+
+
+def make_sets(path: Path) -> Sets:
+    """7 + 3 shards of TFRecords, twice."""
+    write_tiny_raw(path / "raw", classes=4, images=7, validation=9)
+    shards = ",".join(f"{split}={count}" for split, count in SHARDS.items())
+    raw = Raw(path / "raw", ("--num_shards", shards, "--workers", "1"))
+    return Sets(make(raw, path / "first"), make(raw, path / "anew", "--seed", 9))
+
+
+def named(source: Path, *splits: str) -> dict[str, str]:
+    """The SHA-256 of every file that a manifest names, and of itself; of some splits only."""
+    manifest = json.loads((source / "manifest.json").read_text())
+    found = {"manifest.json": hashes(source)["manifest.json"]}
+    for split in splits or manifest["splits"]:
+        for holder in (manifest["splits"][split], *manifest["splits"][split]["shards"]):
+            found |= {file["path"]: file["sha256"] for file in holder["files"]}
+    return found
+
+
+def arrived(to: Path) -> dict[str, str]:
+    """The SHA-256 of every file in a target, unfinished ones too, but for staging's own."""
+    return {name: digest for name, digest in hashes(to).items() if not name.startswith(PRIVATE)}
+
+
+def is_sealed(to: Path) -> bool:
+    """Whether staging says that the copy is whole."""
+    return (to / PRIVATE / "complete.json").exists()
+
+
+def partials(to: Path) -> list[str]:
+    """What is unfinished among a target's files."""
+    return [name for name in arrived(to) if name.endswith(".partial")]
+
+
+def shards(to: Path, split: str = "train") -> list[Path]:
+    """The finished shards that are there."""
+    return sorted((to / split).glob(f"{split}-*-of-*"))
+
+
+def records_of(to: Path, split: str) -> int:
+    """How many records the shards that are there hold, by the manifest."""
+    manifest = json.loads((to / "manifest.json").read_text())
+    there = {path.name for path in shards(to, split)}
+    return sum(
+        shard["records"]
+        for shard in manifest["splits"][split]["shards"]
+        if Path(shard["files"][0]["path"]).name in there
+    )
+
+
+def times(to: Path) -> dict[str, int]:
+    """When each file was written: proof of what was not copied again."""
+    return {name: (to / name).stat().st_mtime_ns for name in arrived(to)}
+
+
+def flip(path: Path, *, keep_time: bool = False) -> None:
+    """Change one bit in the middle."""
+    status = path.stat()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    moment = status.st_mtime_ns + (0 if keep_time else 1_000_000_000)
+    os.utime(path, ns=(status.st_atime_ns, moment))
+
+
+def write_plain(path: Path) -> dict[str, str]:
+    """A directory of files without manifest; the SHA-256 of each."""
+    for name, size in (("data.mdb", 300_000), ("sub/a.bin", 70_000), ("sub/deep/b", 1)):
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(os.urandom(size))
+    (path / "empty").touch()
+    return hashes(path)

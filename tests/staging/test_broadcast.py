@@ -1,0 +1,412 @@
+"""A broadcast reads every byte once, and ends on all nodes alike, whatever happens on one."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep.staging.broadcast.mpi import unavailable
+from dataprep.staging.broadcast.mpi_messages import outcome_of, sentence
+from dataprep.staging.broadcast.plan import Parcel, parcels
+from dataprep.staging.inventory import SourceFile
+
+_PROGRAM = Path(__file__).parent / "mpi_programs" / "nodes.py"
+_PARCEL = 1 << 16
+_RANKS = 4
+_SIZES = {
+    "a/large": 48 * _PARCEL + 12345,  # more than is ever under way, and more than one reads
+    "a/small": 1,
+    "b/c/whole": 8 * _PARCEL,
+    "b/empty": 0,
+    "odd": 3 * _PARCEL - 1,
+    "z": 200 * _PARCEL + 1,
+}
+
+
+def _mpirun() -> str | None:
+    beside = Path(sys.executable).parent / "mpirun"
+    return str(beside) if beside.exists() else shutil.which("mpirun")
+
+
+def _reason() -> str | None:
+    if importlib.util.find_spec("mpi4py") is None:
+        return "mpi4py is not installed (dependency group mpi)"
+    if _mpirun() is None:
+        return "there is no mpirun (dependency group mpi)"
+    return None
+
+
+needs_mpi = pytest.mark.skipif(_reason() is not None, reason=str(_reason()))
+
+
+@dataclass
+class Cluster:
+    """Ranks that stand for nodes, each with a target of its own; and what they are to do."""
+
+    path: Path
+    files: dict[str, bytes]
+    ranks: dict[int, dict[str, Any]] = field(default_factory=dict)
+    absent: dict[str, bytes] = field(default_factory=dict)  # listed, but not in the source
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def target(self, rank: int) -> Path:
+        return self.path / f"target {rank}"
+
+    def scenario(self) -> dict[str, Any]:
+        """For the program; the source is made."""
+        for name, data in self.files.items():
+            place = self.path / "source" / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("wb") as file:
+                start = len(data) - len(data.lstrip(b"\0"))  # a hole
+                file.truncate(start)
+                file.seek(start)
+                file.write(data[start:])
+        (self.path / "results").mkdir()
+        return {
+            "source": str(self.path / "source"),
+            "target": str(self.path / "target {rank}"),
+            "files": [
+                (name, len(data), hashlib.sha256(data).hexdigest())
+                for name, data in sorted({**self.files, **self.absent}.items())
+            ],
+            "results": str(self.path / "results"),
+            "parcel": _PARCEL,
+            "ranks": self.ranks,
+            **self.options,
+        }
+
+    @property
+    def results(self) -> list[Any]:
+        """What each rank has left behind; None if nothing."""
+        paths = [self.path / "results" / f"{rank}.json" for rank in range(_RANKS)]
+        return [json.loads(path.read_text()) if path.exists() else None for path in paths]
+
+    def errors(self) -> list[Any]:
+        return [result.get("error") for result in self.results]
+
+    def holds(self, rank: int) -> dict[str, bytes]:
+        """What is in a rank's target, whatever its name."""
+        target = self.target(rank)
+        return {
+            path.relative_to(target).as_posix(): path.read_bytes()
+            for path in target.rglob("*")
+            if path.is_file()
+        }
+
+    def check_whole_or_absent(self) -> None:
+        """No temporary file is left, and what has a final name is right."""
+        for rank in range(_RANKS):
+            for name, data in self.holds(rank).items():
+                assert self.files[name] == data, (rank, name)
+
+
+def _mpirun_with(path: Path, scenarios: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
+    config = path / "scenarios.json"
+    config.write_text(json.dumps(scenarios))
+    mpirun = _mpirun()
+    assert mpirun is not None
+    words = mpirun, "--oversubscribe", "-n", str(_RANKS), sys.executable, str(_PROGRAM), config
+    return subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        timeout=250,  # of a busy machine; it takes seconds
+        env={
+            **os.environ,
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+    )
+
+
+def _clusters(path: Path) -> dict[str, Cluster]:
+    """All scenarios in which no process is killed."""
+    source = random.Random(0)
+    files = {name: source.randbytes(size) for name, size in _SIZES.items()}
+    flipped = bytearray(files["a/large"])
+    flipped[len(flipped) // 2] ^= 1
+    # Another spelling of rank 1's target.
+    targets = [str(path / "two nodes" / "target 0"), str(path / "two nodes" / "x/../target 1")]
+    clusters = {
+        "everything": Cluster(path, files),
+        "reuse": Cluster(
+            path,
+            files,
+            {
+                0: {"lacking": [], "streams": 1},
+                1: {"lacking": ["odd", "z"]},
+                2: {"lacking": ["a/small"]},
+                3: {"lacking": [], "verify": "reread"},
+            },
+            {"nobody lacks it": b"and it is not in the source"},
+        ),
+        "two nodes": Cluster(
+            path, files, {rank: {"target": targets[rank % 2]} for rank in range(_RANKS)}
+        ),
+        "full": Cluster(path, files, {2: {"limit": 10 * _PARCEL}}),
+        "flipped": Cluster(path, files, absent={"a/large": bytes(flipped)}),
+        "vanished": Cluster(
+            path, files, absent={"m": bytes(2 * _PARCEL)}, options={"verify": "none"}
+        ),
+        "signal": Cluster(
+            path, files, {3: {"signal at": 5 * _PARCEL, "signal": int(signal.SIGTERM)}}
+        ),
+        "stop": Cluster(path, files, {2: {"stops at": 5 * _PARCEL}}),
+        "holes": Cluster(path, {"sparse": bytes(30 * _PARCEL) + b"end"}),
+        # Node 0 copies by itself, node 1 fails, node 2 broadcasts; rank 3 waits on node 1.
+        "early": Cluster(
+            path,
+            files,
+            {
+                0: {"watches": True},
+                1: {"fails": "no\nluck"},
+                3: {"target": str(path / "early" / "target 1")},
+            },
+        ),
+        # Rank 2 does not know where to copy to, and raises inside; rank 3 waits on node 1.
+        "lost": Cluster(
+            path,
+            files,
+            {
+                2: {"target": None},
+                3: {"target": str(path / "lost" / "target 1")},
+            },
+        ),
+        # After all failures: the processes are as good as new.
+        "again": Cluster(path, files),
+    }
+    return {
+        name: replace(cluster, path=path / name, files=dict(cluster.files))
+        for name, cluster in clusters.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cluster]:
+    """All of them, one after the other in the same four processes, for mpirun takes its time."""
+    if (reason := _reason()) is not None:
+        pytest.skip(reason)
+    path = tmp_path_factory.mktemp("clusters")
+    clusters = _clusters(path)
+    process = _mpirun_with(path, [cluster.scenario() for cluster in clusters.values()])
+    assert process.returncode == 0, process
+    return clusters
+
+
+@pytest.mark.parametrize("name", ["everything", "again"])
+def test_every_node_gets_everything_and_every_byte_is_read_once(
+    played: dict[str, Cluster], name: str
+) -> None:
+    cluster, total = played[name], sum(_SIZES.values())
+    assert cluster.errors() == [None] * _RANKS
+    for rank, result in enumerate(cluster.results):
+        assert result["unavailable"] is None
+        assert (result["copier"], result["index"], result["count"]) == (True, rank, _RANKS)
+        assert sorted(result["landed"]) == sorted(_SIZES)
+        assert cluster.holds(rank) == cluster.files
+    assert sum(result["read"] for result in cluster.results) == total
+    # All links to the file system are used.
+    assert min(result["read"] for result in cluster.results) > total // 8
+    # The kernel's own count, of everything that any of the processes has read meanwhile.
+    assert total <= sum(result["rchar"] for result in cluster.results) < 2 * total
+
+
+def test_what_a_node_has_is_dropped_there_and_what_all_have_is_not_read(
+    played: dict[str, Cluster],
+) -> None:
+    cluster = played["reuse"]
+    assert cluster.errors() == [None] * _RANKS
+    landed = [sorted(result["landed"]) for result in cluster.results]
+    assert landed == [[], ["odd", "z"], ["a/small"], []]
+    assert cluster.holds(1) == {name: cluster.files[name] for name in ("odd", "z")}
+    assert cluster.holds(3) == {}
+    lacking = sum(_SIZES[name] for name in ("odd", "z", "a/small"))
+    assert sum(result["read"] for result in cluster.results) == lacking
+
+
+def test_ranks_with_the_same_target_are_one_node_of_which_one_copies(
+    played: dict[str, Cluster],
+) -> None:
+    cluster = played["two nodes"]
+    results = cluster.results
+    assert cluster.errors() == [None] * _RANKS
+    assert [result["copier"] for result in results] == [True, True, False, False]
+    assert [result.get("index") for result in results] == [0, 1, None, None]
+    assert results[2]["outcome"] == results[3]["outcome"] == {"landed": len(_SIZES)}
+    assert cluster.holds(0) == cluster.holds(1) == cluster.files
+    assert sum(result["read"] for result in results[:2]) == sum(_SIZES.values())
+
+
+def test_a_node_that_is_full_ends_all_with_its_reason(played: dict[str, Cluster]) -> None:
+    cluster = played["full"]
+    errors = cluster.errors()
+    assert "File too large" in errors[2]
+    for rank in (0, 1, 3):
+        assert errors[rank].startswith("node 2 (")
+        assert errors[2] in errors[rank]
+    cluster.check_whole_or_absent()
+    assert "z" not in cluster.holds(2)
+
+
+def test_a_flipped_byte_in_the_source_ends_all(played: dict[str, Cluster]) -> None:
+    cluster = played["flipped"]
+    for rank, error in enumerate(cluster.errors()):
+        assert "a/large has SHA-256" in error
+        assert "a/large" not in cluster.holds(rank)
+    cluster.check_whole_or_absent()
+
+
+def test_a_source_file_that_has_vanished_ends_all(played: dict[str, Cluster]) -> None:
+    cluster = played["vanished"]
+    for error in cluster.errors():
+        assert "m has vanished since it was listed" in error
+    cluster.check_whole_or_absent()  # though nothing is hashed
+
+
+def test_a_signal_to_one_node_stops_all(played: dict[str, Cluster]) -> None:
+    cluster = played["signal"]
+    assert cluster.results[3]["kind"] == "StoppedError"
+    for error in cluster.errors()[:3]:
+        assert error.startswith("node 3 (")
+        assert "stopped by SIGTERM" in error
+    assert sum(result["rchar"] for result in cluster.results) < sum(_SIZES.values()) * 3 / 4
+    cluster.check_whole_or_absent()
+
+
+def test_a_failure_stops_all_long_before_the_end(played: dict[str, Cluster]) -> None:
+    cluster = played["stop"]
+    errors = cluster.errors()
+    assert errors[2] == "enough"
+    for rank in (0, 1, 3):
+        assert errors[rank].endswith(") failed: enough")
+    # What is stored lags a few parcels behind, and what is read is a few parcels ahead.
+    assert sum(result["rchar"] for result in cluster.results) < sum(_SIZES.values()) * 3 / 4
+    cluster.check_whole_or_absent()
+
+
+def test_holes_stay_holes(played: dict[str, Cluster]) -> None:
+    cluster = played["holes"]
+    stored = (cluster.path / "source" / "sparse").stat()
+    if stored.st_blocks * 512 >= stored.st_size:
+        pytest.skip("this file system has no holes")
+    assert cluster.errors() == [None] * _RANKS
+    for rank in range(_RANKS):
+        assert cluster.holds(rank) == cluster.files
+        copied = (cluster.target(rank) / "sparse").stat()
+        assert copied.st_blocks * 512 < copied.st_size // 2
+
+
+def test_who_fails_before_the_broadcast_tells_all_others(played: dict[str, Cluster]) -> None:
+    errors = played["early"].errors()
+    assert errors[1] == "no\nluck"
+    for rank in (0, 2):
+        assert errors[rank].startswith("node 1 (")
+        assert errors[rank].endswith(") failed: no luck")
+    assert errors[3] == "no luck"
+
+
+def test_who_has_no_target_can_still_tell_all_others(played: dict[str, Cluster]) -> None:
+    cluster = played["lost"]
+    assert cluster.errors()[2] == "too little here"
+    assert cluster.results[2]["kind"] == "NoRoomError"
+    for rank in (0, 1, 3):
+        assert cluster.errors()[rank].endswith(") failed: too little here")
+
+
+@needs_mpi
+def test_a_node_that_is_killed_ends_all_and_leaves_nothing_wrong(tmp_path: Path) -> None:
+    files = {"z": random.Random(0).randbytes(_SIZES["z"]), "small": b"small"}
+    at = {"signal at": 5 * _PARCEL, "signal": int(signal.SIGKILL)}
+    cluster = Cluster(tmp_path, files, {1: at})
+    process = _mpirun_with(tmp_path, [cluster.scenario()])
+    assert process.returncode != 0
+    assert cluster.results[1] is None
+    for rank in range(_RANKS):
+        held = cluster.holds(rank)
+        assert "z" not in held, rank
+        assert held.get("small", b"small") == b"small"
+
+
+@needs_mpi
+def test_who_ends_without_a_word_ends_all(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, {"small": b"small"}, {1: {"vanishes": True}})
+    process = _mpirun_with(tmp_path, [cluster.scenario()])
+    assert process.returncode != 0
+    assert not any("landed" in result for result in cluster.results if result and result["landed"])
+
+
+def test_without_a_launcher_mpi_is_not_even_started() -> None:
+    reason = unavailable({"SLURM_STEP_NUM_TASKS": "4"})
+    assert reason is not None
+    if importlib.util.find_spec("mpi4py") is None:
+        assert "install the extra: mpi" in reason
+    else:
+        assert "use mpirun, or srun" in reason
+
+
+def test_the_first_hand_reason_is_told() -> None:
+    heard = {"host": "n0", "failed": "node 2 (n2) failed: full", "echo": True}
+    well = {"host": "n1", "failed": None, "echo": False}
+    full = {"host": "n2", "failed": "full", "echo": False}
+    assert sentence([well, well]) is None
+    assert sentence([heard, well, full]) == "node 2 (n2) failed: full"
+    assert sentence([full, heard, full]) == "node 0 (n2) (and 1 more) failed: full"
+
+
+def test_who_waits_ends_as_its_copier_has_ended() -> None:
+    assert outcome_of({"failed": None, "code": 1, "outcome": {"a": 1}}) == {"a": 1}
+    for code, kind in ((1, "StagingError"), (4, "NoRoomError")):
+        with pytest.raises(Exception, match="full") as caught:
+            outcome_of({"failed": "full", "code": code, "outcome": {}})
+        assert type(caught.value).__name__ == kind
+
+
+@given(
+    sizes=st.lists(st.integers(0, 100), max_size=12),
+    readers=st.integers(1, 5),
+    lanes=st.integers(1, 4),
+    length=st.integers(1, 20),
+    row=st.integers(1, 4),
+)
+def test_every_byte_has_one_reader_and_every_file_its_order(
+    sizes: list[int], readers: int, lanes: int, length: int, row: int
+) -> None:
+    files = [SourceFile(str(number), size) for number, size in enumerate(sizes)]
+    run = length * row
+    order = list(parcels(files, readers=readers, lanes=lanes, length=length, run=run))
+    for file in files:
+        own = [parcel for parcel in order if parcel.file == file]
+        assert own[0].offset == 0
+        assert [parcel.is_last for parcel in own] == [False] * (len(own) - 1) + [True]
+        for one, next_one in pairwise(own):
+            assert next_one.offset == one.offset + one.length == one.offset + length
+        assert own[-1].offset + own[-1].length == file.bytes
+        assert len({parcel.lane for parcel in own}) == 1
+        for begin in range(0, file.bytes, run):
+            assert len({p.reader for p in own if p.offset // run * run == begin}) == 1
+    for lane in range(lanes):
+        in_lane = [parcel.file.path for parcel in order if parcel.lane == lane]
+        assert in_lane == sorted(in_lane, key=in_lane.index)  # one file after another
+    loads = [read_by(order, reader) for reader in range(readers)]
+    assert max(loads) - min(loads) <= run + len(files)
+
+
+def read_by(order: list[Parcel], reader: int) -> int:
+    return sum(parcel.length for parcel in order if parcel.reader == reader)

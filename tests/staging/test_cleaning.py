@@ -1,0 +1,388 @@
+"""Cleaning: everything that staging made goes, nothing else does, whoever asks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dataprep.durable_files import partial_path
+from dataprep.errors import StagingError
+from dataprep.staging.copying.writing import Landed
+from dataprep.staging.target import cleaning, removal
+from dataprep.staging.target.cleaning import Cleaned, clean, read_plan, write_plan
+from dataprep.staging.target.directory import PRIVATE, StageDirectory
+from dataprep.staging.target.leases import add_lease, others
+from dataprep.staging.target.node_lock import node_lock
+from dataprep.staging.target.sentinel import (
+    Sentinel,
+    read_sentinel,
+    retire_sentinel,
+    write_sentinel,
+)
+
+STRANGER = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+
+FILES = ("manifest.json", "train/a", "train/b", "validation/deep/c")
+JOB = "slurm-1"
+
+
+def put(target: Path, path: str, data: bytes = b"12345") -> Landed:
+    place = target / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(data)
+    return Landed(path, len(data), None, place.stat().st_mtime_ns)
+
+
+def stage(
+    target: Path,
+    *,
+    job: str | None = JOB,
+    shared: bool = False,
+    whole: bool = True,
+    paths: Collection[str] = FILES,
+) -> None:
+    """What staging does, without copying."""
+    with StageDirectory.make(target) as directory, node_lock(directory, patience=60):
+        write_plan(directory, paths, job, shared=shared)
+        files = tuple(put(target, path) for path in paths)
+        if whole:
+            write_sentinel(directory, Sentinel("/data", "d", "s", job, shared, files))
+
+
+def tree(path: Path) -> list[str]:
+    return sorted(each.relative_to(path).as_posix() for each in path.rglob("*"))
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "killed"])
+def test_everything_that_staging_made_goes(tmp_path: Path, whole: bool) -> None:
+    stage(tmp_path / "job" / "imagenet", whole=whole)
+    assert clean(tmp_path / "job" / "imagenet", JOB) == Cleaned(4, 20, None)
+    assert tree(tmp_path) == []
+
+
+def test_nothing_there_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "empty", tmp_path / "absent", tmp_path):
+        assert clean(path, JOB) == Cleaned(0, 0, None)
+    assert tree(tmp_path) == ["empty"]
+
+
+def test_what_was_there_before_stays(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    put(tmp_path, "scratch/mine")
+    stage(tmp_path / "scratch")
+    assert clean(tmp_path / "scratch", JOB) == Cleaned(4, 20, None)
+    assert tree(tmp_path) == ["scratch", "scratch/mine"]
+
+
+def test_what_came_later_stays_and_is_named(tmp_path: Path) -> None:
+    target = tmp_path / "job"
+    stage(target)
+    for path in ("mine", "train/notes", "validation/deep/sub/x", ".hidden.partial"):
+        put(target, path)
+    cleaned = clean(target, JOB)
+    assert cleaned.files == 4
+    assert cleaned.left == (
+        "left what staging did not put there: .hidden.partial, mine, train/notes, "
+        "validation/deep/sub"
+    )
+    assert [path for path in tree(target) if (target / path).is_file()] == [
+        *(".hidden.partial", "mine", "train/notes", "validation/deep/sub/x")
+    ]
+    assert clean(target, JOB) == Cleaned(0, 0, None)
+
+
+def test_temporary_files_of_staging_go_and_those_of_others_stay(tmp_path: Path) -> None:
+    target = tmp_path / "job"
+    stage(target, whole=False)
+    for path in ("train/a", "manifest.json", "train/theirs"):
+        put(target, partial_path(Path(path)).as_posix())
+    cleaned = clean(target, JOB)
+    assert cleaned.files == 6
+    assert cleaned.left is not None
+    assert ".theirs." in cleaned.left
+    assert len(tree(target)) == 2
+
+
+def test_a_link_in_a_folders_place_is_not_followed(tmp_path: Path) -> None:
+    target, elsewhere = tmp_path / "job", tmp_path / "elsewhere"
+    stage(target)
+    (target / "train").rename(elsewhere)
+    (target / "train").symlink_to(elsewhere)
+    cleaned = clean(target, JOB)
+    assert cleaned == Cleaned(2, 10, "left what staging did not put there: train")
+    assert tree(elsewhere) == ["a", "b"]
+    assert (target / "train").is_symlink()
+
+
+def test_links_and_folders_in_a_files_place_stay(tmp_path: Path) -> None:
+    target = tmp_path / "job"
+    stage(target)
+    (target / "train" / "a").rename(tmp_path / "precious")
+    (target / "train" / "a").symlink_to(tmp_path / "precious")
+    (target / "train" / "b").unlink()
+    put(target, "train/b/inside")
+    cleaned = clean(target, JOB)
+    assert cleaned == Cleaned(2, 10, "left what staging did not put there: train/a, train/b")
+    assert (tmp_path / "precious").read_bytes() == b"12345"
+    assert tree(target) == ["train", "train/a", "train/b", "train/b/inside"]
+
+
+def test_a_target_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    stage(tmp_path / "job")
+    (tmp_path / "link").symlink_to("job")
+    with pytest.raises(StagingError, match="is a symbolic link"):
+        clean(tmp_path / "link", JOB)
+    assert (tmp_path / "job" / "train" / "a").exists()
+
+
+@pytest.mark.parametrize("path", ["../precious", "/precious", f"{PRIVATE}/lock", "train/../../x"])
+def test_a_plan_that_leads_out_is_not_followed(tmp_path: Path, path: str) -> None:
+    target = tmp_path / "job"
+    put(tmp_path, "precious")
+    with StageDirectory.make(target) as directory:
+        write_plan(directory, [path, "train/a"], JOB)
+        assert read_plan(directory) == {"train/a"}
+    assert clean(target, JOB) == Cleaned(0, 0, None)
+    assert tree(tmp_path) == ["precious"]
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[1]", b'{"paths":[1],"job":null,"shared":false}'])
+def test_a_plan_that_makes_no_sense_names_nothing(tmp_path: Path, data: bytes) -> None:
+    with StageDirectory.make(tmp_path / "job") as directory:
+        directory.write_private("planned.json", data)
+        assert read_plan(directory) == frozenset()
+    put(tmp_path / "job", "mine")
+    left = "left what staging did not put there: mine"
+    assert clean(tmp_path / "job", JOB) == Cleaned(0, 0, left)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "killed"])
+@pytest.mark.parametrize("job", ["slurm-2", None])
+def test_another_jobs_copy_is_refused_unless_asked_for(
+    tmp_path: Path, job: str | None, whole: bool
+) -> None:
+    stage(tmp_path / "job", whole=whole)
+    before = tree(tmp_path)
+    with pytest.raises(StagingError, match=r"was staged by slurm-1, this is .*--all_jobs"):
+        clean(tmp_path / "job", job)
+    assert tree(tmp_path) == before
+    assert clean(tmp_path / "job", job, all_jobs=True).files == 4
+
+
+def test_a_copy_of_no_job_may_be_cleaned_by_any(tmp_path: Path) -> None:
+    stage(tmp_path / "job", job=None)
+    assert clean(tmp_path / "job", JOB).files == 4
+
+
+def test_a_shared_copy_stays_until_its_last_job_is_over(tmp_path: Path) -> None:
+    target = tmp_path / "shared"
+    stage(target, shared=True)
+    with StageDirectory.make(target) as directory:
+        for job in ("slurm-1", "slurm-2", "slurm-3"):
+            add_lease(directory, job)
+        left = "the copy stays, used by slurm-2, slurm-3 (--all_jobs removes it)"
+        assert clean(target, "slurm-1") == Cleaned(0, 0, left)
+        assert others(directory, None) == ["slurm-2", "slurm-3"]
+        assert clean(target, "slurm-1").left == left  # an epilog may run twice
+        assert clean(target, "slurm-3").left is not None
+        assert read_sentinel(directory) is not None
+    assert clean(target, "slurm-2") == Cleaned(4, 20, None)
+    assert tree(tmp_path) == []
+
+
+def test_all_jobs_takes_a_shared_copy_from_everybody(tmp_path: Path) -> None:
+    stage(tmp_path / "shared", shared=True)
+    with StageDirectory.make(tmp_path / "shared") as directory:
+        add_lease(directory, "slurm-2")
+    assert clean(tmp_path / "shared", None, all_jobs=True) == Cleaned(4, 20, None)
+
+
+def test_a_job_that_comes_at_the_last_moment_keeps_the_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage(tmp_path / "shared", shared=True)
+
+    def retire(directory: StageDirectory, *, back: bool = False) -> None:
+        if not back:
+            add_lease(directory, "slurm-2")
+        retire_sentinel(directory, back=back)
+
+    monkeypatch.setattr(cleaning, "retire_sentinel", retire)
+    assert clean(tmp_path / "shared", JOB).left is not None
+    with StageDirectory.make(tmp_path / "shared") as directory:
+        assert read_sentinel(directory) is not None
+    assert (tmp_path / "shared" / "train" / "a").exists()
+
+
+def test_a_copy_in_the_making_is_not_cleaned(tmp_path: Path) -> None:
+    stage(tmp_path / "job", whole=False)
+    with (
+        StageDirectory.make(tmp_path / "job") as directory,
+        node_lock(directory, patience=60) as lock,
+    ):
+        assert lock is not None
+        lock.note("1 of 5 GB")
+        with pytest.raises(StagingError, match=rf"process {os.getpid()} on .*1 of 5 GB"):
+            clean(tmp_path / "job", JOB, all_jobs=True)
+    assert clean(tmp_path / "job", JOB).files == 4
+
+
+_KILLED = """
+import os, pathlib, signal, sys
+from dataprep.staging.target.cleaning import clean
+left = int(sys.argv[2])
+def die(event, arguments):
+    global left
+    if event in {"os.remove", "os.rename", "os.rmdir"}:
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(die)
+clean(pathlib.Path(sys.argv[1]), "slurm-1")
+"""
+
+
+@pytest.mark.parametrize("step", [0, 1, 3, 6, 9, 12])
+def test_a_cleaning_that_was_killed_can_be_done_again(tmp_path: Path, step: int) -> None:
+    target = tmp_path / "job"
+    stage(target)
+    killed = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(target), str(step)], check=False, timeout=60
+    )
+    assert killed.returncode == -9
+    found = StageDirectory.existing(target)
+    if found is not None:
+        with found:
+            assert step == 0 or read_sentinel(found) is None
+    clean(target, JOB)
+    left = [path for path in tree(tmp_path) if (tmp_path / path).is_file()]
+    assert left == []
+
+
+def test_a_copy_staged_anew_after_a_killed_cleaning_goes_whole(tmp_path: Path) -> None:
+    target = tmp_path / "job"
+    stage(target, paths=("old/x", "kept"))
+    with StageDirectory.make(target) as directory:
+        retire_sentinel(directory)
+    stage(target, paths=("kept", "new/y"))
+    assert clean(target, JOB) == Cleaned(3, 15, None)
+    assert tree(tmp_path) == []
+
+
+def test_what_cannot_be_removed_is_named_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage(tmp_path / "job")
+    real = os.unlink
+
+    def unlink(name: str, *, dir_fd: int) -> None:
+        if name == "b":
+            raise OSError(16, "Device or resource busy")
+        real(name, dir_fd=dir_fd)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(removal.os, "unlink", unlink)
+        cleaned = clean(tmp_path / "job", JOB)
+    left = "1 thing could not be removed: train/b (Device or resource busy)"
+    assert cleaned == Cleaned(3, 15, left)
+    assert clean(tmp_path / "job", JOB) == Cleaned(1, 5, None)
+    assert tree(tmp_path) == []
+
+
+@needs_root
+def test_files_and_folders_of_another_user_stay(tmp_path: Path) -> None:
+    target = tmp_path / "job"
+    stage(target)
+    os.chown(target / "train" / "a", STRANGER, STRANGER)
+    os.chown(target / "validation", STRANGER, STRANGER)
+    cleaned = clean(target, JOB)
+    assert cleaned.files == 3
+    assert cleaned.left == "left what staging did not put there: train/a, validation"
+    os.chown(target / "validation", 0, 0)
+
+
+@needs_root
+def test_a_copy_of_another_user_is_refused_even_to_root(tmp_path: Path) -> None:
+    stage(tmp_path / "job")
+    os.chown(tmp_path / "job", STRANGER, STRANGER)
+    with pytest.raises(StagingError, match="belongs to nobody"):
+        clean(tmp_path / "job", JOB, all_jobs=True)
+    assert (tmp_path / "job" / "train" / "a").exists()
+
+
+_MOUNTED = """
+import pathlib, subprocess, sys
+from dataprep.staging.target.cleaning import clean
+target = pathlib.Path(sys.argv[1])
+subprocess.run(["mount", "--bind", sys.argv[2], target / "train"], check=True)
+print(clean(target, "slurm-1").left)
+subprocess.run(["umount", target / "train"], check=True)
+"""
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare (util-linux)")
+def test_another_mount_is_not_entered(tmp_path: Path) -> None:
+    private = ["unshare", "--mount", "--map-root-user"]
+    python = [*private, sys.executable, "-c", ""]
+    if subprocess.run(python, check=False, capture_output=True).returncode:
+        pytest.skip("this machine allows no user namespaces")
+    target, elsewhere = tmp_path / "job", tmp_path / "elsewhere"
+    stage(target)
+    shutil.copytree(target / "train", elsewhere)
+    done = subprocess.run(
+        [*private, sys.executable, "-c", _MOUNTED, str(target), str(elsewhere)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "left what staging did not put there: train\n"
+    assert tree(elsewhere) == ["a", "b"]
+
+
+def test_the_line_for_the_user_says_all() -> None:
+    def describe(cleaned: Cleaned) -> str:
+        return cleaned.describe(Path("/scratch"))
+
+    assert describe(Cleaned(0, 0, None)) == "/scratch: nothing to clean"
+    assert describe(Cleaned(0, 0, "the copy stays")) == "/scratch: the copy stays"
+    assert describe(Cleaned(1, 9, None)) == "/scratch: removed 1 file, 9 bytes"
+    assert describe(Cleaned(2, 2_000_000, "left x")) == (
+        "/scratch: removed 2 files, 2.0 MB; left x"
+    )
+
+
+_NAMES = st.sampled_from(["a", "b", "c"])
+_PATHS = st.lists(_NAMES, min_size=1, max_size=3).map("/".join)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(staged=st.sets(_PATHS, max_size=5), theirs=st.sets(_PATHS, max_size=5))
+def test_whatever_is_mixed_with_whatever_only_the_staged_goes(
+    tmp_path: Path, staged: set[str], theirs: set[str]
+) -> None:
+    target = tmp_path / "job"
+    shutil.rmtree(target, ignore_errors=True)
+    every = staged | theirs
+    folders = {path.rsplit("/", n)[0] for path in every for n in range(1, path.count("/") + 1)}
+    staged, theirs = staged - folders, theirs - folders - staged
+    stage(target, paths=staged)
+    for path in theirs:
+        put(target, path)
+    cleaned = clean(target, JOB)
+    assert cleaned.files == len(staged)
+    assert {path for path in tree(tmp_path) if (tmp_path / path).is_file()} == {
+        f"job/{path}" for path in theirs
+    }
+    assert (cleaned.left is None) == (not theirs)
+    assert target.exists() == bool(theirs)

@@ -1,0 +1,372 @@
+"""Copying in streams: everything arrives, the first failure stops all, nothing half-done stays."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep.errors import StagingError
+from dataprep.staging.copying.files import copy_files, default_streams, piece_bytes
+from dataprep.staging.copying.streams import in_order
+from dataprep.staging.copying.watch import Watch
+from dataprep.staging.copying.writing import Landed
+from dataprep.staging.inventory import SourceFile
+
+_PIECE = 1 << 22
+_SIZES = {
+    "train/small": 10,
+    "train/empty": 0,
+    "train/piece": _PIECE,
+    "val/deep/down": _PIECE + 1,
+    "huge": 5 * _PIECE + 12_345,  # more than the other streams' share: reading and storing overlap
+}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "source"
+    for name, size in _SIZES.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(os.urandom(size))
+    return path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    path = tmp_path / "target"
+    path.mkdir(mode=0o700)
+    return path
+
+
+@pytest.fixture
+def target(place: Path) -> Iterator[int]:
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    yield descriptor
+    os.close(descriptor)
+
+
+def sealed(source: Path) -> list[SourceFile]:
+    """As a manifest lists them."""
+    return [
+        SourceFile(
+            str(path.relative_to(source)),
+            path.stat().st_size,
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+        )
+        for path in sorted(source.rglob("*"))
+        if path.is_file()
+    ]
+
+
+def copy(source: Path, files: list[SourceFile], target: int, **options: Any) -> list[Landed]:
+    landed: list[Landed] = []
+    defaults = {
+        "verify": "copy",
+        "hashed": False,
+        "streams": 2,
+        "watch": Watch(),
+        "on_landed": landed.append,
+    }
+    copy_files(source, files, target, **{**defaults, **options})
+    return sorted(landed, key=lambda one: one.path)
+
+
+def everything(place: Path) -> list[str]:
+    return sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("verify", ["none", "copy", "reread"])
+@pytest.mark.parametrize("streams", [1, 2, 5, 64])
+def test_every_byte_arrives(
+    source: Path, place: Path, target: int, verify: str, streams: int
+) -> None:
+    files = sealed(source)
+    watch = Watch()
+    landed = copy(source, files, target, verify=verify, streams=streams, watch=watch)
+    assert everything(place) == sorted(_SIZES)
+    for file, one in zip(files, landed, strict=True):
+        assert (place / file.path).read_bytes() == (source / file.path).read_bytes()
+        assert (one.path, one.bytes) == (file.path, file.bytes)
+        assert one.sha256 == (None if verify == "none" else file.sha256)
+        assert one.modified == (place / file.path).stat().st_mtime_ns
+    assert watch.done == sum(_SIZES.values())
+
+
+def test_a_plain_directory_is_hashed_only_if_asked(source: Path, target: int) -> None:
+    plain = [
+        replace(file, sha256=None, modified=(source / file.path).stat().st_mtime_ns)
+        for file in sealed(source)
+    ]
+    assert {one.sha256 for one in copy(source, plain, target)} == {None}
+    hashes = [one.sha256 for one in copy(source, plain, target, hashed=True)]
+    assert hashes == [file.sha256 for file in sealed(source)]
+
+
+def test_nothing_to_copy_is_no_error(source: Path, place: Path, target: int) -> None:
+    assert copy(source, [], target) == []
+    assert everything(place) == []
+
+
+def test_a_sparse_file_stays_sparse(tmp_path: Path, place: Path, target: int) -> None:
+    source = tmp_path / "sparse"
+    source.mkdir()
+    path = source / "data.mdb"
+    with path.open("wb") as file:
+        for offset in range(0, 40 << 20, 10 << 20):
+            file.seek(offset)
+            file.write(b"page")
+        file.truncate(64 << 20)
+    if path.stat().st_blocks * 512 >= 64 << 20:
+        pytest.skip("the temporary directory's file system has no sparse files")
+    copy(source, sealed(source), target)
+    assert (place / "data.mdb").read_bytes() == path.read_bytes()
+    assert (place / "data.mdb").stat().st_blocks * 512 < 1 << 20
+
+
+def test_landings_are_told_one_at_a_time(source: Path, target: int) -> None:
+    inside = threading.Lock()
+
+    def landed(_: Landed) -> None:
+        assert inside.acquire(blocking=False)
+        os.sched_yield()
+        inside.release()
+
+    copy(source, sealed(source), target, streams=5, on_landed=landed)
+
+
+# --- failures ---
+
+
+@pytest.mark.parametrize("streams", [1, 4])
+@pytest.mark.parametrize("name", ["train/small", "huge"])
+def test_a_damaged_source_ends_everything_and_keeps_what_landed(
+    source: Path, place: Path, target: int, streams: int, name: str
+) -> None:
+    files = sealed(source)
+    data = bytearray((source / name).read_bytes())
+    data[-1] ^= 1
+    (source / name).write_bytes(data)
+    landed: list[Landed] = []
+    watch = Watch()
+    says = f"{name} has SHA-256 .*run dataprep verify {source}"
+    with pytest.raises(StagingError, match=says):
+        copy(source, files, target, streams=streams, watch=watch, on_landed=landed.append)
+    with pytest.raises(StagingError, match=says):
+        watch.check()  # which is what stops the other streams
+    assert everything(place) == sorted(one.path for one in landed)
+    assert name not in everything(place)
+
+
+def test_a_source_that_is_written_to_meanwhile_is_named(
+    source: Path, place: Path, target: int
+) -> None:
+    (file,) = (file for file in sealed(source) if file.path == "huge")
+
+    def write(count: int) -> None:
+        os.utime(source / "huge", ns=(1, 1))
+
+    with pytest.raises(StagingError, match="huge changed while it was being copied"):
+        copy(source, [file], target, watch=Watch(write))
+    assert everything(place) == []
+
+
+def test_a_source_that_gets_shorter_meanwhile_is_named(
+    source: Path, place: Path, target: int
+) -> None:
+    (file,) = (file for file in sealed(source) if file.path == "huge")
+
+    def cut(count: int) -> None:
+        os.truncate(source / "huge", _PIECE)
+
+    with pytest.raises(StagingError, match="it ends after 4,194,304 bytes"):
+        copy(source, [file], target, watch=Watch(cut))
+    assert everything(place) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("piece", [0, 5], ids=["first", "last"])
+def test_a_piece_that_is_not_stored_is_never_overlooked(
+    source: Path,
+    place: Path,
+    target: int,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    piece: int,
+) -> None:
+    real = os.pwrite
+
+    def failing(descriptor: int, data: memoryview, offset: int) -> int:
+        if offset == piece * _PIECE:
+            raise OSError(number, os.strerror(number))
+        return real(descriptor, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", failing)
+    files = [file for file in sealed(source) if file.path == "huge"]
+    with pytest.raises(StagingError, match="huge"):
+        copy(source, files, target)
+    assert everything(place) == []
+
+
+def test_the_failure_of_another_node_stops_every_stream(
+    source: Path, place: Path, target: int
+) -> None:
+    def fail(count: int) -> None:
+        watch.stop(StagingError("n7: no space left"))
+
+    watch = Watch(fail)
+    with pytest.raises(StagingError, match="n7: no space left"):
+        copy(source, sealed(source), target, streams=3, watch=watch)
+    assert everything(place) == []
+    assert watch.done < sum(_SIZES.values())
+
+
+def test_an_error_of_the_caller_s_own_comes_out_as_it_is(
+    source: Path, place: Path, target: int
+) -> None:
+    def landed(_: Landed) -> None:
+        raise ValueError("a defect")
+
+    with pytest.raises(ValueError, match="a defect"):
+        copy(source, sealed(source), target, streams=3, on_landed=landed)
+    assert not [name for name in everything(place) if name.endswith(".partial")]
+
+
+def test_no_descriptor_and_no_thread_is_left(source: Path, place: Path, target: int) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+    files = sealed(source)
+    copy(source, files, target)
+    with pytest.raises(StagingError):
+        copy(source, [replace(file, sha256="0" * 64) for file in files], target)
+    (place / "train/small").unlink()
+    (place / "train/small").mkdir()
+    with pytest.raises(StagingError, match="in its way"):
+        copy(source, files, target, streams=1)
+    assert (len(list(Path("/proc/self/fd").iterdir())), threading.active_count()) == before
+
+
+_INTERRUPTED = """
+import os, signal, sys
+from pathlib import Path
+from dataprep.staging.copying.files import copy_files
+from dataprep.staging.inventory import SourceFile
+from dataprep.staging.copying.watch import Watch
+
+class Stopped(Exception):
+    pass
+
+def stop(*_):
+    raise Stopped
+
+signal.signal(signal.SIGTERM, stop)
+source, place = map(Path, sys.argv[1:])
+names = ["huge", "val/deep/down", "train/piece"]
+files = [SourceFile(name, (source / name).stat().st_size) for name in names]
+target = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+try:
+    copy_files(
+        source, files, target, verify="copy", hashed=True, streams=2, on_landed=print,
+        watch=Watch(lambda count: print("piece", flush=True)), bandwidth=8 << 20,
+    )
+except (Stopped, KeyboardInterrupt) as error:
+    print(type(error).__name__, sorted(os.listdir(place)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "Stopped")]
+)
+def test_a_signal_stops_the_streams_and_leaves_nothing(
+    source: Path, place: Path, number: signal.Signals, name: str
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _INTERRUPTED, source, place], stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "piece\n"
+        process.send_signal(number)
+        last = process.stdout.read().splitlines()[-1]
+    assert last.startswith(name)
+    assert everything(place) == []
+    assert process.returncode == 0
+
+
+def test_the_bound_on_bandwidth_is_of_all_streams(
+    source: Path, target: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+
+    class Counting:
+        def __init__(self, rate: float | None) -> None:
+            assert rate == 5e9
+
+        def take(self, count: int, check: object) -> None:
+            taken.append(count)
+
+    monkeypatch.setattr("dataprep.staging.copying.files.Bandwidth", Counting)
+    copy(source, sealed(source), target, bandwidth=5e9)
+    assert sum(taken) == sum(_SIZES.values())
+
+
+# --- the order, and how many ---
+
+_NAMES = st.lists(st.tuples(st.integers(0, 1 << 40), st.text(min_size=1)), max_size=20)
+
+
+@given(listed=_NAMES, node=st.integers(0, 2000))
+def test_large_files_come_first(listed: list[tuple[int, str]], node: int) -> None:
+    files = [SourceFile(path, size) for size, path in listed]
+    ordered = in_order(files, node)
+    assert sorted(ordered, key=repr) == sorted(files, key=repr)
+    classes = [file.bytes.bit_length() for file in ordered]
+    assert classes == sorted(classes, reverse=True)
+
+
+def test_nodes_begin_at_different_shards() -> None:
+    files = [SourceFile(f"train-{number:05}", 150_000_000) for number in range(100)]
+    assert len({in_order(files, node)[0] for node in range(100)}) > 40
+    assert in_order(files, 3) == in_order(files[::-1], 3)
+
+
+@given(st.integers(1, 128))
+def test_the_buffers_of_all_streams_together_are_bounded(streams: int) -> None:
+    assert 3 * streams * piece_bytes(streams) <= 100 << 20
+    assert piece_bytes(streams) >= 1 << 18
+
+
+def test_the_default_suits_the_machine() -> None:
+    assert 2 <= default_streams() <= 8
+    assert default_streams() >= min(8, len(os.sched_getaffinity(0)))
+
+
+@pytest.mark.parametrize("accepted", [0, 1, 2], ids=["never", "once", "in parts"])
+def test_what_the_kernel_does_not_copy_is_read_and_written(
+    source: Path, place: Path, target: int, monkeypatch: pytest.MonkeyPatch, accepted: int
+) -> None:
+    real = os.sendfile
+    calls = iter(range(1 << 20))
+
+    def limited(out: int, inside: int, offset: int, count: int) -> int:
+        if next(calls) >= accepted:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return real(out, inside, offset, min(count, 1000))
+
+    monkeypatch.setattr(os, "sendfile", limited)
+    files = sealed(source)
+    copy(source, files, target, verify="none", streams=1)
+    assert next(calls) > accepted
+    for file in files:
+        assert (place / file.path).read_bytes() == (source / file.path).read_bytes()

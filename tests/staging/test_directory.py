@@ -1,0 +1,426 @@
+"""Target directories: what is made, what is refused, and what only looks like ours."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep.errors import StagingError
+from dataprep.staging.target import descent
+from dataprep.staging.target.descent import descend, refused, remove_made
+from dataprep.staging.target.directory import PRIVATE, StageDirectory, private_name
+
+STRANGER = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+not_as_root = pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
+
+
+@contextmanager
+def somebody_else() -> Iterator[None]:
+    """Root stops being root."""
+    os.seteuid(STRANGER)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A directory that every user can reach, unlike pytest's."""
+    path = Path(tempfile.mkdtemp(dir=tempfile.gettempdir()))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def make(path: Path) -> None:
+    StageDirectory.make(path).close()
+
+
+def descriptors() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
+def test_what_is_missing_is_made_for_this_user_alone(tmp_path: Path) -> None:
+    with StageDirectory.make(tmp_path / "job" / "imagenet") as directory:
+        assert os.fstat(directory.descriptor).st_ino == (tmp_path / "job/imagenet").stat().st_ino
+        assert directory.made() == [str(tmp_path / "job"), str(tmp_path / "job/imagenet")]
+        assert directory.is_current()
+    for made in ("job", "job/imagenet", f"job/imagenet/{PRIVATE}"):
+        assert mode(tmp_path / made) == 0o700
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o027, 0o277, 0o777], ids=oct)
+def test_no_umask_changes_the_modes(tmp_path: Path, mask: int) -> None:
+    with umask(mask), StageDirectory.make(tmp_path / "a" / "b") as directory:
+        directory.write_private("note", b"x")
+        assert directory.read_private("note") == b"x"
+    assert [mode(tmp_path / each) for each in ("a", "a/b", f"a/b/{PRIVATE}")] == [0o700] * 3
+    assert mode(tmp_path / "a" / "b" / PRIVATE / "note") == 0o600
+
+
+def test_a_second_call_finds_it_and_remembers_who_made_what(tmp_path: Path) -> None:
+    make(tmp_path / "job")
+    with StageDirectory.make(tmp_path / "job") as again:
+        assert again.made() == [str(tmp_path / "job")]
+    with StageDirectory.make(tmp_path / "job" / "sub") as below:
+        assert below.made() == [str(tmp_path / "job" / "sub")]
+
+
+def test_a_directory_of_the_user_keeps_its_mode_and_is_not_noted_as_made(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir(mode=0o770)
+    (tmp_path / "mine").chmod(0o770)  # the group is the user's own decision
+    with StageDirectory.make(tmp_path / "mine") as directory:
+        assert directory.made() == []
+    assert mode(tmp_path / "mine") == 0o770
+
+
+def test_nothing_staged_means_nothing_exists(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert StageDirectory.existing(tmp_path / "empty") is None
+    assert StageDirectory.existing(tmp_path / "absent" / "deeper") is None
+    assert not (tmp_path / "absent").exists()
+    make(tmp_path / "made")
+    found = StageDirectory.existing(tmp_path / "made")
+    assert found is not None
+    found.close()
+
+
+def test_nothing_was_staged_where_everybody_may_write() -> None:
+    assert StageDirectory.existing(Path("/")) is None
+
+
+def test_a_relative_path_begins_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    make(Path("../there/./copy"))
+    assert (tmp_path / "there" / "copy" / PRIVATE).is_dir()
+
+
+@pytest.mark.parametrize("target", ["{}/real", "real", "./elsewhere/../real"])
+def test_links_of_this_user_are_followed_on_the_way(tmp_path: Path, target: str) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(target.format(tmp_path))
+    with StageDirectory.make(tmp_path / "link" / "job") as directory:
+        assert directory.is_current()
+        assert directory.made() == [str(tmp_path / "real" / "job")]
+
+
+def refuse_last_link(path: Path) -> None:
+    (path / "real").mkdir()
+    (path / "target").symlink_to("real")
+
+
+def refuse_dangling(path: Path) -> None:
+    (path / "target").symlink_to("nowhere")
+
+
+def refuse_file(path: Path) -> None:
+    (path / "target").write_text("")
+
+
+def refuse_everybody(path: Path) -> None:
+    (path / "target").mkdir()
+    (path / "target").chmod(0o1777)
+
+
+def refuse_private_link(path: Path) -> None:
+    (path / "elsewhere").mkdir()
+    (path / "target").mkdir()
+    (path / "target" / PRIVATE).symlink_to(path / "elsewhere")
+
+
+def refuse_private_file(path: Path) -> None:
+    (path / "target").mkdir()
+    (path / "target" / PRIVATE).write_text("")
+
+
+def refuse_open_private(path: Path) -> None:
+    (path / "target" / PRIVATE).mkdir(parents=True)
+    (path / "target" / PRIVATE).chmod(0o777)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "words"),
+    [
+        (refuse_last_link, "is a symbolic link; name the directory it leads to, real"),
+        (refuse_dangling, "is a symbolic link"),
+        (refuse_file, "target is not a directory"),
+        (refuse_everybody, "may be written by everybody; name a directory in it, e.g. "),
+        (refuse_private_link, f"{PRIVATE} is a symbolic link"),
+        (refuse_private_file, f"{PRIVATE} is no directory"),
+        (refuse_open_private, "may be written by others"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_what_is_not_safe_is_refused_in_one_line(
+    tmp_path: Path, prepare: Callable[[Path], None], words: str
+) -> None:
+    prepare(tmp_path)
+    before, open_before = sorted(tmp_path.rglob("*")), descriptors()
+    with pytest.raises(StagingError) as caught:
+        StageDirectory.make(tmp_path / "target")
+    assert words in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert descriptors() == open_before
+
+
+def test_a_path_through_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StagingError, match="file is not a directory"):
+        StageDirectory.make(tmp_path / "file" / "below")
+
+
+def test_links_in_a_circle_end(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(StagingError, match="too many symbolic links"):
+        StageDirectory.make(tmp_path / "a" / "c")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("x" * 256, "name is too long"), ("nul\0", "NUL character")]
+)
+def test_impossible_names_leave_nothing_behind(tmp_path: Path, name: str, words: str) -> None:
+    open_before = descriptors()
+    with pytest.raises(StagingError, match=words):
+        StageDirectory.make(tmp_path / "made first" / name)
+    assert list(tmp_path.iterdir()) == []
+    assert descriptors() == open_before
+
+
+def test_what_cannot_be_noted_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    open_before = descriptors()
+    with pytest.raises(StagingError, match=r"no space left .* while writing .*; free some"):
+        StageDirectory.make(tmp_path / "job" / "imagenet")
+    assert list(tmp_path.iterdir()) == []
+    assert descriptors() == open_before
+
+
+@not_as_root
+def test_a_directory_without_permission_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(StagingError, match="permission denied"):
+            StageDirectory.make(tmp_path / "new")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@not_as_root
+def test_somebody_elses_directory_is_refused() -> None:
+    with pytest.raises(StagingError, match=r"^/usr belongs to .*; name one of your own$"):
+        StageDirectory.make(Path("/usr"))
+
+
+@needs_root
+def test_the_shared_directory_itself_is_refused_with_a_better_one(public: Path) -> None:
+    public.chmod(0o1777)
+    with somebody_else(), pytest.raises(StagingError) as caught:
+        StageDirectory.make(public)
+    assert str(caught.value) == (
+        f"{public} belongs to root; name a directory in it, e.g. {public}/imagenet"
+    )
+
+
+@needs_root
+def test_roots_directories_are_trusted_on_the_way(public: Path) -> None:
+    public.chmod(0o1777)
+    (public / "local").mkdir(mode=0o711)
+    (public / "local" / "job").mkdir()
+    os.chown(public / "local" / "job", STRANGER, STRANGER)
+    (public / "local").chmod(0o711)  # may be passed, not listed
+    (public / "link").symlink_to("local/job")
+    with somebody_else():
+        make(public / "link" / "imagenet")
+    assert (public / "local" / "job" / "imagenet").stat().st_uid == STRANGER
+
+
+@needs_root
+def test_a_directory_that_another_user_put_into_a_shared_place_is_refused(public: Path) -> None:
+    public.chmod(0o1777)
+    (public / "me").mkdir(mode=0o777)
+    os.chown(public / "me", STRANGER, STRANGER)
+    for path in (public / "me", public / "me" / "imagenet"):
+        with pytest.raises(StagingError, match=r"me belongs to nobody"):
+            StageDirectory.make(path)
+
+
+@needs_root
+def test_a_link_of_another_user_is_not_followed(public: Path) -> None:
+    (public / "real").mkdir()
+    (public / "link").symlink_to("real")
+    os.chown(public / "link", STRANGER, STRANGER, follow_symlinks=False)
+    with pytest.raises(StagingError, match="link is a symbolic link of nobody, which is not"):
+        StageDirectory.make(public / "link" / "job")
+    with pytest.raises(StagingError, match="is a symbolic link of nobody"):
+        StageDirectory.existing(public / "link" / "job")
+    assert list((public / "real").iterdir()) == []
+
+
+@needs_root
+def test_a_place_where_anybody_can_replace_anything_is_refused(public: Path) -> None:
+    (public / "scratch").mkdir()
+    (public / "scratch").chmod(0o777)
+    with somebody_else(), pytest.raises(StagingError, match="everybody and is not sticky"):
+        StageDirectory.make(public / "scratch" / "job")
+    assert list((public / "scratch").iterdir()) == []
+
+
+@needs_root
+def test_a_private_directory_of_another_user_is_refused(public: Path) -> None:
+    (public / "mine" / PRIVATE).mkdir(parents=True)
+    os.chown(public / "mine" / PRIVATE, STRANGER, STRANGER)
+    for opening in (StageDirectory.make, StageDirectory.existing):
+        with pytest.raises(StagingError, match=f"{PRIVATE} belongs to nobody"):
+            opening(public / "mine")
+
+
+@needs_root
+def test_a_user_namespace_that_cannot_name_root_still_follows_its_links(
+    public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = public / "site"
+    (site / "real").mkdir(parents=True)
+    (site / "link").symlink_to("real")
+    os.chown(site / "link", STRANGER, STRANGER, follow_symlinks=False)
+    os.chown(site, STRANGER, STRANGER)
+    (public / "map").write_text("      1000       1000          1\n")
+    monkeypatch.setattr(descent, "_UID_MAP", public / "map")
+    make(site / "link" / "job")
+    site.chmod(0o1777)  # where everybody could have made it
+    with pytest.raises(StagingError, match="is a symbolic link of nobody"):
+        StageDirectory.make(site / "link" / "job")
+
+
+def test_a_directory_that_was_removed_or_replaced_is_noticed(tmp_path: Path) -> None:
+    with StageDirectory.make(tmp_path / "job") as directory:
+        (tmp_path / "job").rename(tmp_path / "old")
+        assert not directory.is_current()
+        (tmp_path / "job" / PRIVATE).mkdir(parents=True)
+        assert not directory.is_current()
+    with StageDirectory.make(tmp_path / "other") as directory:
+        shutil.rmtree(tmp_path / "other" / PRIVATE)
+        assert not directory.is_current()
+        with pytest.raises(StagingError, match="was removed by somebody meanwhile"):
+            directory.write_private("note", b"")
+
+
+def test_private_files_come_back_and_go(tmp_path: Path) -> None:
+    with StageDirectory.make(tmp_path / "job") as directory:
+        assert directory.read_private("note") is None
+        directory.write_private("note", b"first")
+        directory.write_private("note", b"second")
+        assert directory.read_private("note") == b"second"
+        directory.remove_private("note")
+        directory.remove_private("note")
+        assert directory.read_private("note") is None
+        assert [name for name in directory.private_names() if "note" in name] == []
+        directory.write("part.json", b"{}")
+        assert mode(tmp_path / "job" / "part.json") == 0o644
+        directory.remove("part.json")
+        directory.remove("part.json")
+    assert [path.name for path in (tmp_path / "job").iterdir()] == [PRIVATE]
+
+
+def plant_link(path: Path) -> None:
+    path.symlink_to("/etc/passwd")
+
+
+def plant_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def plant_directory(path: Path) -> None:
+    path.mkdir()
+
+
+@pytest.mark.parametrize("plant", [plant_link, plant_pipe, plant_directory])
+def test_what_is_no_plain_file_is_not_read(tmp_path: Path, plant: Callable[[Path], None]) -> None:
+    with StageDirectory.make(tmp_path / "job") as directory:
+        plant(tmp_path / "job" / PRIVATE / "note")
+        assert directory.read_private("note") is None
+
+
+@needs_root
+def test_a_private_file_of_another_user_is_not_read(tmp_path: Path) -> None:
+    with StageDirectory.make(tmp_path / "job") as directory:
+        directory.write_private("note", b"theirs")
+        os.chown(tmp_path / "job" / PRIVATE / "note", STRANGER, STRANGER)
+        assert directory.read_private("note") is None
+
+
+def test_a_private_file_replaces_a_link_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("untouched")
+    with StageDirectory.make(tmp_path / "job") as directory:
+        (tmp_path / "job" / PRIVATE / "note").symlink_to(tmp_path / "elsewhere")
+        directory.write_private("note", b"ours")
+        assert directory.read_private("note") == b"ours"
+    assert (tmp_path / "elsewhere").read_text() == "untouched"
+
+
+def test_made_directories_are_removed_as_far_as_they_are_empty(tmp_path: Path) -> None:
+    walk = descend(tmp_path / "a" / "b" / "c", make=True)
+    assert walk is not None
+    os.close(walk.descriptor)
+    (tmp_path / "a" / "theirs").write_text("")
+    assert not remove_made(walk.made)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "theirs"]
+    (tmp_path / "a" / "theirs").unlink()
+    assert remove_made(walk.made)
+    assert remove_made(walk.made)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EROFS, "the file system is read-only while testing; choose another place with --to"),
+        (errno.ENOSPC, "no space left (No space left on device) while testing; free some"),
+        (errno.EIO, "Input/output error while testing; mend that"),
+    ],
+)
+def test_refusals_of_the_system_say_what_to_do(number: int, words: str) -> None:
+    error = OSError(number, os.strerror(number))
+    assert str(refused("/scratch", error, "testing")).startswith(f"/scratch: {words}")
+
+
+@given(st.text(), st.text())
+def test_private_names_are_safe_and_different(one: str, other: str) -> None:
+    names = [private_name("lease", one), private_name("lease", other)]
+    assert (names[0] == names[1]) == (one == other)
+    for name in names:
+        assert name.isascii()
+        assert "/" not in name
+        assert len(name) < 200

@@ -1,0 +1,250 @@
+"""What there is to stage: what a manifest names, or every file of a plain directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataprep.canonical import to_json
+from dataprep.errors import DatasetError, UsageError
+from dataprep.manifest import seal_manifest
+from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
+from tests.conftest import Made, Shelf, hashes
+
+
+def write(directory: Path, *names: str) -> Path:
+    """A plain directory of files that hold their own names."""
+    for name in names:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(name)
+    return directory
+
+
+def paths(inventory: Inventory) -> list[str]:
+    return [file.path for file in inventory.files]
+
+
+def test_of_a_data_set_everything_that_its_manifest_names(tiny: Made) -> None:
+    found = read_inventory(tiny.out)
+    assert {file.path: file.sha256 for file in found.files} == tiny.files
+    assert paths(found) == sorted(paths(found))
+    assert all(file.bytes == (tiny.out / file.path).stat().st_size for file in found.files)
+    assert {file.modified for file in found.files} == {None}
+    assert found.source == tiny.out
+    assert found.manifest == json.loads((tiny.out / "manifest.json").read_bytes())
+    assert found.digest == found.manifest["sha256"]
+
+
+def test_the_files_of_a_split_belong_to_the_data_set(shelf: Shelf) -> None:
+    made = shelf("hdf5-caffe")  # train.h5, and train.txt, which lists it
+    assert {file.path: file.sha256 for file in read_inventory(made.out).files} == made.files
+
+
+def test_the_list_of_unmatched_images_belongs_to_the_data_set(tiny: Made, tmp_path: Path) -> None:
+    listed = {"path": "unmatched.tsv", "bytes": 7, "sha256": 64 * "a"}
+    body = {"unmatched": {"missing": 1, "unlisted": 0, "first": ["x"], "file": listed}}
+    source = resealed(tiny, tmp_path / "out", lambda manifest: manifest.update(body))
+    assert SourceFile("unmatched.tsv", 7, 64 * "a") in read_inventory(source).files
+
+
+def test_only_the_manifest_is_looked_at(tiny: Made, tmp_path: Path) -> None:
+    shutil.copy(tiny.out / "manifest.json", tmp_path)
+    assert read_inventory(tmp_path).files == read_inventory(tiny.out).files
+
+
+def test_what_the_manifest_does_not_name_is_not_staged(tiny: Made, tmp_path: Path) -> None:
+    source = write(tiny.copy(tmp_path / "out"), "notes.txt", "rejected/train/x.JPEG")
+    assert read_inventory(source).files == read_inventory(tiny.out).files
+
+
+def test_a_damaged_manifest_is_refused(tiny: Made, tmp_path: Path) -> None:
+    source = tiny.copy(tmp_path / "out")
+    data = (source / "manifest.json").read_bytes()
+    (source / "manifest.json").write_bytes(data.replace(b'"seed": 0', b'"seed": 1'))
+    with pytest.raises(DatasetError, match="was changed after it was sealed"):
+        read_inventory(source)
+    for damaged in (data[: len(data) // 2], b"", b"[" * 100_000):
+        (source / "manifest.json").write_bytes(damaged)
+        with pytest.raises(DatasetError, match="cannot be read"):
+            read_inventory(source)
+
+
+def resealed(made: Made, out: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """A manifest that somebody wrote otherwise, with a hash that is right."""
+    manifest = json.loads((made.out / "manifest.json").read_bytes())
+    del manifest["sha256"]
+    change(manifest)
+    out.mkdir()
+    (out / "manifest.json").write_bytes(to_json(seal_manifest(manifest)))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("path", "how"),
+    [
+        (".dataprep-stage/complete.json", "cannot be the path"),
+        ("part.json", "cannot be the path"),
+        ("train/./x", "cannot be the path"),
+        ("train//x", "cannot be the path"),
+        (".", "cannot be the path"),
+        ("train/\0", "cannot be the path"),
+        ("train/\ud800", "cannot be the path"),
+        ("manifest.json", "twice"),
+        ("train/train-00001-of-00006", "twice"),
+        ("train", "as a file and as a directory"),
+        ("manifest.json/x", "as a file and as a directory"),
+    ],
+    ids=str.__repr__,
+)
+def test_two_files_cannot_have_one_place(tiny: Made, tmp_path: Path, path: str, how: str) -> None:
+    def rename(manifest: dict[str, Any]) -> None:
+        manifest["splits"]["train"]["shards"][0]["files"][0]["path"] = path
+
+    source = resealed(tiny, tmp_path / "out", rename)
+    with pytest.raises(DatasetError, match=how) as caught:
+        read_inventory(source)
+    assert str(caught.value).isprintable()
+
+
+def test_an_unfinished_data_set_is_refused(tiny: Made, tmp_path: Path) -> None:
+    source = tiny.copy(tmp_path / "out")
+    (source / "manifest.json").unlink()
+    with pytest.raises(DatasetError, match=r"unfinished data set, without manifest\.json; finish"):
+        read_inventory(source)
+
+
+def test_of_a_plain_directory_every_file_below_it(tmp_path: Path) -> None:
+    write(tmp_path, "b.txt", "a/x.bin", "a/b/c/deep", "a.txt", ".hidden")
+    (tmp_path / "empty").mkdir()
+    found = read_inventory(tmp_path)
+    assert paths(found) == [".hidden", "a.txt", "a/b/c/deep", "a/x.bin", "b.txt"]
+    assert found.manifest is None
+    for file in found.files:
+        stat = (tmp_path / file.path).stat()
+        assert (file.bytes, file.modified) == (stat.st_size, stat.st_mtime_ns)
+        assert file.sha256 is None
+
+
+def test_a_manifest_of_another_program_is_a_file(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    for text in ('{"format": "parquet"}', "[]", "{}", "null"):
+        (tmp_path / "manifest.json").write_text(text)
+        assert paths(read_inventory(tmp_path)) == ["a", "manifest.json"]
+
+
+def test_what_is_no_data_is_left_out(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        *("train/data.mdb", "train/lock.mdb", "a", ".a.0123abcd.partial", "b/.a.0123abcd.partial"),
+        *(".dataprep-stage/lock", "other/.dataprep/job.json", "mine.partial", ".dataprep.toml"),
+    )
+    assert paths(read_inventory(tmp_path)) == [
+        *(".dataprep.toml", "a", "mine.partial", "train/data.mdb")
+    ]
+
+
+def test_the_listing_s_digest_tells_changes_apart(tmp_path: Path) -> None:
+    write(tmp_path / "a", "x", "y/z")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    first = read_inventory(tmp_path / "a").digest
+    assert read_inventory(tmp_path / "b").digest == first
+    os.utime(tmp_path / "b/x", ns=(1, 1))
+    digests = {first, read_inventory(tmp_path / "b").digest}
+    for name in ("x2", "y/z"):
+        (tmp_path / "a" / name).write_text("longer than before")
+        digests.add(read_inventory(tmp_path / "a").digest)
+    (tmp_path / "a/x2").rename(tmp_path / "a/x3")
+    digests.add(read_inventory(tmp_path / "a").digest)
+    assert len(digests) == 5
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    name = b"\xff\n\xe9"
+    try:
+        (Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))).write_bytes(b"1")
+    except OSError as error:
+        pytest.skip(f"this file system takes no such name: {error.strerror}")
+    (file,) = read_inventory(tmp_path).files
+    assert os.fsencode(file.path) == name
+
+
+def test_a_link_to_a_file_is_that_file(tmp_path: Path) -> None:
+    real = write(tmp_path / "real", "long name")
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain/link").symlink_to(real / "long name")
+    (file,) = read_inventory(tmp_path / "plain").files
+    stat = (real / "long name").stat()
+    assert file == SourceFile("link", stat.st_size, None, stat.st_mtime_ns)
+
+
+def test_a_link_to_the_directory_itself_is_followed(tmp_path: Path) -> None:
+    write(tmp_path / "real", "a")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert paths(read_inventory(tmp_path / "link")) == ["a"]
+
+
+def refused(source: Path) -> str:
+    with pytest.raises(DatasetError) as caught:
+        read_inventory(source)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_links_that_lead_elsewhere_are_refused_by_name(tmp_path: Path) -> None:
+    write(tmp_path / "a", "x")
+    (tmp_path / "a/loop").symlink_to(tmp_path / "a")
+    assert f"{tmp_path}/a/loop is a link to a directory" in refused(tmp_path / "a")
+    (tmp_path / "a/loop").unlink()
+    (tmp_path / "a/gone").symlink_to("nowhere")
+    assert f"{tmp_path}/a/gone is a link that leads nowhere" in refused(tmp_path / "a")
+
+
+def test_what_is_no_file_is_refused_by_name(tmp_path: Path, monkeypatch: Any) -> None:
+    write(tmp_path, "x")
+    os.mkfifo(tmp_path / "pipe")
+    assert f"{tmp_path}/pipe is no regular file" in refused(tmp_path)
+    (tmp_path / "pipe").unlink()
+    monkeypatch.chdir(tmp_path)  # names of sockets are short
+    with socket.socket(socket.AF_UNIX) as plug:
+        plug.bind("plug")
+        assert f"{tmp_path}/plug is no regular file" in refused(tmp_path)
+
+
+def test_a_file_in_the_place_of_staging_s_own_directory_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, ".dataprep-stage")
+    assert "has the name of staging's own directory" in refused(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "a/x")
+    (tmp_path / "a").chmod(0)
+    try:
+        assert f"{tmp_path}/a" in refused(tmp_path)
+    finally:
+        (tmp_path / "a").chmod(0o700)
+
+
+def test_nothing_to_stage_is_an_error(tmp_path: Path) -> None:
+    assert "holds no files" in refused(tmp_path)
+    assert "No such file or directory" in refused(tmp_path / "none")
+
+
+def test_a_file_is_no_source(tiny: Made) -> None:
+    with pytest.raises(UsageError, match=f"name the one that it is in, {tiny.out}$"):
+        read_inventory(tiny.out / "manifest.json")
+
+
+def test_the_manifest_s_hash_is_that_of_its_bytes(tiny: Made) -> None:
+    (file,) = (file for file in read_inventory(tiny.out).files if file.path == "manifest.json")
+    data = (tiny.out / "manifest.json").read_bytes()
+    assert file == SourceFile("manifest.json", len(data), hashlib.sha256(data).hexdigest())
+    assert file.sha256 == hashes(tiny.out)["manifest.json"]

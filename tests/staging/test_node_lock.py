@@ -1,0 +1,377 @@
+"""One copier a node, with processes that are killed, stopped, and too many."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from dataprep.errors import StagingError
+from dataprep.staging.target import node_lock as module
+from dataprep.staging.target.directory import PRIVATE, StageDirectory
+from dataprep.staging.target.node_lock import LOCK, NodeLock, describe_holder, lock_now, node_lock
+
+FOREVER = 600.0
+
+# Holds the lock, says so, does what it is told by its first argument, and waits to be killed.
+_HOLDER = """
+import pathlib, subprocess, sys
+from dataprep.staging.target.directory import StageDirectory
+from dataprep.staging.target.node_lock import node_lock
+with StageDirectory.make(pathlib.Path(sys.argv[1])) as directory:
+    with node_lock(directory, patience=600) as lock:
+        lock.note("3.1 of 42.0 GB")
+        if "child" in sys.argv:
+            child = subprocess.Popen(["sleep", "600"], close_fds=False, stdout=subprocess.DEVNULL)
+            print(child.pid, flush=True)
+        print("held", flush=True)
+        sys.stdin.read()
+"""
+
+# As every local rank does: whoever gets the lock does the work, the others find it done.
+_RANK = """
+import pathlib, sys, time
+from dataprep.staging.target.directory import StageDirectory
+from dataprep.staging.target.node_lock import node_lock
+from dataprep.staging.target.outcome import Outcome, read_outcome, write_outcome
+with StageDirectory.make(pathlib.Path(sys.argv[1])) as directory:
+    def done():
+        return read_outcome(directory, "step") is not None
+    with node_lock(directory, patience=600, done=done) as lock:
+        if lock is None:
+            print("waited")
+        else:
+            time.sleep(0.2)
+            write_outcome(directory, "step", Outcome(ok=True))
+            print("copied")
+"""
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.on_sleep: Callable[[], None] = lambda: None
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.on_sleep()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    passing = SimpleNamespace(monotonic=clock.monotonic, sleep=clock.sleep)
+    monkeypatch.setattr(module, "time", passing)
+    return clock
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "copy"
+
+
+@pytest.fixture
+def directory(target: Path) -> Iterator[StageDirectory]:
+    with StageDirectory.make(target) as opened:
+        yield opened
+
+
+class Holder:
+    """Somebody else who holds the lock: a lock is of an open file, so this process will do."""
+
+    def __init__(self, target: Path) -> None:
+        self._stack = ExitStack()
+        directory = self._stack.enter_context(StageDirectory.make(target))
+        lock = self._stack.enter_context(node_lock(directory, patience=FOREVER))
+        assert isinstance(lock, NodeLock)
+        self.lock = lock
+
+    def release(self) -> None:
+        self._stack.close()
+
+
+@pytest.fixture
+def holder(target: Path, clock: Clock) -> Iterator[Holder]:
+    holding = Holder(target)
+    yield holding
+    holding.release()
+
+
+def start(script: str, *words: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, words)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_free_lock_is_taken_and_given_back(directory: StageDirectory) -> None:
+    for _ in range(2):
+        assert describe_holder(directory) is None
+        with node_lock(directory, patience=FOREVER) as lock:
+            assert lock is not None
+            assert f"process {os.getpid()} on " in str(describe_holder(directory))
+    assert describe_holder(directory) is None
+
+
+def test_an_error_gives_the_lock_back(directory: StageDirectory) -> None:
+    with pytest.raises(ZeroDivisionError), node_lock(directory, patience=FOREVER):
+        _ = 1 / 0
+    assert describe_holder(directory) is None
+
+
+def test_of_many_processes_one_copies_and_the_others_wait(target: Path) -> None:
+    ranks = [start(_RANK, target) for _ in range(5)]
+    said = sorted(rank.communicate(timeout=120)[0].strip() for rank in ranks)
+    assert said == ["copied"] + ["waited"] * 4
+    assert [rank.returncode for rank in ranks] == [0] * 5
+
+
+def test_the_lock_of_a_killed_holder_is_free_even_if_its_child_lives_on(
+    target: Path, directory: StageDirectory
+) -> None:
+    lines: list[str] = []
+    with start(_HOLDER, target, "child") as holder:
+        assert holder.stdout is not None
+        child = int(holder.stdout.readline())
+        try:
+            assert holder.stdout.readline() == "held\n"
+            with pytest.raises(StagingError, match=rf"process {holder.pid} on .*3.1 of 42.0 GB"):
+                lock_now(directory).__enter__()
+
+            def kill(line: str) -> None:
+                lines.append(line)
+                holder.kill()
+
+            with node_lock(directory, patience=FOREVER, on_wait=kill) as lock:
+                assert lock is not None
+            os.kill(child, 0)  # still there
+        finally:
+            os.kill(child, signal.SIGTERM)
+    assert lines[0].startswith(f"waiting for process {holder.pid} on ")
+    assert lines[0].endswith(f"which works on {target} (3.1 of 42.0 GB)")
+
+
+def test_a_stopped_holder_is_given_up_by_name(target: Path, directory: StageDirectory) -> None:
+    with start(_HOLDER, target) as holder:
+        assert holder.stdout is not None
+        try:
+            assert holder.stdout.readline() == "held\n"
+            holder.send_signal(signal.SIGSTOP)
+            with pytest.raises(StagingError) as caught, node_lock(directory, patience=0.2):
+                pass
+        finally:
+            holder.kill()
+    message = str(caught.value)
+    assert message.startswith(f"{target}: process {holder.pid} on {os.uname().nodename} holds")
+    assert 'it last said "3.1 of 42.0 GB"' in message
+    assert f"kill {holder.pid} there" in message
+    assert "\n" not in message
+
+
+def test_a_holder_that_says_the_same_over_and_over_is_stuck(
+    directory: StageDirectory, holder: Holder, clock: Clock
+) -> None:
+    clock.on_sleep = lambda: holder.lock.note("3 GB")
+    with (
+        pytest.raises(StagingError, match="no progress for 60 s"),
+        node_lock(directory, patience=60),
+    ):
+        pass
+    assert 1060 <= clock.now < 1070
+
+
+def test_a_holder_that_gets_on_is_waited_for(
+    directory: StageDirectory, holder: Holder, clock: Clock
+) -> None:
+    lines: list[str] = []
+    clock.on_sleep = lambda: holder.lock.note(f"{clock.now:.0f} GB")
+    with node_lock(
+        directory, patience=10, done=lambda: clock.now > 1600, on_wait=lines.append
+    ) as lock:
+        assert lock is None
+    assert 15 <= len(lines) <= 21  # at the start, and every 30 of 600 seconds
+    assert len(set(lines)) == len(lines)
+
+
+def test_patience_begins_anew_with_every_sign_of_life(
+    directory: StageDirectory, holder: Holder, clock: Clock
+) -> None:
+    clock.on_sleep = lambda: holder.lock.note("one") if clock.now > 1009 else None
+    with pytest.raises(StagingError, match="no progress"), node_lock(directory, patience=10):
+        pass
+    assert 1019 < clock.now < 1022
+
+
+def test_a_suspended_job_does_not_blame_the_holder(
+    directory: StageDirectory, holder: Holder, clock: Clock
+) -> None:
+    naps = 0
+
+    def suspend() -> None:
+        nonlocal naps
+        naps += 1
+        if naps % 3 == 0:
+            clock.now += 3600  # both processes were stopped
+
+    clock.on_sleep = suspend
+    with node_lock(directory, patience=60, done=lambda: naps > 20) as lock:
+        assert lock is None
+
+
+def test_notes_are_written_once_a_second_and_only_if_they_say_something_new(
+    directory: StageDirectory, holder: Holder, clock: Clock
+) -> None:
+    path = directory.path / PRIVATE / LOCK
+    holder.lock.note("1 GB")  # the first at once
+    first = path.read_bytes()
+    assert b"1 GB" in first
+    holder.lock.note("2 GB")
+    assert path.read_bytes() == first
+    clock.now += 1
+    holder.lock.note("1 GB")
+    assert path.read_bytes() == first
+    holder.lock.note("x" * 5000)
+    assert b"xxx" in path.read_bytes()
+    clock.now += 1
+    holder.lock.note("\U0001f600" * 5000)
+    assert len(path.read_bytes()) == len(first)
+    assert "on " in str(describe_holder(directory))
+
+
+def test_who_finds_the_work_done_does_not_get_the_lock(
+    directory: StageDirectory, target: Path
+) -> None:
+    with node_lock(directory, patience=FOREVER, done=lambda: True) as lock:
+        assert lock is None
+        Holder(target).release()  # free for the next
+
+
+def test_the_work_may_be_done_when_the_lock_comes(
+    directory: StageDirectory, holder: Holder
+) -> None:
+    released: list[str] = []
+
+    def release(line: str) -> None:
+        holder.release()
+        released.append(line)
+
+    with node_lock(
+        directory, patience=FOREVER, done=lambda: bool(released), on_wait=release
+    ) as lock:
+        assert lock is None
+    assert released
+
+
+def remove(target: Path) -> None:
+    shutil.rmtree(target)
+
+
+def replace(target: Path) -> None:
+    target.rename(target.with_name("old"))
+    StageDirectory.make(target).close()
+
+
+def remove_private(target: Path) -> None:
+    shutil.rmtree(target / PRIVATE)
+
+
+@pytest.mark.parametrize("change", [remove, replace, remove_private])
+@pytest.mark.parametrize("then", ["holding on", "released"])
+def test_a_directory_that_is_cleaned_away_while_waiting_is_noticed(
+    directory: StageDirectory, holder: Holder, change: Callable[[Path], None], then: str
+) -> None:
+    def clean(line: str) -> None:
+        change(directory.path)
+        if then == "released":
+            holder.release()
+
+    with (
+        pytest.raises(StagingError, match="was removed or replaced"),
+        node_lock(directory, patience=FOREVER, on_wait=clean),
+    ):
+        pass
+
+
+def test_a_lock_on_a_removed_file_is_worth_nothing(
+    directory: StageDirectory, holder: Holder
+) -> None:
+    def clean(line: str) -> None:
+        (directory.path / PRIVATE / LOCK).unlink()
+        holder.release()
+
+    with node_lock(directory, patience=FOREVER, on_wait=clean) as lock:
+        assert lock is not None
+        assert describe_holder(directory) is not None  # it holds the file that has the name now
+
+
+@pytest.mark.parametrize("change", [remove, replace, remove_private])
+def test_a_directory_that_is_gone_cannot_be_locked(
+    directory: StageDirectory, change: Callable[[Path], None]
+) -> None:
+    change(directory.path)
+    with (
+        pytest.raises(StagingError, match="was removed or replaced"),
+        node_lock(directory, patience=FOREVER),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, 524])
+def test_a_file_system_that_cannot_lock_is_named(
+    directory: StageDirectory, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def flock(descriptor: int, kind: int) -> None:
+        raise OSError(number, "cannot")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    for locking in (node_lock(directory, patience=FOREVER), lock_now(directory)):
+        with pytest.raises(StagingError, match=r"cannot lock files .*node's own"):
+            locking.__enter__()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_planted_in_the_locks_place_is_refused(
+    directory: StageDirectory, tmp_path: Path, kind: str
+) -> None:
+    place = directory.path / PRIVATE / LOCK
+    if kind == "link":
+        place.symlink_to(tmp_path / "elsewhere")
+    elif kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.mkdir()
+    with pytest.raises(StagingError, match=LOCK), node_lock(directory, patience=FOREVER):
+        pass
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_nothing_stays_open(directory: StageDirectory, holder: Holder, clock: Clock) -> None:
+    before = len([*Path("/proc/self/fd").iterdir()])
+    for done in (lambda: True, lambda: 1 / 0):
+        try:
+            with node_lock(directory, patience=FOREVER, done=done) as lock:
+                assert lock is None
+        except ZeroDivisionError:
+            pass
+    with pytest.raises(StagingError), node_lock(directory, patience=1):
+        pass
+    with pytest.raises(StagingError), lock_now(directory):
+        pass
+    assert len([*Path("/proc/self/fd").iterdir()]) == before

@@ -1,0 +1,207 @@
+"""Where a copy goes: what the user and the site say, and what is refused or warned about."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dataprep import filesystems
+from dataprep.errors import StagingError
+from dataprep.staging.nodes.placement import Placement
+from dataprep.staging.target import scratch
+from dataprep.staging.target.scratch import Target, find_target
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+JOB = Placement("n0", 0, 1, 0, "slurm-4711", None, None, "Slurm")
+NO_JOB = Placement("n0", 0, 1, 0, None, None, None, "nothing")
+
+Find = Callable[..., Target]
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with one place of every kind, all on a local disk; ``kinds`` says otherwise."""
+    for name in ("site", "slurm", "local", "jobfs", f"bb/{ME}", "tmpdir", "alcf", "tmp"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr(filesystems, "_BURST_BUFFER", tmp_path / "bb")
+    monkeypatch.setattr(filesystems, "_LOCAL", tmp_path / "alcf")
+    monkeypatch.setattr(filesystems, "_TMP", tmp_path / "tmp")
+    return tmp_path
+
+
+@pytest.fixture
+def on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Say which file systems places are on, by a part of their path."""
+
+    def say(**kinds: str) -> None:
+        def kind(path: Path) -> str:
+            return next((kinds[part] for part in reversed(path.parts) if part in kinds), "ext4")
+
+        monkeypatch.setattr(scratch, "filesystem_of", kind)
+
+    say()
+    return say
+
+
+@pytest.fixture
+def find(node: Path, on: Callable[..., None]) -> Find:
+    def find(to: Path | None = None, **options: object) -> Target:
+        variables = {
+            name: str(node / value) if isinstance(value, str) else str(value)
+            for name, value in options.items()
+            if name.isupper()
+        }
+        others = {name: value for name, value in options.items() if not name.isupper()}
+        settings = {"name": "imagenet", "needed": 10, "placement": JOB, **others}
+        return find_target(to, environment=variables, **settings)
+
+    return find
+
+
+ORDER = {
+    "DATAPREP_SCRATCH": "site",
+    "SLURM_TMPDIR": "slurm",
+    "LOCAL_SCRATCH": "local",
+    "PBS_JOBFS": "jobfs",
+    "TMPDIR": "tmpdir",
+}
+
+
+def test_places_are_tried_in_the_order_of_how_explicit_they_are(node: Path, find: Find) -> None:
+    variables = dict(ORDER)
+    for name in list(ORDER)[:4]:
+        assert find(**variables).why == f"${name}"
+        assert find(**variables).path.parent.parent.parent == node / ORDER[name]
+        del variables[name]
+    assert find(**variables).why == str(node / "bb" / ME)
+    (node / "bb" / ME).rmdir()
+    assert find(**variables).why == "$TMPDIR"
+    assert find().why == str(node / "alcf")
+    (node / "alcf").rmdir()
+    assert find().why == str(node / "tmp")
+
+
+def test_what_the_user_names_is_used_as_it_is(
+    node: Path, find: Find, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = find(node / "new" / "there", **ORDER)
+    assert target == Target(node / "new" / "there", "--to", "ext4", None)
+    monkeypatch.chdir(node)
+    assert find(Path("~/x")).path == node / "~" / "x"
+
+
+def test_a_chosen_place_gets_a_directory_of_user_job_and_data_set(node: Path, find: Find) -> None:
+    place = node / "slurm" / f"dataprep-{ME}"
+    assert find(SLURM_TMPDIR="slurm").path == place / "slurm-4711" / "imagenet"
+    assert find(SLURM_TMPDIR="slurm", placement=NO_JOB).path == place / "nojob" / "imagenet"
+    assert find(SLURM_TMPDIR="slurm", shared=True).path == place / "shared" / "imagenet"
+    assert not place.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../../etc", "a b", ".hidden", "ü", "\udcff", "a\nb", "x" * 300, "-rf"]
+)
+def test_any_data_set_s_name_becomes_one_plain_directory(node: Path, find: Find, name: str) -> None:
+    path = find(SLURM_TMPDIR="slurm", name=name).path
+    assert path.parent == node / "slurm" / f"dataprep-{ME}" / "slurm-4711"
+    assert path.name.isascii()
+    assert path.name.isprintable()
+    assert not path.name.startswith((".", "-"))
+    assert 0 < len(path.name) < 120
+
+
+def test_names_that_differ_get_directories_that_differ(find: Find) -> None:
+    names = ["a b", "a-b", "a/b", "a..b", "b", ".b", "..b", "x" * 300, "x" * 301]
+    assert len({find(name=name).path for name in names}) == len(names)
+
+
+def test_a_pbs_array_s_elements_get_directories_that_differ(find: Find) -> None:
+    jobs = ["pbs-12[3].server", "pbs-12[4].server", "pbs-12-3.server"]
+    paths = {find(placement=Placement("n", 0, 1, 0, job, None, None, "PBS")).path for job in jobs}
+    assert len(paths) == len(jobs)
+    assert all(set(str(path.parent.name)) <= set(_PLAIN) for path in paths)
+
+
+_PLAIN = "abcdefghijklmnopqrstuvwxyz0123456789-."
+
+
+@pytest.mark.parametrize("name", list(ORDER)[:4])
+@pytest.mark.parametrize("trouble", ["absent", "network", "relative"])
+def test_a_promise_that_is_not_kept_is_an_error_and_fills_no_other_place(
+    node: Path, find: Find, on: Callable[..., None], name: str, trouble: str
+) -> None:
+    on(site="nfs4", slurm="lustre", local="gpfs", jobfs="beegfs")
+    value: object = ORDER[name]
+    if trouble == "absent":
+        value = "nowhere"
+    if trouble == "relative":
+        value = Path("here")
+    with pytest.raises(StagingError, match=r"--to$") as caught:
+        find(**{name: value})
+    message = str(caught.value)
+    assert f"${name}" in message
+    expected = {"absent": "not a directory", "network": "is on ", "relative": "absolute"}
+    assert expected[trouble] in message
+    assert "\n" not in message
+
+
+def test_other_places_are_passed_over(node: Path, find: Find, on: Callable[..., None]) -> None:
+    on(bb="lustre", tmpdir="nfs")
+    assert find(TMPDIR="tmpdir").why == str(node / "alcf")
+    assert find(TMPDIR="nowhere").why == str(node / "alcf")
+
+
+def test_without_any_place_the_message_names_all_that_were_tried(
+    node: Path, find: Find, on: Callable[..., None]
+) -> None:
+    on(bb="lustre", tmpdir="nfs", alcf="gpfs", tmp="nfs4")
+    with pytest.raises(StagingError, match="no node-local scratch") as caught:
+        find(TMPDIR="tmpdir")
+    for part in ("lustre", "$TMPDIR", "nfs", "gpfs", "nfs4", "--to"):
+        assert part in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_place_that_cannot_be_written_is_passed_over(node: Path, find: Find) -> None:
+    (node / "tmpdir").chmod(0o500)
+    (node / "bb" / ME).chmod(0o500)
+    assert find(TMPDIR="tmpdir").why == str(node / "alcf")
+    (node / "slurm").chmod(0o500)
+    with pytest.raises(StagingError, match="cannot be written"):
+        find(SLURM_TMPDIR="slurm")
+
+
+@pytest.mark.parametrize("kind", ["lustre", "gpfs", "nfs4", "beegfs", "fuse.sshfs"])
+def test_a_network_file_system_is_refused_by_name(
+    node: Path, find: Find, on: Callable[..., None], kind: str
+) -> None:
+    on(project=kind)
+    with pytest.raises(StagingError, match=rf"is on {kind}, .* --to$"):
+        find(node / "project" / "new")
+
+
+def test_memory_is_warned_about(
+    node: Path, find: Find, on: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(slurm="tmpfs", ram="ramfs")
+    monkeypatch.setattr(scratch, "available", lambda: 64 * 10**9)
+    warning = find(SLURM_TMPDIR="slurm", needed=42 * 10**9).warning
+    assert warning is not None
+    assert "tmpfs" in warning
+    assert "42.0 GB of what this job may use, of which 64.0 GB are left" in warning
+    warning = find(node / "ram" / "x", needed=142 * 10**9).warning
+    assert warning is not None
+    assert "142.0 GB of what this job may use, and only 64.0 GB are left" in warning
+    assert "--to" in warning
+
+
+def test_a_container_s_own_layer_is_warned_about(find: Find, on: Callable[..., None]) -> None:
+    on(tmp="overlay", bb="nfs", alcf="nfs")
+    target = find()
+    assert target.kind == "overlay"
+    assert target.warning is not None
+    assert "container" in target.warning

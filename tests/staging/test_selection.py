@@ -1,0 +1,271 @@
+"""What a node gets: splits, and its part of their shards."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep.errors import UsageError
+from dataprep.staging.inventory import Inventory, SourceFile
+from dataprep.staging.selection import Selection, Share, select
+
+
+def file(path: str, size: int) -> dict[str, Any]:
+    return {"path": path, "bytes": size, "sha256": hashlib.sha256(path.encode()).hexdigest()}
+
+
+def split(name: str, records: list[int], *more: str) -> dict[str, Any]:
+    """A split whose shards have a sidecar each, and which has files of its own."""
+    shards = [
+        {"records": count, "files": [file(f"{name}/{at}", 100 * count), file(f"i/{name}{at}", 1)]}
+        for at, count in enumerate(records)
+    ]
+    return {"shards": shards, "files": [file(path, 5) for path in more], "records": sum(records)}
+
+
+def inventory(digest: str = "d", **splits: dict[str, Any]) -> Inventory:
+    named = [file("manifest.json", 10), file("unmatched.tsv", 20)]
+    for each in splits.values():
+        named += [entry for shard in each["shards"] for entry in shard["files"]] + each["files"]
+    files = sorted((SourceFile(**entry) for entry in named), key=lambda found: found.path)
+    return Inventory(Path("/set"), digest, tuple(files), {"sha256": digest, "splits": splits})
+
+
+def plain(*sizes: int) -> Inventory:
+    files = (SourceFile(f"f{at}", size, None, 1) for at, size in enumerate(sizes))
+    return Inventory(Path("/plain"), "d", tuple(files), None)
+
+
+def small() -> Inventory:
+    return inventory(
+        train=split("train", [4, 4, 4, 4, 4, 3], "train.h5", "train.txt"),
+        validation=split("validation", [3, 3]),
+    )
+
+
+def paths(selection: Selection) -> list[str]:
+    return [found.path for found in selection.files]
+
+
+def part_of(selection: Selection) -> dict[str, Any]:
+    assert selection.part is not None
+    found: dict[str, Any] = json.loads(selection.part)
+    return found
+
+
+def test_everything() -> None:
+    found = select(small())
+    assert found.files == small().files
+    assert (found.part, found.notes, found.records) == (None, (), 29)
+    assert found.bytes == sum(entry.bytes for entry in small().files)
+
+
+def test_every_split_by_name_is_everything() -> None:
+    assert select(small(), splits=["validation", "train"]) == select(small())
+
+
+def test_one_split() -> None:
+    found = select(small(), splits=["validation"])
+    assert paths(found) == [
+        *("i/validation0", "i/validation1", "manifest.json", "unmatched.tsv"),
+        *("validation/0", "validation/1"),
+    ]
+    assert (found.notes, found.records) == ((), 6)
+    assert part_of(found) == {
+        "format": "dataprep-part-1",
+        "manifest_sha256": "d",
+        "splits": {"validation": [0, 1]},
+        "split_files": [],
+        "node": 0,
+        "nodes": 1,
+        "replicas": 1,
+    }
+
+
+def test_the_files_of_a_whole_split_come_with_it() -> None:
+    found = select(small(), splits=["train"])
+    assert {"train.h5", "train.txt"} <= {*paths(found)}
+    assert part_of(found)["split_files"] == ["train.h5", "train.txt"]
+
+
+def test_a_share() -> None:
+    found = select(small(), share=Share(1, 2))
+    assert paths(found) == [
+        *("i/train1", "i/train3", "i/train5", "i/validation1", "manifest.json"),
+        *("train/1", "train/3", "train/5", "unmatched.tsv", "validation/1"),
+    ]
+    assert found.records == 4 + 4 + 3 + 3
+    assert part_of(found) == {
+        "format": "dataprep-part-1",
+        "manifest_sha256": "d",
+        "splits": {"train": [1, 3, 5], "validation": [1]},
+        "split_files": [],
+        "node": 1,
+        "nodes": 2,
+        "replicas": 1,
+    }
+    assert found.notes == (
+        "train: left out train.h5, train.txt, made once for all its shards; --whole train stages "
+        "all of it on every node",
+    )
+
+
+def test_a_share_with_a_split_that_is_whole_everywhere() -> None:
+    found = select(small(), share=Share(0, 2, whole=frozenset({"train"})))
+    assert part_of(found)["splits"] == {"train": [0, 1, 2, 3, 4, 5], "validation": [0]}
+    assert part_of(found)["split_files"] == ["train.h5", "train.txt"]
+    assert found.notes == ()
+
+
+def test_a_share_of_one_split() -> None:
+    found = select(small(), splits=["train"], share=Share(2, 3))
+    assert part_of(found)["splits"] == {"train": [2, 5]}
+    assert not any("validation" in path for path in paths(found))
+
+
+@pytest.mark.parametrize(
+    "share",
+    [Share(0, 1), Share(2, 3, replicas=3), Share(1, 9, whole=frozenset({"train", "validation"}))],
+    ids=["one node", "a replica on every node", "every split whole"],
+)
+def test_a_share_that_is_everything_is_no_part(share: Share) -> None:
+    assert select(small(), share=share) == select(small())
+
+
+def test_a_note_says_that_some_nodes_get_more() -> None:
+    found = select(small(), splits=["train"], share=Share(0, 4))
+    assert found.notes[0] == (
+        "train: 6 shards cannot be dealt evenly over 4 nodes: these get 4 to 8 records"
+    )
+    assert select(small(), splits=["train"], share=Share(3, 4)).notes == found.notes
+
+
+@given(
+    st.lists(st.integers(1, 50), min_size=1, max_size=30),
+    st.lists(st.integers(1, 50), min_size=1, max_size=30),
+    st.data(),
+)
+def test_all_nodes_together_have_everything(
+    train: list[int], validation: list[int], data: st.DataObject
+) -> None:
+    nodes = data.draw(st.integers(1, 2 * min(len(train), len(validation))))
+    replicas = data.draw(st.integers(min(2, nodes), nodes))
+    whole = inventory(train=split("train", train), validation=split("validation", validation))
+    found = [select(whole, share=Share(node, nodes, replicas)) for node in range(nodes)]
+    assert {entry for each in found for entry in each.files} == {*whole.files}
+    assert sum(each.records or 0 for each in found) == replicas * sum(train + validation)
+    for each in found:
+        assert paths(each) == sorted(paths(each))
+    same = {each.digest: each.files for each in found}
+    assert len(same) == len({each.files for each in found})
+    assert all(same[each.digest] == each.files for each in found)
+
+
+def test_the_digest_is_that_of_what_is_selected_from_where() -> None:
+    selections = [
+        select(small()),
+        select(small(), splits=["train"]),
+        *(select(small(), share=Share(node, 2)) for node in range(2)),
+        select(plain(1, 2)),
+        select(inventory("e", **(small().manifest or {})["splits"])),
+    ]
+    assert len({found.digest for found in selections}) == len(selections)
+
+
+def test_nodes_with_the_same_shards_have_the_same_selection() -> None:
+    found = [select(small(), share=Share(node, 4, replicas=2)) for node in range(4)]
+    assert part_of(found[0])["splits"] == part_of(found[1])["splits"] != part_of(found[2])["splits"]
+    assert found[0].digest == found[1].digest != found[2].digest
+
+
+def test_a_plain_directory() -> None:
+    found = select(plain(1, 2, 3))
+    assert found.files == plain(1, 2, 3).files
+    assert (found.part, found.notes, found.records) == (None, (), None)
+
+
+def test_a_plain_directory_is_dealt_by_bytes() -> None:
+    found = [select(plain(9, 1, 1, 1, 5), share=Share(node, 2)) for node in range(2)]
+    assert [paths(each) for each in found] == [["f0"], ["f1", "f2", "f3", "f4"]]
+    assert [(each.part, each.records) for each in found] == [(None, None)] * 2
+
+
+def refused(*arguments: Any, **options: Any) -> str:
+    with pytest.raises(UsageError) as caught:
+        select(*arguments, **options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shards", "share", "remedy"),
+    [
+        (
+            1,
+            Share(0, 4),
+            "train has 1 shard, too few for 4 nodes to get one each; use --replicas 4",
+        ),
+        (
+            2,
+            Share(0, 5),
+            "train has 2 shards, too few for 5 nodes to get one each; use --replicas 3",
+        ),
+        (
+            2,
+            Share(4, 5, 2),
+            "to get one each with --replicas 2; use --replicas 3, or stage it whole",
+        ),
+    ],
+    ids=["one shard", "two shards", "two replicas"],
+)
+def test_a_node_without_a_shard_is_refused_and_the_way_out_works(
+    shards: int, share: Share, remedy: str
+) -> None:
+    whole = inventory(train=split("train", [5] * shards), test=split("test", [2] * 20))
+    message = refused(whole, share=share)
+    assert remedy in message
+    assert message.endswith("(--whole train)")
+    enough = int(message.partition("; use --replicas ")[2].partition(",")[0])
+    for node in range(share.nodes):
+        assert select(whole, share=Share(node, share.nodes, enough)).records
+        assert select(whole, share=Share(node, share.nodes, whole=frozenset({"train"}))).records
+    # Of the split that is left out nothing needs to be known.
+    assert select(whole, splits=["test"], share=Share(0, share.nodes)).records
+
+
+def test_too_few_files_are_refused() -> None:
+    message = refused(plain(1, 2), share=Share(0, 3))
+    assert message == (
+        "2 files, too few for 3 nodes to get one each; use --replicas 2, or leave --share out"
+    )
+
+
+def test_splits_that_are_none_are_refused() -> None:
+    known = "/set has no such split; it has: train, validation"
+    assert refused(small(), splits=["train", "val"]) == f"--split val: {known}"
+    share = Share(0, 2, whole=frozenset({"val"}))
+    assert refused(small(), share=share) == f"--whole val: {known}"
+
+
+def test_a_plain_directory_has_no_splits() -> None:
+    known = "train: /plain has no manifest, so nothing is known of splits"
+    assert refused(plain(1), splits=["train"]).startswith(f"--split {known}")
+    share = Share(0, 1, whole=frozenset({"train"}))
+    assert refused(plain(1), share=share).startswith(f"--whole {known}")
+
+
+@pytest.mark.parametrize("node", [-1, 2])
+def test_a_node_that_is_none_is_refused(node: int) -> None:
+    for source in (small(), plain(1, 2)):
+        assert refused(source, share=Share(node, 2)).startswith(f"there is no node {node} of 2")
+
+
+@pytest.mark.parametrize("replicas", [0, 3])
+def test_replicas_that_cannot_be_are_refused(replicas: int) -> None:
+    for source in (small(), plain(1, 2)):
+        assert f"--replicas {replicas}: " in refused(source, share=Share(0, 2, replicas))

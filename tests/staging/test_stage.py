@@ -1,0 +1,311 @@
+"""``dataprep stage`` when all goes well: what arrives, what is used again, and how it is proven."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import dataprep
+from tests.conftest import Cli, Result
+from tests.staging.staged_sets import (
+    PRIVATE,
+    RECORDS,
+    Sets,
+    arrived,
+    flip,
+    is_sealed,
+    named,
+    partials,
+    records_of,
+    shards,
+    times,
+    write_plain,
+)
+
+pytestmark = pytest.mark.usefixtures("outside", "unflushed")
+
+
+def staged(cli: Cli, source: Path, to: Path, *more: object) -> Result:
+    result = cli("stage", source, "--to", to, *more)
+    assert result.code == 0, result
+    assert is_sealed(to)
+    assert partials(to) == []
+    return result
+
+
+def verified(cli: Cli, to: Path) -> None:
+    result = cli("verify", to, "--level", "records", "--workers", 1)
+    assert result.code == 0, result
+
+
+def keys(to: Path, split: str) -> list[str]:
+    with dataprep.open(to, split) as records:
+        return [example.key for example in records]
+
+
+# --- the whole ---
+
+
+def test_a_whole_copy_is_byte_identical_verified_and_private(
+    cli: Cli, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "scratch" / "set"
+    result = staged(cli, source, to)
+    assert arrived(to) == named(source)
+    assert not (to / "part.json").exists()
+    verified(cli, to)
+    assert keys(to, "train") == keys(source, "train")
+    for directory in (to.parent, to, to / PRIVATE):
+        assert directory.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in shards(to)} == {0o644}
+    lines = result.out.splitlines()
+    assert lines[0].startswith(f"{source}: {len(arrived(to))} files, ")
+    assert f"to {to} (--to" in lines[0]
+    assert f"in {len(arrived(to))} files copied to 1 node in " in lines[-1]
+    assert lines[-1].endswith("/s")
+
+
+def test_a_second_call_reads_no_shard_of_the_source(cli: Cli, mine: Path, tmp_path: Path) -> None:
+    to = tmp_path / "to"
+    staged(cli, mine, to)
+    before = times(to)
+    for path in (*shards(mine), *shards(mine, "validation")):
+        path.unlink()
+    result = staged(cli, mine, to)
+    assert result.out.splitlines()[-1].startswith("nothing to copy to 1 node: ")
+    assert "there already" in result.out
+    assert times(to) == before
+
+
+@pytest.mark.parametrize("verify", ["copy", "reread", "none"])
+def test_without_its_sentinel_what_is_there_is_proven_and_not_copied(
+    cli: Cli, mine: Path, tmp_path: Path, verify: str
+) -> None:
+    to = tmp_path / "to"
+    staged(cli, mine, to)
+    (to / PRIVATE / "complete.json").unlink()
+    for path in shards(mine):
+        path.unlink()
+    result = staged(cli, mine, to, "--verify", verify)
+    assert result.out.splitlines()[-1].startswith("nothing to copy")
+
+
+def test_a_split_comes_alone_and_is_followed_by_another(
+    cli: Cli, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    staged(cli, source, to, "--split", "validation")
+    assert set(arrived(to)) == {*named(source, "validation"), "part.json"}
+    verified(cli, to)
+    assert len(keys(to, "validation")) == RECORDS["validation"]
+    staged(cli, source, to, "--split", "train")
+    assert set(arrived(to)) == {*named(source, "train"), "part.json"}
+    verified(cli, to)
+    kept = {path.name: path.stat().st_mtime_ns for path in shards(to)}
+    staged(cli, source, to)
+    assert arrived(to) == named(source)
+    assert {path.name: path.stat().st_mtime_ns for path in shards(to)} == kept
+    verified(cli, to)
+
+
+def test_what_differs_of_a_source_made_anew_is_copied_and_nothing_else(
+    cli: Cli, sets: Sets, tmp_path: Path
+) -> None:
+    source, to = tmp_path / "source", tmp_path / "to"
+    shutil.copytree(sets.first.out, source)
+    staged(cli, source, to)
+    old, before = arrived(to), times(to)
+    shutil.rmtree(source)
+    shutil.copytree(sets.anew.out, source)
+    result = staged(cli, source, to)
+    assert arrived(to) == named(source)
+    same = {name for name, digest in arrived(to).items() if old.get(name) == digest}
+    assert same < old.keys()
+    assert {name for name, moment in times(to).items() if before.get(name) == moment} == same
+    assert f"in {len(old) - len(same)} files copied" in result.out
+    verified(cli, to)
+
+
+# --- parts ---
+
+
+def parts(cli: Cli, source: Path, place: Path, nodes: int, *more: object) -> list[Path]:
+    found = [place / str(node) for node in range(nodes)]
+    for node, to in enumerate(found):
+        rank = ("--rank", node, "--world_size", nodes, "--rendezvous", "none")
+        staged(cli, source, to, "--share", "node", *rank, *more)
+        verified(cli, to)
+    return found
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_the_parts_of_three_nodes_are_even_and_together_everything(
+    cli: Cli, source: Path, tmp_path: Path, replicas: int
+) -> None:
+    found = parts(cli, source, tmp_path, 3, "--replicas", replicas)
+    for split, count in (("train", 4), ("validation", 3)):
+        there = [
+            name for to in found for name in map(str, (path.name for path in shards(to, split)))
+        ]
+        assert sorted(there) == sorted([path.name for path in shards(source, split)] * replicas)
+        held = [records_of(to, split) for to in found]
+        assert max(held) - min(held) <= count
+        assert [len(keys(to, split)) for to in found] == held
+        union = {key for to in found for key in keys(to, split)}
+        assert union == set(keys(source, split))
+    for node, to in enumerate(found):
+        assert (to / "manifest.json").read_bytes() == (source / "manifest.json").read_bytes()
+        part = json.loads((to / "part.json").read_text())
+        assert (part["node"], part["nodes"], part["replicas"]) == (node, 3, replicas)
+
+
+def test_a_split_that_is_asked_for_whole_is_on_every_node(
+    cli: Cli, source: Path, tmp_path: Path
+) -> None:
+    found = parts(cli, source, tmp_path, 3, "--whole", "validation")
+    assert {len(shards(to, "validation")) for to in found} == {3}
+    assert sum(len(shards(to)) for to in found) == len(shards(source))
+
+
+def test_another_part_removes_what_does_not_belong_there_any_more(
+    cli: Cli, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    told = ("--share", "node", "--world_size", 3, "--rendezvous", "none", "--rank")
+    staged(cli, source, to, *told, 0)
+    first = set(arrived(to))
+    staged(cli, source, to, *told, 2)
+    assert set(arrived(to)) & first == {"manifest.json", "part.json"}
+    verified(cli, to)
+    staged(cli, source, to)
+    assert arrived(to) == named(source)
+    staged(cli, source, to, *told, 0)
+    assert set(arrived(to)) == first
+    verified(cli, to)
+
+
+def test_a_plain_directory_is_parted_by_its_files(cli: Cli, tmp_path: Path) -> None:
+    files = write_plain(tmp_path / "plain")
+    found: dict[str, str] = {}
+    for node in range(2):
+        to = tmp_path / str(node)
+        rank = ("--rank", node, "--world_size", 2, "--rendezvous", "none")
+        staged(cli, tmp_path / "plain", to, "--share", "node", *rank)
+        here = arrived(to)
+        assert here
+        assert not here.keys() & found.keys()
+        found |= here
+    assert found == files
+
+
+# --- plain directories ---
+
+
+@pytest.mark.parametrize("more", [(), ("--hash",), ("--verify", "none"), ("--verify", "reread")])
+def test_a_plain_directory_arrives_as_it_is(cli: Cli, tmp_path: Path, more: tuple[str]) -> None:
+    files = write_plain(tmp_path / "plain")
+    to = tmp_path / "to"
+    staged(cli, tmp_path / "plain", to, *more)
+    assert arrived(to) == files
+    before = times(to)
+    again = staged(cli, tmp_path / "plain", to, *more)
+    assert "nothing to copy" in again.out
+    assert times(to) == before
+
+
+def test_of_a_plain_directory_that_has_changed_everything_is_as_it_is_now(
+    cli: Cli, tmp_path: Path
+) -> None:
+    plain, to = tmp_path / "plain", tmp_path / "to"
+    write_plain(plain)
+    staged(cli, plain, to)
+    flip(plain / "data.mdb")
+    (plain / "sub" / "a.bin").unlink()
+    (plain / "new").write_text("new")
+    staged(cli, plain, to)
+    assert arrived(to) == arrived(plain)
+    assert not (to / "sub" / "a.bin").exists()
+
+
+def test_times_of_a_plain_directorys_files_decide_whether_it_has_changed(
+    cli: Cli, tmp_path: Path
+) -> None:
+    plain, to = tmp_path / "plain", tmp_path / "to"
+    write_plain(plain)
+    staged(cli, plain, to)
+    os.utime(plain / "data.mdb")
+    assert "copied to 1 node" in staged(cli, plain, to).out
+
+
+# --- what has changed in the target ---
+
+
+def test_a_shard_that_somebody_has_changed_since_is_mended(
+    cli: Cli, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    staged(cli, source, to)
+    damaged, truncated, removed, *_ = shards(to)
+    flip(damaged)
+    truncated.write_bytes(truncated.read_bytes()[:-1])
+    removed.unlink()
+    result = staged(cli, source, to)
+    assert "in 3 files copied to 1 node" in result.out
+    assert arrived(to) == named(source)
+
+
+def test_a_shard_that_was_only_touched_is_hashed_and_kept(
+    cli: Cli, mine: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    staged(cli, mine, to)
+    os.utime(shards(to)[0])
+    shards(mine)[0].unlink()
+    assert "nothing to copy" in staged(cli, mine, to).out
+
+
+def test_reread_finds_a_flipped_bit_that_no_time_tells_of(
+    cli: Cli, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    staged(cli, source, to)
+    flip(shards(to)[2], keep_time=True)
+    staged(cli, source, to)  # as documented: sizes and times are believed
+    assert arrived(to) != named(source)
+    result = staged(cli, source, to, "--verify", "reread")
+    assert "in 1 file copied to 1 node" in result.out
+    assert arrived(to) == named(source)
+
+
+def test_verify_none_believes_sizes(cli: Cli, mine: Path, tmp_path: Path) -> None:
+    to = tmp_path / "to"
+    flip(shards(mine)[0])
+    staged(cli, mine, to, "--verify", "none")
+    assert arrived(to) == arrived(mine)
+    flip(shards(to)[1])
+    damaged = arrived(to)
+    assert "nothing to copy" in staged(cli, mine, to, "--verify", "none").out
+    assert arrived(to) == damaged
+    # Nothing of this is believed by a call that looks closer.
+    refused = cli("stage", mine, "--to", to)
+    assert refused.code == 1, refused
+    assert str(shards(mine)[0]) in refused.error
+    assert not is_sealed(to)
+
+
+def test_a_source_made_anew_with_shards_of_the_same_sizes_is_never_mixed_up(
+    cli: Cli, sets: Sets, tmp_path: Path
+) -> None:
+    source, to = tmp_path / "source", tmp_path / "to"
+    shutil.copytree(sets.first.out, source)
+    staged(cli, source, to, "--verify", "none")
+    for path in shards(to):  # as long as the new ones, which is usual in formats of raw pixels
+        path.write_bytes(bytes((sets.anew.out / path.relative_to(to)).stat().st_size))
+    shutil.rmtree(source)
+    shutil.copytree(sets.anew.out, source)
+    staged(cli, source, to, "--verify", "none")
+    assert arrived(to) == named(source)

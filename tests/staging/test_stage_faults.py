@@ -1,0 +1,296 @@
+"""``dataprep stage`` when something goes wrong: one line, an exit code, and nothing half-done."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli, Result
+from tests.staging.conftest import Forks, Midway, eventually
+from tests.staging.staged_sets import (
+    Sets,
+    arrived,
+    flip,
+    is_sealed,
+    named,
+    partials,
+    shards,
+    times,
+    write_plain,
+)
+
+pytestmark = pytest.mark.usefixtures("outside", "unflushed")
+
+# Believes that there is room, as if another process had filled the disk afterwards.
+LYING = (
+    "import dataprep.staging.copier as copier; from dataprep.filesystems import Space;"
+    "copier.space_of = lambda place: Space(1 << 40, 4096)"
+)
+
+
+def mended(cli: Cli, source: Path, to: Path, *more: object) -> Result:
+    """The next call makes it whole."""
+    result = cli("stage", source, "--to", to, *more)
+    assert result.code == 0, result
+    assert is_sealed(to)
+    assert partials(to) == []
+    return result
+
+
+def refused(result: Result, *words: object, code: int = 1) -> str:
+    """The one line of the error, with all that it must name."""
+    assert result.code == code, result
+    for word in words:
+        assert str(word) in result.error, result.error
+    assert "unexpected" not in result.error
+    return result.error
+
+
+def midway(forks: Forks, source: Path, to: Path) -> Midway:
+    return Midway(forks, "stage", source, to=to)
+
+
+# --- killed ---
+
+
+def kill_at_every_step(
+    cli: Cli, forks: Forks, source: Path, places: Path, base: Path | None, stride: int = 1
+) -> None:
+    """Kill a call right before each of its changes, and let the next one make it good."""
+    words = ("--split", "validation", "--streams", "1")
+    expected = named(source, "validation")
+    before = {} if base is None else arrived(base)
+    step, code, reused = 1 - stride, -signal.SIGKILL, 0
+    while code == -signal.SIGKILL:
+        step += stride
+        to = places / str(step)
+        if base is not None:
+            shutil.copytree(base, to)
+        result = forks.run("stage", source, "--to", to, *words, step=step)
+        code = result.code
+        found = arrived(to) if to.exists() else {}
+        there = {name: found[name] for name in expected if name in found}
+        for name, digest in there.items():
+            assert digest in (expected[name], before.get(name)), (step, name)
+        if is_sealed(to) and there != expected:
+            assert found == before, step  # nothing was begun yet
+        landed = {name for name in there if there[name] == expected[name]}
+        moments = {name: times(to)[name] for name in landed}
+        mended(cli, source, to, *words)
+        assert arrived(to) == {**expected, "part.json": arrived(to)["part.json"]}
+        assert {name: times(to)[name] for name in landed} == moments, step
+        reused += bool(landed) and code != 0
+    assert code == 0, result
+    assert step > 2 * len(expected)
+    assert reused > len(expected) // stride
+
+
+def test_killed_at_any_moment_nothing_wrong_is_left_and_the_next_call_uses_the_rest(
+    cli: Cli, forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    kill_at_every_step(cli, forks, source, tmp_path, None)
+
+
+def test_killed_while_an_older_copy_is_replaced_the_next_call_makes_it_whole(
+    cli: Cli, forks: Forks, sets: Sets, tmp_path: Path
+) -> None:
+    source, base = tmp_path / "source", tmp_path / "base"
+    shutil.copytree(sets.first.out, source)
+    mended(cli, source, base, "--split", "validation")
+    shutil.rmtree(source)
+    shutil.copytree(sets.anew.out, source)
+    kill_at_every_step(cli, forks, source, tmp_path / "to", base, stride=3)
+
+
+def test_a_copier_that_is_killed_midway_leaves_no_sentinel_and_its_shards_are_used_again(
+    cli: Cli, forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    call = midway(forks, source, to).call
+    call.send(signal.SIGKILL)
+    assert call.done().code == -signal.SIGKILL
+    assert not is_sealed(to)
+    assert partials(to)
+    finished = shards(to)
+    before = times(to)
+    for path in finished:
+        assert arrived(to)[f"train/{path.name}"] == named(source)[f"train/{path.name}"]
+    result = mended(cli, source, to)
+    assert "there already" in result.out
+    assert arrived(to) == named(source)
+    for path in finished:
+        assert times(to)[f"train/{path.name}"] == before[f"train/{path.name}"]
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
+def test_a_signal_stops_a_copier_that_clears_up(
+    cli: Cli, forks: Forks, source: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    to = tmp_path / "to"
+    call = midway(forks, source, to).call
+    call.send(number)
+    refused(call.done(), f"stopped by {number.name}", "run the same command again", code=code)
+    assert not is_sealed(to)
+    assert partials(to) == []
+    assert arrived(to).items() < named(source).items()
+    assert "there already" in mended(cli, source, to).out
+
+
+# --- the source ---
+
+
+def test_a_flipped_byte_in_the_source_is_named_and_not_passed_on(
+    cli: Cli, mine: Path, tmp_path: Path
+) -> None:
+    to, damaged = tmp_path / "to", shards(mine)[3]
+    flip(damaged)
+    refused(cli("stage", mine, "--to", to), damaged, "SHA-256")
+    assert not is_sealed(to)
+    assert not (to / "train" / damaged.name).exists()
+    assert partials(to) == []
+
+
+def test_a_truncated_or_vanished_source_file_is_named(cli: Cli, mine: Path, tmp_path: Path) -> None:
+    short, gone, *_ = shards(mine)
+    whole = short.read_bytes()
+    short.write_bytes(whole[:-1])
+    lengths = (f"{len(whole) - 1:,}", f"{len(whole):,}")
+    refused(cli("stage", mine, "--to", tmp_path / "0"), short, *lengths)
+    short.write_bytes(whole)
+    gone.unlink()
+    refused(cli("stage", mine, "--to", tmp_path / "1"), gone)
+    for to in (tmp_path / "0", tmp_path / "1"):
+        assert not is_sealed(to)
+        assert partials(to) == []
+
+
+def test_a_source_that_vanishes_while_it_is_copied_ends_the_call(
+    forks: Forks, mine: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    call = midway(forks, mine, to)
+    mine.rename(tmp_path / "elsewhere")
+    refused(call.go_on(), mine)
+    assert not is_sealed(to)
+    assert partials(to) == []
+
+
+def test_a_plain_source_that_changes_while_it_is_copied_is_noticed(
+    forks: Forks, tmp_path: Path
+) -> None:
+    plain, to = tmp_path / "plain", tmp_path / "to"
+    write_plain(plain)
+    call = forks.start("stage", plain, "--to", to, "--bandwidth", "200000", "--streams", "1")
+    eventually(lambda: partials(to) or call.poll() is not None)
+    flip(plain / "data.mdb")
+    flip(plain / "sub" / "a.bin")
+    refused(call.done(), plain / "data.mdb", "written to")
+    assert not is_sealed(to)
+
+
+def test_what_cannot_be_a_source_is_refused_and_nothing_is_made(
+    cli: Cli, mine: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    (tmp_path / "empty").mkdir()
+    refused(cli("stage", tmp_path / "absent", "--to", to), tmp_path / "absent")
+    refused(cli("stage", tmp_path / "empty", "--to", to), tmp_path / "empty", "no files")
+    refused(cli("stage", mine / "manifest.json", "--to", to), "no directory", mine, code=2)
+    refused(cli("stage", mine, "--to", to, "--split", "test"), "test", "train", code=2)
+    (mine / "manifest.json").write_text((mine / "manifest.json").read_text() + " ")
+    refused(cli("stage", mine, "--to", to), mine)
+    (mine / "manifest.json").unlink()
+    (mine / ".dataprep").mkdir(exist_ok=True)
+    refused(cli("stage", mine, "--to", to), mine, "unfinished", "dataprep status")
+    assert not to.exists()
+
+
+def test_a_part_of_a_data_set_is_no_source(cli: Cli, source: Path, tmp_path: Path) -> None:
+    mended(cli, source, tmp_path / "part", "--split", "train")
+    refused(cli("stage", tmp_path / "part", "--to", tmp_path / "to"), tmp_path / "part")
+
+
+# --- the node's storage ---
+
+
+def test_too_little_room_is_seen_before_the_first_byte(
+    cli: Cli, source: Path, small_disk: Callable[[str], Path]
+) -> None:
+    to = small_disk("1m") / "to"
+    error = refused(cli("stage", source, "--to", to), to, "free", "nothing was copied", code=4)
+    assert "--split" in error
+    assert arrived(to) == {}
+    small_disk("8m")
+    mended(cli, source, to)
+    # What is there already needs no room.
+    (to.parent / "filler").write_bytes(bytes(os.statvfs(to).f_bavail * 4096 - 65536))
+    mended(cli, source, to)
+
+
+def test_what_a_killed_copier_left_unfinished_takes_no_room_from_the_next(
+    cli: Cli, source: Path, small_disk: Callable[[str], Path]
+) -> None:
+    to = small_disk("2m") / "to"
+    (to / "train").mkdir(parents=True, mode=0o700)
+    to.chmod(0o700)
+    left = to / "train" / f".{shards(source)[0].name}.0123abcd.partial"
+    left.write_bytes(bytes(1_500_000))
+    mended(cli, source, to)
+    assert not left.exists()
+
+
+def test_a_disk_that_fills_up_meanwhile_keeps_what_is_whole(
+    cli: Cli, forks: Forks, source: Path, small_disk: Callable[[str], Path]
+) -> None:
+    to = small_disk("2m") / "to"
+    filler = to.parent / "filler"
+    filler.write_bytes(bytes(2 * 1024 * 1024 - 100_000))
+    result = forks.run("stage", source, "--to", to, "--streams", "1", patch=LYING)
+    refused(result, to, "no space left", "run the same command again")
+    assert not is_sealed(to)
+    assert partials(to) == []
+    kept = arrived(to)
+    assert kept
+    assert kept.items() < named(source).items()
+    filler.unlink()
+    assert "there already" in mended(cli, source, to).out
+
+
+def test_a_read_only_target_is_refused(
+    cli: Cli, source: Path, small_disk: Callable[[str], Path]
+) -> None:
+    disk = small_disk("8m")
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    refused(cli("stage", source, "--to", disk / "to"), disk / "to", "read-only", "--to")
+    subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+    mended(cli, source, disk / "to")
+    damaged = shards(disk / "to")[0]
+    flip(damaged)
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    refused(cli("stage", source, "--to", disk / "to"), disk / "to", "read-only")
+
+
+def test_a_target_that_one_may_not_write_is_refused(cli: Cli, source: Path, tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    (tmp_path / "closed").mkdir(mode=0o500)
+    to = tmp_path / "closed" / "to"
+    refused(cli("stage", source, "--to", to), to, "permission denied", "--to")
+
+
+def test_a_target_that_is_removed_while_it_is_filled_ends_the_call(
+    forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    call = midway(forks, source, to)
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.rmtree(to, ignore_errors=True)
+    refused(call.go_on(), to, "removed", "run the same command again")

@@ -1,0 +1,301 @@
+"""``dataprep stage`` on several nodes, here processes that meet on loopback, and local ranks."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli, Result
+from tests.staging.conftest import Call, Forks, Midway, eventually, free_port
+from tests.staging.staged_sets import Sets, arrived, flip, is_sealed, named, partials, shards
+
+pytestmark = pytest.mark.usefixtures("outside", "unflushed")
+
+NODES = 3
+
+_CROWDED = (
+    "import dataprep.staging.copier as copier; from dataprep.filesystems import Space;"
+    "copier.space_of = lambda place: Space(1000, 4096)"
+)
+# Reading waits as if the file system hung, so that others can fail meanwhile.
+_HANGING = """
+import time
+from dataprep.staging.copying.bandwidth import Bandwidth
+def take(self, count, check=lambda: None):
+    while True:
+        check()
+        time.sleep(0.005)
+Bandwidth.take = take
+"""
+
+
+class Nodes:
+    """Processes that stage together."""
+
+    def __init__(self, forks: Forks, place: Path, count: int = NODES, **options: object) -> None:
+        self._forks = forks
+        self.targets = [place / f"node{node}" for node in range(count)]
+        self._meeting = (
+            *("--world_size", count, "--rendezvous", f"127.0.0.1:{free_port()}"),
+            *(word for name, value in options.items() for word in (f"--{name}", value)),
+        )
+
+    def start(self, node: int, source: Path, *more: object, patch: str = "") -> Call:
+        words = ("--to", self.targets[node], "--rank", node, *self._meeting, *more)
+        return self._forks.start("stage", source, *words, patch=patch)
+
+    def nothing_came(self) -> None:
+        """Nowhere has anything been copied."""
+        assert [arrived(to) for to in self.targets if to.exists()] == [{} for _ in self.targets]
+
+    def nothing_is_half_done(self, source: Path) -> None:
+        """No sentinel, and under final names only what is right."""
+        for to in self.targets:
+            assert not is_sealed(to)
+            found = {
+                name: digest for name, digest in arrived(to).items() if name not in partials(to)
+            }
+            assert found.items() <= named(source).items()
+
+
+def failed(results: Sequence[Result], *words: object, code: int = 1) -> None:
+    """All of them, each with one line that names all that."""
+    for result in results:
+        assert result.code == code, results
+        for word in words:
+            assert str(word) in result.error, results
+        assert "unexpected" not in result.error
+
+
+# --- nodes ---
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_all_nodes_get_everything_and_the_first_one_tells_the_total(
+    forks: Forks, source: Path, tmp_path: Path, count: int
+) -> None:
+    nodes = Nodes(forks, tmp_path, count)
+    calls = [nodes.start(node, source) for node in range(count)]
+    results = [call.done() for call in calls]
+    assert [result.code for result in results] == [0] * count, results
+    for to in nodes.targets:
+        assert arrived(to) == named(source)
+        assert is_sealed(to)
+    assert [result.out for result in results[1:]] == [""] * (count - 1)
+    *_, each, total = results[0].out.splitlines()
+    assert each.startswith("per node: node 0 (")
+    assert f"in {21 * count} files copied to {count} nodes in " in total
+    again = [nodes.start(node, source) for node in reversed(range(count))]
+    assert [call.done().code for call in again] == [0] * count
+    assert f"nothing to copy to {count} nodes: " in again[-1].done().out
+
+
+def test_shares_of_nodes_that_meet_are_everything(
+    cli: Cli, forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    nodes = Nodes(forks, tmp_path)
+    calls = [nodes.start(node, source, "--share", "node") for node in range(NODES)]
+    assert [call.done().code for call in calls] == [0] * NODES
+    there = [path.name for to in nodes.targets for path in shards(to)]
+    assert sorted(there) == [path.name for path in shards(source)]
+    for to in nodes.targets:
+        assert cli("verify", to, "--level", "records", "--workers", 1).code == 0
+
+
+def test_too_little_room_on_one_node_keeps_all_from_copying(
+    forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    nodes = Nodes(forks, tmp_path)
+    patches = ["", _CROWDED, ""]
+    calls = [nodes.start(node, source, patch=patches[node]) for node in range(NODES)]
+    told = ("node 1 (", nodes.targets[1], "1.0 KB free", "nothing was copied on any node")
+    failed([call.done() for call in calls], *told, code=4)
+    nodes.nothing_came()
+
+
+def test_a_node_that_is_killed_ends_the_others_soon(
+    forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    nodes = Nodes(forks, tmp_path)
+    calls = [nodes.start(node, source, patch=_HANGING) for node in range(NODES)]
+    eventually(lambda: all(to.exists() and partials(to) for to in nodes.targets))
+    calls[1].send(signal.SIGKILL)
+    failed([calls[0].done(), calls[2].done()], "node 1 (", "is lost")
+    nodes.nothing_is_half_done(source)
+    assert partials(nodes.targets[0]) == partials(nodes.targets[2]) == []
+
+
+def test_node_0_killed_ends_the_others_too(forks: Forks, source: Path, tmp_path: Path) -> None:
+    nodes = Nodes(forks, tmp_path)
+    calls = [nodes.start(node, source, patch=_HANGING) for node in range(NODES)]
+    eventually(lambda: all(to.exists() and partials(to) for to in nodes.targets))
+    calls[0].send(signal.SIGKILL)
+    failed([call.done() for call in calls[1:]], "node 0")
+    nodes.nothing_is_half_done(source)
+
+
+def test_a_node_that_is_stopped_by_a_signal_tells_the_others_why(
+    forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    nodes = Nodes(forks, tmp_path)
+    calls = [nodes.start(node, source, patch=_HANGING) for node in range(NODES)]
+    eventually(lambda: all(to.exists() and partials(to) for to in nodes.targets))
+    calls[2].send(signal.SIGTERM)
+    assert calls[2].done().code == 143
+    failed([call.done() for call in calls[:2]], "node 2 (", "failed: stopped by SIGTERM")
+    nodes.nothing_is_half_done(source)
+
+
+def test_a_node_that_fails_while_copying_tells_the_others_why(
+    forks: Forks, source: Path, mine: Path, tmp_path: Path
+) -> None:
+    nodes = Nodes(forks, tmp_path)
+    damaged = shards(mine)[0]
+    flip(damaged)
+    patches = [_HANGING, "", _HANGING]
+    calls = [nodes.start(node, mine, "--streams", 1, patch=patches[node]) for node in range(NODES)]
+    results = [call.done() for call in calls]
+    failed(results, damaged, "SHA-256")
+    failed([results[0], results[2]], "node 1 (", "failed: ")
+    nodes.nothing_is_half_done(source)
+
+
+def test_nodes_that_see_different_sources_do_not_start(
+    forks: Forks, sets: Sets, tmp_path: Path
+) -> None:
+    nodes = Nodes(forks, tmp_path)
+    source = tmp_path / "source"
+    shutil.copytree(sets.first.out, source)
+    # The same path, as on a node whose client has not seen the change.
+    stale = (
+        "import dataprep.staging.errand as errand; from pathlib import Path;"
+        "read = errand.read_inventory; from dataclasses import replace;"
+        f"errand.read_inventory = lambda path: replace(read(Path({str(sets.anew.out)!r})),"
+        " source=path)"
+    )
+    patches = ["", "", stale]
+    calls = [nodes.start(node, source, patch=patches[node]) for node in range(NODES)]
+    told = ("node 0 (", "node 2 (", "do not see the same source")
+    failed([call.done() for call in calls], *told)
+    nodes.nothing_came()
+
+
+def test_nodes_with_different_options_do_not_start(
+    forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    nodes = Nodes(forks, tmp_path)
+    more: list[tuple[str, ...]] = [(), ("--split", "train"), ()]
+    calls = [nodes.start(node, source, *more[node]) for node in range(NODES)]
+    failed([call.done() for call in calls], "node 1 (", "different options")
+    nodes.nothing_came()
+
+
+def test_a_node_that_cannot_even_begin_tells_the_others(
+    forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    nodes = Nodes(forks, tmp_path)
+    nodes.targets[1].symlink_to(tmp_path)
+    calls = [nodes.start(node, source) for node in range(NODES)]
+    failed([call.done() for call in calls], nodes.targets[1], "symbolic link")
+    for node in (0, 2):
+        assert arrived(nodes.targets[node]) == {}
+
+
+def test_a_node_that_never_comes_is_not_waited_for_for_ever(
+    forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    nodes = Nodes(forks, tmp_path, rendezvous_seconds=1)
+    calls = [nodes.start(node, source) for node in (0, 2)]
+    failed([call.done() for call in calls], "node 1", "did not come to node 0", "within 1 s")
+    assert [arrived(nodes.targets[node]) for node in (0, 2)] == [{}, {}]
+
+
+# --- several processes a node ---
+
+
+def slurm(local_rank: int, step: int = 0) -> dict[str, str]:
+    """What Slurm tells one of four tasks on one node."""
+    return {
+        "SLURM_JOB_ID": "7",
+        "SLURM_STEP_ID": str(step),
+        "SLURM_PROCID": str(local_rank),
+        "SLURM_LOCALID": str(local_rank),
+        "SLURM_NODEID": "0",
+        "SLURM_STEP_NUM_NODES": "1",
+        "SLURM_NNODES": "1",
+        "SLURM_STEP_NODELIST": "n0",
+        "SLURM_JOB_NODELIST": "n0",
+        "SLURMD_NODENAME": "n0",
+    }
+
+
+def ranks(forks: Forks, source: Path, to: Path, numbers: Sequence[int]) -> list[Call]:
+    return [forks.start("stage", source, "--to", to, environment=slurm(at)) for at in numbers]
+
+
+def waits(call: Call) -> bool:
+    return "waiting for process" in call.said()
+
+
+def test_one_of_four_local_ranks_copies_and_all_succeed(
+    forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    results = [call.done() for call in ranks(forks, source, to, range(4))]
+    assert [result.code for result in results] == [0] * 4, results
+    assert arrived(to) == named(source)
+    assert sum("copied to 1 node" in result.out for result in results) == 1
+    # The others neither copied nor looked again.
+    assert sum("nothing to copy" in result.out for result in results) == 0
+
+
+def test_when_the_copier_of_a_node_is_killed_another_rank_takes_over(
+    forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    midway = Midway(forks, "stage", source, to=to, environment=slurm(0))
+    others = ranks(forks, source, to, (1, 2, 3))
+    eventually(lambda: all(map(waits, others)))
+    midway.call.send(signal.SIGKILL)
+    results = [call.done() for call in others]
+    assert [result.code for result in results] == [0] * 3, results
+    (told,) = [result.out for result in results if "copied to 1 node" in result.out]
+    assert "there already" in told
+    assert arrived(to) == named(source)
+
+
+def test_when_the_copier_fails_all_ranks_of_the_node_fail_alike_and_a_retry_tries_again(
+    forks: Forks, mine: Path, tmp_path: Path
+) -> None:
+    to, damaged = tmp_path / "to", shards(mine)[-1]
+    whole = damaged.read_bytes()
+    flip(damaged)
+    midway = Midway(forks, "stage", mine, to=to, files=3, environment=slurm(0))
+    others = ranks(forks, mine, to, (1, 2, 3))
+    eventually(lambda: all(map(waits, others)))
+    results = [midway.go_on(), *(call.done() for call in others)]
+    failed(results, damaged, "SHA-256")
+    assert len({result.error for result in results}) == 1
+    assert not is_sealed(to)
+    damaged.write_bytes(whole)
+    # The same step again, as in a loop in its script, begins after the failure of the first try.
+    later = "import dataprep.staging.stage as stage; stage._STAGGER = 0.0"
+    words = ("stage", mine, "--to", to)
+    calls = [forks.start(*words, environment=slurm(at), patch=later) for at in range(4)]
+    assert [call.done().code for call in calls] == [0] * 4
+    assert arrived(to) == named(mine)
+
+
+def test_another_step_of_the_job_does_not_take_the_first_ones_word_for_it(
+    forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    assert all(call.done().code == 0 for call in ranks(forks, source, to, range(2)))
+    shards(to)[0].unlink()
+    call = forks.start("stage", source, "--to", to, environment=slurm(0, step=1))
+    assert "in 1 file copied" in call.done().out
+    assert arrived(to) == named(source)

@@ -1,0 +1,293 @@
+"""Where ``dataprep stage`` goes and where it does not, whose copy it is, and how it is cleaned."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli, Result
+from tests.staging.conftest import Forks, Midway
+from tests.staging.staged_sets import PRIVATE, arrived, is_sealed, named, shards
+
+pytestmark = pytest.mark.usefixtures("outside", "unflushed")
+
+Job = Callable[..., Result]
+
+
+def refused(result: Result, *words: object, code: int = 1) -> str:
+    assert result.code == code, result
+    for word in words:
+        assert str(word) in result.error, result.error
+    assert "unexpected" not in result.error
+    return result.error
+
+
+@pytest.fixture
+def job(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """``job(number, *words)``: ``dataprep stage`` in the batch script of a Slurm job."""
+
+    def call(number: int, *words: object) -> Result:
+        monkeypatch.setenv("SLURM_JOB_ID", str(number))
+        return cli("stage", *words)
+
+    return call
+
+
+# --- places that are not ours ---
+
+
+def test_somebody_elses_directory_is_not_entered(cli: Cli, source: Path, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make directories of others")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    scratch.chmod(0o1777)
+    theirs = scratch / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 65534, 65534)
+    for to in (theirs, theirs / "in" / "it"):
+        refused(cli("stage", source, "--to", to), theirs, "belongs to", "--to")
+    assert list(theirs.iterdir()) == []
+
+
+def test_a_link_in_place_of_the_target_is_not_followed(
+    cli: Cli, source: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "prey").mkdir()
+    (tmp_path / "to").symlink_to(tmp_path / "prey")
+    refused(cli("stage", source, "--to", tmp_path / "to"), tmp_path / "to", "symbolic link")
+    assert list((tmp_path / "prey").iterdir()) == []
+
+
+def test_a_link_inside_of_the_target_is_not_followed(
+    cli: Cli, source: Path, tmp_path: Path
+) -> None:
+    prey, to = tmp_path / "prey", tmp_path / "to"
+    prey.mkdir()
+    to.mkdir(mode=0o700)
+    (to / "train").symlink_to(prey)
+    refused(cli("stage", source, "--to", to), to, "way")
+    assert list(prey.iterdir()) == []
+    (to / "train").unlink()
+    (to / PRIVATE).rename(tmp_path / "private")
+    (to / PRIVATE).symlink_to(tmp_path / "private")
+    refused(cli("stage", source, "--to", to), to / PRIVATE, "symbolic link", "remove it")
+
+
+def test_a_target_that_everybody_may_write_is_refused(
+    cli: Cli, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    to.mkdir()
+    to.chmod(0o777)
+    refused(cli("stage", source, "--to", to), to, "may be written by everybody", to / "imagenet")
+    assert list(to.iterdir()) == []
+
+
+def test_a_file_in_place_of_the_target_is_refused(cli: Cli, source: Path, tmp_path: Path) -> None:
+    (tmp_path / "to").touch()
+    result = cli("stage", source, "--to", tmp_path / "to" / "x")
+    refused(result, tmp_path / "to", "not a directory")
+
+
+def test_a_network_file_system_is_no_target(
+    cli: Cli, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lustre = tmp_path / "lustre"
+    lustre.mkdir()
+
+    def kind(path: Path) -> str:
+        return "lustre" if lustre in (path, *path.parents) else "ext4"
+
+    monkeypatch.setattr("dataprep.staging.target.scratch.filesystem_of", kind)
+    refused(cli("stage", source, "--to", lustre / "to"), lustre / "to", "lustre", "--to")
+    monkeypatch.setenv("SLURM_TMPDIR", str(lustre))
+    refused(cli("stage", source), "$SLURM_TMPDIR", lustre, "lustre", "--to")
+    monkeypatch.setenv("DATAPREP_SCRATCH", str(tmp_path))
+    result = cli("stage", source, "--print_dir")
+    assert result.code == 0, result
+    assert tmp_path in Path(result.out.strip()).parents
+    assert list(lustre.iterdir()) == []
+
+
+def test_target_and_source_are_apart(cli: Cli, mine: Path) -> None:
+    for to in (mine, mine / "in", mine.parent):
+        refused(cli("stage", mine, "--to", to), to, "--to")
+    assert not list(mine.parent.rglob(PRIVATE))
+
+
+def test_a_file_of_somebody_else_is_never_overwritten(
+    cli: Cli, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    precious = to / shards(source)[0].relative_to(source)
+    precious.parent.mkdir(parents=True)
+    to.chmod(0o700)
+    precious.write_text("precious")
+    refused(cli("stage", source, "--to", to), precious, "move it away")
+    assert precious.read_text() == "precious"
+    assert arrived(to) == {
+        str(precious.relative_to(to)): arrived(to)[str(precious.relative_to(to))]
+    }
+    precious.unlink()
+    assert cli("stage", source, "--to", to).code == 0
+
+
+def test_a_stranger_that_readers_would_take_for_a_shard_is_refused(
+    cli: Cli, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    assert cli("stage", source, "--to", to).code == 0
+    stranger = to / "train" / "train-00007-of-00008"
+    stranger.touch()
+    refused(cli("stage", source, "--to", to), stranger, "move it away")
+    stranger.rename(to / "notes.txt")
+    assert cli("stage", source, "--to", to).code == 0
+    assert (to / "notes.txt").exists()
+
+
+def test_the_source_of_another_copy_is_not_replaced(cli: Cli, source: Path, tmp_path: Path) -> None:
+    to, other = tmp_path / "to", tmp_path / "other"
+    other.mkdir()
+    (other / "file").write_text("other")
+    assert cli("stage", source, "--to", to).code == 0
+    refused(cli("stage", other, "--to", to), to, source, other, "--clean")
+    assert arrived(to) == named(source)
+
+
+# --- jobs ---
+
+
+def test_a_job_does_not_touch_another_jobs_copy(job: Job, source: Path, tmp_path: Path) -> None:
+    to = tmp_path / "to"
+    assert job(1, source, "--to", to).code == 0
+    for more in ((), ("--shared",), ("--split", "train")):
+        refused(job(2, source, "--to", to, *more), to, "slurm-1", "slurm-2", "--shared")
+    refused(job(2, "--to", to, "--clean"), to, "slurm-1", "slurm-2", "--all_jobs")
+    assert arrived(to) == named(source)
+    assert "slurm-1" in job(2, "--to", to, "--status").out
+    assert job(1, source, "--to", to).code == 0
+    cleaned = job(2, "--to", to, "--clean", "--all_jobs")
+    assert cleaned.code == 0, cleaned
+    assert not to.exists()
+
+
+def test_jobs_that_both_say_so_share_a_copy_until_the_last_one_cleans(
+    job: Job, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    assert job(1, source, "--to", to, "--shared").code == 0
+    assert "nothing to copy" in job(2, source, "--to", to, "--shared").out
+    status = job(1, "--to", to, "--status").out
+    assert "shared" in status
+    assert "used by: slurm-1 and slurm-2" in status or "used by: slurm-1, slurm-2" in status
+    refused(job(2, source, "--to", to, "--shared", "--split", "train"), to, "slurm-1")
+    first = job(1, "--to", to, "--clean")
+    assert first.code == 0, first
+    assert "used by slurm-2" in first.out
+    assert arrived(to) == named(source)
+    assert "removed" in job(2, "--to", to, "--clean").out
+    assert not to.exists()
+
+
+def test_jobs_have_a_directory_each_in_scratch(
+    job: Job, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAPREP_SCRATCH", str(tmp_path))
+    places = [Path(job(number, source, "--print_dir").out.strip()) for number in (1, 2)]
+    assert len(set(places)) == 2
+    for place in places:
+        assert arrived(place) == named(source)
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert job(1, source, "--clean").code == 0
+    assert not places[0].exists()
+    assert is_sealed(places[1])
+    # After a requeue the same job finds its copy again.
+    assert "nothing to copy" in job(2, source).out
+
+
+# --- what is there, and cleaning ---
+
+
+def test_status_tells_each_state(cli: Cli, forks: Forks, source: Path, tmp_path: Path) -> None:
+    to = tmp_path / "to"
+
+    def status() -> list[str]:
+        result = cli("stage", "--to", to, "--status")
+        assert result.code == 0, result
+        return result.out.splitlines()
+
+    assert status() == [f"{to}: nothing was staged here"]
+    assert not to.exists()
+    midway = Midway(forks, "stage", source, to=to)
+    (line,) = status()
+    assert f"process {midway.call.pid} on " in line
+    assert "working on it (" in line
+    assert " copied)" in line
+    midway.call.send(signal.SIGKILL)
+    midway.call.done()
+    (line,) = status()
+    assert "not whole, of 21 files, and nobody is copying" in line
+    assert "run the same dataprep stage again" in line
+    assert cli("stage", source, "--to", to).code == 0
+    (line,) = status()
+    assert line.startswith(f"{to}: whole copy of {source}, 21 files, ")
+    os.utime(shards(to)[0])
+    _, line = status()
+    assert line.startswith(f"changed since: train/{shards(to)[0].name}")
+    assert cli("stage", source, "--to", to, "--split", "train").code == 0
+    (line,) = status()
+    assert f"whole copy of {source} (" in line
+
+
+def test_cleaning_while_somebody_copies_is_refused(
+    cli: Cli, forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    midway = Midway(forks, "stage", source, to=to)
+    refused(cli("stage", "--to", to, "--clean"), to, f"process {midway.call.pid}", "end that first")
+    assert midway.go_on().code == 0
+    assert arrived(to) == named(source)
+
+
+def test_cleaning_leaves_what_staging_did_not_make(cli: Cli, source: Path, tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    to = tmp_path / "scratch" / "a" / "to"
+    assert cli("stage", source, "--to", to).code == 0
+    (to / "results.csv").write_text("mine")
+    result = cli("stage", "--to", to, "--clean")
+    assert result.code == 0, result
+    assert "removed 21 files" in result.out
+    assert "results.csv" in result.out
+    assert list(arrived(to)) == ["results.csv"]
+    (to / "results.csv").unlink()
+    assert cli("stage", source, "--to", to).code == 0
+    assert cli("stage", source, "--to", to, "--clean").code == 0
+    assert "nothing to clean" in cli("stage", source, "--to", to, "--clean").out
+    assert (tmp_path / "scratch").exists()
+
+
+def test_a_copy_that_was_killed_is_cleaned_whole(
+    cli: Cli, forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    for step in (12, 25, 40, 58):
+        to = tmp_path / str(step)
+        assert forks.run("stage", source, "--to", to, "--streams", 1, step=step).code == -9
+        assert cli("stage", "--to", to, "--clean").code == 0
+        assert not to.exists()
+
+
+def test_what_another_job_has_left_half_done_is_taken_over(
+    job: Job, forks: Forks, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    midway = Midway(forks, "stage", source, to=to, environment={"SLURM_JOB_ID": "1"})
+    midway.call.send(signal.SIGKILL)
+    midway.call.done()
+    assert "there already" in job(2, source, "--to", to).out
+    assert arrived(to) == named(source)
