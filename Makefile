@@ -27,14 +27,15 @@ demo: setup
 	$(BIN)/dataprep inspect $(DEMO)/cxr-out
 	@echo "look at: $(DEMO)/out/train, $(DEMO)/out/validation, $(DEMO)/out/manifest.json, $(DEMO)/cxr-out"
 
-# Without `make readers`, the tests that read our files with other people's readers skip and say so.
+# Without `make readers`, the tests that read our files with other people's readers, or need MPI, skip
+# and say so; those that need a Slurm do where its daemons are not installed.
 test: setup
 	$(if $(wildcard $(MXNET)/.ready),DATAPREP_MXNET_PYTHON=$(abspath $(MXNET)/bin/python)) \
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
-# Those readers, 3 GB or more. MXNet 1.9.1 wants a numpy older than anybody else's.
+# Those readers, 3 GB or more, and MPI. MXNet 1.9.1 wants a numpy older than anybody else's.
 readers: setup $(MXNET)/.ready
-	$(BIN)/python -m pip install --quiet --editable ".[tensorflow,dali,webdataset]" --group torch
+	$(BIN)/python -m pip install --quiet --editable ".[tensorflow,dali,webdataset,mpi]" --group torch --group mpi
 
 $(MXNET)/.ready:
 	$(PYTHON) -m venv $(MXNET)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from dataprep.canonical import to_json
 from dataprep.errors import StagingError
 from dataprep.filesystems import is_memory, space_of
 from dataprep.part import NAME as PART
+from dataprep.staging.claim import claim, is_current
 from dataprep.staging.copying.files import default_streams, rehash_files
 from dataprep.staging.copying.watch import Watch
 from dataprep.staging.copying.writing import Landed
@@ -26,16 +26,14 @@ from dataprep.staging.present import Present, find_present
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.target.cleaning import read_plan, write_plan
 from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.leases import add_lease, others, remove_lease
 from dataprep.staging.target.partials import remove_partials
 from dataprep.staging.target.sentinel import (
     Sentinel,
-    read_sentinel,
     remove_sentinel,
     write_sentinel,
 )
 from dataprep.strangers import strangers
-from dataprep.wording import counted, printable, sized, some_of
+from dataprep.wording import counted, printable, sized
 
 # Brings files into the target: copies them from the source, or takes part in a broadcast.
 Transfer = Callable[[Sequence[SourceFile], Watch, Callable[[Landed], None]], None]
@@ -75,7 +73,7 @@ def run_copier(
         NoRoomError: a node has too little space; nothing was copied anywhere.
         StagingError: a copy could not be made here or on another node.
     """
-    sentinel = _claim(errand, directory)
+    sentinel = claim(errand, directory)
     planned = read_plan(directory)
     # They take room that is counted below.
     remove_partials(
@@ -94,7 +92,7 @@ def run_copier(
         for line in _announcement(errand):
             reporter.line(line)
     started = time.monotonic()
-    was_whole = present.is_whole and _is_current(sentinel, errand) and _is_noted(errand, directory)
+    was_whole = present.is_whole and is_current(sentinel, errand) and _is_noted(errand, directory)
     if not was_whole:
         _open_up(errand, directory, present, planned)
     brought = _bring(errand, directory, present, transfer, watch, reporter)
@@ -120,48 +118,6 @@ def _announcement(errand: Errand) -> Iterator[str]:
     if target.warning:
         yield target.warning
     yield from errand.selection.notes
-
-
-def _claim(errand: Errand, directory: StageDirectory) -> Sentinel | None:
-    """What an earlier call left here, which this job may use and change."""
-    job = errand.placement.job
-    leased = errand.request.shared and job is not None
-    had = job in others(directory, None)  # an earlier call of this job may be in use
-    if leased and job is not None:
-        add_lease(directory, job)  # before the look, so that no other job cleans in between
-    sentinel = read_sentinel(directory)
-    try:
-        _check_owner(errand, directory, sentinel)
-    except StagingError:
-        if leased and job is not None and not had:
-            remove_lease(directory, job)
-        raise
-    return sentinel
-
-
-def _check_owner(errand: Errand, directory: StageDirectory, sentinel: Sentinel | None) -> None:
-    if sentinel is None:
-        return
-    place, source, job = directory.path, errand.inventory.source, errand.placement.job
-    delete = f"dataprep stage --clean --to {shlex.quote(str(place))}"
-    shares = sentinel.shared and errand.request.shared
-    if sentinel.job not in (None, job) and not shares:
-        raise StagingError(
-            f"{place} was staged by {sentinel.job}, this is {job or 'outside of any job'}; stage "
-            f"into another directory, share one between jobs (--shared, in all of them), or delete "
-            f"it: {delete} --all_jobs"
-        )
-    if sentinel.source != str(source) and sentinel.digest != errand.inventory.digest:
-        raise StagingError(
-            f"{place} holds a copy of {sentinel.source}; stage {source} into another directory, or "
-            f"delete the copy: {delete}"
-        )
-    users = others(directory, job)
-    if users and not _is_current(sentinel, errand):
-        raise StagingError(
-            f"{place} is used as it is by {some_of(users)}, and this call would change it: "
-            f"{source} has changed, or other splits are asked for; stage into another directory"
-        )
 
 
 def _agree(
@@ -224,8 +180,8 @@ def _open_up(
             os.unlink(path, dir_fd=directory.descriptor)
         except OSError as error:
             raise StagingError(
-                f"{directory.path}/{path}, staged earlier, cannot be removed: {error.strerror}; "
-                "check this node's storage"
+                f"{printable(f'{directory.path}/{path}')}, staged earlier, cannot be removed: "
+                f"{error.strerror}; check this node's storage"
             ) from error
 
 
@@ -283,14 +239,6 @@ def _is_noted(errand: Errand, directory: StageDirectory) -> bool:
         return True
     part = errand.selection.part
     return directory.read(PART) == (None if part is None else part.encode())
-
-
-def _is_current(sentinel: Sentinel | None, errand: Errand) -> bool:
-    return (
-        sentinel is not None
-        and sentinel.digest == errand.inventory.digest
-        and sentinel.selection == errand.selection.digest
-    )
 
 
 def _done(

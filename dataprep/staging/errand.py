@@ -11,6 +11,7 @@ from dataprep.staging.nodes.placement import Placement, require_node
 from dataprep.staging.request import StageRequest
 from dataprep.staging.selection import Selection, Share, select
 from dataprep.staging.target.scratch import Target, find_target
+from dataprep.wording import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,6 @@ def _check_apart(source: Path, target: Path) -> None:
     ours, theirs = target.resolve(), source.resolve()
     if ours == theirs or theirs in ours.parents or ours in theirs.parents:
         raise StagingError(
-            f"{target} and {source}, which is to be copied there, are one in the other; stage into "
-            "a directory apart (--to)"
+            f"{printable(str(target))} and {printable(str(source))}, which is to be copied "
+            "there, are one in the other; stage into a directory apart (--to)"
         )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from dataprep.errors import DataprepError
@@ -20,18 +18,17 @@ from dataprep.staging.copying.watch import Watch
 from dataprep.staging.copying.writing import Landed
 from dataprep.staging.errand import Errand, make_errand
 from dataprep.staging.inventory import SourceFile, read_inventory
-from dataprep.staging.nodes.meeting import connected
-from dataprep.staging.nodes.peers import Peers
+from dataprep.staging.local_ranks import LocalRanks
+from dataprep.staging.nodes.meeting import check_meeting, connected
+from dataprep.staging.nodes.peers import Alone, Peers
 from dataprep.staging.nodes.placement import Placement, find_placement
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.env_file import environment, write_environment
 from dataprep.staging.target.node_lock import NodeLock, node_lock
-from dataprep.staging.target.outcome import Outcome, failed, read_outcome, write_outcome
+from dataprep.staging.target.outcome import Outcome
 from dataprep.staging.where import staged_place
 from dataprep.wording import sized
-
-_STAGGER = 10.0  # seconds within which the processes of one launch begin on a node
 
 
 def stage(request: StageRequest, reporter: StageReporter) -> Path:
@@ -47,6 +44,7 @@ def stage(request: StageRequest, reporter: StageReporter) -> Path:
             each other, not on another node.
     """
     placement = find_placement(rank=request.rank, world_size=request.world_size)
+    check_meeting(request, placement)
     reason = mpi.unavailable() if request.broadcast else ""
     if reason is None:
         place = _stage_by_broadcast(request, placement, reporter)
@@ -82,16 +80,21 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
                 raise
         raise
     with directory:
-        step, patience = _call_name(errand), request.patience
-        settled = partial(_settled, directory, step, time.time() - _STAGGER)
+        ranks = LocalRanks(directory, errand)
         with node_lock(
-            directory, patience=patience, done=lambda: settled() is not None, on_wait=reporter.line
+            directory,
+            patience=request.patience,
+            done=lambda: ranks.outcome() is not None,
+            on_wait=reporter.line,
         ) as lock:
             if lock is None:
-                _follow(settled())
+                _follow(ranks.outcome())
                 return errand.target.path
             watch = Watch(_Progress(lock, reporter if placement.node == 0 else None))
-            with _recorded(directory, step) as on_whole, connect(watch) as peers:
+            with (
+                ranks.told_the_outcome() as on_whole,
+                Alone(placement.node) if ranks.is_mending() else connect(watch) as peers,
+            ):
                 transfer = _reading(errand, directory)
                 run_copier(errand, directory, peers, transfer, watch, reporter, on_whole)
     return errand.target.path
@@ -167,35 +170,6 @@ def _broadcasting(errand: Errand, directory: StageDirectory, peers: mpi.MpiPeers
         )
 
     return transfer
-
-
-@contextmanager
-def _recorded(directory: StageDirectory, step: str | None) -> Iterator[Callable[[], None]]:
-    """Tell the other processes of this node how it ends.
-
-    Yields:
-        What is to be called as soon as all is well here.
-    """
-    if step is None:
-        yield lambda: None
-        return
-    try:
-        yield lambda: write_outcome(directory, step, Outcome(ok=True))
-    except DataprepError as error:
-        with suppress(DataprepError):  # what went wrong first is what the user must know
-            write_outcome(directory, step, failed(error))
-        raise
-
-
-def _call_name(errand: Errand) -> str | None:
-    """What names this call in all processes of a launch, which may stage more than one thing."""
-    step = errand.placement.step
-    return None if step is None else f"{step}.{errand.selection.digest[:16]}"
-
-
-def _settled(directory: StageDirectory, step: str | None, since: float) -> Outcome | None:
-    """How this call has ended on this node, if another process has done the work."""
-    return None if step is None else read_outcome(directory, step, since)
 
 
 def _follow(outcome: Outcome | None) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli, Result
-from tests.staging.conftest import Forks, Midway
+from tests.staging.conftest import Forks, Midway, eventually
 from tests.staging.staged_sets import PRIVATE, arrived, is_sealed, named, shards
 
 pytestmark = pytest.mark.usefixtures("outside", "unflushed")
@@ -193,6 +193,25 @@ def test_jobs_that_both_say_so_share_a_copy_until_the_last_one_cleans(
     assert arrived(to) == named(source)
     assert "removed" in job(2, "--to", to, "--clean").out
     assert not to.exists()
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["apart", "shared"])
+def test_a_job_waits_while_another_one_copies_into_the_same_place(
+    forks: Forks, source: Path, tmp_path: Path, shared: bool
+) -> None:
+    to, more = tmp_path / "to", ("--shared",) * shared
+    first = Midway(forks, "stage", source, *more, to=to, environment={"SLURM_JOB_ID": "1"})
+    words = ("stage", source, "--to", to, *more)
+    second = forks.start(*words, environment={"SLURM_JOB_ID": "2"})
+    eventually(lambda: f"waiting for process {first.call.pid}" in second.said())
+    assert first.go_on().code == 0
+    result = second.done()
+    if shared:
+        assert result.code == 0, result
+        assert "nothing to copy" in result.out
+    else:
+        refused(result, to, "slurm-1", "slurm-2", "--shared")
+    assert arrived(to) == named(source)
 
 
 def test_jobs_have_a_directory_each_in_scratch(

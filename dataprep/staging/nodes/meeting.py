@@ -8,13 +8,24 @@ from contextlib import AbstractContextManager
 from dataprep.staging.copying.watch import Watch
 from dataprep.staging.nodes.peers import Alone, Peers
 from dataprep.staging.nodes.placement import Placement, require_node
-from dataprep.staging.nodes.rendezvous import meet
+from dataprep.staging.nodes.rendezvous import meet, parse_address
 from dataprep.staging.request import StageReporter, StageRequest
 
 _UNMET = (
     "the nodes do not meet: each looks at its own space only, and does not hear of the others' "
     "failures; let one failure end the job (srun -K), or say where they meet (--rendezvous)"
 )
+
+
+def check_meeting(request: StageRequest, placement: Placement) -> None:
+    """Whether ``--rendezvous`` makes sense, before anything is made.
+
+    Raises:
+        UsageError: it is no address; or it is not known which node this is.
+    """
+    if request.rendezvous not in (None, "none"):
+        parse_address(str(request.rendezvous))
+        require_node(placement, "--rendezvous")
 
 
 def connected(
@@ -29,11 +40,8 @@ def connected(
         reporter: told if the nodes of a launch cannot meet.
 
     Raises:
-        UsageError: it is not known which node this is, but where they meet.
         StagingError: not all nodes came.
     """
-    if request.rendezvous not in (None, "none"):
-        require_node(placement, "--rendezvous")
     if not _can_meet(request, placement):
         if placement.nodes > 1 and placement.step and placement.node == 0:
             reporter.line(_UNMET)

@@ -151,6 +151,16 @@ def _meeting_place(
                 "name a port of it that is free with --rendezvous HOST:PORT, the same on all nodes"
             )
         return placement.leader, candidate_ports(token)
+    host, port = parse_address(address)
+    return host, candidate_ports(token) if port is None else (port,)
+
+
+def parse_address(address: str) -> tuple[str, int | None]:
+    """``HOST:PORT``, ``HOST``, ``[IPv6]:PORT`` or an IPv6 address on its own.
+
+    Raises:
+        UsageError: it is none of them.
+    """
     host, colon, port = address.rpartition(":")
     if not colon or address.endswith("]") or (":" in host and not host.startswith("[")):
         host, port = address, ""  # a name, or an IPv6 address, on its own
@@ -158,10 +168,10 @@ def _meeting_place(
     if not host or (colon and not port and address.endswith(":")):
         raise UsageError(f"--rendezvous {address!r}: HOST:PORT or HOST was expected")
     if not port:
-        return host, candidate_ports(token)
+        return host, None
     if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
         raise UsageError(f"--rendezvous {address!r}: the port must be a number from 1 to 65535")
-    return host, (int(port),)
+    return host, int(port)
 
 
 def _listener(ports: Sequence[int]) -> socket.socket:

@@ -16,7 +16,7 @@ from dataprep.staging.target.removal import Removal
 from dataprep.staging.target.sentinel import RETIRED, is_inside, read_sentinel, retire_sentinel
 from dataprep.wording import counted, printable, sized, some_of
 
-_PLAN = "planned.json"
+PLAN = "planned.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def write_plan(
         StagingError: the storage is full, read-only, damaged, or gone.
     """
     plan = {"paths": sorted(paths), "job": job, "shared": shared}
-    directory.write_private(_PLAN, to_json(plan))
+    directory.write_private(PLAN, to_json(plan))
 
 
 def read_plan(directory: StageDirectory) -> frozenset[str]:
@@ -135,7 +135,7 @@ def _check_job(directory: StageDirectory, owner: str | None, job: str | None) ->
 
 def _read_plan(directory: StageDirectory) -> _Plan | None:
     try:
-        said = json.loads(directory.read_private(_PLAN) or b"null")
+        said = json.loads(directory.read_private(PLAN) or b"null")
         plan = _Plan(tuple(filter(is_inside, said["paths"])), said["job"], said["shared"])
     except (ValueError, TypeError, KeyError, AttributeError, StagingError):
         return None

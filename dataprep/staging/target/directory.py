@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +15,7 @@ from types import TracebackType
 from typing_extensions import Self
 
 from dataprep.canonical import to_json
-from dataprep.durable_files import partial_path
+from dataprep.durable_files import is_partial, partial_path
 from dataprep.errors import StagingError
 from dataprep.staging.target.descent import (
     Descent,
@@ -187,6 +187,16 @@ class StageDirectory:
             _remove(self.private, name)
         except OSError as error:
             raise refused(self.path, error, f"removing {PRIVATE}/{name}") from None
+
+    def remove_unfinished(self, names: Collection[str]) -> None:
+        """Remove what killed processes left half-written of private files; hold the lock.
+
+        Raises:
+            StagingError: the storage is read-only or damaged.
+        """
+        for left in self.private_names():
+            if is_partial(Path(left)) and left[1:].rsplit(".", 2)[0] in names:
+                self.remove_private(left)
 
     def write(self, name: str, data: bytes) -> None:
         """Put ``data`` into a file directly in the target, like `write_private`; mode 0644."""
