@@ -24,6 +24,8 @@ from benchmarks import (
     resize,
     scan,
     sinks,
+    staging,
+    staging_nodes,
     startup,
     table,
     tpu_loop,
@@ -43,6 +45,8 @@ _BENCHMARKS: dict[str, Callable[[Setting], list[Row]]] = {
     "sinks": sinks.measure,
     "peers": peers.measure,
     "radiographs": radiographs.measure,
+    "staging": staging.measure,
+    "nodes": staging_nodes.measure,
 }
 _SAMPLE = ROOT.parent / "shared" / "data" / "imagenet-sample"
 _WORK = "dataprep-benchmarks"

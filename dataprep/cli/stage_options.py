@@ -86,7 +86,8 @@ _how = options(
         "--streams",
         type=click.IntRange(min=1, max=64),
         metavar="N",
-        help="Files to copy at the same time on a node. [default: as many as the cores, 2 to 8]",
+        help="Files to copy at the same time on a node. [default: as many as the cores, 2 to 8; 8 "
+        "with --broadcast]",
     ),
     click.option(
         "--bandwidth",

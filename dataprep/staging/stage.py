@@ -11,7 +11,7 @@ from pathlib import Path
 from dataprep.errors import DataprepError
 from dataprep.filesystems import filesystem_of, is_network
 from dataprep.staging.broadcast import mpi
-from dataprep.staging.broadcast.files import broadcast_files
+from dataprep.staging.broadcast.files import MOST_LANES, broadcast_files
 from dataprep.staging.copier import Transfer, run_copier
 from dataprep.staging.copying.files import copy_files, default_streams
 from dataprep.staging.copying.watch import Watch
@@ -163,7 +163,7 @@ def _broadcasting(errand: Errand, directory: StageDirectory, peers: mpi.MpiPeers
             lacking={file.path for file in files},
             verify=request.verify,
             hashed=request.hashed,
-            streams=request.streams or default_streams(),
+            streams=request.streams or MOST_LANES,
             watch=watch,
             on_landed=on_landed,
             bandwidth=request.bandwidth,

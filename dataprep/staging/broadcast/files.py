@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _PARCEL = 1 << 22  # bytes: large enough for full speed on file systems and networks
 _PARCELS_A_RUN = 8  # read in a row by one node
-_MOST_LANES = 8
+MOST_LANES = 8  # with as many, the parcels under way come from as many nodes
 _UNDER_WAY = 6  # broadcasts at a time
 _RECEIVING = 16  # buffers: those under way, and what waits for the storage
 _PARCELS_A_VOTE = 16
@@ -165,7 +165,7 @@ def _agree(
 ) -> _Shape:
     """What all nodes have in common; all end here if that is not enough."""
     listed = hashlib.sha256(to_json([[file.path, file.bytes] for file in files])).hexdigest()
-    mine = {"files": listed, "parcel": parcel_bytes, "lanes": max(1, min(streams, _MOST_LANES))}
+    mine = {"files": listed, "parcel": parcel_bytes, "lanes": max(1, min(streams, MOST_LANES))}
     reports = peers.settle(None, mine)
     for node, report in enumerate(reports):
         if (report["files"], report["parcel"]) != (reports[0]["files"], reports[0]["parcel"]):

@@ -62,6 +62,7 @@ class SourceReader:
         except OSError as error:
             raise self._unreadable(error) from error
         try:
+            self._being_read: set[int] = set()  # where pieces begin
             self._found = os.fstat(self._descriptor)
             self._check_as_listed()
             _advise(self._descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
@@ -97,6 +98,7 @@ class SourceReader:
             StagingError: the file has become shorter, or cannot be read.
         """
         view, done = buffer[: piece.bytes], 0
+        self._being_read.add(piece.offset)
         while done < piece.bytes:
             try:
                 count = os.preadv(self._descriptor, [view[done:]], piece.offset + done)
@@ -105,6 +107,7 @@ class SourceReader:
             if count == 0:
                 raise self._changed(f"it ends after {piece.offset + done:,} bytes")
             done += count
+        self._being_read.discard(piece.offset)
         self._forget(piece)
         return view
 
@@ -159,7 +162,9 @@ class SourceReader:
         os.close(self._descriptor)
 
     def _forget(self, piece: Piece) -> None:
-        if not self._keep:
+        # What another thread is still reading further in front would have to be read again.
+        slower = any(offset < piece.offset for offset in tuple(self._being_read))
+        if not self._keep and not slower:
             begin = max(0, piece.offset - _BEHIND)
             count = piece.offset + piece.bytes - begin
             _advise(self._descriptor, begin, count, os.POSIX_FADV_DONTNEED)
