@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shlex
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +22,10 @@ from dataprep.sinks import DatasetInfo, Sink
 
 FORMAT = "dataprep-manifest-1"
 NAME = "manifest.json"
+
+# Of dataprep.staging.target, which is not needed to read a manifest; a test compares them.
+_STAGING = ".dataprep-stage"
+_WHOLE = f"{_STAGING}/complete.json"
 
 
 def seal_manifest(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,12 +41,14 @@ def read_manifest(out: Path) -> dict[str, Any]:
         The manifest; not to be changed, since whoever reads the same one again gets the same.
 
     Raises:
-        DatasetError: it is absent (nothing is sealed here) or not intact.
+        DatasetError: it is absent (nothing is sealed here, or staged half) or not intact.
     """
     path = out / NAME
     try:
         data = path.read_bytes()
     except FileNotFoundError:
+        if is_staged_half(out):
+            raise DatasetError(explain_staged_half(out)) from None
         raise DatasetError(
             f"{out}: no {NAME} here, so no sealed data set; "
             "`dataprep status` tells how far a run has come"
@@ -48,6 +56,20 @@ def read_manifest(out: Path) -> dict[str, Any]:
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error}; make the data set again") from error
     return _checked(data, path)
+
+
+def is_staged_half(out: Path) -> bool:
+    """Whether staging has begun to copy something here, and has not said that all of it is here."""
+    # Not Path.is_dir, which raises where one may not look.
+    return os.path.isdir(out / _STAGING) and not os.path.exists(out / _WHOLE)  # noqa: PTH110, PTH112
+
+
+def explain_staged_half(out: Path) -> str:
+    """What is to be said of such a directory."""
+    return (
+        f"{out}: a copy that is not whole; `dataprep stage --status --to {shlex.quote(str(out))}` "
+        "tells more"
+    )
 
 
 @lru_cache(maxsize=4)

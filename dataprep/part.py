@@ -20,6 +20,8 @@ from dataprep.wording import some_of
 FORMAT = "dataprep-part-1"
 NAME = "part.json"
 
+_ANY_FORMAT = "dataprep-part-"  # also of versions to come
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -64,7 +66,9 @@ def part_json(part: Part) -> str:
 
 
 def read_part(out: Path, manifest: Mapping[str, Any]) -> Part | None:
-    """What ``part.json`` says; None if there is none, so everything should be here.
+    """What ``part.json`` says; None if there is none of ours, so everything should be here.
+
+    The name is common: what does not state our format is somebody else's, and says nothing.
 
     Args:
         out: the directory that holds the manifest.
@@ -73,18 +77,17 @@ def read_part(out: Path, manifest: Mapping[str, Any]) -> Part | None:
     Raises:
         DatasetError: it cannot be understood, or is a part of another data set.
     """
-    path = out / NAME
-    try:
-        said = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise DatasetError(
-            f"{path} cannot be read: {error.strerror or error}; stage the data set again"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise _broken(path, "it is not JSON") from error
-    return _checked(path, said, manifest)
+    said = _said(out / NAME)
+    return None if said is None else _checked(out / NAME, said, manifest)
+
+
+def has_part(out: Path) -> bool:
+    """Whether the ``part.json`` of a directory is one that staging wrote; else it is not ours.
+
+    Raises:
+        DatasetError: it cannot be read.
+    """
+    return _said(out / NAME) is not None
 
 
 def present(out: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,8 +145,22 @@ def _restricted(
     }
 
 
-def _checked(path: Path, said: object, manifest: Mapping[str, Any]) -> Part:
-    if not isinstance(said, dict) or said.get("format") != FORMAT:
+def _said(path: Path) -> Mapping[str, Any] | None:
+    """What the file says if it is one of ours."""
+    try:
+        said = json.loads(path.read_bytes())
+    except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError):
+        return None
+    except OSError as error:
+        raise DatasetError(
+            f"{path} cannot be read: {error.strerror or error}; stage the data set again"
+        ) from error
+    ours = isinstance(said, dict) and str(said.get("format")).startswith(_ANY_FORMAT)
+    return said if ours else None
+
+
+def _checked(path: Path, said: Mapping[str, Any], manifest: Mapping[str, Any]) -> Part:
+    if said["format"] != FORMAT:
         raise _broken(path, f"its format is not {FORMAT}")
     if said.get("manifest_sha256") != manifest["sha256"]:
         raise _broken(path, "it is of another data set than the manifest beside it")

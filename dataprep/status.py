@@ -13,7 +13,7 @@ from dataprep.assembly.lock import holder, is_running
 from dataprep.assembly.progress import images_under_way
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import DatasetError
-from dataprep.manifest import read_manifest
+from dataprep.manifest import explain_staged_half, is_staged_half, read_manifest
 from dataprep.part import NAME as PART
 from dataprep.part import read_part
 
@@ -59,10 +59,13 @@ def read_status(out: Path) -> Status:
     """Look at an output directory without touching it.
 
     Raises:
-        DatasetError: there is no job in it, or it is not clear which part of a data set is.
+        DatasetError: there is no job in it, but maybe half a copy; or it is not clear which part
+            of a data set is.
     """
     workspace = Workspace(out)
     if not workspace.private.is_dir() and not workspace.manifest.exists():
+        if is_staged_half(out):
+            raise DatasetError(explain_staged_half(out))
         raise DatasetError(f"{out}: nothing of dataprep's here; is this the --local_scratch_dir?")
     records = [record for record in Commits(workspace).all() if is_intact(record, out)]
     return Status(
@@ -81,7 +84,8 @@ def _part(workspace: Workspace) -> str | None:
     out = workspace.out
     if not workspace.manifest.exists() or not (out / PART).exists():
         return None  # without a look into the manifest, which takes longer than the rest
-    return str(read_part(out, read_manifest(out)))
+    part = read_part(out, read_manifest(out))
+    return None if part is None else str(part)
 
 
 def _splits(workspace: Workspace, records: list[CommitRecord]) -> tuple[SplitStatus, ...]:

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 import dataprep
+from dataprep.assembly.overwrite import remove_built_files
+from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
 from dataprep.errors import DatasetError, UsageError
 from dataprep.manifest import read_manifest, seal_manifest
-from dataprep.part import Part, part_json, present, read_part, refuse_part
+from dataprep.part import Part, has_part, part_json, present, read_part, refuse_part
 from dataprep.staging.inventory import read_inventory
 from dataprep.staging.selection import Share, select
 from tests.conftest import Cli, Made
@@ -167,6 +169,18 @@ def test_what_needs_a_whole_data_set_refuses_a_part(
         read_inventory(second)
 
 
+@pytest.mark.parametrize("ours", [True, False])
+def test_overwriting_takes_a_note_of_ours_along(
+    tiny: Made, second: Path, tmp_path: Path, ours: bool
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    note = (second / "part.json").read_text() if ours else '{"name": "left wing"}'
+    (out / "part.json").write_text(note)
+    remove_built_files(Workspace(out))
+    assert not (out / "train").exists()
+    assert (out / "part.json").exists() == (not ours)
+
+
 def test_a_whole_data_set_is_not_refused(tiny: Made) -> None:
     manifest = read_manifest(tiny.out)
     refuse_part(tiny.out, manifest, "converted")
@@ -250,19 +264,47 @@ def test_what_cannot_be_a_part_is_refused(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", "\0", "[" * 100_000, '"\udcff"'],
-    ids=["nothing", "torn", "list", "null", "zero", "deep", "no text"],
+    ["", "{", "[]", "null", "\0", "[" * 100_000, '"\udcff"', "{}", '{"format": ["a"]}'],
+    ids=["nothing", "torn", "list", "null", "zero", "deep", "no text", "empty", "odd format"],
 )
-def test_what_is_no_json_of_ours_is_refused(second: Path, tmp_path: Path, text: str) -> None:
+def test_what_does_not_state_our_format_is_somebody_else_s(
+    second: Path, tmp_path: Path, text: str
+) -> None:
     (tmp_path / "part.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(DatasetError, match="cannot be trusted"):
-        read_part(tmp_path, read_manifest(second))
+    assert not has_part(tmp_path)
+    assert read_part(tmp_path, read_manifest(second)) is None
+
+
+def test_a_directory_of_that_name_is_somebody_else_s(second: Path, tmp_path: Path) -> None:
+    (tmp_path / "part.json").mkdir()
+    assert not has_part(tmp_path)
+    assert read_part(tmp_path, read_manifest(second)) is None
 
 
 def test_a_part_that_cannot_be_read_is_an_error(second: Path, tmp_path: Path) -> None:
-    (tmp_path / "part.json").mkdir()
-    with pytest.raises(DatasetError, match=r"part\.json cannot be read: Is a directory"):
+    (tmp_path / "part.json").symlink_to("part.json")
+    with pytest.raises(DatasetError, match=r"part\.json cannot be read: Too many levels"):
         read_part(tmp_path, read_manifest(second))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("verify",), "30 records: all good (hash)\n"),
+        (("status",), ": sealed\n"),
+        (("inspect",), "train: 24 records of"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_somebody_else_s_part_json_changes_nothing(
+    cli: Cli, tiny: Made, tmp_path: Path, words: tuple[str, ...], says: str
+) -> None:
+    out = staged(tiny, tmp_path / "out")
+    (out / "part.json").write_text('{"name": "left wing", "format": 3}')
+    result = cli(*words, out)
+    assert result.code == 0, result
+    assert says in result.out
+    assert len(keys(out, "train")) == 24
 
 
 @pytest.mark.parametrize(
@@ -272,5 +314,5 @@ def test_a_damaged_part_is_one_line_in_every_command(
     cli: Cli, second: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     out = damaged(second, tmp_path / "out")
-    (out / "part.json").write_text("{}")
+    (out / "part.json").write_text('{"format": "dataprep-part-2"}')
     assert "part.json cannot be trusted: its format is not" in cli(*words, out).error

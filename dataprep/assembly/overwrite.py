@@ -14,6 +14,8 @@ from dataprep.assembly.request import Request
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import DatasetError, SinkError, UsageError
 from dataprep.manifest import read_manifest
+from dataprep.part import NAME as PART
+from dataprep.part import has_part
 from dataprep.sources import Found
 from dataprep.strangers import strangers
 
@@ -56,7 +58,9 @@ def _recorded(workspace: Workspace) -> Iterator[str]:
 
 
 def _sealed(workspace: Workspace) -> Iterator[str]:
-    """What the manifest names, in case somebody deleted the private directory."""
+    """What the manifest names, in case somebody deleted the private directory; a part's note."""
+    if has_part(workspace.out):
+        yield PART
     try:
         manifest = read_manifest(workspace.out)
     except DatasetError:

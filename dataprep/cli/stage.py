@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dataprep.cli.given_paths import GivenPath
+from dataprep.cli.stage_conflicts import check_options, check_rendezvous
 from dataprep.cli.stage_options import stage_options
-from dataprep.errors import UsageError
+from dataprep.errors import StagingError, UsageError
+from dataprep.wording import printable
 
 if TYPE_CHECKING:
     from dataprep.staging.request import StageRequest
 
 
 @click.command()
-@click.argument("source", metavar="[SRC]", required=False, type=click.Path(path_type=Path))
+@click.argument("source", metavar="[SRC]", required=False, type=GivenPath())
 @stage_options
 def command(source: Path | None, **options: Any) -> None:
     """Copy a data set to every node's own storage, checked, before training starts.
@@ -28,28 +30,27 @@ def command(source: Path | None, **options: Any) -> None:
     A copy that is there already is checked and used again. Exit code 4: a node has too little
     space, and nothing was copied anywhere.
     """
-    chosen = [name for name in ("warm", "advise", "status", "clean") if options[name]]
-    if len(chosen) > 1:
-        raise UsageError(f"--{chosen[0]} and --{chosen[1]} are two different things; give one")
-    if options["all_jobs"] and not options["clean"]:
-        raise UsageError("--all_jobs belongs to --clean")
-    if source is None and not (options["to"] and (options["status"] or options["clean"])):
+    mode = check_options(options)
+    if source is None and not (options["to"] and mode in ("status", "clean")):
         raise UsageError("SRC is missing: the directory to stage")
-    if options["status"]:
+    if mode == "status":
         _status(source, options)
-    elif options["clean"]:
+    elif mode == "clean":
         _clean(source, options)
     else:
         assert source is not None  # noqa: S101  # seen above
-        instead = {"warm": _warm, "advise": _advise}
-        instead.get(chosen[0] if chosen else "", _stage)(_request(source, options), options)
+        run = {"warm": _warm, "advise": _advise, None: _stage}[mode]
+        run(_request(source, options), options)
 
 
 def _stage(request: StageRequest, options: dict[str, Any]) -> None:
     from dataprep.cli.stage_reporter import TerminalStageReporter
     from dataprep.cli.stopping import resumable
+    from dataprep.staging.nodes.placement import find_placement
     from dataprep.staging.stage import stage
 
+    placement = find_placement(rank=request.rank, world_size=request.world_size)
+    check_rendezvous(request.rendezvous, placement)
     reporter = TerminalStageReporter(quiet_stdout=options["print_dir"])
     with resumable("run the same command again: what is whole is used again"):
         place = stage(request, reporter)
@@ -74,28 +75,42 @@ def _advise(request: StageRequest, options: dict[str, Any]) -> None:
 
 
 def _status(source: Path | None, options: dict[str, Any]) -> None:
-    from dataprep.staging.status import describe
-    from dataprep.staging.where import staged_place
+    from dataprep.staging.status import read_staged
 
-    for line in describe(staged_place(source, options["to"], shared=options["shared"])):
+    place, _ = _find_place(source, options)
+    status = read_staged(place)
+    for line in status.lines:
         click.echo(line)
+    if not status.is_whole:
+        raise StagingError(f"{printable(str(place))} is not a whole, unchanged copy; see stdout")
 
 
 def _clean(source: Path | None, options: dict[str, Any]) -> None:
-    from dataprep.staging.nodes.placement import find_placement
     from dataprep.staging.target.cleaning import clean
-    from dataprep.staging.where import staged_place
 
-    place = staged_place(source, options["to"], shared=options["shared"])
-    cleaned = clean(place, find_placement().job, all_jobs=options["all_jobs"])
+    place, job = _find_place(source, options)
+    cleaned = clean(place, job, all_jobs=options["all_jobs"])
     click.echo(cleaned.describe(place))
+
+
+def _find_place(source: Path | None, options: dict[str, Any]) -> tuple[Path, str | None]:
+    """Where the same call has staged, and the job; what is there must be a copy of SRC."""
+    from dataprep.staging.nodes.placement import find_placement
+    from dataprep.staging.where import check_copy_of, staged_place
+
+    placement = find_placement(rank=options["rank"], world_size=options["world_size"])
+    place = staged_place(source, options["to"], placement, shared=options["shared"])
+    if source is not None:
+        check_copy_of(source, place)
+    return place, placement.job
 
 
 def _request(source: Path, options: dict[str, Any]) -> StageRequest:
     from dataprep.staging.request import StageRequest
+    from dataprep.staging.where import absolute_source
 
     return StageRequest(
-        source=Path(os.path.abspath(source)),  # noqa: PTH100  # as given: links stay links
+        source=absolute_source(source),
         to=options["to"],
         splits=options["split"],
         share=options["share"] is not None,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from dataprep.cli.byte_sizes import ByteSize
+from dataprep.cli.given_paths import GivenPath
 from dataprep.cli.sink_options import options
 
-_DIRECTORY = click.Path(path_type=Path, file_okay=False)
+_LEAST_BANDWIDTH = 100_000  # below, a forgotten unit is likelier than the wish
 
 _what = options(
     click.option(
@@ -43,7 +42,7 @@ _what = options(
 _where = options(
     click.option(
         "--to",
-        type=_DIRECTORY,
+        type=GivenPath(file_okay=False),
         metavar="DIR",
         help="The files go directly into DIR. [default: a directory of this job in "
         "$DATAPREP_SCRATCH, $SLURM_TMPDIR, $LOCAL_SCRATCH, $PBS_JOBFS, /mnt/bb/$USER, $TMPDIR, "
@@ -57,12 +56,13 @@ _where = options(
     click.option(
         "--print_dir",
         is_flag=True,
-        help="Print nothing on stdout but where the copy is: "
-        'export DATA_DIR="$(dataprep stage --print-dir …)".',
+        help="Print nothing on stdout but where the copy is: DATA_DIR=$(dataprep stage "
+        "--print_dir …) || exit; export DATA_DIR. Every process prints it: under srun, pipe the "
+        "lines through sort -u.",
     ),
     click.option(
         "--env_file",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=GivenPath(dir_okay=False),
         metavar="FILE",
         help="Write DATA_DIR and the like there, to be sourced by the batch script.",
     ),
@@ -91,7 +91,7 @@ _how = options(
     ),
     click.option(
         "--bandwidth",
-        type=ByteSize(),
+        type=ByteSize(least=_LEAST_BANDWIDTH),
         metavar="SIZE",
         help="A node reads at most so much a second, e.g. 500MB. [default: no bound]",
     ),
@@ -160,7 +160,11 @@ _instead = options(
         metavar="NAME=GB/s",
         help="--advise: how fast the machine is, see docs/staging.md. May be repeated.",
     ),
-    click.option("--status", is_flag=True, help="Instead: tell what is there."),
+    click.option(
+        "--status",
+        is_flag=True,
+        help="Instead: tell what is there. Exit code 1 if it is not a whole, unchanged copy.",
+    ),
     click.option(
         "--clean", is_flag=True, help="Instead: delete what this job staged, and nothing else."
     ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dataprep.cli.byte_sizes import ByteSize
+from dataprep.cli.given_paths import GivenPath
 from dataprep.cli.striping_options import LIMITS, check_stripe_size, stripe_count
 from dataprep.errors import DatasetError
 from dataprep.wording import counted, some_of
@@ -23,9 +24,7 @@ _SHARD = 150_000_000  # what shards are made to be; any size below 1 GiB means t
 
 
 @click.command()
-@click.argument(
-    "directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False, resolve_path=True)
-)
+@click.argument("directory", metavar="DIR", type=GivenPath(file_okay=False, resolve=True))
 @click.option(
     "--count",
     callback=stripe_count("auto", "pfl"),

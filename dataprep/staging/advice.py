@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dataprep.staging.cost_model import Mode, estimate, read_speeds
-from dataprep.staging.inventory import read_inventory
+from dataprep.errors import UsageError
+from dataprep.staging.cost_model import Machine, Mode, Part, estimate, read_speeds
+from dataprep.staging.inventory import Inventory, read_inventory
 from dataprep.staging.nodes.placement import find_placement
 from dataprep.staging.request import StageRequest
-from dataprep.staging.selection import select
+from dataprep.staging.selection import Share, select
+from dataprep.staging.share import check_replicas
 
 
 def advise(request: StageRequest, *, nodes: int | None, speeds: Sequence[str]) -> list[str]:
@@ -21,16 +23,47 @@ def advise(request: StageRequest, *, nodes: int | None, speeds: Sequence[str]) -
         speeds: ``NAME=VALUE``, see `dataprep.staging.cost_model.Machine`.
 
     Raises:
-        UsageError: a speed that is not known or no number.
+        UsageError: a speed that is not known or no number; options that staging would refuse for
+            any number of nodes; it is not known how many nodes there are.
     """
     inventory = read_inventory(request.source)
-    selection = select(inventory, splits=request.splits)
-    if nodes is None:
-        nodes = find_placement(rank=request.rank, world_size=request.world_size).nodes
-    machine = read_speeds(speeds)
-    if request.verify == "none":
-        machine = replace(machine, hash=0.0)
-    largest = max(file.bytes for file in selection.files)
-    found = estimate(selection.bytes, largest, nodes, machine, replicas=request.replicas)
+    # The same of one node, with which every option is looked at.
+    everything = select(inventory, splits=request.splits, share=Share(0, 1, 1, request.whole))
+    nodes = _count_nodes(request) if nodes is None else nodes
+    check_replicas(nodes, request.replicas)
+    found = estimate(
+        everything.bytes,
+        max((file.bytes for file in everything.files), default=0),
+        nodes,
+        read_speeds(speeds, _machine(request)),
+        replicas=request.replicas,
+        part=_part_of(inventory, request, nodes),
+    )
     asked: Mode | None = "broadcast" if request.broadcast else "share" if request.share else None
     return found.table(asked)
+
+
+def _count_nodes(request: StageRequest) -> int:
+    placement = find_placement(rank=request.rank, world_size=request.world_size)
+    if placement.doubt is not None:
+        raise UsageError(f"--advise: {placement.doubt}; say for how many nodes, with --nodes")
+    return placement.nodes
+
+
+def _machine(request: StageRequest) -> Machine:
+    """The usual one, as far as the request says nothing else."""
+    machine = Machine()
+    if request.verify == "none":
+        machine = replace(machine, hash=0.0)
+    if request.streams is not None:
+        machine = replace(machine, streams=float(request.streams))
+    return machine
+
+
+def _part_of(inventory: Inventory, request: StageRequest, nodes: int) -> Part:
+    """What staging would give to the first node, which gets as many shards as any other."""
+    share = Share(0, nodes, request.replicas, request.whole)
+    try:
+        return Part(select(inventory, splits=request.splits, share=share).bytes)
+    except UsageError as error:
+        return Part(0, str(error))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from dataprep.errors import StagingError
 from dataprep.staging.errand import Errand
+from dataprep.staging.target.cleaning import plan_of
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.leases import add_lease, others, remove_lease
 from dataprep.staging.target.sentinel import Sentinel, read_sentinel
@@ -37,7 +39,11 @@ def claim(errand: Errand, directory: StageDirectory) -> Sentinel | None:
 
 
 def _check_owner(errand: Errand, directory: StageDirectory, sentinel: Sentinel | None) -> None:
+    users = others(directory, errand.placement.job)
     if sentinel is None:
+        plan = plan_of(directory)
+        if users and plan is not None and plan.selection != errand.selection.digest:
+            _refuse_to_change(errand, directory, users)
         return
     job = errand.placement.job
     place, source = printable(str(directory.path)), printable(str(errand.inventory.source))
@@ -57,12 +63,23 @@ def _check_owner(errand: Errand, directory: StageDirectory, sentinel: Sentinel |
             f"{place} holds a copy of {printable(sentinel.source)}; stage {source} into another "
             f"directory, or delete the copy: {delete}"
         )
-    users = others(directory, job)
     if users and not is_current(sentinel, errand):
+        _refuse_to_change(errand, directory, users)
+    asked = errand.request.asked
+    if asked != sentinel.asked:
         raise StagingError(
-            f"{place} is used as it is by {some_of(users)}, and this call would change it: "
-            f"{source} has changed, or other splits are asked for; stage into another directory"
+            f"{place} holds another part of {source}: {sentinel.asked}; this call asks for "
+            f"{asked}, and would delete the rest; ask for both in one call (--split, twice), "
+            f"stage into another directory, or delete the copy: {delete}"
         )
+
+
+def _refuse_to_change(errand: Errand, directory: StageDirectory, users: Sequence[str]) -> None:
+    raise StagingError(
+        f"{printable(str(directory.path))} is used as it is by {some_of(users)}, and this call "
+        f"would change it: {printable(str(errand.inventory.source))} has changed, or other splits "
+        "are asked for; stage into another directory"
+    )
 
 
 def is_current(sentinel: Sentinel | None, errand: Errand) -> bool:

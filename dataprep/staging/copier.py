@@ -6,28 +6,32 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dataprep.canonical import to_json
 from dataprep.errors import StagingError
 from dataprep.filesystems import is_memory, space_of
-from dataprep.part import NAME as PART
 from dataprep.staging.claim import claim, is_current
 from dataprep.staging.copying.files import default_streams, rehash_files
 from dataprep.staging.copying.watch import Watch
-from dataprep.staging.copying.writing import Landed
 from dataprep.staging.errand import Errand
 from dataprep.staging.inventory import SourceFile
+from dataprep.staging.labels import LABELS, labels_here, write_labels
+from dataprep.staging.landed import Landed
 from dataprep.staging.memory import available
 from dataprep.staging.nodes.agreement import NodeDone, NodeStart, agree_to_finish, agree_to_start
 from dataprep.staging.nodes.peers import Peers
 from dataprep.staging.present import Present, find_present
+from dataprep.staging.progress import Progress
 from dataprep.staging.request import StageReporter, StageRequest
-from dataprep.staging.target.cleaning import read_plan, write_plan
+from dataprep.staging.target.beneath import opened_parent
+from dataprep.staging.target.cleaning import PLAN, read_plan, write_plan
 from dataprep.staging.target.directory import StageDirectory
+from dataprep.staging.target.node_lock import node_lock, try_lock
 from dataprep.staging.target.partials import remove_partials
 from dataprep.staging.target.sentinel import (
+    SENTINEL,
     Sentinel,
     remove_sentinel,
     write_sentinel,
@@ -56,29 +60,69 @@ def run_copier(
     transfer: Transfer,
     watch: Watch,
     reporter: StageReporter,
+    progress: Progress,
     on_whole: Callable[[], None],
 ) -> None:
     """Make this node's copy whole, and wait until those of the other nodes are.
 
+    No other node is waited for while the target is locked, or two jobs could wait for each other.
+    In a broadcast all nodes work at a time, so there a job that finds another one at work waits
+    for it no longer than ``--patience``.
+
     Args:
         errand: what is to be where.
-        directory: the target; its lock is held.
+        directory: the target.
         peers: the other nodes.
         transfer: brings the files that are lacking.
         watch: stops everything when another node fails.
         reporter: told how it goes.
+        progress: told what is waited for.
         on_whole: called when this node's copy is whole; others may not be yet.
 
     Raises:
-        NoRoomError: a node has too little space; nothing was copied anywhere.
+        NoRoomError: a node has too little space; nothing was copied on any node.
         StagingError: a copy could not be made here or on another node.
     """
+    _sweep_if_free(errand, directory)
+    _agree(errand, directory, _look(errand, directory), peers)
+    if peers.index == 0:
+        for line in _announcement(errand):
+            reporter.line(line)
+    patience = errand.request.patience
+    with node_lock(directory, patience=patience, on_wait=progress.waiting) as lock:
+        assert lock is not None  # noqa: S101  # nothing but the lock was waited for
+        progress.tell(lock)
+        started = time.monotonic()
+        done = _make_whole(errand, directory, peers, transfer, watch, reporter, started)
+    on_whole()
+    reports = [NodeDone.from_json(report) for report in peers.exchange(done.to_json())]
+    try:
+        lines = agree_to_finish(reports)
+    except StagingError:
+        remove_sentinel(directory)  # nobody knows whose bytes are the right ones
+        raise
+    if peers.index == 0 or len(reports) == 1:
+        for line in lines:
+            reporter.line(line)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What is in the target before anything is changed."""
+
+    sentinel: Sentinel | None
+    planned: frozenset[str]
+    present: Present
+
+
+def _look(errand: Errand, directory: StageDirectory) -> _View:
     sentinel = claim(errand, directory)
     planned = read_plan(directory)
-    # They take room that is counted below.
-    remove_partials(
-        directory.descriptor, {*planned, *(file.path for file in errand.selection.files)}
-    )
+    for path in _strangers(errand, directory, planned):
+        raise StagingError(
+            f"{printable(str(path))} is not of this data set, but readers would take it in; "
+            "move it away, or stage into another directory (--to)"
+        )
     present = find_present(
         directory,
         errand.inventory,
@@ -86,25 +130,51 @@ def run_copier(
         sentinel,
         planned=planned,
         verify=errand.request.verify,
+        hashed=errand.request.hashed,
     )
-    _agree(errand, directory, present, planned, peers)
-    if peers.index == 0:
-        for line in _announcement(errand):
-            reporter.line(line)
-    started = time.monotonic()
-    was_whole = present.is_whole and is_current(sentinel, errand) and _is_noted(errand, directory)
-    if not was_whole:
-        _open_up(errand, directory, present, planned)
+    return _View(sentinel, planned, present)
+
+
+def _sweep(errand: Errand, directory: StageDirectory) -> None:
+    """Remove what killed copiers have left half-done; the lock must be held."""
+    names = {*read_plan(directory), *(file.path for file in errand.selection.files)}
+    directory.remove_unfinished((PLAN, SENTINEL))
+    remove_partials(directory.descriptor, names)
+
+
+def _sweep_if_free(errand: Errand, directory: StageDirectory) -> None:
+    """It takes room that is about to be counted."""
+    with try_lock(directory) as held:
+        if held:
+            _sweep(errand, directory)
+
+
+def _make_whole(
+    errand: Errand,
+    directory: StageDirectory,
+    peers: Peers,
+    transfer: Transfer,
+    watch: Watch,
+    reporter: StageReporter,
+    started: float,
+) -> NodeDone:
+    """Bring what is lacking, now that nobody else does; the lock must be held."""
+    _sweep(errand, directory)
+    view = _look(errand, directory)
+    present, sentinel = view.present, view.sentinel
+    was_whole = present.is_whole and is_current(sentinel, errand)
+    labels = labels_here(errand, directory) if was_whole else None
+    if labels is None:
+        _open_up(errand, directory, view)
     brought = _bring(errand, directory, present, transfer, watch, reporter)
-    if not was_whole:
-        _close(errand, directory, [*present.good, *brought.proven, *brought.copied])
-    on_whole()
-    done = _done(errand, peers, present, brought, time.monotonic() - started)
-    reports = [NodeDone.from_json(report) for report in peers.exchange(done.to_json())]
-    lines = agree_to_finish(reports)
-    if peers.index == 0 or len(reports) == 1:
-        for line in lines:
-            reporter.line(line)
+    landed = [*present.good, *brought.proven, *brought.copied]
+    if labels is None:
+        labels = write_labels(errand, directory)
+        _seal(errand, directory, sentinel, [*landed, *labels])
+    elif sentinel is not None and sentinel.job is None and errand.placement.job is not None:
+        # Made outside of any job, it is now this one's, and nobody else's to clean or to change.
+        write_sentinel(directory, replace(sentinel, job=errand.placement.job))
+    return _done(errand, peers, [*landed, *labels], brought.copied, time.monotonic() - started)
 
 
 def _announcement(errand: Errand) -> Iterator[str]:
@@ -120,33 +190,24 @@ def _announcement(errand: Errand) -> Iterator[str]:
     yield from errand.selection.notes
 
 
-def _agree(
-    errand: Errand,
-    directory: StageDirectory,
-    present: Present,
-    planned: Collection[str],
-    peers: Peers,
-) -> None:
+def _agree(errand: Errand, directory: StageDirectory, view: _View, peers: Peers) -> None:
     """Go on only if every node has the room, and all mean the same."""
-    for path in _strangers(errand, directory, planned):
-        raise StagingError(
-            f"{printable(str(path))} is not of this data set, but readers would take it in; "
-            "move it away, or stage into another directory (--to)"
-        )
     space = space_of(directory.descriptor)
     free = min(space.free, available()) if is_memory(errand.target.kind) else space.free
-    lacking = sum(-(-file.bytes // space.block) * space.block for file in present.lacking)
+    lacking = sum(-(-file.bytes // space.block) * space.block for file in view.present.lacking)
+    freed = sum(file.bytes // space.block * space.block for file in view.present.obsolete)
     start = NodeStart(
         host=errand.placement.host,
         node=peers.index,
         digest=errand.inventory.digest,
         selection=errand.selection.digest,
         target=str(directory.path),
-        needed=lacking + _MARGIN if lacking else 0,
+        needed=max(0, lacking - freed) + _MARGIN if lacking else 0,
         free=free,
         options=_options(errand.request),
     )
-    agree_to_start([NodeStart.from_json(report) for report in peers.exchange(start.to_json())])
+    reports = [NodeStart.from_json(report) for report in peers.exchange(start.to_json())]
+    agree_to_start(reports, peers.count)
 
 
 def _options(request: StageRequest) -> str:
@@ -165,24 +226,36 @@ def _strangers(
         yield from strangers(manifest["splits"], {directory.path / path for path in ours})
 
 
-def _open_up(
-    errand: Errand, directory: StageDirectory, present: Present, planned: Collection[str]
-) -> None:
-    """From here on the copy is not whole, and what may be put here is on record."""
+def _open_up(errand: Errand, directory: StageDirectory, view: _View) -> None:
+    """From here on this is no copy, and what may be put here is on record."""
     remove_sentinel(directory)
-    names = {file.path for file in errand.selection.files} | set(planned)
+    paths = {file.path for file in errand.selection.files} | view.planned
     if errand.inventory.manifest is not None:
-        names.add(PART)
-    job, shared = errand.placement.job, errand.request.shared
-    write_plan(directory, names, job, shared=shared)
-    for path in present.obsolete:
+        paths |= LABELS
+    write_plan(
+        directory,
+        paths,
+        errand.placement.job,
+        shared=_is_shared(errand, view.sentinel),
+        selection=errand.selection.digest,
+    )
+    if errand.inventory.manifest is not None:
+        for label in LABELS:
+            directory.remove(label)
+    for file in view.present.obsolete:
         try:
-            os.unlink(path, dir_fd=directory.descriptor)
+            with opened_parent(directory.descriptor, file.path) as (parent, name):
+                os.unlink(name, dir_fd=parent)
         except OSError as error:
             raise StagingError(
-                f"{printable(f'{directory.path}/{path}')}, staged earlier, cannot be removed: "
-                f"{error.strerror}; check this node's storage"
+                f"{printable(f'{directory.path}/{file.path}')}, staged earlier, cannot be "
+                f"removed: {error.strerror}; check this node's storage"
             ) from error
+
+
+def _is_shared(errand: Errand, sentinel: Sentinel | None) -> bool:
+    """Mended by a job that did not say so, what others share stays shared."""
+    return errand.request.shared or (sentinel is not None and sentinel.shared)
 
 
 def _bring(
@@ -212,14 +285,10 @@ def _bring(
     return brought
 
 
-def _close(errand: Errand, directory: StageDirectory, landed: Sequence[Landed]) -> None:
+def _seal(
+    errand: Errand, directory: StageDirectory, before: Sentinel | None, landed: Sequence[Landed]
+) -> None:
     """The copy is whole: say so, last."""
-    if errand.inventory.manifest is not None:
-        part = errand.selection.part
-        if part is None:
-            directory.remove(PART)
-        else:
-            directory.write(PART, part.encode())
     write_sentinel(
         directory,
         Sentinel(
@@ -227,34 +296,31 @@ def _close(errand: Errand, directory: StageDirectory, landed: Sequence[Landed]) 
             digest=errand.inventory.digest,
             selection=errand.selection.digest,
             job=errand.placement.job,
-            shared=errand.request.shared,
+            shared=_is_shared(errand, before),
             files=tuple(sorted(landed, key=lambda file: file.path)),
+            asked=errand.request.asked,
         ),
     )
 
 
-def _is_noted(errand: Errand, directory: StageDirectory) -> bool:
-    """Whether ``part.json`` is as it should be: two nodes' parts may be of the same files."""
-    if errand.inventory.manifest is None:
-        return True
-    part = errand.selection.part
-    return directory.read(PART) == (None if part is None else part.encode())
-
-
 def _done(
-    errand: Errand, peers: Peers, present: Present, brought: _Brought, seconds: float
+    errand: Errand,
+    peers: Peers,
+    landed: Sequence[Landed],
+    copied: Sequence[Landed],
+    seconds: float,
 ) -> NodeDone:
-    landed = [*present.good, *brought.proven, *brought.copied]
-    copied = sum(file.bytes for file in brought.copied)
+    count = sum(file.bytes for file in copied)
+    data = [file for file in landed if file.path not in LABELS]
     return NodeDone(
         host=errand.placement.host,
         node=peers.index,
-        files=len(brought.copied),
-        copied=copied,
-        reused=sum(file.bytes for file in landed) - copied,
+        files=len(copied),
+        copied=count,
+        reused=sum(file.bytes for file in data) - count,
         seconds=seconds,
         selection=errand.selection.digest,
-        content=_content(landed),
+        content=_content(data),
     )
 
 

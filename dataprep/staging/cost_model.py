@@ -88,6 +88,11 @@ class Estimates:
     share: Estimate
     broadcast: Estimate
 
+    def of(self, mode: Mode) -> Estimate:
+        """One of them."""
+        found: Estimate = getattr(self, mode)
+        return found
+
     def choose(self, asked: Mode | None = None) -> Estimate | None:
         """What to do.
 
@@ -103,9 +108,8 @@ class Estimates:
         Returns:
             The mode; None if none can be done, so that the data are best read where they are.
         """
-        if asked is not None:
-            wanted: Estimate = getattr(self, asked)
-            return None if wanted.obstacle else wanted
+        if asked is not None and not self.of(asked).obstacle:
+            return self.of(asked)
         if not self.everything.obstacle:
             worth = self.broadcast.seconds <= _WORTH_MPI * self.everything.seconds
             return self.broadcast if worth and not self.broadcast.obstacle else self.everything
@@ -115,9 +119,12 @@ class Estimates:
         """The modes as aligned lines, and the choice."""
         rows = [("", "per node", "read", "time", "together", "limited by")]
         for each in (self.everything, self.share, self.broadcast):
-            sizes = (each.mode, sized(each.node_bytes), sized(each.read_bytes))
+            known = each.node_bytes or not each.obstacle
+            sizes = (sized(each.node_bytes), sized(each.read_bytes)) if known else ("-", "-")
             speed = (_duration(each.seconds), f"{sized(each.together * _GB)}/s", each.limit)
-            rows.append((*sizes, *(("-", "-", each.obstacle) if each.obstacle else speed)))
+            rows.append(
+                (each.mode, *sizes, *(("-", "-", each.obstacle) if each.obstacle else speed))
+            )
         widths = [max(len(row[column]) for row in rows) for column in range(5)]
         lines = []
         for name, *numbers, last in rows:
@@ -125,13 +132,21 @@ class Estimates:
             lines.append("  ".join((name.ljust(widths[0]), *cells, last)))
         chosen = self.choose(asked)
         advice = _ADVICE[chosen.mode] if chosen else "stage nothing: read the data where they are"
+        refused = asked is not None and self.of(asked).obstacle
+        best = f"best, since {_ASKED[asked]} is impossible" if asked and refused else "best"
         return [
             f"{sized(self.total_bytes)} in files of up to {sized(self.largest_file)}, for "
             f"{counted(self.nodes, 'node')}",
             *lines,
-            f"best: {advice}",
+            f"{best}: {advice}",
         ]
 
+
+_ASKED: dict[Mode, str] = {
+    "everything": "everything",
+    "share": "the share that is asked for",
+    "broadcast": "the broadcast that is asked for",
+}
 
 _ADVICE: dict[Mode, str] = {
     "everything": "everything, read by every node",
@@ -140,8 +155,27 @@ _ADVICE: dict[Mode, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a node gets with a share.
+
+    Attributes:
+        bytes: of the node that gets most.
+        obstacle: why there can be no share, a line; empty if there can.
+    """
+
+    bytes: float
+    obstacle: str = ""
+
+
 def estimate(
-    total_bytes: int, largest_file: int, nodes: int, machine: Machine, *, replicas: int = 1
+    total_bytes: int,
+    largest_file: int,
+    nodes: int,
+    machine: Machine,
+    *,
+    replicas: int = 1,
+    part: Part | None = None,
 ) -> Estimates:
     """Estimate every mode.
 
@@ -151,18 +185,21 @@ def estimate(
         nodes: how many.
         machine: how fast it is.
         replicas: how many nodes keep each shard, with a share.
+        part: what a node gets with a share; if None, as many bytes as any other node.
     """
     replicas = min(replicas, nodes)
-    part = total_bytes * replicas / nodes
-    small = part < largest_file and nodes > replicas
+    if part is None:
+        even = total_bytes * replicas / nodes
+        small = even < largest_file and nodes > replicas
+        part = Part(even, "more nodes than shards to deal" if small else "")
     return Estimates(
         total_bytes,
         largest_file,
         nodes,
         everything=_estimate("everything", total_bytes, largest_file, nodes, nodes, machine),
         share=_estimate(
-            *("share", part, largest_file, nodes, replicas, machine),
-            obstacle="impossible: more nodes than shards to deal" if small else "",
+            *("share", part.bytes, largest_file, nodes, replicas, machine),
+            obstacle=f"impossible: {part.obstacle}" if part.obstacle else "",
         ),
         broadcast=_estimate(
             *("broadcast", total_bytes, largest_file, nodes, 1, machine),

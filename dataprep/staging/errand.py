@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +10,8 @@ from dataprep.errors import StagingError, UsageError
 from dataprep.staging.inventory import Inventory, read_inventory
 from dataprep.staging.nodes.placement import Placement, require_node
 from dataprep.staging.request import StageRequest
+from dataprep.staging.scratch import Target, find_target
 from dataprep.staging.selection import Selection, Share, select
-from dataprep.staging.target.scratch import Target, find_target
 from dataprep.wording import printable
 
 
@@ -25,6 +26,23 @@ class Errand:
     target: Target
 
 
+def find_place(request: StageRequest, placement: Placement, needed: int = 0) -> Target:
+    """Where the copy goes; nothing is made.
+
+    Args:
+        request: the call.
+        placement: whose job it is.
+        needed: bytes, for the warning about memory.
+
+    Raises:
+        StagingError: there is no place for it.
+    """
+    name = request.source.name
+    target = find_target(request.to, name, needed, placement, shared=request.shared)
+    _check_apart(request.source, target.path)
+    return target
+
+
 def make_errand(request: StageRequest, placement: Placement) -> Errand:
     """Look at the source, and choose what goes where; nothing is written.
 
@@ -35,14 +53,7 @@ def make_errand(request: StageRequest, placement: Placement) -> Errand:
     """
     inventory = read_inventory(request.source)
     selection = select(inventory, splits=request.splits, share=share_of(request, placement))
-    target = find_target(
-        request.to,
-        request.source.name,
-        selection.bytes,
-        placement,
-        shared=request.shared,
-    )
-    _check_apart(request.source, target.path)
+    target = find_place(request, placement, selection.bytes)
     return Errand(request, placement, inventory, selection, target)
 
 
@@ -64,7 +75,8 @@ def share_of(request: StageRequest, placement: Placement) -> Share | None:
 
 def _check_apart(source: Path, target: Path) -> None:
     """A copy inside of what is copied would be copied; the other way round, cleaning is unsafe."""
-    ours, theirs = target.resolve(), source.resolve()
+    # Not Path.resolve, which raises for links that lead in a circle.
+    ours, theirs = Path(os.path.realpath(target)), Path(os.path.realpath(source))
     if ours == theirs or theirs in ours.parents or ours in theirs.parents:
         raise StagingError(
             f"{printable(str(target))} and {printable(str(source))}, which is to be copied "

@@ -16,7 +16,7 @@ from dataprep.canonical import to_json
 from dataprep.durable_files import is_partial
 from dataprep.errors import DatasetError, UsageError
 from dataprep.manifest import NAME, read_manifest
-from dataprep.staging.target.directory import PRIVATE
+from dataprep.staging.private import PRIVATE
 from dataprep.wording import printable
 
 _OURS = ".dataprep"  # what begins like this is a directory of ours, not data
@@ -33,12 +33,14 @@ class SourceFile:
         sha256: what it must have, from the manifest; None in a plain directory.
         modified: its time of modification in ns, in a plain directory; None with a manifest,
             whose hashes say more.
+        mode: its permissions, in a plain directory.
     """
 
     path: str
     bytes: int
     sha256: str | None = None
     modified: int | None = None
+    mode: int = 0o644
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,8 @@ def _file(entry: os.DirEntry[str], path: str) -> SourceFile:
         raise _not_copied(entry, "is no regular file", "move it away")
     if path.partition("/")[0] == PRIVATE:
         raise _not_copied(entry, "has the name of staging's own directory", "rename it")
-    return SourceFile(path, found.st_size, modified=found.st_mtime_ns)
+    mode = stat.S_IMODE(found.st_mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR
+    return SourceFile(path, found.st_size, modified=found.st_mtime_ns, mode=mode)
 
 
 def _not_copied(entry: os.DirEntry[str], what: str, remedy: str) -> DatasetError:

@@ -8,9 +8,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from dataprep.errors import StagingError
-from dataprep.part import NAME as PART
-from dataprep.staging.copying.writing import Landed, Verify
 from dataprep.staging.inventory import Inventory, SourceFile
+from dataprep.staging.labels import LABELS
+from dataprep.staging.landed import Landed, Verify
 from dataprep.staging.selection import Selection
 from dataprep.staging.target.beneath import opened_parent
 from dataprep.staging.target.directory import StageDirectory
@@ -26,13 +26,13 @@ class Present:
         good: there, as the sentinel says, and untouched since.
         doubtful: there and of the right size; to be hashed before they are believed.
         lacking: to be copied.
-        obsolete: names of files that an earlier call staged and that do not belong here any more.
+        obsolete: files that an earlier call staged and that do not belong here any more.
     """
 
     good: tuple[Landed, ...]
     doubtful: tuple[SourceFile, ...]
     lacking: tuple[SourceFile, ...]
-    obsolete: tuple[str, ...]
+    obsolete: tuple[Landed, ...]
 
     @property
     def is_whole(self) -> bool:
@@ -48,6 +48,7 @@ def find_present(
     *,
     planned: Collection[str],
     verify: Verify,
+    hashed: bool = False,
 ) -> Present:
     """Look at the target, without reading any of its files.
 
@@ -59,6 +60,7 @@ def find_present(
         planned: what earlier calls, however they ended, may have put here.
         verify: ``reread`` believes no file without hashing it, ``none`` any of the right size that
             an earlier call has copied from this very source.
+        hashed: believe no file without a hash, even if the source has none.
 
     Raises:
         StagingError: a file that staging did not put here is in the way.
@@ -66,37 +68,40 @@ def find_present(
     recorded = {file.path: file for file in sentinel.files} if sentinel else {}
     changed = set(changed_files(directory, list(recorded.values())))
     same_source = sentinel is not None and sentinel.digest == inventory.digest
+    labels = LABELS if inventory.manifest is not None else frozenset()
     good: list[Landed] = []
     doubtful: list[SourceFile] = []
     lacking: list[SourceFile] = []
+    for path in sorted({*labels, *(file.path for file in selection.files)} - {*recorded, *planned}):
+        if _find(directory, path) is not None:
+            _refuse_stranger(directory, path)
     for file in selection.files:
-        there = _find(directory, file.path)
-        landed = recorded.get(file.path)
-        if there is not None and landed is None and file.path not in planned:
-            _refuse_stranger(directory, file)
+        if file.path in labels:
+            continue
+        there, landed = _find(directory, file.path), recorded.get(file.path)
         if there is None or there.bytes != file.bytes:
             lacking.append(file)
             continue
         untouched = landed is not None and file.path not in changed
         known = file.sha256 or (landed.sha256 if landed and same_source else None)
         of_source = landed is not None and _is_of(landed, file, same_source, verify)
-        if landed and of_source and untouched and verify != "reread":
+        enough = not hashed or (landed is not None and landed.sha256 is not None)
+        if landed and of_source and untouched and enough and verify != "reread":
             good.append(landed)
         elif of_source and file.sha256 and verify == "none":
             good.append(there)
         elif known:
             doubtful.append(replace(file, sha256=known))
+        elif not hashed and verify != "reread" and there.modified == file.modified:
+            # It got its source's time when it was whole, before it got its name.
+            good.append(there)
         else:
             lacking.append(file)
     wanted = {file.path for file in selection.files}
-    # The note on which shards are here is kept right by itself.
-    obsolete = sorted({*recorded, *planned} - wanted - ({PART} if inventory.manifest else set()))
-    return Present(
-        tuple(good),
-        tuple(doubtful),
-        tuple(lacking),
-        tuple(path for path in obsolete if _find(directory, path) is not None),
-    )
+    found = [_find(directory, path) for path in sorted({*recorded, *planned} - wanted - labels)]
+    # What is no regular file has been put in the place of one: a directory, by a newer source.
+    obsolete = [file for file in found if file is not None and file.bytes >= 0]
+    return Present(tuple(good), tuple(doubtful), tuple(lacking), tuple(obsolete))
 
 
 def _is_of(landed: Landed, file: SourceFile, same_source: bool, verify: Verify) -> bool:
@@ -109,9 +114,9 @@ def _is_of(landed: Landed, file: SourceFile, same_source: bool, verify: Verify) 
     return same_source and (file.sha256 is None or verify == "none")
 
 
-def _refuse_stranger(directory: StageDirectory, file: SourceFile) -> None:
+def _refuse_stranger(directory: StageDirectory, path: str) -> None:
     raise StagingError(
-        f"{directory.path}/{printable(file.path)} is in the way, and dataprep did not stage it; "
+        f"{directory.path}/{printable(path)} is in the way, and dataprep did not stage it; "
         "move it away, or stage into another directory (--to)"
     )
 

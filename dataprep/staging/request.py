@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from dataprep.staging.copying.writing import Verify
+from dataprep.staging.landed import Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,16 @@ class StageRequest:
     rendezvous_seconds: float = 300.0
     patience: float = 600.0
     env_file: Path | None = None
+
+    @property
+    def asked(self) -> str:
+        """Which part of the source is asked for, in words; the same on every node."""
+        words = ["--split " + " --split ".join(sorted(self.splits))] if self.splits else []
+        if self.share:
+            words.append("--share node")
+            words += [f"--replicas {self.replicas}"] * (self.replicas > 1)
+            words += [f"--whole {split}" for split in sorted(self.whole)]
+        return " ".join(words) or "all of it"
 
 
 class StageReporter(Protocol):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from dataprep.errors import DataprepError
@@ -15,26 +15,24 @@ from dataprep.staging.broadcast.files import MOST_LANES, broadcast_files
 from dataprep.staging.copier import Transfer, run_copier
 from dataprep.staging.copying.files import copy_files, default_streams
 from dataprep.staging.copying.watch import Watch
-from dataprep.staging.copying.writing import Landed
-from dataprep.staging.errand import Errand, make_errand
-from dataprep.staging.inventory import SourceFile, read_inventory
+from dataprep.staging.env_file import environment, write_environment
+from dataprep.staging.errand import Errand, find_place, make_errand, share_of
+from dataprep.staging.inventory import SourceFile
+from dataprep.staging.labels import copied_files
+from dataprep.staging.landed import Landed
 from dataprep.staging.local_ranks import LocalRanks
-from dataprep.staging.nodes.meeting import check_meeting, connected
+from dataprep.staging.meeting import check_meeting, connected
 from dataprep.staging.nodes.peers import Alone, Peers
 from dataprep.staging.nodes.placement import Placement, find_placement
+from dataprep.staging.progress import Progress
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.env_file import environment, write_environment
-from dataprep.staging.target.node_lock import NodeLock, node_lock
-from dataprep.staging.target.outcome import Outcome
-from dataprep.staging.where import staged_place
-from dataprep.wording import sized
 
 
 def stage(request: StageRequest, reporter: StageReporter) -> Path:
     """Make the copy on this node whole, or wait until another process here has done so.
 
-    Every process of a launch may call this; it returns or raises in all of them.
+    Every process of a launch may call this.
 
     Returns:
         The directory with the copy.
@@ -45,23 +43,13 @@ def stage(request: StageRequest, reporter: StageReporter) -> Path:
     """
     placement = find_placement(rank=request.rank, world_size=request.world_size)
     check_meeting(request, placement)
+    share_of(request, placement)  # before anything is made
     reason = mpi.unavailable() if request.broadcast else ""
     if reason is None:
-        place = _stage_by_broadcast(request, placement, reporter)
-    else:
-        if reason and placement.node == placement.local_rank == 0:
-            reporter.line(f"no broadcast: {reason}; every node reads the files itself")
-        place = _stage_by_reading(request, placement, reporter)
-    if request.env_file is not None:
-        _write_variables(request.env_file, request, placement, place)
-    return place
-
-
-def _write_variables(path: Path, request: StageRequest, placement: Placement, place: Path) -> None:
-    """One process a node writes the file, or one of all if all see the same file."""
-    shared = is_network(filesystem_of(path.absolute()))
-    if placement.local_rank == 0 and (placement.node == 0 or not shared):
-        write_environment(path, environment(read_inventory(request.source), place))
+        return _stage_by_broadcast(request, placement, reporter)
+    if reason and placement.node == placement.local_rank == 0:
+        reporter.line(f"no broadcast: {reason}; every node reads the files itself")
+    return _stage_by_reading(request, placement, reporter)
 
 
 def _stage_by_reading(request: StageRequest, placement: Placement, reporter: StageReporter) -> Path:
@@ -70,9 +58,14 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
     def connect(watch: Watch) -> AbstractContextManager[Peers]:
         return connected(request, placement, watch, reporter)
 
+    errand: Errand | None = None
     try:
-        errand = make_errand(request, placement)
-        directory = StageDirectory.make(errand.target.path)
+        place = find_place(request, placement).path
+        if placement.step is None:
+            # Alone here, it looks at the source before it makes anything; of a launch's many
+            # processes only the one that is elected does.
+            errand = make_errand(request, placement)
+        directory = StageDirectory.make(place)
     except DataprepError:
         if placement.local_rank == 0:
             # The other nodes must not wait for this one; whether they can be told or not, it ends.
@@ -80,24 +73,25 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
                 raise
         raise
     with directory:
-        ranks = LocalRanks(directory, errand)
-        with node_lock(
-            directory,
-            patience=request.patience,
-            done=lambda: ranks.outcome() is not None,
-            on_wait=reporter.line,
-        ) as lock:
-            if lock is None:
-                _follow(ranks.outcome())
-                return errand.target.path
-            watch = Watch(_Progress(lock, reporter if placement.node == 0 else None))
+        ranks = LocalRanks(directory, request, placement)
+        progress = Progress(reporter if placement.node == 0 else None)
+        quiet = placement.node != 0  # thousands of processes need not say that they wait
+        with ranks.election(progress, _say_nothing if quiet else reporter.line) as elected:
+            if not elected:
+                ranks.follow()
+                return place
+            watch = Watch(progress)
             with (
-                ranks.told_the_outcome() as on_whole,
-                Alone(placement.node) if ranks.is_mending() else connect(watch) as peers,
+                ranks.told_the_outcome() as tell,
+                Alone(placement.node, placement.nodes)
+                if ranks.is_mending()
+                else connect(watch) as peers,
             ):
+                errand = errand or make_errand(request, placement)
+                on_whole = partial(_finish, errand, tell)
                 transfer = _reading(errand, directory)
-                run_copier(errand, directory, peers, transfer, watch, reporter, on_whole)
-    return errand.target.path
+                run_copier(errand, directory, peers, transfer, watch, reporter, progress, on_whole)
+    return place
 
 
 def _stage_by_broadcast(
@@ -105,7 +99,7 @@ def _stage_by_broadcast(
 ) -> Path:
     """Every byte is read once, and sent to all nodes."""
     try:
-        place = staged_place(request.source, request.to, shared=request.shared)
+        place = find_place(request, placement).path
     except DataprepError:
         with mpi.join(None):  # so that all others hear why
             raise
@@ -113,18 +107,41 @@ def _stage_by_broadcast(
         if isinstance(peers, mpi.MpiWaiter):
             peers.wait()
             return place
-        errand = make_errand(
-            request, replace(placement, node=peers.index, nodes=peers.count, doubt=None)
-        )
-        with (
-            StageDirectory.make(errand.target.path) as directory,
-            node_lock(directory, patience=request.patience, on_wait=reporter.line) as lock,
-        ):
-            assert lock is not None  # noqa: S101  # nothing but the lock was waited for
-            watch = Watch(_Progress(lock, reporter if peers.index == 0 else None))
-            transfer = _broadcasting(errand, directory, peers)
-            run_copier(errand, directory, peers, transfer, watch, reporter, lambda: None)
+        with StageDirectory.make(place) as directory:
+            errand = make_errand(
+                request, replace(placement, node=peers.index, nodes=peers.count, doubt=None)
+            )
+            progress = Progress(reporter if peers.index == 0 else None)
+            watch = Watch(progress)
+            run_copier(
+                errand,
+                directory,
+                peers,
+                _broadcasting(errand, directory, peers),
+                watch,
+                reporter,
+                progress,
+                lambda: _write_variables(errand),
+            )
     return place
+
+
+def _finish(errand: Errand, tell: Callable[[], None]) -> None:
+    _write_variables(errand)
+    tell()
+
+
+def _say_nothing(text: str) -> None:
+    """For a reporter of what nobody needs to hear."""
+
+
+def _write_variables(errand: Errand) -> None:
+    """Once a node, or once in all if all nodes see the same file."""
+    path = errand.request.env_file
+    if path is None:
+        return
+    if errand.placement.node == 0 or not is_network(filesystem_of(path.absolute())):
+        write_environment(path, environment(errand.inventory, errand.target.path))
 
 
 def _reading(errand: Errand, directory: StageDirectory) -> Transfer:
@@ -158,7 +175,7 @@ def _broadcasting(errand: Errand, directory: StageDirectory, peers: mpi.MpiPeers
         broadcast_files(
             peers,
             errand.inventory.source,
-            errand.selection.files,
+            copied_files(errand),
             directory.descriptor,
             lacking={file.path for file in files},
             verify=request.verify,
@@ -170,26 +187,3 @@ def _broadcasting(errand: Errand, directory: StageDirectory, peers: mpi.MpiPeers
         )
 
     return transfer
-
-
-def _follow(outcome: Outcome | None) -> None:
-    """End as the process has ended that did the work."""
-    if outcome is not None and not outcome.ok:
-        raise outcome.error()
-
-
-class _Progress:
-    """Signs of life for the processes of this node that wait, and the first node's bar."""
-
-    def __init__(self, lock: NodeLock, reporter: StageReporter | None) -> None:
-        self._lock = lock
-        self._reporter = reporter
-        self._turn = threading.Lock()
-        self._done = 0
-
-    def __call__(self, count: int) -> None:
-        with self._turn:
-            self._done += count
-            self._lock.note(f"{sized(self._done)} copied")
-            if self._reporter is not None:
-                self._reporter.advance(count)

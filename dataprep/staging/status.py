@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.errors import DatasetError
@@ -16,33 +17,51 @@ from dataprep.staging.target.sentinel import Sentinel, changed_files, read_senti
 from dataprep.wording import counted, printable, sized, some_of
 
 
-def describe(path: Path) -> list[str]:
-    """A few lines for a person.
+@dataclass(frozen=True, slots=True)
+class StagedStatus:
+    """What is in a target.
+
+    Attributes:
+        lines: a few, for a person.
+        is_whole: whether it is a whole copy that nobody has changed.
+    """
+
+    lines: list[str]
+    is_whole: bool
+
+
+def read_staged(path: Path) -> StagedStatus:
+    """Look at a target.
 
     Raises:
         StagingError: what is there is not safe to look at.
     """
     directory = StageDirectory.existing(path)
     if directory is None:
-        return [f"{printable(str(path))}: nothing was staged here"]
+        return StagedStatus([f"{printable(str(path))}: nothing was staged here"], is_whole=False)
     with directory:
-        lines = []
         sentinel = read_sentinel(directory)
-        if sentinel is not None:
-            lines += _whole(directory, sentinel)
+        changed = changed_files(directory, sentinel.files) if sentinel else []
+        lines = _whole(directory, sentinel, changed) if sentinel else []
         holder = describe_holder(directory)
         if holder is not None:
             lines.append(f"{printable(str(path))}: {holder}")
         elif sentinel is None:
-            planned = len(read_plan(directory) - {PART})
-            lines.append(
-                f"{printable(str(path))}: not whole, of {counted(planned, 'file')}, and nobody is "
-                "copying; run the same dataprep stage again: what is there is checked and used"
-            )
-        return lines
+            lines.append(f"{printable(str(path))}: {_left(len(read_plan(directory) - {PART}))}")
+        return StagedStatus(lines, is_whole=sentinel is not None and not changed)
 
 
-def _whole(directory: StageDirectory, sentinel: Sentinel) -> list[str]:
+def _left(planned: int) -> str:
+    """Of a call that has ended before its copy was whole."""
+    if not planned:
+        return "nothing was copied, and nobody is copying; run dataprep stage"
+    return (
+        f"not whole, of {counted(planned, 'file')}, and nobody is copying; run the same dataprep "
+        "stage again: what is there is checked and used"
+    )
+
+
+def _whole(directory: StageDirectory, sentinel: Sentinel, changed: list[str]) -> list[str]:
     total = sum(file.bytes for file in sentinel.files)
     by = f", staged by {sentinel.job}" if sentinel.job else ""
     lines = [
@@ -51,7 +70,7 @@ def _whole(directory: StageDirectory, sentinel: Sentinel) -> list[str]:
         f"{counted(len(sentinel.files), 'file')}, {sized(total)}{by}"
         f"{', shared' if sentinel.shared else ''}"
     ]
-    if changed := changed_files(directory, sentinel.files):
+    if changed:
         lines.append(f"changed since: {some_of(changed)}; the same dataprep stage mends them")
     if jobs := others(directory, None):
         lines.append(f"used by: {some_of(jobs)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from dataprep.errors import UsageError
 from dataprep.staging.copying.files import default_streams
 from dataprep.staging.copying.warm import warm_files
 from dataprep.staging.copying.watch import Watch
@@ -24,8 +23,6 @@ def warm(request: StageRequest, reporter: StageReporter) -> None:
         UsageError: options that cannot be together.
         StagingError: it does not fit into memory; a file is not what it should be.
     """
-    if request.to is not None or request.broadcast:
-        raise UsageError("--warm reads SRC where it is: --to and --broadcast do not go with it")
     placement = find_placement(rank=request.rank, world_size=request.world_size)
     inventory = read_inventory(request.source)
     selection = select(inventory, splits=request.splits, share=share_of(request, placement))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from dataprep.errors import DatasetError
+from dataprep.filesystems import filesystem_of
 from dataprep.striping.layout import Layout, binary_size, is_in_force
 from dataprep.striping.lfs import Lfs
 from dataprep.striping.rules import Striping, wanted_layout
@@ -31,10 +32,12 @@ class Plan:
     """What is to be done with a directory.
 
     Attributes:
-        asked: the layout that it should have; None to leave it the site's progressive one.
+        asked: the layout that it should have; None to leave it what it has: the site's progressive
+            one, or one that somebody chose.
         current: the one that it has, or would have if made now; None if it cannot be told.
         there: whether the directory exists.
         osts: how many targets there are, if known.
+        rule: the layout that it would have got, had not somebody chosen another before.
     """
 
     expected: Expected
@@ -42,6 +45,7 @@ class Plan:
     current: Layout | None
     there: bool
     osts: int | None
+    rule: Layout | None = None
 
     @property
     def directory(self) -> Path:
@@ -84,7 +88,13 @@ class Outcome:
         """One line for the user."""
         directory, asked = self.plan.directory, self.plan.asked
         if self.state == "kept":
-            return f"{directory}: kept as it is ({self.found})"
+            kept = f"{directory}: kept as it is ({self.found})"
+            if self.plan.rule is None:
+                return kept
+            return (
+                f"{kept}, which is not the file system's default, so somebody chose it; "
+                f"--lustre_stripe auto would set {self.plan.rule}"
+            )
         if self.state == "already":
             return f"{directory}: already {self.found}"
         if self.state == "set":
@@ -111,15 +121,23 @@ def plan_directories(lfs: Lfs, directories: Sequence[Expected], striping: Stripi
     """
     if not directories:
         return []
-    osts = lfs.targets(_nearest(directories[0].directory))
+    first = _nearest(directories[0].directory)
+    osts = lfs.targets(first)
+    # Whoever names an option wants the rules. All others may have chosen a layout before.
+    default = None if striping.asked else _default(lfs, first)
     plans = []
     for expected in directories:
         nearest = _nearest(expected.directory)
         current = lfs.layout_of(nearest)
         asked = wanted_layout(striping, expected.largest, osts)
-        keep = striping.count == "auto" and current is not None and current.composite
         there = nearest == expected.directory
-        plans.append(Plan(expected, None if keep else asked, current, there, osts))
+        plan = Plan(expected, asked, current, there, osts)
+        if striping.count == "auto" and current is not None:
+            if current.composite:
+                plan = replace(plan, asked=None)
+            elif default not in (None, current) and not plan.has(current):
+                plan = replace(plan, asked=None, rule=asked)
+        plans.append(plan)
     return plans
 
 
@@ -169,3 +187,19 @@ def _nearest(directory: Path) -> Path:
     # Not Path.is_dir, which raises where one may not look.
     places = (directory, *directory.parents)
     return next(place for place in places if os.path.isdir(place))  # noqa: PTH112  # see above
+
+
+def _default(lfs: Lfs, directory: Path) -> Layout | None:
+    """The file system's own layout: that of the directory it is mounted at; None if unknown.
+
+    A directory that nobody gave a layout has this one, or that of a directory above it.
+    """
+    device = directory.stat().st_dev
+    above = [directory]
+    for place in directory.parents:
+        if filesystem_of(place) != LUSTRE or place.stat().st_dev != device:
+            break
+        above.append(place)
+    found = (lfs.layout_of(place) for place in reversed(above))
+    # One that may not be read is no answer; the next best is what is below it.
+    return next((layout for layout in found if layout is not None), None)

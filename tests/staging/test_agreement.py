@@ -48,6 +48,11 @@ def done(node: int, **values: object) -> NodeDone:
     return replace(plain, **values)  # type: ignore[arg-type]
 
 
+def agree(reports: list[NodeStart]) -> None:
+    """All nodes have met."""
+    agree_to_start(reports, len(reports))
+
+
 @given(
     st.builds(
         NodeStart,
@@ -90,23 +95,23 @@ def test_a_report_that_lacks_something_is_refused() -> None:
 
 
 def test_nodes_that_have_the_room_and_see_the_same_agree() -> None:
-    agree_to_start([start(node, needed=100 * GB) for node in range(4)])
-    agree_to_start([start(3)])
+    agree([start(node, needed=100 * GB) for node in range(4)])
+    agree([start(3)])
 
 
 def test_another_source_names_two_nodes() -> None:
     with pytest.raises(StagingError, match=r"^node 0 \(n0\) and node 2 \(n2\) do not see the same"):
-        agree_to_start([start(0), start(1), start(2, digest="e"), start(3, digest="f")])
+        agree([start(0), start(1), start(2, digest="e"), start(3, digest="f")])
 
 
 def test_other_options_name_two_nodes() -> None:
     with pytest.raises(StagingError, match=r"^node 0 \(n0\) and node 1 \(n1\) were started with"):
-        agree_to_start([start(0), start(1, options="--verify none")])
+        agree([start(0), start(1, options="--verify none")])
 
 
 def test_too_little_room_names_the_node_and_the_bytes() -> None:
     with pytest.raises(NoRoomError) as caught:
-        agree_to_start([start(0), start(1), start(2, free=31_500_000_000)])
+        agree([start(0), start(1), start(2, free=31_500_000_000)])
     assert str(caught.value) == (
         "node 2 (n2): 42.0 GB needed in /local_scratch/set, 31.5 GB free, 10.5 GB too little; "
         "nothing was copied on any node; free some, choose other storage (--to), less of the data "
@@ -114,15 +119,21 @@ def test_too_little_room_names_the_node_and_the_bytes() -> None:
     )
 
 
+def test_too_little_room_is_no_reason_to_go_on_elsewhere_if_not_all_have_met() -> None:
+    with pytest.raises(StagingError, match="nothing was copied on this node") as caught:
+        agree_to_start([start(0), start(1, free=0)], 3)
+    assert not isinstance(caught.value, NoRoomError)
+
+
 def test_one_byte_too_little_is_too_little() -> None:
     with pytest.raises(NoRoomError, match=r"42\.0 GB free, 1 byte too little"):
-        agree_to_start([start(0, free=42 * GB - 1)])
+        agree([start(0, free=42 * GB - 1)])
 
 
 @pytest.mark.parametrize(("nodes", "more"), [(5, ""), (6, "1 more node has"), (9, "4 more nodes ")])
 def test_of_many_nodes_without_room_some_are_named(nodes: int, more: str) -> None:
     with pytest.raises(NoRoomError) as caught:
-        agree_to_start([start(node, free=0) for node in range(nodes)])
+        agree([start(node, free=0) for node in range(nodes)])
     message = str(caught.value)
     assert message.count("42.0 GB needed") == 5
     assert more in message
@@ -131,7 +142,7 @@ def test_of_many_nodes_without_room_some_are_named(nodes: int, more: str) -> Non
 
 def test_another_source_counts_for_more_than_the_room() -> None:
     with pytest.raises(StagingError, match="do not see the same") as caught:
-        agree_to_start([start(0, free=0), start(1, digest="e")])
+        agree([start(0, free=0), start(1, digest="e")])
     assert not isinstance(caught.value, NoRoomError)
 
 
@@ -144,7 +155,7 @@ def test_the_same_files_with_other_bytes_name_two_nodes() -> None:
 
 def test_one_node_is_summed_up_in_one_line() -> None:
     assert summary([done(0, reused=1500)]) == [
-        "42.0 GB in 20 files copied to 1 node in 21.0 s: 2.0 GB/s; 1.5 KB there already (1 node)"
+        "42.0 GB in 20 files copied to 1 node in 21.0 s: 2.0 GB/s; 1.5 KB there already"
     ]
 
 
@@ -169,7 +180,8 @@ def test_of_many_nodes_the_slowest_and_the_fastest_are_told() -> None:
 
 def test_nothing_to_copy_is_said() -> None:
     reports = [done(node, files=0, copied=0, reused=42 * GB, seconds=0) for node in range(2)]
-    assert summary(reports) == ["nothing to copy to 2 nodes: 84.0 GB there already (2 nodes)"]
+    assert summary(reports) == ["nothing to copy to 2 nodes: 84.0 GB there already"]
+    assert summary(reports[:1]) == ["nothing to copy: 42.0 GB there already"]
 
 
 def test_an_instant_copy_has_a_speed() -> None:
@@ -178,5 +190,5 @@ def test_an_instant_copy_has_a_speed() -> None:
 
 def test_a_hostile_name_stays_on_its_line() -> None:
     with pytest.raises(NoRoomError) as caught:
-        agree_to_start([start(0, free=0, host="n\n0", target="/a\x1b[2J")])
+        agree([start(0, free=0, host="n\n0", target="/a\x1b[2J")])
     assert str(caught.value).isprintable()

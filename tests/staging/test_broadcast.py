@@ -20,9 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataprep.errors import NoRoomError, StagingError
 from dataprep.staging.broadcast.mpi import unavailable
-from dataprep.staging.broadcast.mpi_messages import outcome_of, sentence
-from dataprep.staging.broadcast.plan import Parcel, parcels
+from dataprep.staging.broadcast.mpi_messages import NodeFailedError, ending, failure, raise_as
+from dataprep.staging.broadcast.plan import Parcel, parcels, run_bytes
 from dataprep.staging.inventory import SourceFile
 
 _PROGRAM = Path(__file__).parent / "mpi_programs" / "nodes.py"
@@ -119,11 +120,14 @@ class Cluster:
 def _mpirun_with(path: Path, scenarios: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
     config = path / "scenarios.json"
     config.write_text(json.dumps(scenarios))
+    return _launched(_RANKS, sys.executable, _PROGRAM, config)
+
+
+def _launched(ranks: int, *words: str | Path) -> subprocess.CompletedProcess[str]:
     mpirun = _mpirun()
     assert mpirun is not None
-    words = mpirun, "--oversubscribe", "-n", str(_RANKS), sys.executable, str(_PROGRAM), config
     return subprocess.run(
-        words,
+        (mpirun, "--oversubscribe", "-n", str(ranks), *words),
         capture_output=True,
         text=True,
         timeout=250,  # of a busy machine; it takes seconds
@@ -170,12 +174,11 @@ def _clusters(path: Path) -> dict[str, Cluster]:
         ),
         "stop": Cluster(path, files, {2: {"stops at": 5 * _PARCEL}}),
         "holes": Cluster(path, {"sparse": bytes(30 * _PARCEL) + b"end"}),
-        # Node 0 copies by itself, node 1 fails, node 2 broadcasts; rank 3 waits on node 1.
+        # Node 1 fails, while nodes 0 and 2 broadcast; rank 3 waits on node 1.
         "early": Cluster(
             path,
             files,
             {
-                0: {"watches": True},
                 1: {"fails": "no\nluck"},
                 3: {"target": str(path / "early" / "target 1")},
             },
@@ -249,7 +252,6 @@ def test_ranks_with_the_same_target_are_one_node_of_which_one_copies(
     assert cluster.errors() == [None] * _RANKS
     assert [result["copier"] for result in results] == [True, True, False, False]
     assert [result.get("index") for result in results] == [0, 1, None, None]
-    assert results[2]["outcome"] == results[3]["outcome"] == {"landed": len(_SIZES)}
     assert cluster.holds(0) == cluster.holds(1) == cluster.files
     assert sum(result["read"] for result in results[:2]) == sum(_SIZES.values())
 
@@ -325,9 +327,11 @@ def test_who_fails_before_the_broadcast_tells_all_others(played: dict[str, Clust
 def test_who_has_no_target_can_still_tell_all_others(played: dict[str, Cluster]) -> None:
     cluster = played["lost"]
     assert cluster.errors()[2] == "too little here"
-    assert cluster.results[2]["kind"] == "NoRoomError"
     for rank in (0, 1, 3):
         assert cluster.errors()[rank].endswith(") failed: too little here")
+    # Those with the same exit code, whether they copy or wait.
+    kinds = [result["kind"] for result in cluster.results]
+    assert kinds == ["NodeFullError", "NodeFullError", "NoRoomError", "NoRoomError"]
 
 
 @needs_mpi
@@ -352,6 +356,50 @@ def test_who_ends_without_a_word_ends_all(tmp_path: Path) -> None:
     assert not any("landed" in result for result in cluster.results if result and result["landed"])
 
 
+# One node cannot even begin; or all find that one has too little space; and one waits.
+_FULL_AT_ONCE = """
+import os
+from dataprep.errors import NoRoomError
+from dataprep.staging.target.directory import StageDirectory
+def make(path):
+    raise NoRoomError(f"{path} is full")
+if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
+    StageDirectory.make = make
+"""
+_FULL_FOUND = """
+import os
+import dataprep.staging.copier as copier
+from dataprep.filesystems import Space
+if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
+    copier.space_of = lambda place: Space(1000, 4096)
+"""
+_COMMAND = "\nimport sys\nfrom dataprep.cli import entry_point\nsys.exit(entry_point())"
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("patch", "ranks", "code"),
+    [("", 3, 0), (_FULL_AT_ONCE, 3, 4), (_FULL_FOUND, 3, 4), (_FULL_FOUND, 1, 4)],
+    ids=["whole", "full at once", "found to be full", "MPI knows one process"],
+)
+def test_a_batch_script_gets_the_same_exit_code_on_all_nodes(
+    tmp_path: Path, patch: str, ranks: int, code: int
+) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "file").write_bytes(b"x" * 100_000)
+    # Ranks 0 and 2 are one node. The launch fails if it thinks that a process has crashed.
+    script = '"$@" --to "$0$((OMPI_COMM_WORLD_RANK % 2))"; echo "code $?"'
+    words = "stage", tmp_path / "source", "--broadcast", "mpi"
+    process = _launched(
+        ranks, "bash", "-c", script, tmp_path / "to", sys.executable, "-c", patch + _COMMAND, *words
+    )
+    assert process.returncode == 0, process
+    assert process.stdout.count(f"code {code}\n") == ranks, process
+    assert [path.exists() for path in tmp_path.glob("to*/file")] == [True] * (
+        min(2, ranks) if code == 0 else 0
+    )
+
+
 def test_without_a_launcher_mpi_is_not_even_started() -> None:
     reason = unavailable({"SLURM_STEP_NUM_TASKS": "4"})
     assert reason is not None
@@ -362,20 +410,34 @@ def test_without_a_launcher_mpi_is_not_even_started() -> None:
 
 
 def test_the_first_hand_reason_is_told() -> None:
-    heard = {"host": "n0", "failed": "node 2 (n2) failed: full", "echo": True}
-    well = {"host": "n1", "failed": None, "echo": False}
-    full = {"host": "n2", "failed": "full", "echo": False}
-    assert sentence([well, well]) is None
-    assert sentence([heard, well, full]) == "node 2 (n2) failed: full"
-    assert sentence([full, heard, full]) == "node 0 (n2) (and 1 more) failed: full"
+    heard = {"host": "n0", **ending(NodeFailedError("node 2 (n2) failed: full"))}
+    well = {"host": "n1", **ending(None)}
+    full = {"host": "n2", **ending(StagingError("full"))}
+    assert failure([well, well]) is None
+    assert str(failure([heard, well, full])) == "node 2 (n2) failed: full"
+    assert str(failure([full, heard, full])) == "node 0 (n2) (and 1 more) failed: full"
 
 
-def test_who_waits_ends_as_its_copier_has_ended() -> None:
-    assert outcome_of({"failed": None, "code": 1, "outcome": {"a": 1}}) == {"a": 1}
-    for code, kind in ((1, "StagingError"), (4, "NoRoomError")):
-        with pytest.raises(Exception, match="full") as caught:
-            outcome_of({"failed": "full", "code": code, "outcome": {}})
-        assert type(caught.value).__name__ == kind
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(NoRoomError("x"), 4), (StagingError("x"), 1), (ValueError("x"), 1)],
+    ids=["no room", "expected", "unexpected"],
+)
+def test_other_nodes_and_those_who_wait_end_with_the_same_code(error: Exception, code: int) -> None:
+    message = {"host": "n0", **ending(error)}
+    heard = failure([message])
+    assert heard is not None
+    assert heard.exit_code == code
+    again = failure([{"host": "n1", **ending(heard)}])
+    assert again is not None
+    assert again.exit_code == code
+    with pytest.raises(StagingError, match=r"^x$") as caught:
+        raise_as(message)
+    assert caught.value.exit_code == code
+
+
+def test_who_waits_is_told_of_a_success() -> None:
+    raise_as(ending(None))
 
 
 @given(
@@ -406,6 +468,15 @@ def test_every_byte_has_one_reader_and_every_file_its_order(
         assert in_lane == sorted(in_lane, key=in_lane.index)  # one file after another
     loads = [read_by(order, reader) for reader in range(readers)]
     assert max(loads) - min(loads) <= run + len(files)
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 16])
+def test_what_is_under_way_comes_from_different_nodes(count: int) -> None:
+    files = [SourceFile(str(number), 5000) for number in range(count)]
+    run = run_bytes(count, lanes=8, length=10)
+    order = list(parcels(files, readers=16, lanes=8, length=10, run=run))
+    for first in range(0, len(order) - 8 * 8, 8):
+        assert len({parcel.reader for parcel in order[first : first + 6]}) == 6
 
 
 def read_by(order: list[Parcel], reader: int) -> int:

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 
 from dataprep.durable_files import partial_path
 from dataprep.errors import StagingError
-from dataprep.staging.copying.writing import Landed
+from dataprep.staging.landed import Landed
+from dataprep.staging.private import PRIVATE
 from dataprep.staging.target import cleaning, removal
-from dataprep.staging.target.cleaning import Cleaned, clean, read_plan, write_plan
-from dataprep.staging.target.directory import PRIVATE, StageDirectory
+from dataprep.staging.target.cleaning import Cleaned, Plan, clean, plan_of, read_plan, write_plan
+from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.leases import add_lease, others
 from dataprep.staging.target.node_lock import node_lock
+from dataprep.staging.target.partials import partial_name
 from dataprep.staging.target.sentinel import (
     Sentinel,
     read_sentinel,
@@ -113,6 +115,14 @@ def test_temporary_files_of_staging_go_and_those_of_others_stay(tmp_path: Path) 
     assert len(tree(target)) == 2
 
 
+def test_temporary_files_of_names_that_leave_no_room_for_one_go_too(tmp_path: Path) -> None:
+    long = "x" * 255
+    stage(tmp_path / "job", paths=[long], whole=False)
+    put(tmp_path / "job", partial_name(long))
+    assert clean(tmp_path / "job", JOB) == Cleaned(2, 10, None)
+    assert not (tmp_path / "job").exists()
+
+
 def test_a_link_in_a_folders_place_is_not_followed(tmp_path: Path) -> None:
     target, elsewhere = tmp_path / "job", tmp_path / "elsewhere"
     stage(target)
@@ -154,6 +164,16 @@ def test_a_plan_that_leads_out_is_not_followed(tmp_path: Path, path: str) -> Non
         assert read_plan(directory) == {"train/a"}
     assert clean(target, JOB) == Cleaned(0, 0, None)
     assert tree(tmp_path) == ["precious"]
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
+    with StageDirectory.make(tmp_path / "job") as directory:
+        assert plan_of(directory) is None
+        write_plan(directory, ["b", "a"], JOB, shared=True, selection="5e1e")
+        assert plan_of(directory) == Plan(("a", "b"), JOB, shared=True, selection="5e1e")
+        # That of an older version:
+        directory.write_private("planned.json", b'{"paths":["a"],"job":null,"shared":false}')
+        assert plan_of(directory) == Plan(("a",), None, shared=False, selection=None)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b'{"paths":[1],"job":null,"shared":false}'])
@@ -232,9 +252,53 @@ def test_a_copy_in_the_making_is_not_cleaned(tmp_path: Path) -> None:
     ):
         assert lock is not None
         lock.note("1 of 5 GB")
-        with pytest.raises(StagingError, match=rf"process {os.getpid()} on .*1 of 5 GB"):
-            clean(tmp_path / "job", JOB, all_jobs=True)
+        for patience in (0, 0.1):
+            with pytest.raises(StagingError, match=rf"process {os.getpid()} on .*1 of 5 GB"):
+                clean(tmp_path / "job", JOB, all_jobs=True, patience=patience)
     assert clean(tmp_path / "job", JOB).files == 4
+
+
+def waited_for(target: Path) -> subprocess.Popen[str]:
+    """Have another process clean, and return once it waits for the lock."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _WAITING, str(target)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    return process
+
+
+# It sleeps only where somebody else has the lock.
+_WAITING = """
+import pathlib, sys, time
+from dataprep.staging.target.cleaning import clean
+sleep = time.sleep
+def told(seconds):
+    print("waiting", flush=True)
+    time.sleep = sleep
+time.sleep = told
+print(clean(pathlib.Path(sys.argv[1]), "slurm-1"))
+"""
+
+
+def test_a_copier_that_is_stopping_is_waited_for(tmp_path: Path) -> None:
+    stage(tmp_path / "job", whole=False)
+    with StageDirectory.make(tmp_path / "job") as directory, node_lock(directory, patience=60):
+        process = waited_for(tmp_path / "job")
+        put(tmp_path / "job", partial_path(Path("train/a")).as_posix())  # its last chunk
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, f"{Cleaned(5, 25, None)}\n")
+    assert tree(tmp_path) == []
+
+
+def test_another_cleaning_that_is_waited_for_leaves_nothing_to_clean(tmp_path: Path) -> None:
+    stage(tmp_path / "job")
+    with StageDirectory.make(tmp_path / "job") as directory, node_lock(directory, patience=60):
+        process = waited_for(tmp_path / "job")
+        removal.Removal(directory, FILES).run()
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, f"{Cleaned(0, 0, None)}\n")
+    assert tree(tmp_path) == []
 
 
 _KILLED = """

@@ -22,8 +22,8 @@ from dataprep.errors import StagingError
 from dataprep.staging.copying.files import copy_files, default_streams, piece_bytes
 from dataprep.staging.copying.streams import in_order
 from dataprep.staging.copying.watch import Watch
-from dataprep.staging.copying.writing import Landed
 from dataprep.staging.inventory import SourceFile
+from dataprep.staging.landed import Landed
 
 _PIECE = 1 << 22
 _SIZES = {
@@ -231,6 +231,22 @@ def test_the_failure_of_another_node_stops_every_stream(
         copy(source, sealed(source), target, streams=3, watch=watch)
     assert everything(place) == []
     assert watch.done < sum(_SIZES.values())
+
+
+@pytest.mark.parametrize("path", ["huge", "train/small"])
+def test_the_failure_of_another_node_stops_the_reading_back(
+    source: Path, place: Path, target: int, path: str
+) -> None:
+    def beat(count: int) -> None:
+        if count == 0:  # all of it is written
+            watch.stop(StagingError("n7: no space left"))
+
+    watch = Watch(beat)
+    (file,) = [file for file in sealed(source) if file.path == path]
+    with pytest.raises(StagingError, match="n7: no space left"):
+        copy(source, [file], target, verify="reread", watch=watch)
+    assert everything(place) == []
+    assert watch.done == file.bytes
 
 
 def test_an_error_of_the_caller_s_own_comes_out_as_it_is(

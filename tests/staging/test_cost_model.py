@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
-from dataprep.staging.cost_model import Estimates, Machine, estimate, read_speeds
+from dataprep.staging.cost_model import Estimates, Machine, Part, estimate, read_speeds
 
 GB = 10**9
 IMAGENET_LMDB = 42 * GB  # SURF's README for Caffe on Stampede2: "around 42GB"
@@ -133,7 +133,25 @@ def test_what_is_asked_for_is_chosen_if_it_can_be() -> None:
     assert [mode(found, asked) for asked in ("everything", "share", "broadcast")] == [
         *("everything", "share", "broadcast")
     ]
-    assert mode(estimate(IMAGENET_LMDB, SHARD, 1, INSTANT), "broadcast") is None
+
+
+def test_if_what_is_asked_for_cannot_be_the_best_of_the_rest_is_chosen() -> None:
+    one = estimate(IMAGENET_LMDB, SHARD, 1, INSTANT)
+    assert mode(one, "broadcast") == "everything"
+    assert one.table("broadcast")[-1] == (
+        "best, since the broadcast that is asked for is impossible: everything, read by every node"
+    )
+    full = estimate(IMAGENET_LMDB, SHARD, 2, machine(scratch=1))
+    assert mode(full, "share") is None
+    assert "is impossible: stage nothing: read the data where they are" in full.table("share")[-1]
+
+
+def test_what_a_node_gets_of_the_real_shards_counts_if_it_is_known() -> None:
+    found = estimate(42 * GB, SHARD, 8, machine(pfs=1), part=Part(6 * GB)).share
+    assert (found.node_bytes, found.read_bytes, found.seconds) == (6 * GB, 48 * GB, 48)
+    refused = estimate(42 * GB, SHARD, 8, INSTANT, part=Part(0, "too few shards"))
+    assert refused.share.obstacle == "impossible: too few shards"
+    assert refused.table()[3].split() == ["share", *"----", "impossible:", "too", "few", "shards"]
 
 
 def test_one_file_cannot_be_shared() -> None:
@@ -164,7 +182,10 @@ def test_the_table_words_times_and_choices() -> None:
     assert "  420 s  153.6 GB/s  storage" in text
     assert slow.table()[-1] == "best: everything, by broadcast (--broadcast mpi)"
     assert slow.table("everything")[-1] == "best: everything, read by every node"
-    assert "read the data where they are" in slow.table("share")[-1]
+    assert slow.table("share")[-1] == (
+        "best, since the share that is asked for is impossible: everything, by broadcast "
+        "(--broadcast mpi)"
+    )
 
 
 @given(

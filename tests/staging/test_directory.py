@@ -8,17 +8,19 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.errors import StagingError
+from dataprep.errors import NoRoomError, StagingError
+from dataprep.staging.private import PRIVATE
 from dataprep.staging.target import descent
 from dataprep.staging.target.descent import descend, refused, remove_made
-from dataprep.staging.target.directory import PRIVATE, StageDirectory, private_name
+from dataprep.staging.target.directory import StageDirectory, private_name
+from dataprep.staging.target.leases import add_lease
 
 STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
@@ -226,6 +228,47 @@ def test_what_cannot_be_noted_is_not_made(tmp_path: Path, monkeypatch: pytest.Mo
         StageDirectory.make(tmp_path / "job" / "imagenet")
     assert list(tmp_path.iterdir()) == []
     assert descriptors() == open_before
+
+
+@pytest.mark.parametrize("size", ["64k", "4k"])
+def test_a_full_node_has_no_room(small_disk: Callable[[str], Path], size: str) -> None:
+    disk = small_disk(size)
+    (disk / "mine").mkdir()
+    fill(disk / "full")
+    open_before = descriptors()
+    with pytest.raises(NoRoomError, match=r"no space left .* while writing .*; free some, or"):
+        StageDirectory.make(disk / "job" / "imagenet")
+    with StageDirectory.make(disk / "mine") as directory:  # nothing is to be noted
+        with pytest.raises(NoRoomError, match="no space left"):
+            add_lease(directory, "slurm-1")
+        with pytest.raises(StagingError, match="no space left") as raised:
+            directory.write_private("complete.json", b"x")
+        assert not isinstance(raised.value, NoRoomError)  # something may be copied by then
+        assert directory.private_names() == []
+    assert descriptors() == open_before
+    assert sorted(path.name for path in disk.iterdir()) == ["full", "mine"]
+
+
+def test_a_node_without_inodes_has_no_room(small_disk: Callable[[str], Path]) -> None:
+    disk = small_disk("1m")
+    (disk / "mine").mkdir()
+    with pytest.raises(OSError, match="No space left"):  # noqa: PT012 - any of them
+        for number in range(1 << 13):
+            (disk / str(number)).touch()
+    for path in (disk / "job", disk / "mine"):
+        with pytest.raises(NoRoomError, match="no space left"):
+            StageDirectory.make(path)
+    (disk / "0").unlink()
+    with pytest.raises(NoRoomError, match="no space left"):
+        StageDirectory.make(disk / "job")  # has room, but what is in it does not
+    assert not (disk / "job").exists()
+
+
+def fill(path: Path) -> None:
+    """Until not a byte more can be written where it is."""
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(1024))
 
 
 @not_as_root

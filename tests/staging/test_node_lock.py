@@ -17,8 +17,9 @@ from types import SimpleNamespace
 import pytest
 
 from dataprep.errors import StagingError
+from dataprep.staging.private import PRIVATE
 from dataprep.staging.target import node_lock as module
-from dataprep.staging.target.directory import PRIVATE, StageDirectory
+from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import LOCK, NodeLock, describe_holder, lock_now, node_lock
 
 FOREVER = 600.0

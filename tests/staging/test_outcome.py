@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
-from dataprep.staging.target.directory import PRIVATE, StageDirectory, private_name
+from dataprep.staging.private import PRIVATE
+from dataprep.staging.target.directory import StageDirectory, private_name
 from dataprep.staging.target.leases import add_lease, others, remove_lease
 from dataprep.staging.target.outcome import Outcome, failed, read_outcome, write_outcome
 

@@ -106,7 +106,7 @@ def until(condition: Callable[[], object]) -> None:
 def test_every_node_gets_every_report_in_order_again_and_again(token: str) -> None:
     def work(peers: Peers) -> Any:
         first = peers.exchange({"node": peers.index, "text": "é\n"})
-        peers.check()
+        peers._board.check()
         return [first, peers.exchange({"again": peers.index})]
 
     results = together(token, 5, work)
@@ -142,7 +142,7 @@ def test_nodes_may_leave_one_after_the_other_and_nobody_is_lost(token: str) -> N
         peers.exchange({})
         # Node 0 leaves first; it stays in the background for the others.
         assert turns[peers.index].wait(LONG)
-        peers.check()
+        peers._board.check()
         turns[peers.index + 1].set()
 
     assert together(token, 4, work, on_failure=failures.append) == [None] * 4
@@ -223,7 +223,7 @@ def test_the_failure_of_one_node_reaches_all_the_others_while_they_work(token: s
         if peers.index == 2:
             raise StagingError("disk full\nreally")
         while True:
-            peers.check()
+            peers._board.check()
             time.sleep(0.005)
 
     results = together(token, 4, work, on_failure=lambda error: heard.append(str(error)))
@@ -252,7 +252,7 @@ def test_a_defect_in_the_background_ends_the_waiting_too(token: str, node: int) 
             loop.call(lambda: 1 // 0)
             loop.join(LONG)
             with pytest.raises(StagingError, match="ZeroDivisionError"):
-                peers.check()
+                peers._board.check()
         peers.exchange({})
 
     results = together(token, 3, work)
@@ -301,7 +301,7 @@ def test_a_node_that_hangs_is_named(token: str) -> None:
     def work(peers: Peers) -> None:
         if peers.index == 2:
             assert answered.wait(LONG)
-            peers.check()
+            peers._board.check()
         try:
             peers.exchange({})
         finally:
@@ -331,7 +331,7 @@ def test_a_second_process_of_a_node_that_comes_when_all_are_there_is_refused(tok
                 meet(replace(placed(1, 2), host="twin"), token, seconds=LONG)
         until(lambda: peers._board.failed)
         with pytest.raises(StagingError, match="n1 and twin"):
-            peers.check()
+            peers._board.check()
 
     assert together(token, 2, work) == [None, None]
 
@@ -515,7 +515,7 @@ def test_a_node_that_is_welcome_may_be_slow_to_come_in(
             slow.sendall(frame({"here": True}) + frame({"bye": True}))
             assert answers.read().endswith(frame({"bye": True}))
         with zero.result() as peers:
-            peers.check()
+            peers._board.check()
 
 
 def test_a_stranger_that_announces_much_is_dropped_before_it_sends_it(
@@ -617,16 +617,18 @@ def test_node_0_takes_nothing_compressed(token: str) -> None:
 _NODE = """
 import sys, time
 from dataprep.errors import StagingError
+from dataprep.staging.copying.watch import Watch
 from dataprep.staging.nodes.placement import Placement
 from dataprep.staging.nodes.rendezvous import meet
 node, nodes, token = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 place = Placement(f"n{node}", node, nodes, 0, None, None, "localhost", "test")
+watch = Watch()
 try:
-    with meet(place, token, seconds=60) as peers:
+    with meet(place, token, seconds=60, on_failure=watch.stop) as peers:
         peers.exchange({})
         print("here", flush=True)
         while True:
-            peers.check()
+            watch.check()
             time.sleep(0.01)
 except StagingError as error:
     print(error)

@@ -11,9 +11,9 @@ import pytest
 
 from dataprep import filesystems
 from dataprep.errors import StagingError
+from dataprep.staging import scratch
 from dataprep.staging.nodes.placement import Placement
-from dataprep.staging.target import scratch
-from dataprep.staging.target.scratch import Target, find_target
+from dataprep.staging.scratch import Target, find_target
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 JOB = Placement("n0", 0, 1, 0, "slurm-4711", None, None, "Slurm")
@@ -92,6 +92,14 @@ def test_what_the_user_names_is_used_as_it_is(
     assert target == Target(node / "new" / "there", "--to", "ext4", None)
     monkeypatch.chdir(node)
     assert find(Path("~/x")).path == node / "~" / "x"
+
+
+@pytest.mark.parametrize("to", ["loop/x", "loop", "link/../x"])
+def test_links_in_what_the_user_names_are_left_as_they_are(node: Path, to: str) -> None:
+    (node / "loop").symlink_to("loop")
+    (node / "link").symlink_to("tmp")
+    target = find_target(node / to, "imagenet", 10, JOB, environment={})
+    assert str(target.path) == f"{node}/{to}"
 
 
 def test_a_chosen_place_gets_a_directory_of_user_job_and_data_set(node: Path, find: Find) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.staging.copying.writing import Landed
-from dataprep.staging.target.directory import PRIVATE, StageDirectory
+from dataprep.staging.landed import Landed
+from dataprep.staging.private import PRIVATE
+from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.sentinel import (
     RETIRED,
     SENTINEL,
@@ -58,7 +60,7 @@ def test_a_sentinel_torn_anywhere_is_not_believed(directory: StageDirectory) -> 
     write_sentinel(directory, sentinel(land(directory, "a")))
     path = directory.path / PRIVATE / SENTINEL
     whole = path.read_bytes()
-    for length in range(len(whole) - 1):  # all but the newline
+    for length in range(len(whole)):
         path.write_bytes(whole[:length])
         assert read_sentinel(directory) is None
 
@@ -75,14 +77,95 @@ def test_a_sentinel_with_any_byte_flipped_says_the_same_or_nothing(
         assert read_sentinel(directory) in (None, written)
 
 
-@pytest.mark.parametrize("edit", ["digest", "shared", "files", "version", "more"])
-def test_an_edited_sentinel_is_not_believed(directory: StageDirectory, edit: str) -> None:
-    write_sentinel(directory, sentinel(land(directory, "a")))
+def rewritten(directory: StageDirectory, lines: list[bytes], *, prove: bool) -> Sentinel | None:
+    """What is read once other lines, and maybe the right hash of them, are there."""
+    if prove:
+        lines = [*lines[:-1], hashlib.sha256(b"".join(lines[:-1])).hexdigest().encode() + b"\n"]
+    (directory.path / PRIVATE / SENTINEL).write_bytes(b"".join(lines))
+    return read_sentinel(directory)
+
+
+def sentinel_lines(directory: StageDirectory) -> list[bytes]:
+    write_sentinel(directory, sentinel(land(directory, "a"), land(directory, "b")))
+    return (directory.path / PRIVATE / SENTINEL).read_bytes().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "before", "after"),
+    [
+        (0, b'"digest":"d', b'"digest":"e'),
+        (0, b'"shared":false', b'"shared":true'),
+        (1, b'"a"', b'"c"'),
+        (2, b"4", b"5"),
+    ],
+    ids=["digest", "shared", "path", "size"],
+)
+def test_an_edited_sentinel_is_not_believed(
+    directory: StageDirectory, line: int, before: bytes, after: bytes
+) -> None:
+    lines = sentinel_lines(directory)
+    assert before in lines[line]
+    lines[line] = lines[line].replace(before, after, 1)
+    assert rewritten(directory, lines, prove=False) is None
+    assert rewritten(directory, lines, prove=True) is not None
+
+
+@pytest.mark.parametrize("line", [0, 1, 2, 3])
+def test_a_sentinel_that_lacks_a_line_is_not_believed(directory: StageDirectory, line: int) -> None:
+    lines = sentinel_lines(directory)
+    assert rewritten(directory, lines[:line] + lines[line + 1 :], prove=False) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (0, b'{"version":3,"source":"/","digest":"","selection":"","job":null,"shared":false}'),
+        (0, b'{"version":2}'),
+        (0, b"[]"),
+        (0, b"[" * 100_000),
+        (1, b'["a",1,null]'),
+        (1, b'["a",1,null,1,1]'),
+        (1, b"[1,1,null,1]"),
+        (1, b"1"),
+        (1, b"{"),
+        (1, b""),
+        (1, b'"\xff"'),
+    ],
+    ids=[
+        "a version to come",
+        "too little",
+        "no header",
+        "deep",
+        "short row",
+        "long row",
+        "no path",
+        "no row",
+        "torn",
+        "empty",
+        "no text",
+    ],
+)
+def test_lines_that_make_no_sense_are_not_believed_though_the_hash_is_right(
+    directory: StageDirectory, line: int, text: bytes
+) -> None:
+    lines = sentinel_lines(directory)
+    assert rewritten(directory, lines, prove=True) is not None
+    lines[line] = text + b"\n"
+    assert rewritten(directory, lines, prove=True) is None
+
+
+def test_a_sentinel_of_many_files_takes_a_line_each(directory: StageDirectory) -> None:
+    files = tuple(Landed(f"train/{number:06}", number, "ab" * 32, 7) for number in range(20_000))
+    tracemalloc.start()
+    try:
+        write_sentinel(directory, sentinel(*files))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
     path = directory.path / PRIVATE / SENTINEL
-    body = json.loads(path.read_bytes())
-    body[edit] = {"digest": "e" * 64, "shared": True, "files": [], "version": 2}.get(edit, "")
-    path.write_text(json.dumps(body))
-    assert read_sentinel(directory) is None
+    assert path.read_bytes().count(b"\n") == len(files) + 2
+    assert most < path.stat().st_size / 4  # it is never as a whole in memory
+    assert read_sentinel(directory) == sentinel(*files)
 
 
 @pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a//b", "a/./b", "", f"{PRIVATE}/x"])

@@ -104,7 +104,7 @@ def test_a_network_file_system_is_no_target(
     def kind(path: Path) -> str:
         return "lustre" if lustre in (path, *path.parents) else "ext4"
 
-    monkeypatch.setattr("dataprep.staging.target.scratch.filesystem_of", kind)
+    monkeypatch.setattr("dataprep.staging.scratch.filesystem_of", kind)
     refused(cli("stage", source, "--to", lustre / "to"), lustre / "to", "lustre", "--to")
     monkeypatch.setenv("SLURM_TMPDIR", str(lustre))
     refused(cli("stage", source), "$SLURM_TMPDIR", lustre, "lustre", "--to")
@@ -236,9 +236,9 @@ def test_jobs_have_a_directory_each_in_scratch(
 def test_status_tells_each_state(cli: Cli, forks: Forks, source: Path, tmp_path: Path) -> None:
     to = tmp_path / "to"
 
-    def status() -> list[str]:
+    def status(code: int = 1) -> list[str]:
         result = cli("stage", "--to", to, "--status")
-        assert result.code == 0, result
+        assert result.code == code, result
         return result.out.splitlines()
 
     assert status() == [f"{to}: nothing was staged here"]
@@ -247,26 +247,27 @@ def test_status_tells_each_state(cli: Cli, forks: Forks, source: Path, tmp_path:
     (line,) = status()
     assert f"process {midway.call.pid} on " in line
     assert "working on it (" in line
-    assert " copied)" in line
+    assert " done, piece " in line
     midway.call.send(signal.SIGKILL)
     midway.call.done()
     (line,) = status()
     assert "not whole, of 21 files, and nobody is copying" in line
     assert "run the same dataprep stage again" in line
     assert cli("stage", source, "--to", to).code == 0
-    (line,) = status()
+    (line,) = status(0)
     assert line.startswith(f"{to}: whole copy of {source}, 21 files, ")
     os.utime(shards(to)[0])
     _, line = status()
     assert line.startswith(f"changed since: train/{shards(to)[0].name}")
-    assert cli("stage", source, "--to", to, "--split", "train").code == 0
-    (line,) = status()
-    assert f"whole copy of {source} (" in line
+    part = tmp_path / "part"
+    assert cli("stage", source, "--to", part, "--split", "train").code == 0
+    assert f"whole copy of {source} (only train)" in cli("stage", "--to", part, "--status").out
 
 
 def test_cleaning_while_somebody_copies_is_refused(
-    cli: Cli, forks: Forks, source: Path, tmp_path: Path
+    cli: Cli, forks: Forks, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("dataprep.staging.target.cleaning.PATIENCE", 0)
     to = tmp_path / "to"
     midway = Midway(forks, "stage", source, to=to)
     refused(cli("stage", "--to", to, "--clean"), to, f"process {midway.call.pid}", "end that first")

@@ -5,22 +5,27 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dataprep.errors import StagingError
 from dataprep.staging.copying import rereading
 from dataprep.staging.copying.rehashing import rehash, rehash_files
 from dataprep.staging.copying.watch import Watch
-from dataprep.staging.copying.writing import Landed, TargetWriter, Verify
+from dataprep.staging.copying.writing import TargetWriter
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.target.partials import remove_partials
+from dataprep.staging.landed import Landed, Verify
+from dataprep.staging.target.partials import partial_name, partials_of, remove_partials
 
-_DATA = os.urandom(10_000)
+_DATA = random.Random(0).randbytes(10_000)  # the same in every worker: it is in names of tests
 _SHA256 = hashlib.sha256(_DATA).hexdigest()
 _SOURCE = Path("/lustre/set")
+_LETTERS = "ab.ä\n\udcff"
 
 
 @pytest.fixture
@@ -305,12 +310,82 @@ def test_what_killed_copiers_left_is_removed_and_nothing_else(
     outside.mkdir()
     (place / "train").mkdir()
     (place / "link").symlink_to(outside)
+    names = (".a.0123abcd.partial", ".c.0123abcd.partial", "a.partial", ".a.partial", "a")
     for directory in (place, place / "train", outside):
-        for name in (".a.0123abcd.partial", "a.partial", ".a.partial", "a"):
+        for name in names:
             (directory / name).touch()
-    remove_partials(target, ["train/a", "b", "absent/c", "link/d"])
-    kept = [".a.partial", "a", "a.partial"]
+    remove_partials(target, ["train/a", "a", "b", "absent/c", "link/a"])
+    kept = names[1:]  # c is nobody's, or another program's
     assert everything(place) == sorted(
         [*kept, "link", "train", *(f"train/{name}" for name in kept)]
     )
-    assert len(list(outside.iterdir())) == 4
+    assert len(list(outside.iterdir())) == len(names)
+
+
+@given(st.text(_LETTERS, min_size=1, max_size=300), st.text(_LETTERS, min_size=1, max_size=300))
+def test_a_temporary_name_is_known_by_the_name_it_was_made_of(one: str, other: str) -> None:
+    temporary = partial_name(one)
+    assert partials_of([other, one])(temporary)
+    assert not partials_of([one])(one)
+    short, long = sorted(len(os.fsencode(each)) for each in (one, other))
+    if one != other and (short < 200 or long - short > 300):
+        assert not partials_of([other])(temporary)
+
+
+@pytest.mark.parametrize("name", ["a\nb", "ä" * 127 + "x", os.fsdecode(b"\xff" * 255), "x" * 255])
+def test_what_was_left_of_any_name_is_found(place: Path, target: int, name: str) -> None:
+    (place / partial_name(name)).touch()
+    remove_partials(target, [name])
+    assert everything(place) == []
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o100], ids=oct)
+def test_a_directory_that_cannot_be_looked_into_is_one_line(
+    place: Path, target: int, mode: int
+) -> None:
+    (place / "train").mkdir()
+    (place / "train").chmod(mode)
+    place.chmod(0o755)
+    user = os.geteuid()
+    if user == 0:  # who may look into everything
+        os.seteuid(65534)
+    try:
+        with pytest.raises(StagingError, match="train cannot be written: Permission denied; mend"):
+            remove_partials(target, ["train/a"])
+    finally:
+        os.seteuid(user)
+        (place / "train").chmod(0o700)
+
+
+def test_what_is_left_and_cannot_be_removed_is_named(place: Path, target: int) -> None:
+    (place / ".a.0123abcd.partial").mkdir()
+    with pytest.raises(StagingError, match=rf"{place}/\.a\.0123abcd\.partial cannot be written"):
+        remove_partials(target, ["a"])
+
+
+# --- reading it back ---
+
+
+def test_a_stop_ends_reading_it_back(
+    place: Path, target: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rereading, "_PIECE", 4096)
+    beats: list[int] = []
+
+    def beat(count: int) -> None:
+        beats.append(count)
+        if len(beats) == 2:
+            watch.stop(StagingError("another node failed"))
+
+    watch = Watch(beat)
+    file = SourceFile("shard", len(_DATA), _SHA256)
+    with TargetWriter(
+        target, file, source=_SOURCE, verify="reread", hashed=False, pulse=watch.pulse
+    ) as writer:
+        writer.write(_DATA, 0)
+        assert beats == []
+        with pytest.raises(StagingError, match="another node failed"):
+            writer.finish()
+    assert beats == [0, 0]  # of three pieces
+    assert watch.done == 0
+    assert everything(place) == []

@@ -11,4 +11,4 @@ from tests.striping.lustre import Lustre, make_lustre
 
 @pytest.fixture
 def lustre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lustre:
-    return make_lustre(tmp_path, monkeypatch)
+    return make_lustre(tmp_path, monkeypatch, processes=True)

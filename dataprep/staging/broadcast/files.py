@@ -7,7 +7,7 @@
                            ╰─ Ibcast ─▶ lanes ─▶ target       on every other node
 
 All nodes are readers, each of its own parcels, so that all links to the file system are used, and
-receivers of all. Every node goes through the same parcels in the same order (`broadcast_plan`) and
+receivers of all. Every node goes through the same parcels in the same order (`broadcast.plan`) and
 calls a non-blocking broadcast for each, with that parcel's reader as its root; several are under
 way at a time. Why so, and not a chain of messages from node to node: MPI libraries know the
 network's shape (trees, pipelines in segments, multicast in the switches), where 1536 hops of a
@@ -25,7 +25,6 @@ Memory: `_RECEIVING` buffers for what arrives, twice the lanes for what is read 
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
 from array import array
 from collections import deque
@@ -37,21 +36,22 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dataprep.canonical import to_json
 from dataprep.errors import DataprepError, StagingError
+from dataprep.staging.broadcast.failure import Failure
 from dataprep.staging.broadcast.lanes import Arrival, Lanes
 from dataprep.staging.broadcast.mpi import MpiPeers
 from dataprep.staging.broadcast.mpi_messages import wait_for
-from dataprep.staging.broadcast.plan import Parcel, parcels
+from dataprep.staging.broadcast.plan import Parcel, parcels, run_bytes
 from dataprep.staging.broadcast.reader import ParcelReader
 from dataprep.staging.copying.watch import Watch
-from dataprep.staging.copying.writing import Landed, TargetWriter, Verify
+from dataprep.staging.copying.writing import TargetWriter
 from dataprep.staging.inventory import SourceFile
+from dataprep.staging.landed import Landed, Verify
 from dataprep.wording import printable
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 _PARCEL = 1 << 22  # bytes: large enough for full speed on file systems and networks
-_PARCELS_A_RUN = 8  # read in a row by one node
 MOST_LANES = 8  # with as many, the parcels under way come from as many nodes
 _UNDER_WAY = 6  # broadcasts at a time
 _RECEIVING = 16  # buffers: those under way, and what waits for the storage
@@ -70,13 +70,16 @@ class _Shape:
     lanes: int
     readers: int
 
-    @property
-    def run(self) -> int:
-        return self.parcel * _PARCELS_A_RUN
+    def run(self, files: Sequence[SourceFile]) -> int:
+        return run_bytes(len(files), lanes=self.lanes, length=self.parcel)
 
     def parcels(self, files: Sequence[SourceFile]) -> Iterator[Parcel]:
         return parcels(
-            files, readers=self.readers, lanes=self.lanes, length=self.parcel, run=self.run
+            files,
+            readers=self.readers,
+            lanes=self.lanes,
+            length=self.parcel,
+            run=self.run(files),
         )
 
 
@@ -123,7 +126,7 @@ def broadcast_files(
         StagingError: as `copy_files`, or another node has failed; its name and its reason are in
             the message. Then all nodes raise, and no node keeps anything unfinished.
     """
-    failure = _Failure()
+    failure = Failure()
 
     def work() -> int:
         shape = _agree(peers, source, files, parcel_bytes, streams)
@@ -132,23 +135,27 @@ def broadcast_files(
             ParcelReader(
                 source,
                 (parcel for parcel in shape.parcels(travelling) if parcel.reader == peers.index),
-                run=shape.run,
+                run=shape.run(travelling),
                 length=shape.parcel,
                 threads=shape.lanes,
                 bandwidth=bandwidth,
-                on_failure=failure.note,
-                is_stopped=failure.is_set,
+                failure=failure,
             ) as reader,
             Lanes(
                 shape.lanes,
                 lacks=lambda file: file.path in needed,
                 new_writer=lambda file, sparse: TargetWriter(
-                    target, file, source=source, verify=verify, hashed=hashed, sparse=sparse
+                    target,
+                    file,
+                    source=source,
+                    verify=verify,
+                    hashed=hashed,
+                    sparse=sparse,
+                    pulse=watch.pulse,
                 ),
                 watch=watch,
                 on_landed=on_landed,
-                on_failure=failure.note,
-                is_stopped=failure.is_set,
+                failure=failure,
             ) as lanes,
         ):
             traffic = _Traffic(peers, reader, lanes, watch, failure, shape.parcel)
@@ -191,21 +198,6 @@ def _lacking_anywhere(
     return [file for file, lacks in zip(files, anywhere, strict=True) if lacks]
 
 
-class _Failure:
-    """The first thing that has gone wrong on this node. Safe between threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()  # a signal's handler may come while it is held
-        self.error: BaseException | None = None
-
-    def note(self, error: BaseException) -> None:
-        with self._lock:
-            self.error = self.error or error
-
-    def is_set(self) -> bool:
-        return self.error is not None
-
-
 @dataclass(frozen=True, slots=True)
 class _Vote:
     """Whether any node has failed."""
@@ -224,7 +216,7 @@ class _Traffic:
         reader: ParcelReader,
         lanes: Lanes,
         watch: Watch,
-        failure: _Failure,
+        failure: Failure,
         length: int,
     ) -> None:
         self._peers = peers

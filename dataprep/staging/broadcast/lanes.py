@@ -7,15 +7,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
-from types import TracebackType
 
 from typing_extensions import Self
 
+from dataprep.staging.broadcast.failure import Failure
 from dataprep.staging.broadcast.plan import Parcel
 from dataprep.staging.broadcast.reader import HOLE, SOUND, SPARSE
 from dataprep.staging.copying.watch import Watch
-from dataprep.staging.copying.writing import Landed, TargetWriter
+from dataprep.staging.copying.writing import TargetWriter
 from dataprep.staging.inventory import SourceFile
+from dataprep.staging.landed import Landed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,7 @@ class _DroppedError(Exception):
 class Lanes:
     """Hashes and stores what arrives, if it is lacking; drops the rest. A context manager.
 
-    A failure does not stop it from taking parcels, for nothing may stand still before all nodes
-    know: they are dropped.
+    After a failure it goes on taking parcels, and drops them.
 
     Args:
         count: of lanes.
@@ -54,8 +54,7 @@ class Lanes:
         new_writer: begins a file, sparse or not.
         watch: told of every parcel.
         on_landed: called once a file is in its place, from any lane's thread, one at a time.
-        on_failure: told of every failure, from any lane's thread.
-        is_stopped: whether to drop everything.
+        failure: of this node.
     """
 
     def __init__(
@@ -66,15 +65,13 @@ class Lanes:
         new_writer: Callable[[SourceFile, bool], TargetWriter],
         watch: Watch,
         on_landed: Callable[[Landed], None],
-        on_failure: Callable[[BaseException], None],
-        is_stopped: Callable[[], bool],
+        failure: Failure,
     ) -> None:
         self._lacks = lacks
         self._new_writer = new_writer
         self._watch = watch
         self._on_landed = on_landed
-        self._on_failure = on_failure
-        self._is_stopped = is_stopped
+        self._failure = failure
         self._landing = threading.Lock()
         self._inboxes: list[SimpleQueue[Arrival | None]] = [SimpleQueue() for _ in range(count)]
         self._threads = [
@@ -91,7 +88,7 @@ class Lanes:
         with ThreadPoolExecutor(1, "store") as storing:
             while (arrival := inbox.get()) is not None:
                 file = arrival.parcel.file
-                if self._is_stopped() or arrival.parcel.offset > 0 or not self._lacks(file):
+                if self._failure.is_set() or arrival.parcel.offset > 0 or not self._lacks(file):
                     arrival.give_back(arrival.buffer)
                     continue
                 try:
@@ -99,7 +96,7 @@ class Lanes:
                 except _DroppedError:
                     continue
                 except BaseException as error:  # noqa: BLE001 - raised once all nodes know
-                    self._on_failure(error)
+                    self._failure.note(error)
 
     def _take_file(
         self,
@@ -114,7 +111,7 @@ class Lanes:
                     inbox.put(None)  # for the loop outside
                     raise _DroppedError
                 try:
-                    if self._is_stopped() or not arrival.mark & SOUND:
+                    if self._failure.is_set() or not arrival.mark & SOUND:
                         raise _DroppedError
                     if writer is None:
                         writer = self._new_writer(arrival.parcel.file, bool(arrival.mark & SPARSE))
@@ -149,12 +146,7 @@ class Lanes:
             thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Wait until all that has arrived is stored."""
         for inbox in self._inboxes:
             inbox.put(None)

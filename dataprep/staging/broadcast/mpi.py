@@ -12,6 +12,9 @@ the midst of a collective call waits until all have completed it. What remains:
 - A process ends without having joined: the same. Whoever has no target joins without one, and
   raises inside, so that all others hear why.
 - MPI itself fails, or a process ends without having left: `MPI_Abort`, the last resort.
+
+Once all know how it has ended, each process ends MPI, and only then itself: to a launcher, whoever
+ends without has crashed, and the launch's exit code says so whatever the process's own.
 """
 
 from __future__ import annotations
@@ -20,26 +23,23 @@ import atexit
 import importlib.util
 import os
 import socket
-import threading
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import Self
 
-from dataprep.errors import DataprepError
 from dataprep.staging.broadcast.deferring import signals_deferred
 from dataprep.staging.broadcast.mpi_messages import (
-    NodeFailedError,
     abort,
+    ending,
+    failure,
     gather,
-    outcome_of,
-    reason,
+    raise_as,
     receive,
     send,
-    sentence,
     wait_for,
 )
 from dataprep.staging.nodes.peers import Report
@@ -55,8 +55,7 @@ _LAUNCHED = (
     *("PALS_RANKID", "ALPS_APP_PE"),  # Cray
 )
 
-_TOLD = 1  # tag of a node's message that it has failed
-_OUTCOME = 2  # tag of a copier's message to those who wait on its node
+_OUTCOME = 1  # tag of a copier's message to those who wait on its node
 _PAUSE = 0.05  # seconds between two looks of those who wait on a node
 
 
@@ -73,11 +72,16 @@ def unavailable(environment: Mapping[str, str] = os.environ) -> str | None:
     # Unless launched, MPI must not even be started: under srun without PMI it ends the process.
     if not any(name in environment for name in _LAUNCHED):
         return "MPI has not started this process (use mpirun, or srun with --mpi=pmix or the like)"
+    started_here = "mpi4py.MPI" not in sys.modules
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         return f"MPI cannot be loaded ({' '.join(str(error).split())})"
+    if MPI.Is_finalized():
+        return "MPI has been used and ended in this process already"
     if MPI.COMM_WORLD.Get_size() == 1:
+        if started_here:
+            MPI.Finalize()
         return (
             "MPI knows only this process (use mpirun, or the srun --mpi=… that this MPI was "
             "built for)"
@@ -85,23 +89,25 @@ def unavailable(environment: Mapping[str, str] = os.environ) -> str | None:
     return None
 
 
-def join(target: Path | None) -> MpiPeers | MpiWaiter:
+def join(target: Path | None, *, ends_mpi: bool = True) -> MpiPeers | MpiWaiter:
     """Find the other processes of the launch, and what this one is to do. All must call it.
 
     Args:
         target: where this process would copy to. Processes of one machine that have the same are
             one node. None if it could not be found out: then this process counts as a node of its
             own, and should raise its error inside the context, so that all others hear of it.
+        ends_mpi: whether MPI ends with the context, for all processes of the launch. If not, they
+            can join again.
     """
     with signals_deferred() as deferred:
-        joined = _join(target)
+        joined = _join(target, ends_mpi)
     if deferred.error is not None:
         with joined:
             raise deferred.error
     return joined
 
 
-def _join(target: Path | None) -> MpiPeers | MpiWaiter:
+def _join(target: Path | None, ends_mpi: bool) -> MpiPeers | MpiWaiter:
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD.Dup()  # nobody else's messages travel on it
@@ -112,9 +118,9 @@ def _join(target: Path | None) -> MpiPeers | MpiWaiter:
     # All must take part in the division, those who wait too.
     among = world.Split(0 if copier == rank else MPI.UNDEFINED, rank)
     if copier != rank:
-        return MpiWaiter(world, copier)
+        return MpiWaiter(world, copier, ends_mpi=ends_mpi)
     waiting = [other for other, chosen in enumerate(copier_of) if chosen == rank != other]
-    return MpiPeers(world, among, waiting)
+    return MpiPeers(world, among, waiting, ends_mpi=ends_mpi)
 
 
 def _identity(target: Path | None, rank: int) -> list[Any]:
@@ -148,23 +154,19 @@ class MpiPeers:
     Attributes:
         index: of this node, 0-based, in the order of the nodes' lowest ranks.
         count: of nodes.
-        copier: always true.
         among: the communicator of the copiers.
-        outcome: what `MpiWaiter.wait` is to return on this node, JSON of at most 2 KB.
     """
 
-    copier = True
-
-    def __init__(self, world: MPI.Comm, among: MPI.Comm, waiting: Sequence[int]) -> None:
+    def __init__(
+        self, world: MPI.Comm, among: MPI.Comm, waiting: Sequence[int], *, ends_mpi: bool
+    ) -> None:
         self.index: int = among.Get_rank()
         self.count: int = among.Get_size()
         self.among = among
-        self.outcome: Report = {}
         self._world = world
         self._waiting = waiting
-        self._lock = threading.Lock()  # held by who talks to MPI
-        self._heard: set[int] = set()  # nodes whose messages of failure have been received
-        self._over = False  # all nodes know that one has failed, or have left
+        self._ends_mpi = ends_mpi
+        self._over = False  # all nodes know that one has failed
         self._broken = False  # some may wait for a call that this node does not make
         atexit.register(self._end_others)
 
@@ -172,33 +174,10 @@ class MpiPeers:
         """Give every node this one's report, and get all of theirs, by node index.
 
         Raises:
-            StagingError: a node has failed; its name and its reason are in the message.
+            NoRoomError: a node has ended with that; its name and its reason are in the message.
+            StagingError: a node has failed otherwise.
         """
         return self.run(lambda: self.settle(None, report))
-
-    def check(self) -> None:
-        """Raise if another node has failed meanwhile; quick, and safe from any thread.
-
-        While nodes exchange or broadcast they learn that by themselves.
-
-        Raises:
-            StagingError: it has.
-        """
-        from mpi4py import MPI
-
-        may = MPI.Query_thread() >= MPI.THREAD_SERIALIZED or MPI.Is_thread_main()
-        if not may or not self._lock.acquire(blocking=False):
-            return
-        try:
-            status = MPI.Status()
-            if self._over or not self.among.Iprobe(MPI.ANY_SOURCE, _TOLD, status):
-                return
-            node = status.Get_source()
-            told = receive(self.among, node, _TOLD)
-            self._heard.add(node)
-        finally:
-            self._lock.release()
-        raise NodeFailedError(told)
 
     def run(
         self,
@@ -212,7 +191,7 @@ class MpiPeers:
             on_interrupt: told what a signal's handler has raised meanwhile; that is raised again
                 once the work is done.
         """
-        with self._lock, signals_deferred(on_interrupt) as deferred:
+        with signals_deferred(on_interrupt) as deferred:
             self._broken = True
             try:
                 result = work()
@@ -236,50 +215,32 @@ class MpiPeers:
 
         Raises:
             BaseException: ``error``.
-            StagingError: another node has failed.
+            NoRoomError: another node has ended with that.
+            StagingError: another node has failed otherwise.
         """
-        return self._settle(error, report, told=False)
-
-    def _settle(
-        self, error: BaseException | None, report: Report | None, *, told: bool
-    ) -> list[Report]:
-        message = {
-            "host": socket.gethostname(),
-            "report": report,
-            "failed": reason(error),
-            "echo": isinstance(error, NodeFailedError),
-            "told": told,
-        }
+        message = {"host": socket.gethostname(), "report": report, **ending(error)}
         messages = gather(self.among, message)
-        for node, other in enumerate(messages):
-            if other["told"] and node != self.index and node not in self._heard:
-                receive(self.among, node, _TOLD)
-        found = sentence(messages)
+        found = failure(messages)
         if found is not None:
             self._over = True
-            raise error or NodeFailedError(found)
+            raise error or found
         return [other["report"] for other in messages]
 
-    def _leave(self, error: BaseException | None) -> None:
-        """Tell and hear how it went; also those who will hear it while they copy."""
-        if error is None or isinstance(error, NodeFailedError):
-            self.settle(error)
-            return
-        told = f"node {self.index} ({socket.gethostname()}) failed: {reason(error)}"
-        others = [node for node in range(self.count) if node != self.index]
-        sent = [send(self.among, told, node, _TOLD) for node in others]
-        try:
-            self._settle(error, None, told=True)
-        finally:
-            for request in sent:
-                wait_for(request)
-
-    def _inform(self, error: BaseException | None) -> None:
-        """Tell those who wait on this node how it ended."""
-        code = error.exit_code if isinstance(error, DataprepError) else 1
-        message = {"failed": reason(error), "code": code, "outcome": self.outcome}
-        for request in [send(self._world, message, rank, _OUTCOME) for rank in self._waiting]:
+    def _leave(self, error: BaseException | None) -> BaseException | None:
+        """Tell and hear how it went, all that wait for it; what to raise in the end."""
+        if not self._over and not self._broken:
+            try:
+                self.run(lambda: self.settle(error))
+            except BaseException as another:  # noqa: BLE001 - raised once all are told
+                error = error or another
+        if self._broken:
+            abort(self._world, error)
+        atexit.unregister(self._end_others)
+        for request in [send(self._world, ending(error), each, _OUTCOME) for each in self._waiting]:
             wait_for(request)
+        if self._ends_mpi:
+            _end_mpi()
+        return error
 
     def _end_others(self) -> None:
         """The process ends, and by a mishap the context was never entered or left."""
@@ -288,45 +249,24 @@ class MpiPeers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        ending = error
-        if not self._over and not self._broken:
-            try:
-                self.run(lambda: self._leave(error))
-            except BaseException as another:  # noqa: BLE001 - raised below, once all are told
-                ending = error or another
-            self._over = True
-        if self._broken:
-            abort(self._world, ending)
-        atexit.unregister(self._end_others)
-        self._inform(ending)
-        if ending is not None and error is None:
-            raise ending
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        with signals_deferred() as deferred:
+            found = self._leave(error)
+        if error is None and (found := found or deferred.error) is not None:
+            raise found
 
 
 class MpiWaiter:
-    """A process whose node has another copier. A context manager.
+    """A process whose node has another copier. A context manager."""
 
-    Attributes:
-        copier: always false.
-    """
-
-    copier = False
-
-    def __init__(self, world: MPI.Comm, chosen: int) -> None:
+    def __init__(self, world: MPI.Comm, chosen: int, *, ends_mpi: bool) -> None:
         self._world = world
         self._chosen = chosen
+        self._ends_mpi = ends_mpi
+        self._told = False
 
-    def wait(self) -> Report:
+    def wait(self) -> None:
         """Sleep until the copier is done.
-
-        Returns:
-            Its `MpiPeers.outcome`.
 
         Raises:
             NoRoomError: it has ended with that.
@@ -334,15 +274,24 @@ class MpiWaiter:
         """
         while not self._world.Iprobe(self._chosen, _OUTCOME):
             time.sleep(_PAUSE)
-        return outcome_of(receive(self._world, self._chosen, _OUTCOME))
+        with signals_deferred() as deferred:
+            message = receive(self._world, self._chosen, _OUTCOME)
+            self._told = True
+        raise_as(message)
+        if deferred.error is not None:
+            raise deferred.error
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Nobody waits for this one."""
+    def __exit__(self, *error: object) -> None:
+        # A process that was stopped before must not wait here until all others are done.
+        if self._told and self._ends_mpi:
+            _end_mpi()
+
+
+def _end_mpi() -> None:
+    """Wait for all other processes of the launch to do the same, which they are about to."""
+    from mpi4py import MPI
+
+    MPI.Finalize()

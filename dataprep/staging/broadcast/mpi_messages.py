@@ -9,8 +9,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dataprep.errors import NoRoomError, StagingError
-from dataprep.staging.nodes.peers import Report
+from dataprep.errors import DataprepError, NoRoomError, StagingError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -21,6 +20,10 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0001, 0.005  # seconds between two looks
 
 class NodeFailedError(StagingError):
     """Another node has failed: it need not be told again that it has."""
+
+
+class NodeFullError(NodeFailedError, NoRoomError):
+    """Another node has failed because it has too little space."""
 
 
 def gather(communicator: MPI.Comm, message: Any) -> list[Any]:
@@ -71,16 +74,27 @@ def wait_for(request: MPI.Request) -> None:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def reason(error: BaseException | None) -> str | None:
-    """What others are told of an error, in a line; None if there is none."""
-    if error is None:
-        return None
+def reason(error: BaseException) -> str:
+    """What others are told of an error, in a line."""
     line = " ".join(str(error).split()) or type(error).__name__
     return line[:_LONGEST_REASON]
 
 
-def sentence(messages: Sequence[Mapping[str, Any]]) -> str | None:
-    """Which node has failed, and why; None if none has."""
+def ending(error: BaseException | None) -> dict[str, Any]:
+    """The part of a message that says how its sender has ended, or that it goes on."""
+    return {
+        "failed": None if error is None else reason(error),
+        "code": error.exit_code if isinstance(error, DataprepError) else 1,
+        "echo": isinstance(error, NodeFailedError),
+    }
+
+
+def failure(messages: Sequence[Mapping[str, Any]]) -> NodeFailedError | None:
+    """Which node has failed, and why; None if none has.
+
+    Args:
+        messages: of all nodes: what `ending` says, and ``host``.
+    """
     failed = [node for node, message in enumerate(messages) if message["failed"] is not None]
     if not failed:
         return None
@@ -88,26 +102,33 @@ def sentence(messages: Sequence[Mapping[str, Any]]) -> str | None:
     first_hand = [node for node in failed if not messages[node]["echo"]] or failed
     first = messages[first_hand[0]]
     more = f" (and {len(first_hand) - 1} more)" if len(first_hand) > 1 else ""
-    return f"node {first_hand[0]} ({first['host']}){more} failed: {first['failed']}"
+    text = f"node {first_hand[0]} ({first['host']}){more} failed: {first['failed']}"
+    return NodeFullError(text) if _is_full(first) else NodeFailedError(text)
 
 
-def outcome_of(message: Mapping[str, Any]) -> Report:
-    """What a copier has told those who wait on its node.
+def raise_as(message: Mapping[str, Any]) -> None:
+    """End as the copier of this node has ended.
+
+    Args:
+        message: what `ending` says of it.
 
     Raises:
         NoRoomError: it has ended with that.
         StagingError: it has failed otherwise.
     """
     if message["failed"] is not None:
-        error = NoRoomError if message["code"] == NoRoomError.exit_code else StagingError
+        error = NoRoomError if _is_full(message) else StagingError
         raise error(message["failed"])
-    outcome: Report = message["outcome"]
-    return outcome
+
+
+def _is_full(message: Mapping[str, Any]) -> bool:
+    return bool(message["code"] == NoRoomError.exit_code)
 
 
 def abort(communicator: MPI.Comm, error: BaseException | None) -> NoReturn:
     """End all processes of the launch: some wait for what will not come."""
-    sys.stderr.write(f"dataprep: error: {reason(error) or 'MPI failed'}; all nodes are ended\n")
+    text = "MPI failed" if error is None else reason(error)
+    sys.stderr.write(f"dataprep: error: {text}; all nodes are ended\n")
     sys.stderr.flush()
     communicator.Abort(1)
     raise SystemExit(1)

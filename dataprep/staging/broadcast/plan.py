@@ -33,6 +33,23 @@ class Parcel:
         return self.offset + self.length == self.file.bytes
 
 
+_PARCELS_A_RUN = 8
+
+
+def run_bytes(files: int, *, lanes: int, length: int) -> int:
+    """Bytes of a file that one node reads in a row.
+
+    Long runs read better, and when as many files as lanes take turns, so do the nodes that send.
+    With fewer files they would not, and most links would wait for one.
+
+    Args:
+        files: how many travel.
+        lanes: as for `parcels`.
+        length: as for `parcels`.
+    """
+    return length * (_PARCELS_A_RUN if files >= lanes else 1)
+
+
 def parcels(
     files: Iterable[SourceFile], *, readers: int, lanes: int, length: int, run: int
 ) -> Iterator[Parcel]:
@@ -48,7 +65,7 @@ def parcels(
         readers: how many nodes read.
         lanes: how many files travel at the same time.
         length: of a parcel, in bytes; the last one of a file is shorter.
-        run: bytes of a file that one node reads in a row; a multiple of ``length``.
+        run: `run_bytes`.
     """
     loads = [(0, reader) for reader in range(readers)]  # a heap
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from types import TracebackType
 
 from typing_extensions import Self
 
 from dataprep.errors import StagingError
+from dataprep.staging.broadcast.failure import Failure
 from dataprep.staging.broadcast.plan import Parcel
 from dataprep.staging.copying.bandwidth import Bandwidth
 from dataprep.staging.copying.reading import Piece, SourceReader
@@ -26,30 +25,19 @@ HOLE = 2  # nothing but zeros of a sparse file
 SPARSE = 4  # its file is sparse
 
 
-@dataclass(slots=True)
-class _Run:
-    """Parcels of one file that this node reads in a row, with the file open for all of them."""
-
-    file: SourceFile
-    left: int  # parcels not read yet
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    reader: SourceReader | None = None
-
-
 class ParcelReader:
     """Reads this node's parcels in threads, as far ahead as there are buffers. A context manager.
 
-    A failure does not stop it, for the other nodes count on its parcels: they are marked as bad.
+    After a failure it goes on giving parcels, but marks them as bad.
 
     Args:
         source: the directory that the files are in.
         mine: this node's parcels, in the order in which they travel.
-        run: bytes of a file that one node reads in a row.
+        run: as for `dataprep.staging.broadcast.plan.parcels`.
         length: of a parcel, at most.
         threads: how many parcels are read at the same time.
         bandwidth: bytes a second, at most.
-        on_failure: told of every failure, from any thread.
-        is_stopped: whether it is no use to read any more.
+        failure: of this node.
     """
 
     def __init__(
@@ -61,21 +49,19 @@ class ParcelReader:
         length: int,
         threads: int,
         bandwidth: float | None,
-        on_failure: Callable[[BaseException], None],
-        is_stopped: Callable[[], bool],
+        failure: Failure,
     ) -> None:
         self._source = source
         self._mine = mine
         self._run = run
         self._length = length
         self._limit = Bandwidth(bandwidth)
-        self._on_failure = on_failure
-        self._is_stopped = is_stopped
+        self._failure = failure
         self._free: SimpleQueue[bytearray] = SimpleQueue()
         for _ in range(2 * threads):
             self._free.put(bytearray(length + 1))
         self._ahead: deque[Future[bytearray]] = deque()
-        self._runs: dict[tuple[str, int], _Run] = {}
+        self._files: dict[int, _OpenFile] = {}  # by lane
         self._counting = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, "read")
         self.bytes_read = 0
@@ -98,63 +84,102 @@ class ParcelReader:
                 parcel = next(self._mine, None)
                 if parcel is None:
                     return
-                run = self._run_of(parcel)
-                self._ahead.append(self._pool.submit(self._fill, parcel, run, buffer))
+                file = self._file_of(parcel)
+                file.hold()
+                future = self._pool.submit(self._fill, parcel, file, buffer)
+                future.add_done_callback(file.release)  # also if it is cancelled
+                self._ahead.append(future)
 
-    def _run_of(self, parcel: Parcel) -> _Run:
-        begin = parcel.offset // self._run * self._run
-        key = parcel.file.path, begin
-        if key not in self._runs:
-            count = -(-min(self._run, parcel.file.bytes - begin) // self._length)
-            self._runs[key] = _Run(parcel.file, max(1, count))
-        return self._runs[key]
+    def _file_of(self, parcel: Parcel) -> _OpenFile:
+        """A lane's files come one after another, so that its last one is no longer needed."""
+        file = self._files.get(parcel.lane)
+        if file is None or file.file != parcel.file:
+            if file is not None:
+                file.release()
+            file = _OpenFile(self._source, parcel.file, self._run, self._length)
+            self._files[parcel.lane] = file
+        return file
 
-    def _fill(self, parcel: Parcel, run: _Run, buffer: bytearray) -> bytearray:
+    def _fill(self, parcel: Parcel, file: _OpenFile, buffer: bytearray) -> bytearray:
         mark = 0
         try:
-            if not self._is_stopped():
+            if not self._failure.is_set():
                 self._limit.take(parcel.length, self._check)
-                mark = SOUND | self._read(parcel, run, memoryview(buffer))
+                mark = SOUND | file.read(parcel, memoryview(buffer))
+                with self._counting:
+                    self.bytes_read += parcel.length
         except BaseException as error:  # noqa: BLE001 - raised where all nodes have heard of it
-            self._on_failure(error)
+            self._failure.note(error)
         buffer[parcel.length] = mark
         return buffer
 
-    def _read(self, parcel: Parcel, run: _Run, buffer: memoryview) -> int:
-        with run.lock:
-            if run.reader is None:
-                run.reader = SourceReader(self._source, run.file)
-            reader = run.reader
-        data = reader.read(Piece(parcel.offset, parcel.length, hole=False), buffer)
-        with self._counting:
-            self.bytes_read += parcel.length
-        with run.lock:
-            run.left -= 1
-            if run.left == 0:
-                reader.check_unchanged()
-                self._close(run)
-        if not reader.is_sparse:
-            return 0
-        return SPARSE | (0 if data.tobytes().strip(b"\0") else HOLE)
-
     def _check(self) -> None:
-        if self._is_stopped():
+        if self._failure.is_set():
             raise StagingError("stopped")  # never seen: what has stopped it came first
-
-    def _close(self, run: _Run) -> None:
-        if run.reader is not None:
-            run.reader.__exit__(None, None, None)
-            run.reader = None
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._pool.shutdown(cancel_futures=True)
-        for run in self._runs.values():
-            self._close(run)
+        for file in self._files.values():
+            file.release()
+
+
+class _OpenFile:
+    """A source file of which this node reads parcels. Safe between threads.
+
+    It is open from its first parcel on, until all that hold it have released it; whoever makes it
+    does hold it.
+    """
+
+    def __init__(self, source: Path, file: SourceFile, run: int, length: int) -> None:
+        self.file = file
+        self._source = source
+        self._run = run
+        self._length = length
+        self._lock = threading.Lock()
+        self._reader: SourceReader | None = None
+        self._holders = 1
+        self._left: dict[int, int] = {}  # parcels not read yet, by where their run begins
+
+    def hold(self) -> None:
+        """Keep it open."""
+        with self._lock:
+            self._holders += 1
+
+    def release(self, _: object = None) -> None:
+        """It is not needed any more, by one of those that hold it."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0 and self._reader is not None:
+                self._reader.__exit__(None, None, None)
+
+    def read(self, parcel: Parcel, buffer: memoryview) -> int:
+        """Fill the beginning of ``buffer``; what is to be said of it besides that it is sound.
+
+        Raises:
+            StagingError: the file is not what was listed, has changed, or cannot be read.
+        """
+        with self._lock:
+            if self._reader is None:
+                # The kernel would read ahead what other nodes read.
+                scattered = self._run == self._length
+                self._reader = SourceReader(self._source, self.file, scattered=scattered)
+            reader = self._reader
+        data = reader.read(Piece(parcel.offset, parcel.length, hole=False), buffer)
+        if self._is_last_of_run(parcel):
+            reader.check_unchanged()
+        if not reader.is_sparse:
+            return 0
+        return SPARSE | (0 if data.tobytes().strip(b"\0") else HOLE)
+
+    def _is_last_of_run(self, parcel: Parcel) -> bool:
+        """Whether all others of its run have been read."""
+        begin = parcel.offset // self._run * self._run
+        run = max(1, -(-min(self._run, self.file.bytes - begin) // self._length))
+        with self._lock:
+            left = self._left.pop(begin, run) - 1
+            if left > 0:
+                self._left[begin] = left
+        return left == 0

@@ -13,8 +13,9 @@ from dataprep.staging.copying.reading import SourceReader
 from dataprep.staging.copying.rehashing import rehash_files
 from dataprep.staging.copying.streams import default_streams, in_order, run_streams
 from dataprep.staging.copying.watch import Watch
-from dataprep.staging.copying.writing import Landed, TargetWriter, Verify
+from dataprep.staging.copying.writing import TargetWriter
 from dataprep.staging.inventory import SourceFile
+from dataprep.staging.landed import Landed, Verify
 
 __all__ = ["copy_files", "default_streams", "rehash_files"]
 
@@ -77,6 +78,7 @@ def copy_files(
                     verify=verify,
                     hashed=hashed,
                     sparse=reader.is_sparse,
+                    pulse=watch.pulse,
                 ) as writer,
             ):
                 if file.bytes > max(fair, piece * _BUFFERS):

@@ -45,13 +45,16 @@ class SourceReader:
         source: the directory that it is in.
         file: what it must be.
         keep: leave what is read in the page cache.
+        scattered: other nodes read what is between the pieces, so nothing is read ahead.
 
     Raises:
         StagingError: it is absent, no regular file, of another size or time than listed, or cannot
             be opened.
     """
 
-    def __init__(self, source: Path, file: SourceFile, *, keep: bool = False) -> None:
+    def __init__(
+        self, source: Path, file: SourceFile, *, keep: bool = False, scattered: bool = False
+    ) -> None:
         self._source = source
         self._path = source / file.path
         self._file = file
@@ -65,7 +68,8 @@ class SourceReader:
             self._being_read: set[int] = set()  # where pieces begin
             self._found = os.fstat(self._descriptor)
             self._check_as_listed()
-            _advise(self._descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            order = os.POSIX_FADV_RANDOM if scattered else os.POSIX_FADV_SEQUENTIAL
+            _advise(self._descriptor, 0, 0, order)
         except BaseException:
             os.close(self._descriptor)
             raise

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataprep.staging.copying.rereading import open_sha256
 from dataprep.staging.copying.streams import run_streams
 from dataprep.staging.copying.watch import Watch
-from dataprep.staging.copying.writing import Landed
 from dataprep.staging.inventory import SourceFile
+from dataprep.staging.landed import Landed
 from dataprep.staging.target.beneath import opened_parent
 
 

@@ -10,12 +10,15 @@ from collections.abc import Callable
 _PIECE = 1 << 22
 
 
-def stored_sha256(descriptor: int, size: int) -> str:
+def stored_sha256(
+    descriptor: int, size: int, on_advance: Callable[[int], None] | None = None
+) -> str:
     """SHA-256 of a file that was just flushed, read past the page cache where that is possible.
 
     Args:
         descriptor: open for reading.
         size: the file's.
+        on_advance: told of every piece; of some twice, if reading begins anew.
 
     Raises:
         OSError: it cannot be read.
@@ -25,11 +28,12 @@ def stored_sha256(descriptor: int, size: int) -> str:
         # By way of /proc: the same file, but flags of its own.
         direct = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
     except OSError:
-        return open_sha256(descriptor, size)  # a file system without it; the cache was emptied
+        # A file system without it; the cache was emptied.
+        return open_sha256(descriptor, size, on_advance)
     try:
-        return open_sha256(direct, size)
+        return open_sha256(direct, size, on_advance)
     except OSError:
-        return open_sha256(descriptor, size)  # such as blocks larger than a page
+        return open_sha256(descriptor, size, on_advance)  # such as blocks larger than a page
     finally:
         os.close(direct)
 

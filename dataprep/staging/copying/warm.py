@@ -12,8 +12,8 @@ from dataprep.staging.copying.reading import SourceReader
 from dataprep.staging.copying.running_hash import RunningHash, check_source_hash
 from dataprep.staging.copying.streams import in_order, run_streams
 from dataprep.staging.copying.watch import Watch
-from dataprep.staging.copying.writing import Verify
 from dataprep.staging.inventory import SourceFile
+from dataprep.staging.landed import Verify
 from dataprep.wording import printable, sized
 
 

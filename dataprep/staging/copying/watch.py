@@ -13,7 +13,7 @@ class Watch:
 
     Args:
         on_advance: called with the number of bytes that a stream has just finished, from that
-            stream's thread.
+            stream's thread; with 0 as a sign of life in between.
     """
 
     def __init__(self, on_advance: Callable[[int], None] = lambda _: None) -> None:
@@ -32,6 +32,11 @@ class Watch:
         with self._lock:
             self._done += count
         self._on_advance(count)
+        self.check()
+
+    def pulse(self) -> None:
+        """A stream is alive, but what it does counts for nothing; raises if all must stop."""
+        self._on_advance(0)
         self.check()
 
     def stop(self, error: DataprepError) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
 
 from typing_extensions import Self
 
@@ -17,29 +15,11 @@ from dataprep.errors import StagingError
 from dataprep.staging.copying.rereading import stored_sha256
 from dataprep.staging.copying.running_hash import RunningHash, check_source_hash
 from dataprep.staging.inventory import SourceFile
+from dataprep.staging.landed import Landed, Verify
 from dataprep.staging.target.beneath import opened_parent, place_of
 from dataprep.staging.target.partials import partial_name
 from dataprep.staging.target.refusals import target_error
 from dataprep.wording import printable
-
-Verify = Literal["none", "copy", "reread"]
-
-
-@dataclass(frozen=True, slots=True)
-class Landed:
-    """A file that is there, under its final name.
-
-    Attributes:
-        path: relative to the target.
-        bytes: its size.
-        sha256: of what was written; None if it was not hashed.
-        modified: its time of modification, in ns.
-    """
-
-    path: str
-    bytes: int
-    sha256: str | None
-    modified: int
 
 
 class TargetWriter:
@@ -55,6 +35,8 @@ class TargetWriter:
         verify: see `dataprep.staging.copying.files.copy_files`.
         hashed: hash it even if no hash is known.
         sparse: it has holes: reserve no room for them.
+        pulse: called again and again while it is read back, which may take long; what it raises
+            ends that.
 
     Raises:
         StagingError: the target is full, read-only, or something is in the way.
@@ -69,12 +51,14 @@ class TargetWriter:
         verify: Verify,
         hashed: bool,
         sparse: bool = False,
+        pulse: Callable[[], None] = lambda: None,
     ) -> None:
         self._file = file
         self._source = source
         self._place = place_of(target)
         self._reread = verify == "reread"
         self._sparse = sparse
+        self._pulse = pulse
         wanted = self._reread or (verify != "none" and (hashed or file.sha256 is not None))
         self._running = RunningHash(wanted=wanted)
         self._temporary = ""  # nothing to discard
@@ -92,6 +76,8 @@ class TargetWriter:
             )
             self._temporary = name
             undo.callback(os.close, self._descriptor)
+            if file.modified is not None:
+                os.fchmod(self._descriptor, file.mode)  # whatever the umask
             if not sparse:
                 _reserve(self._descriptor, file.bytes)
             self._undo = undo.pop_all()
@@ -146,6 +132,10 @@ class TargetWriter:
         with self._explained():
             if self._sparse:
                 os.ftruncate(self._descriptor, self._file.bytes)
+            if self._file.modified is not None:
+                # What has no hash is known again by this, should the copier be killed.
+                times = (self._file.modified, self._file.modified)
+                os.utime(self._descriptor, ns=times)
             os.fsync(self._descriptor)
             written = os.fstat(self._descriptor)
             if written.st_size != self._file.bytes:
@@ -176,7 +166,7 @@ class TargetWriter:
                 os.unlink(self._temporary, dir_fd=self._parent)
 
     def _check_stored(self, expected: str | None) -> None:
-        found = stored_sha256(self._descriptor, self._file.bytes)
+        found = stored_sha256(self._descriptor, self._file.bytes, lambda _: self._pulse())
         if found != expected:
             raise self._damaged(f"SHA-256 {found}", str(expected))
 

@@ -108,12 +108,17 @@ class NodeDone(_Reported):
 _Node = TypeVar("_Node", NodeStart, NodeDone)
 
 
-def agree_to_start(reports: Sequence[NodeStart]) -> None:
+def agree_to_start(reports: Sequence[NodeStart], nodes: int) -> None:
     """Go on only if all nodes mean the same source, and each has the room for its part.
 
+    Args:
+        reports: of the nodes that have met.
+        nodes: how many there are. If they have not all met, some may copy all the same.
+
     Raises:
-        StagingError: two nodes see different sources, or were given different options.
-        NoRoomError: there is too little space on a node.
+        StagingError: two nodes see different sources, or were given different options; there is
+            too little space on a node, and others may not know.
+        NoRoomError: there is too little space on a node, and so nothing is copied on any.
     """
     _same(
         reports,
@@ -131,10 +136,12 @@ def agree_to_start(reports: Sequence[NodeStart]) -> None:
         rest = len(full) - _NAMED
         have = "has" if rest == 1 else "have"
         more = f"; {counted(rest, 'more node')} {have} too little too" if rest > 0 else ""
-        raise NoRoomError(
-            f"{'; '.join(map(_room, full[:_NAMED]))}{more}; nothing was copied on any node; free "
-            "some, choose other storage (--to), less of the data (--split), or a part of the "
-            "shards for every node (--share node)"
+        all_know = len(reports) == nodes
+        kind = NoRoomError if all_know else StagingError
+        raise kind(
+            f"{'; '.join(map(_room, full[:_NAMED]))}{more}; nothing was copied on "
+            f"{'any' if all_know else 'this'} node; free some, choose other storage (--to), less "
+            "of the data (--split), or a part of the shards for every node (--share node)"
         )
 
 
@@ -173,10 +180,12 @@ def summary(reports: Sequence[NodeDone]) -> list[str]:
     copied = sum(report.copied for report in copiers)
     reused = sum(report.reused for report in reports)
     again = sum(report.reused > 0 for report in reports)
-    nodes = counted(len(reports), "node")
-    kept = f"{sized(reused)} there already ({counted(again, 'node')})"
+    kept = f"{sized(reused)} there already"
     if not copied:
-        return [f"nothing to copy to {nodes}: {kept}"]
+        where = f" to {counted(len(reports), 'node')}" if len(reports) > 1 else ""
+        return [f"nothing to copy{where}: {kept}"]
+    if len(reports) > 1:
+        kept += f" ({counted(again, 'node')})"
     seconds = max(report.seconds for report in copiers)
     files = counted(sum(report.files for report in copiers), "file")
     together = " together" if len(copiers) > 1 else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any, Protocol
 
 from typing_extensions import Self
@@ -28,21 +27,9 @@ class Peers(Protocol):
                 reason are in the message.
         """
 
-    def check(self) -> None:
-        """Raise if another node has failed meanwhile; quick, and safe from any thread.
-
-        Raises:
-            StagingError: it has.
-        """
-
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None: ...
 
 
 class Alone:
@@ -56,15 +43,7 @@ class Alone:
         """Only this node's."""
         return [report]
 
-    def check(self) -> None:
-        """Nobody else can fail."""
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None: ...

@@ -15,7 +15,6 @@ from __future__ import annotations
 import resource
 import socket
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Protocol
 
 from typing_extensions import Self
@@ -116,9 +115,6 @@ class _Member:
         self._line.send(message)
         return self._board.next_reports(self._patience + _LATER)
 
-    def check(self) -> None:
-        self._board.check()
-
     def leave(self, error: BaseException | None) -> None:
         """Say goodbye, or why it is no good one."""
         if error is not None:
@@ -131,12 +127,7 @@ class _Member:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self.leave(error)
 
 

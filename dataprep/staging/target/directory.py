@@ -7,16 +7,18 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from typing_extensions import Self
 
 from dataprep.canonical import to_json
-from dataprep.durable_files import is_partial, partial_path
+from dataprep.durable_files import partial_path
 from dataprep.errors import StagingError
+from dataprep.staging.private import PRIVATE
 from dataprep.staging.target.descent import (
     Descent,
     descend,
@@ -25,16 +27,15 @@ from dataprep.staging.target.descent import (
     refused,
     remove_made,
 )
+from dataprep.staging.target.partials import partials_of
 from dataprep.wording import printable
-
-PRIVATE = ".dataprep-stage"  # what staging keeps for itself in the target
 
 _MADE = "made"  # notes of the directories that were created; one file a process that created some
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not block
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_BYTES = 1 << 30  # a sentinel of several million files
+_MOST_BYTES = 1 << 30  # of a file that is read as a whole, such as the paths of many millions
 _LONGEST_NAME = 80
 
 
@@ -61,6 +62,7 @@ class StageDirectory:
         """Create what is missing of ``path``, mode 0700, and open it.
 
         Raises:
+            NoRoomError: what is missing has no room.
             StagingError: it or what it is in belongs to somebody else, is or contains somebody
                 else's symbolic link, may be written by everybody, is no directory, is on a
                 read-only file system, and the like.
@@ -81,7 +83,8 @@ class StageDirectory:
         try:
             if walk.made:
                 note = to_json(walk.made)
-                opened.write_private(private_name(_MADE, secrets.token_hex(4)), note)
+                name = private_name(_MADE, secrets.token_hex(4))
+                opened.write_private(name, note, copied=False)
         except BaseException:
             with suppress(OSError):
                 os.rmdir(PRIVATE, dir_fd=walk.descriptor)
@@ -145,37 +148,56 @@ class StageDirectory:
         """
         return self._read(self.private, name, self.path / PRIVATE / name)
 
+    def open_private(self, name: str) -> AbstractContextManager[BinaryIO | None]:
+        """The same of one that may be large: open for reading, with no limit to its size."""
+        return self._opened(self.private, name, self.path / PRIVATE / name)
+
     def read(self, name: str) -> bytes | None:
         """What is in a file directly in the target, like `read_private`."""
         return self._read(self.descriptor, name, self.path / name)
 
     def _read(self, directory: int, name: str, place: Path) -> bytes | None:
+        with self._opened(directory, name, place) as file:
+            if file is None or os.fstat(file.fileno()).st_size > _MOST_BYTES:
+                return None
+            return file.read(_MOST_BYTES)
+
+    @contextmanager
+    def _opened(self, directory: int, name: str, place: Path) -> Iterator[BinaryIO | None]:
         try:
             descriptor = os.open(name, _READ, dir_fd=directory)
         except OSError:
-            return None
+            yield None
+            return
         try:
             status = os.fstat(descriptor)
             ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-            if not ours or status.st_size > _MOST_BYTES:
-                return None
-            with os.fdopen(descriptor, "rb", closefd=False) as file:
-                return file.read(_MOST_BYTES)
+            with os.fdopen(descriptor, "rb", closefd=False) if ours else nullcontext() as file:
+                yield file
         except OSError as error:
             raise refused(place, error, "reading it") from None
         finally:
             os.close(descriptor)
 
-    def write_private(self, name: str, data: bytes) -> None:
+    def write_private(
+        self, name: str, data: bytes | Iterable[bytes], *, copied: bool = True
+    ) -> None:
         """Put ``data`` into a private file: whole or not at all, even after a power cut.
 
+        Args:
+            name: the file's.
+            data: what goes into it, as a whole or in pieces.
+            copied: whether something may have been copied already; see `refused`.
+
         Raises:
+            NoRoomError: the storage is full, and nothing has been copied.
             StagingError: the storage is full, read-only, damaged, or gone.
         """
         try:
             _write(self.private, name, data, 0o600)
         except OSError as error:
-            raise refused(self.path, error, f"writing {PRIVATE}/{name}") from None
+            doing = f"writing {PRIVATE}/{name}"
+            raise refused(self.path, error, doing, copied=copied) from None
 
     def remove_private(self, name: str) -> None:
         """Remove a private file, durably; nothing if there is none.
@@ -194,9 +216,8 @@ class StageDirectory:
         Raises:
             StagingError: the storage is read-only or damaged.
         """
-        for left in self.private_names():
-            if is_partial(Path(left)) and left[1:].rsplit(".", 2)[0] in names:
-                self.remove_private(left)
+        for left in filter(partials_of(names), self.private_names()):
+            self.remove_private(left)
 
     def write(self, name: str, data: bytes) -> None:
         """Put ``data`` into a file directly in the target, like `write_private`; mode 0644."""
@@ -238,13 +259,13 @@ def private_name(kind: str, name: str) -> str:
     return f"{kind}-{plain}.json"
 
 
-def _write(directory: int, name: str, data: bytes, mode: int) -> None:
+def _write(directory: int, name: str, data: bytes | Iterable[bytes], mode: int) -> None:
     temporary = partial_path(Path(name)).name
     descriptor = os.open(temporary, _WRITE, 0o600, dir_fd=directory)
     try:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(descriptor, mode)  # whatever the umask
-            file.write(data)
+            file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(descriptor)
         os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)

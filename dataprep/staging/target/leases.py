@@ -14,9 +14,10 @@ def add_lease(directory: StageDirectory, job: str) -> None:
     """Note that a job uses the copy; before the sentinel is read, or `clean` may not see it.
 
     Raises:
-        StagingError: the storage is full, read-only, damaged, or gone.
+        NoRoomError: the storage is full; nothing has been copied by this job yet.
+        StagingError: it is read-only, damaged, or gone.
     """
-    directory.write_private(private_name(_KIND, job), to_json({"job": job}))
+    directory.write_private(private_name(_KIND, job), to_json({"job": job}), copied=False)
 
 
 def remove_lease(directory: StageDirectory, job: str) -> None:

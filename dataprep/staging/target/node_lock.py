@@ -15,8 +15,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from dataprep.errors import StagingError
+from dataprep.staging.private import PRIVATE
 from dataprep.staging.target.descent import refused
-from dataprep.staging.target.directory import PRIVATE, StageDirectory
+from dataprep.staging.target.directory import StageDirectory
 from dataprep.wording import printable
 
 LOCK = "lock"  # its name in the private directory
@@ -87,6 +88,7 @@ def node_lock(
     patience: float,
     done: Callable[[], bool] = lambda: False,
     on_wait: Callable[[str], None] = lambda _: None,
+    name: str = LOCK,
 ) -> Iterator[NodeLock | None]:
     """Hold the lock of a target directory, or wait until its holder has done the work.
 
@@ -96,6 +98,7 @@ def node_lock(
         done: whether what is waited for is there, so that the lock is not needed: asked while
             waiting and once the lock is held.
         on_wait: told now and then who is waited for, and how far they are.
+        name: of the lock; another one than the target's own says who works for one launch.
 
     Yields:
         The lock; None if ``done`` said so.
@@ -104,7 +107,7 @@ def node_lock(
         StagingError: the holder shows no sign of life; the file system cannot lock; the directory
             was removed meanwhile.
     """
-    descriptor = _acquire(directory, _Wait(directory, patience, done, on_wait))
+    descriptor = _acquire(directory, name, _Wait(directory, patience, done, on_wait))
     try:
         if descriptor is not None and done():
             _release(descriptor)
@@ -113,6 +116,25 @@ def node_lock(
     finally:
         if descriptor is not None:
             _release(descriptor)
+
+
+@contextmanager
+def try_lock(directory: StageDirectory) -> Iterator[bool]:
+    """Hold the lock of a target directory if it is free; yields whether it was.
+
+    Raises:
+        StagingError: the file system cannot lock.
+    """
+    descriptor = _open(directory)
+    held = False
+    try:
+        held = _try(directory, descriptor)
+        yield held
+    finally:
+        if held:
+            _release(descriptor)
+        else:
+            os.close(descriptor)
 
 
 @contextmanager
@@ -196,7 +218,7 @@ class _Wait:
         self._note: bytes | None = None
         self._silent = 0.0
         self._looked = time.monotonic()
-        self._told: float | None = None
+        self._told = self._looked
 
     def look(self, descriptor: int) -> None:
         """See how the holder fares, say so now and then, and sleep a little."""
@@ -209,7 +231,7 @@ class _Wait:
         self._looked = now
         if self._silent >= self._patience:
             raise StagingError(self._given_up(holder))
-        if self._told is None or now - self._told >= _TELL_SECONDS:
+        if now - self._told >= _TELL_SECONDS:
             self._told = now
             self._on_wait(
                 f"waiting for {holder.who}, which works on {self._directory.path}"
@@ -228,10 +250,10 @@ class _Wait:
         )
 
 
-def _acquire(directory: StageDirectory, wait: _Wait) -> int | None:
+def _acquire(directory: StageDirectory, name: str, wait: _Wait) -> int | None:
     """A locked descriptor; None if the work is done."""
     while True:
-        descriptor = _open(directory)
+        descriptor = _open(directory, name)
         try:
             while not _try(directory, descriptor):
                 if wait.done():
@@ -240,7 +262,7 @@ def _acquire(directory: StageDirectory, wait: _Wait) -> int | None:
                 wait.look(descriptor)
                 _check_current(directory)
             _check_current(directory)
-            if _is_lock_file(directory, descriptor):
+            if _is_lock_file(directory, name, descriptor):
                 return descriptor
         except BaseException:
             os.close(descriptor)
@@ -248,15 +270,15 @@ def _acquire(directory: StageDirectory, wait: _Wait) -> int | None:
         os.close(descriptor)  # the file was removed while we waited: its lock says nothing
 
 
-def _open(directory: StageDirectory) -> int:
-    place = directory.path / PRIVATE / LOCK
+def _open(directory: StageDirectory, name: str = LOCK) -> int:
+    place = directory.path / PRIVATE / name
     try:
-        descriptor = os.open(LOCK, _OPEN, 0o600, dir_fd=directory.private)
+        descriptor = os.open(name, _OPEN, 0o600, dir_fd=directory.private)
     except OSError as error:
         _check_current(directory)
         if error.errno == errno.ELOOP:
             raise StagingError(f"{place} is a symbolic link; remove it") from None
-        raise refused(place, error, "opening the lock") from None
+        raise refused(place, error, "opening the lock", copied=False) from None
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         os.close(descriptor)
@@ -295,9 +317,9 @@ def _check_current(directory: StageDirectory) -> None:
         )
 
 
-def _is_lock_file(directory: StageDirectory, descriptor: int) -> bool:
+def _is_lock_file(directory: StageDirectory, name: str, descriptor: int) -> bool:
     try:
-        named = os.stat(LOCK, dir_fd=directory.private, follow_symlinks=False)
+        named = os.stat(name, dir_fd=directory.private, follow_symlinks=False)
     except FileNotFoundError:
         return False
     return os.path.samestat(named, os.fstat(descriptor))

@@ -40,9 +40,11 @@ class Outcome:
         return _BY_CODE.get(self.exit_code, StagingError)(self.message)
 
 
-def failed(error: DataprepError) -> Outcome:
-    """The outcome of a copier that ended with an error."""
-    return Outcome(ok=False, message=str(error), exit_code=error.exit_code)
+def failed(error: Exception) -> Outcome:
+    """The outcome of a copier that ended with an error, expected or not."""
+    message = str(error) or type(error).__name__
+    code = getattr(error, "exit_code", StagingError.exit_code)
+    return Outcome(ok=False, message=" ".join(message.split()), exit_code=code)
 
 
 def write_outcome(directory: StageDirectory, step: str, outcome: Outcome) -> None:
@@ -57,7 +59,7 @@ def write_outcome(directory: StageDirectory, step: str, outcome: Outcome) -> Non
         StagingError: the storage is full, read-only, damaged, or gone.
     """
     name = private_name(_KIND, step)
-    _remove_old(directory, name)
+    remove_old(directory, _KIND, name)
     directory.write_private(name, to_json(asdict(outcome)))
 
 
@@ -85,9 +87,10 @@ def read_outcome(directory: StageDirectory, step: str, since: float = 0.0) -> Ou
     return outcome if outcome.ok or outcome.time >= since else None
 
 
-def _remove_old(directory: StageDirectory, name: str) -> None:
+def remove_old(directory: StageDirectory, kind: str, name: str) -> None:
+    """Remove what long gone steps have left of a kind, but for ``name`` and the last few."""
     ages: list[tuple[int, str]] = []
-    for other in directory.private_names(_KIND):
+    for other in directory.private_names(kind):
         try:
             status = os.stat(other, dir_fd=directory.private, follow_symlinks=False)
         except FileNotFoundError:  # another step removed it

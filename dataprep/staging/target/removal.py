@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from dataprep.durable_files import is_partial
+from dataprep.staging.private import PRIVATE
 from dataprep.staging.target.beneath import opened_parent
 from dataprep.staging.target.descent import remove_made
-from dataprep.staging.target.directory import PRIVATE, StageDirectory
+from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import LOCK
+from dataprep.staging.target.partials import partials_of
 from dataprep.wording import counted, printable, some_of
 
-_PARTIAL_END = len(".12345678.partial")  # what `partial_path` puts behind a name
 _NOT_A_FOLDER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
@@ -99,9 +99,9 @@ class Removal:
         with self._entered(folder) as inside:
             if inside is None:
                 return
+            is_partial = partials_of(names)
             for name in self._names(folder, inside):
-                partial = is_partial(Path(name)) and name[1:-_PARTIAL_END] in names
-                if name in names or partial:
+                if name in names or is_partial(name):
                     self._remove_file(inside, name, _joined(folder, name))
 
     def _remove_file(self, parent: int, name: str, path: str) -> None:

@@ -1,4 +1,8 @@
-"""What says that a copy is whole: written last, with the digest of what it is a copy of."""
+"""What says that a copy is whole: written last, with the digest of what it is a copy of.
+
+A line of JSON says what the copy is of, one more line each what is known of a file, and the last
+line is the SHA-256 of all before it: millions of files are written and read one after the other.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,22 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
 from typing import Any
 
-from dataprep.canonical import to_json
 from dataprep.errors import StagingError
-from dataprep.staging.copying.writing import Landed
+from dataprep.staging.landed import Landed
+from dataprep.staging.private import PRIVATE
 from dataprep.staging.target.beneath import opened_parent
 from dataprep.staging.target.descent import refused
-from dataprep.staging.target.directory import PRIVATE, StageDirectory
+from dataprep.staging.target.directory import StageDirectory
 
 SENTINEL = "complete.json"
 RETIRED = "retired.json"  # one that does not count any more, but names what is to be cleaned
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class Sentinel:
         job: the scheduler's job that made it; None outside of any.
         shared: whether other jobs may use it.
         files: every file, with its size and time of modification when it had landed.
+        asked: which part of the source the call asked for, see `StageRequest.asked`.
     """
 
     source: str
@@ -43,6 +48,7 @@ class Sentinel:
     job: str | None
     shared: bool
     files: tuple[Landed, ...]
+    asked: str = ""
 
 
 def read_sentinel(directory: StageDirectory, name: str = SENTINEL) -> Sentinel | None:
@@ -53,25 +59,15 @@ def read_sentinel(directory: StageDirectory, name: str = SENTINEL) -> Sentinel |
         name: `SENTINEL`, or `RETIRED`.
     """
     try:
-        data = directory.read_private(name)
+        with directory.open_private(name) as file:
+            return None if file is None else _parse(file)
     except StagingError:
         return None
-    return None if data is None else _parse(data)
 
 
 def write_sentinel(directory: StageDirectory, sentinel: Sentinel) -> None:
     """Put it there, durably, in one step."""
-    files = [asdict(file) for file in sentinel.files]
-    body = {
-        "version": _VERSION,
-        "source": sentinel.source,
-        "digest": sentinel.digest,
-        "selection": sentinel.selection,
-        "job": sentinel.job,
-        "shared": sentinel.shared,
-        "files": files,
-    }
-    directory.write_private(SENTINEL, to_json({**body, "self": _digest(body)}))
+    directory.write_private(SENTINEL, _lines(sentinel))
 
 
 def remove_sentinel(directory: StageDirectory) -> None:
@@ -125,21 +121,44 @@ def _is_as_landed(file: Landed, parent: int) -> bool:
     return found == (True, file.bytes, file.modified)
 
 
-def _digest(body: Mapping[str, Any]) -> str:
-    """Of what it says, however it is laid out: quick also for millions of files."""
-    compact = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(compact.encode()).hexdigest()
+def _lines(sentinel: Sentinel) -> Iterator[bytes]:
+    digest = hashlib.sha256()
+    header = {
+        "version": _VERSION,
+        "source": sentinel.source,
+        "digest": sentinel.digest,
+        "selection": sentinel.selection,
+        "job": sentinel.job,
+        "shared": sentinel.shared,
+        "asked": sentinel.asked,
+    }
+    rows = ((file.path, file.bytes, file.sha256, file.modified) for file in sentinel.files)
+    for said in chain([header], rows):
+        line = json.dumps(said, separators=(",", ":")).encode() + b"\n"
+        digest.update(line)
+        yield line
+    yield digest.hexdigest().encode() + b"\n"
 
 
-def _parse(data: bytes) -> Sentinel | None:
+def _parse(lines: Iterable[bytes]) -> Sentinel | None:
     try:
-        body = json.loads(data)
-        stated = body.pop("self")
-        if stated != _digest(body) or body.pop("version") != _VERSION:
+        said = _proven(lines)
+        header: dict[str, Any] = next(said, {})
+        files = tuple(Landed(*row) for row in said)
+        if header.pop("version") != _VERSION or not all(is_inside(file.path) for file in files):
             return None
-        files = tuple(Landed(**file) for file in body.pop("files"))
-        if not all(is_inside(file.path) for file in files):
-            return None
-        return Sentinel(**body, files=files)
+        return Sentinel(**header, files=files)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+
+
+def _proven(lines: Iterable[bytes]) -> Iterator[Any]:
+    """What every line says but for the last, which proves the others; ValueError if it does not."""
+    digest, last = hashlib.sha256(), b""
+    for line in lines:
+        if last:
+            digest.update(last)
+            yield json.loads(last)
+        last = line
+    if last != digest.hexdigest().encode() + b"\n":
+        raise ValueError

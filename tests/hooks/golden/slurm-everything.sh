@@ -74,7 +74,7 @@ finish() {
       echo "cleaning failed on a node; see above" >&2
     if [ "$cleaner" ]; then kill -USR2 "$cleaner" 2>/dev/null || true; fi
   fi
-  if [ "$cleaner" ]; then timeout 70 tail --pid="$cleaner" -f /dev/null || true; fi
+  if [ "$cleaner" ]; then timeout 70 tail -s 0.1 --pid="$cleaner" -f /dev/null || true; fi
   exit "$code"
 }
 trap finish EXIT

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
 from dataprep.errors import StagingError
 from dataprep.staging.inventory import Inventory
+from dataprep.wording import printable
 
 
 def environment(inventory: Inventory, target: Path) -> dict[str, str]:
@@ -39,8 +41,9 @@ def write_environment(path: Path, variables: Mapping[str, str]) -> None:
     from dataprep.durable_files import write_durably
 
     try:
-        write_durably(path, render(variables).encode())
+        write_durably(path, os.fsencode(render(variables)))
     except OSError as error:
         raise StagingError(
-            f"--env_file {path} cannot be written: {error.strerror}; the copy itself is whole"
+            f"--env_file {printable(str(path))} cannot be written: {error.strerror or error}; "
+            "the copy itself is whole"
         ) from error

@@ -43,14 +43,19 @@ def connected(
         StagingError: not all nodes came.
     """
     if not _can_meet(request, placement):
-        if placement.nodes > 1 and placement.step and placement.node == 0:
+        if placement.nodes > 1 and placement.node == 0 and placement.step:
             reporter.line(_UNMET)
+        elif placement.nodes > 1 and placement.origin != "--rank":
+            reporter.line(
+                f"this job has {placement.nodes} nodes, and only {placement.host} is staged here; "
+                "start it on all of them, e.g. srun --ntasks-per-node=1 -K dataprep stage …"
+            )
         return Alone(placement.node, placement.nodes)
-    # Without the source if there is a step: nodes that were given different ones are to be told.
-    launch = placement.step or f"{request.rendezvous} {request.source}"
+    # With the source: one step may stage several things side by side.
+    launch = f"{placement.step or request.rendezvous} {request.source}"
     return meet(
         placement,
-        f"{launch} {os.getuid()}",
+        f"{launch!r} {os.getuid()}",
         address=request.rendezvous,
         seconds=request.rendezvous_seconds,
         on_failure=watch.stop,
