@@ -91,7 +91,8 @@ LUSTRE: Callable[[Decorated], Decorated] = options(
         metavar="[auto|COUNT|pfl|off]",
         help="On Lustre, the layout of the directories that are written: auto: by the size of the "
         "files, unless the site has a progressive layout; COUNT: so many stripes, -1: on all "
-        "targets; pfl: a progressive layout; off: none is set. [default: auto]",
+        "targets; pfl: a progressive layout; off: none is set. [default: auto, but a layout "
+        "that somebody chose is kept]",
     ),
     LIMITS,
 )

@@ -7,6 +7,7 @@
 
 # EDIT: an epilogue has neither a PATH nor the variables of the job.
 program=/usr/local/bin/dataprep
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export DATAPREP_SCRATCH=/local/scratch # where jobs stage if they do not say --to
 export PBS_JOBID=$1
 

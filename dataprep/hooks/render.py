@@ -63,6 +63,11 @@ def render(scheduler: str, hook: Hook, *, epilog: bool = False) -> str:
         UsageError: values that no script can be made of.
     """
     _check(hook)
+    if epilog and hook.to is not None and _VARIABLE.search(hook.to):
+        raise UsageError(
+            f"--to {hook.to} has a variable of the job's, which an epilog does not know; leave "
+            "--to out and set DATAPREP_SCRATCH in both, or give an absolute path"
+        )
     name = f"{scheduler}-epilog.sh" if epilog else f"{scheduler}.sh"
     template = resources.files("dataprep.hooks").joinpath(name).read_text(encoding="utf-8")
     options = _place(hook) if epilog else (*_place(hook), *_choice(hook))
@@ -82,6 +87,8 @@ def _check(hook: Hook) -> None:
                 f"{printable(path)} has characters that are no text, which a batch script would "
                 "hide; give the directory another name, or a link with one"
             )
+    if hook.to == "":
+        raise UsageError("--to is empty; is a variable not set?")
     if hook.to is not None and not hook.to.startswith(("/", "$")):
         raise UsageError(
             f"--to {hook.to} is relative, but a job starts elsewhere; give an absolute path, or "
@@ -89,6 +96,8 @@ def _check(hook: Hook) -> None:
         )
     if not hook.share and (hook.replicas != 1 or hook.whole):
         raise UsageError("--replicas and --whole belong to --share node")
+    if hook.share and hook.broadcast:
+        raise UsageError("--broadcast sends everything to every node; leave out --share")
 
 
 def _place(hook: Hook) -> Iterator[str]:

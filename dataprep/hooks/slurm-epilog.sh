@@ -5,6 +5,7 @@
 
 # EDIT: an Epilog has neither a PATH nor the variables of the job.
 program=/usr/local/bin/dataprep
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export DATAPREP_SCRATCH=/local/scratch # where jobs stage if they do not say --to
 
 clean=(

@@ -24,6 +24,7 @@ program=$(command -v dataprep) || {
   echo "dataprep is not on the PATH: activate the environment it is installed in" >&2
   exit 127
 }
+# More options may be added here, such as --shared or --verify reread.
 stage=(
 @@stage
 )

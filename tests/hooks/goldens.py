@@ -19,7 +19,6 @@ _EVERYTHING = Hook(
     share=True,
     replicas=2,
     whole=("validation",),
-    broadcast=True,
     nodes=1536,
     keep=True,
 )
@@ -29,6 +28,8 @@ def goldens() -> dict[str, str]:
     """The text of every script, by file name."""
     texts = {f"{name}.sh": render(name, _PLAIN) for name in SCHEDULERS}
     texts |= {f"{name}-epilog.sh": render(name, _PLAIN, epilog=True) for name in SCHEDULERS}
+    broadcast = Hook(Path("/lustre/project/imagenet"), broadcast=True)
+    texts["pbs-broadcast.sh"] = render("pbs", broadcast)
     return texts | {"slurm-everything.sh": render("slurm", _EVERYTHING)}
 
 

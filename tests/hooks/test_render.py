@@ -95,11 +95,18 @@ def test_variables_are_left_for_the_job(path: str, found: str) -> None:
         (Hook(Path("/a"), to="scratch/b"), "relative"),
         (Hook(Path("/a"), replicas=2), "--share node"),
         (Hook(Path("/a"), whole=("train",)), "--share node"),
+        (Hook(Path("/a"), share=True, broadcast=True), "leave out --share"),
+        (Hook(Path("/a"), to=""), "empty"),
     ],
 )
 def test_what_cannot_be_in_a_script_is_refused(hook: Hook, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         render("slurm", hook)
+
+
+def test_an_epilog_knows_no_variables_of_the_job() -> None:
+    with pytest.raises(UsageError, match="variable of the job"):
+        render("slurm", Hook(Path("/a"), to="$TMPDIR/x"), epilog=True)
 
 
 def test_the_command_prints_nothing_but_the_script(

@@ -24,6 +24,7 @@ program=$(command -v dataprep) || {
   echo "dataprep is not on the PATH: activate the environment it is installed in" >&2
   exit 127
 }
+# More options may be added here, such as --shared or --verify reread.
 stage=(
   "$program" stage '/lustre/my project/it'"'"'s'
   --to "${TMPDIR}"'/my data/'"$USER"
@@ -32,7 +33,6 @@ stage=(
   --share node
   --replicas 2
   --whole validation
-  --broadcast mpi
 )
 # yes: a job that is stopped (requeue, scancel, end of its time) leaves its copies where they are.
 # A requeue finds them, if it gets the same nodes and your site does not wipe them in between.
