@@ -160,8 +160,8 @@ def test_the_epilog_removes_what_a_killed_job_left_behind(
         .replace("/local/scratch", str(cluster.scratch))
     )
     for node in NODES:
-        # All that Slurm tells an Epilog of the job that matters here.
-        words = f"env SLURM_JOB_ID={job} SLURM_JOB_USER=root SLURM_JOB_UID=0 bash '{epilog}'"
+        # All that Slurm tells an Epilog of the job that matters here; and no PATH.
+        words = f"env -i SLURM_JOB_ID={job} SLURM_JOB_USER=root SLURM_JOB_UID=0 bash '{epilog}'"
         ended = cluster.on(node, words)
         assert "removed" in ended.out
     assert left(cluster) == {}
