@@ -41,6 +41,11 @@ def claim(errand: Errand, directory: StageDirectory) -> Sentinel | None:
 def _check_owner(errand: Errand, directory: StageDirectory, sentinel: Sentinel | None) -> None:
     users = others(directory, errand.placement.job)
     if sentinel is None:
+        if users and not errand.request.shared:
+            raise StagingError(
+                f"{printable(str(directory.path))} is used by {some_of(users)}; stage into another "
+                "directory, or share one between jobs (--shared, in all of them)"
+            )
         plan = plan_of(directory)
         if users and plan is not None and plan.selection != errand.selection.digest:
             _refuse_to_change(errand, directory, users)

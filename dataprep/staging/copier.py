@@ -6,8 +6,9 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from dataprep.canonical import to_json
 from dataprep.errors import StagingError
@@ -17,7 +18,7 @@ from dataprep.staging.copying.files import default_streams, rehash_files
 from dataprep.staging.copying.watch import Watch
 from dataprep.staging.errand import Errand
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.labels import LABELS, labels_here, write_labels
+from dataprep.staging.labels import LABELS, labels_here, remove_labels, write_labels
 from dataprep.staging.landed import Landed
 from dataprep.staging.memory import available
 from dataprep.staging.nodes.agreement import NodeDone, NodeStart, agree_to_finish, agree_to_start
@@ -100,6 +101,7 @@ def run_copier(
         lines = agree_to_finish(reports)
     except StagingError:
         remove_sentinel(directory)  # nobody knows whose bytes are the right ones
+        remove_labels(errand, directory)
         raise
     if peers.index == 0 or len(reports) == 1:
         for line in lines:
@@ -239,9 +241,12 @@ def _open_up(errand: Errand, directory: StageDirectory, view: _View) -> None:
         shared=_is_shared(errand, view.sentinel),
         selection=errand.selection.digest,
     )
-    if errand.inventory.manifest is not None:
-        for label in LABELS:
-            directory.remove(label)
+    remove_labels(errand, directory)
+    _remove_obsolete(errand, directory, view)
+
+
+def _remove_obsolete(errand: Errand, directory: StageDirectory, view: _View) -> None:
+    """The files, and the directories left empty: a file may be about to get that name."""
     for file in view.present.obsolete:
         try:
             with opened_parent(directory.descriptor, file.path) as (parent, name):
@@ -251,6 +256,12 @@ def _open_up(errand: Errand, directory: StageDirectory, view: _View) -> None:
                 f"{printable(f'{directory.path}/{file.path}')}, staged earlier, cannot be "
                 f"removed: {error.strerror}; check this node's storage"
             ) from error
+    # Also of those that a killed call has removed before.
+    old = view.planned - {file.path for file in errand.selection.files}
+    folders = {str(above) for path in old for above in PurePosixPath(path).parents} - {"."}
+    for folder in sorted(folders, key=lambda each: each.count("/"), reverse=True):
+        with suppress(OSError), opened_parent(directory.descriptor, folder) as (parent, name):
+            os.rmdir(name, dir_fd=parent)
 
 
 def _is_shared(errand: Errand, sentinel: Sentinel | None) -> bool:

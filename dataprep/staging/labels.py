@@ -41,6 +41,16 @@ def labels_here(errand: Errand, directory: StageDirectory) -> list[Landed] | Non
     return [_landed(directory, name, data) for name, data in wanted.items() if data is not None]
 
 
+def remove_labels(errand: Errand, directory: StageDirectory) -> None:
+    """From here on it is no data set, nor a part of one.
+
+    Raises:
+        StagingError: the storage is read-only or damaged.
+    """
+    for name in _labels(errand):
+        directory.remove(name)
+
+
 def write_labels(errand: Errand, directory: StageDirectory) -> list[Landed]:
     """Write them, durably; the manifest last of all but the sentinel.
 

@@ -73,7 +73,10 @@ def find_present(
     doubtful: list[SourceFile] = []
     lacking: list[SourceFile] = []
     for path in sorted({*labels, *(file.path for file in selection.files)} - {*recorded, *planned}):
-        if _find(directory, path) is not None:
+        there = _find(directory, path)
+        if there is not None and not (
+            there.bytes < 0 and any(each.startswith(f"{path}/") for each in (*recorded, *planned))
+        ):
             _refuse_stranger(directory, path)
     for file in selection.files:
         if file.path in labels:

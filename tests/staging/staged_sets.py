@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +44,13 @@ def named(source: Path, *splits: str) -> dict[str, str]:
 
 def arrived(to: Path) -> dict[str, str]:
     """The SHA-256 of every file in a target, unfinished ones too, but for staging's own."""
-    return {name: digest for name, digest in hashes(to).items() if not name.startswith(PRIVATE)}
+    found = {}
+    for path in sorted(to.rglob("*")):
+        name = path.relative_to(to).as_posix()
+        with suppress(FileNotFoundError):  # renamed just now by one who is copying
+            if path.is_file() and not name.startswith(".dataprep"):
+                found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
 
 
 def is_sealed(to: Path) -> bool:
