@@ -49,9 +49,10 @@ if [ "$keep" = no ]; then
   # shellcheck disable=SC2016  # for the shells on the nodes
   "${every_node[@]}" --kill-on-bad-exit=0 bash -c '
     trap "" USR1
-    trap "exit 0" USR2
+    trap "kill \$nap 2>/dev/null; exit 0" USR2
     trap "trap \"\" USR2; over=yes" TERM
-    until [ "${over:-}" ]; do sleep 3600 & wait "$!" || true; done
+    until [ "${over:-}" ]; do sleep 3600 >/dev/null 2>&1 & nap=$!; wait "$nap" || true; done
+    kill "$nap" 2>/dev/null || true
     exec timeout 60 "$@"' clean "${stage[@]}" --clean &
   cleaner=$!
 fi
