@@ -56,7 +56,7 @@ SlurmdTimeout=15
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0
-KillWait=10
+KillWait=30
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
