@@ -13,12 +13,13 @@ import shlex
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dataprep.canonical import to_json
 from dataprep.errors import DatasetError
-from dataprep.plugins import load_sink
-from dataprep.sinks import DatasetInfo, Sink
+
+if TYPE_CHECKING:
+    from dataprep.sinks import DatasetInfo, Sink
 
 FORMAT = "dataprep-manifest-1"
 NAME = "manifest.json"
@@ -102,6 +103,8 @@ def dataset_info(manifest: Mapping[str, Any]) -> DatasetInfo:
 
     Early manifests say nothing of attributes, of which there were none, and name the file of boxes.
     """
+    from dataprep.sinks import DatasetInfo  # staging reads manifests, and needs no format
+
     examples = manifest["examples"]
     size = examples["size"]
     return DatasetInfo(
@@ -120,6 +123,8 @@ def manifest_sink(manifest: Mapping[str, Any]) -> Sink:
     Raises:
         UsageError: it is not installed here.
     """
+    from dataprep.plugins import load_sink
+
     return load_sink(manifest["sink"]["name"], manifest["sink"]["config"])
 
 
