@@ -23,13 +23,26 @@ while true; do
     *) break ;;
   esac
 done
-trap 'kill -USR1 -- "${tasks[@]/#/-}"' USR1
-trap 'kill -USR2 -- "${tasks[@]/#/-}"' USR2
+# What arrives before all tasks are there is passed on when they are, as real launchers do.
+told=()
+pass_on() {
+  if [ "${ready:-}" ]; then
+    for signal in "${told[@]}"; do kill "-$signal" -- "${tasks[@]/#/-}"; done
+    told=()
+  fi
+}
+trap 'told+=(USR1); pass_on' USR1
+trap 'told+=(USR2); pass_on' USR2
 tasks=()
 for node in 0 1; do
   NODE=$node setsid "$@" &
   tasks+=("$!")
 done
+for task in "${tasks[@]}"; do
+  until kill -0 -- "-$task" 2>/dev/null || ! kill -0 "$task" 2>/dev/null; do sleep 0.01; done
+done
+ready=yes
+pass_on
 code=0
 for task in "${tasks[@]}"; do
   wait "$task" || code=$?
