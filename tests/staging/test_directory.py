@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from dataprep.errors import NoRoomError, StagingError
 from dataprep.staging.private import PRIVATE
 from dataprep.staging.target import descent
-from dataprep.staging.target.descent import descend, refused, remove_made
+from dataprep.staging.target.descent import descend, remove_made
 from dataprep.staging.target.directory import StageDirectory, private_name
 from dataprep.staging.target.leases import add_lease
+from dataprep.staging.target.refusals import refused
 
 STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")

@@ -26,15 +26,6 @@ def expand_hosts(text: str) -> list[str]:
     return hosts
 
 
-def first_host(text: str) -> str:
-    """The host a list begins with.
-
-    Raises:
-        ValueError: it is not such a list.
-    """
-    return next(_hosts(text))
-
-
 def _hosts(text: str) -> Iterator[str]:
     position = 0
     while True:

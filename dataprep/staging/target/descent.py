@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dataprep.errors import NoRoomError, StagingError
+from dataprep.errors import StagingError
+from dataprep.staging.target.refusals import refused
 from dataprep.wording import printable
 
 _MOST_LINKS = 40  # the kernel's own limit
 _OVERFLOW = 65534  # whom a user namespace shows for owners that it does not know
 _UID_MAP = Path("/proc/self/uid_map")
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 # Search permission is all a directory on the way must grant; O_DIRECTORY wakes automounts.
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -107,42 +107,6 @@ def remove_made(made: Sequence[str]) -> bool:
         finally:
             os.close(parent.descriptor)
     return True
-
-
-def refused(
-    path: Path | str, error: OSError, doing: str = "", *, copied: bool = True
-) -> StagingError:
-    """What to tell the user when the system refuses something in a target directory.
-
-    Args:
-        path: where.
-        error: the refusal.
-        doing: what was being done, e.g. ``writing complete.json``.
-        copied: whether something may have been copied already; if not, no space is `NoRoomError`.
-    """
-    during = f" while {doing}" if doing else ""
-    what, way_out = _REFUSALS.get(error.errno or 0, (error.strerror or str(error), "mend that"))
-    if error.errno in _FULL:
-        what, way_out = f"no space left ({error.strerror})", "free some, or choose another place"
-    kind = NoRoomError if error.errno in _FULL and not copied else StagingError
-    return kind(f"{printable(str(path))}: {what}{during}; {way_out}")
-
-
-_REFUSALS = {
-    errno.EROFS: ("the file system is read-only", "choose another place with --to"),
-    errno.EACCES: ("permission denied", "choose a directory of your own with --to"),
-    errno.EPERM: ("operation not permitted", "choose a directory of your own with --to"),
-    errno.ENOTDIR: ("not a directory", "choose another place with --to"),
-    errno.ENAMETOOLONG: ("the name is too long", "choose a shorter one with --to"),
-    errno.ENOENT: (
-        "it was removed by somebody meanwhile",
-        "see that nothing cleans up there, and run the same command again",
-    ),
-    errno.ESTALE: (
-        "it was removed by somebody meanwhile",
-        "see that nothing cleans up there, and run the same command again",
-    ),
-}
 
 
 def owner_name(user: int) -> str:

@@ -19,15 +19,9 @@ from dataprep.canonical import to_json
 from dataprep.durable_files import partial_path
 from dataprep.errors import StagingError
 from dataprep.staging.private import PRIVATE
-from dataprep.staging.target.descent import (
-    Descent,
-    descend,
-    for_everybody,
-    owner_name,
-    refused,
-    remove_made,
-)
+from dataprep.staging.target.descent import Descent, descend, for_everybody, owner_name, remove_made
 from dataprep.staging.target.partials import partials_of
+from dataprep.staging.target.refusals import refused
 from dataprep.wording import printable
 
 _MADE = "made"  # notes of the directories that were created; one file a process that created some

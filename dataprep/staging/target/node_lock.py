@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from dataprep.errors import StagingError
 from dataprep.staging.private import PRIVATE
-from dataprep.staging.target.descent import refused
 from dataprep.staging.target.directory import StageDirectory
+from dataprep.staging.target.refusals import refused
 from dataprep.wording import printable
 
 LOCK = "lock"  # its name in the private directory

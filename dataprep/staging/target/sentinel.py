@@ -19,8 +19,8 @@ from dataprep.errors import StagingError
 from dataprep.staging.landed import Landed
 from dataprep.staging.private import PRIVATE
 from dataprep.staging.target.beneath import opened_parent
-from dataprep.staging.target.descent import refused
 from dataprep.staging.target.directory import StageDirectory
+from dataprep.staging.target.refusals import refused
 
 SENTINEL = "complete.json"
 RETIRED = "retired.json"  # one that does not count any more, but names what is to be cleaned
