@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from dataprep.assembly.commit import CommitRecord, Commits, is_intact
 from dataprep.assembly.identity import read_job
-from dataprep.assembly.lock import holder, is_running
+from dataprep.assembly.lock import LEASE_SECONDS, holder, is_running, silent_seconds, started
 from dataprep.assembly.progress import images_under_way
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import DatasetError
@@ -39,7 +39,10 @@ class Status:
         records: the commit records of the shards that are there.
         sealed: whether the manifest has been written.
         holder: (host, process id) of the run that holds the directory, if one does.
-        running: whether that process is alive; None if it is on another host.
+        running: whether that process is alive; None if that cannot be told from here, as it is on
+            another host.
+        silent_seconds: how long ago it showed a sign of life, by the clocks of this host and of the
+            file system.
         images_per_second: of the run that is working now, once it has committed a shard.
         part: what of the data set was staged here, e.g. ``part 2 of 4``; None if all of it, or if
             it was made here.
@@ -53,6 +56,14 @@ class Status:
     running: bool | None
     images_per_second: float | None
     part: str | None = None
+    silent_seconds: float | None = None
+
+    @property
+    def works(self) -> bool:
+        """Whether somebody seems to work here."""
+        if self.holder is None or self.running is not None:
+            return self.running is True
+        return self.silent_seconds is None or self.silent_seconds <= LEASE_SECONDS
 
 
 def read_status(out: Path) -> Status:
@@ -77,6 +88,7 @@ def read_status(out: Path) -> Status:
         running=is_running(workspace),
         images_per_second=_rate(workspace, records),
         part=_part(workspace),
+        silent_seconds=silent_seconds(workspace),
     )
 
 
@@ -106,15 +118,17 @@ def _splits(workspace: Workspace, records: list[CommitRecord]) -> tuple[SplitSta
 
 def _rate(workspace: Workspace, records: list[CommitRecord]) -> float | None:
     """Images a second since the run that holds the lock took it."""
+    start = started(workspace)
+    if start is None:
+        return None  # nobody works here
     try:
-        start = workspace.lock.stat().st_mtime
         made = [
             (status.st_mtime, record.images)
             for record in records
             if (status := (workspace.commits / f"{record.shard}.json").stat()).st_mtime > start
         ]
     except FileNotFoundError:
-        return None  # nobody works here, or has just begun or ended to
+        return None  # a record that another run has just replaced
     if not made:
         return None
     return sum(images for _, images in made) / (max(time for time, _ in made) - start)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dataprep.assembly.identity import Identity, check_identity, store_identity
 from dataprep.assembly.job import Job
+from dataprep.assembly.lock import check_held
 from dataprep.assembly.overwrite import (
     check_foreign_files,
     remove_built_files,
@@ -34,8 +35,10 @@ def claim(
 
     Raises:
         DatasetError: the directory is being made in another way, or holds foreign shards.
+        LockedError: another run has taken it over.
     """
     workspace = job.workspace
+    check_held(workspace, job.lease)
     if overwrite:
         remove_built_files(workspace)
     fresh = check_identity(workspace, identity, units)

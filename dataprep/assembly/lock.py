@@ -1,129 +1,186 @@
-"""One run at a time in an output directory, and workers that stop when their run is gone."""
+"""One run at a time in an output directory; a dead one is taken over, wherever it ran.
+
+A run touches its marker every few seconds. Whoever finds another's marker and cannot look its
+process up, because that is on another host, watches: a touch means that it lives; half a minute
+without one, that it is dead. A run that was only suspended finds its marker gone when it wakes; it
+and its workers stop.
+"""
 
 from __future__ import annotations
 
-import os
-import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
-from filelock import SoftFileLock, Timeout
-
+from dataprep.assembly.heartbeat import beating
+from dataprep.assembly.lease import BEAT_SECONDS, LEASE_SECONDS, Lease
+from dataprep.assembly.marker import Marker, Sighting, sight
+from dataprep.assembly.marker_change import MarkerChange, is_left_behind
+from dataprep.assembly.silence import Silence
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import LockedError
 
-_ACQUIRE_SECONDS = 0.5
-_CHECK_SECONDS = 2.0
-_TORN_SECONDS = 10.0
+__all__ = [
+    "LEASE_SECONDS",
+    "Lease",
+    "check_held",
+    "holder",
+    "is_running",
+    "locked",
+    "silent_seconds",
+    "started",
+]
+
+_LOOKS = 30  # in a lease's time
+_RELEASE_TRIES = 20
+
+
+def _say_nothing(_: str) -> None:
+    pass
+
+
+@contextmanager
+def locked(
+    workspace: Workspace,
+    *,
+    report: Callable[[str], None] = _say_nothing,
+    beat_seconds: float = BEAT_SECONDS,
+    lease_seconds: float = LEASE_SECONDS,
+) -> Iterator[Lease]:
+    """Hold the directory; it is taken over from a dead run.
+
+    The marker is a file, not a POSIX lock, because Lustre is often mounted without those.
+
+    Args:
+        workspace: the output directory.
+        report: told once, if it takes a while to see whether the holder lives.
+        beat_seconds: between two signs of life.
+        lease_seconds: of silence after which a holder on another host counts as dead.
+
+    Raises:
+        LockedError: somebody else holds it; the message names host and process.
+        OSError: the file system refuses.
+    """
+    pause = lease_seconds / _LOOKS
+    change = MarkerChange(workspace.lock, patience=lease_seconds, pause=pause)
+    text = _take(workspace, change, report, patience=lease_seconds, pause=pause)
+    lease = Lease(workspace.lock, text, workspace.new_failure_file(), lease_seconds=lease_seconds)
+    try:
+        with beating(workspace.lock, text, seconds=beat_seconds, on_loss=lease.lose):
+            _remove_failure_files(workspace, of="")
+            yield lease
+    finally:
+        # What is left lying is of a dead process; how the run ended is what matters.
+        with suppress(OSError):
+            _release(change, text, pause)
+        # Only its own: if this run was taken over, the others are the new run's.
+        with suppress(OSError):
+            _remove_failure_files(workspace, of=lease.failure.stem)
+
+
+def _take(
+    workspace: Workspace,
+    change: MarkerChange,
+    report: Callable[[str], None],
+    *,
+    patience: float,
+    pause: float,
+) -> str:
+    silence = Silence()
+    first: Sighting | None = None
+    while True:
+        found = sight(workspace.lock)
+        silent = 0.0 if found is None else silence.watch(found, longest_gap=3 * pause)
+        if found is None or is_left_behind(found, silent, patience):
+            text = change.claim(found)
+            if text is not None:
+                return text
+        else:
+            marker = found.marker
+            if found != (first or found) or (marker is not None and marker.is_alive()):
+                raise _refused(workspace, marker)
+            if first is None:
+                first = found
+                report(
+                    f"{workspace.out}: held by {_describe(marker)}; "
+                    f"waiting up to {patience:.0f} s to see whether it is alive"
+                )
+        time.sleep(pause)
+
+
+def _release(change: MarkerChange, text: str, pause: float) -> None:
+    # If somebody is changing the marker all the time, it is left: its process will be dead.
+    for _ in range(_RELEASE_TRIES):
+        if change.remove(text):
+            return
+        time.sleep(pause / 10)
+
+
+def _refused(workspace: Workspace, marker: Marker | None) -> LockedError:
+    return LockedError(
+        f"{workspace.out}: another run is working here: {_describe(marker)}; "
+        "wait for it, or stop it and run the same command again"
+    )
+
+
+def _describe(marker: Marker | None) -> str:
+    if marker is None:
+        return "an unknown process"
+    return f"process {marker.process} on {marker.host}"
+
+
+def check_held(workspace: Workspace, lease: Lease) -> None:
+    """To be called before the launcher changes what another run could see.
+
+    Raises:
+        LockedError: this run was given up for dead, and another has taken its place.
+    """
+    if lease.lost_now():
+        raise LockedError(
+            f"{workspace.out}: another run took this directory over, because this one showed no "
+            "sign of life for too long; this one has stopped, see `dataprep status`"
+        )
+
+
+def _remove_failure_files(workspace: Workspace, *, of: str) -> None:
+    for path in workspace.failure_files():
+        if of in path.name:
+            path.unlink(missing_ok=True)
+
+
+def _marker(workspace: Workspace) -> Marker | None:
+    try:
+        found = sight(workspace.lock)
+    except OSError:
+        return None
+    return None if found is None else found.marker
 
 
 def holder(workspace: Workspace) -> tuple[str, int] | None:
     """The (host, process id) in the lock, or None if there is none or it cannot be read."""
-    try:
-        lines = workspace.lock.read_text().splitlines()
-        return lines[1], int(lines[0])
-    except (OSError, ValueError, IndexError):
-        return None
+    marker = _marker(workspace)
+    return None if marker is None else (marker.host, marker.process)
 
 
 def is_running(workspace: Workspace) -> bool | None:
     """Whether the lock's holder is alive: None if that cannot be told from this host."""
-    found = holder(workspace)
-    if found is None:
-        return False
-    host, process = found
-    return _process_exists(process) if host == socket.gethostname() else None
+    marker = _marker(workspace)
+    return False if marker is None else marker.is_alive()
 
 
-@contextmanager
-def locked(workspace: Workspace) -> Iterator[Lease]:
-    """Hold the directory; a marker left by a dead process of this host is taken over.
+def started(workspace: Workspace) -> float | None:
+    """When the run that holds the lock took it: seconds since 1970, the file system's clock."""
+    marker = _marker(workspace)
+    return None if marker is None else marker.since
 
-    The marker is a file made with O_EXCL, not a POSIX lock, because Lustre is often mounted
-    without those.
 
-    Raises:
-        LockedError: somebody else holds it; the message names host and process.
+def silent_seconds(workspace: Workspace) -> float | None:
+    """How long ago the holder showed a sign of life; None if there is no lock.
+
+    Compares a time of the file system with this host's, so it is wrong by as much as they differ.
     """
-    # Long enough to try again after a dead holder's marker was removed.
-    lock = SoftFileLock(workspace.lock, timeout=_ACQUIRE_SECONDS)
-    _remove_torn_marker(workspace)
     try:
-        lock.acquire()
-    except Timeout:
-        host, process = holder(workspace) or ("an unknown host", 0)
-        raise LockedError(
-            f"{workspace.out}: another run is working here: process {process} on {host}; "
-            f"wait for it, or if it is certainly dead delete {workspace.lock}"
-        ) from None
-    try:
-        _remove_failure_files(workspace)
-        yield Lease(workspace.lock, workspace.lock.read_text(), workspace.new_failure_file())
-    finally:
-        _remove_failure_files(workspace)
-        lock.release()
-
-
-def _remove_torn_marker(workspace: Workspace) -> None:
-    """A marker without a holder is one of a run killed between making and writing it."""
-    try:
-        age = time.time() - workspace.lock.stat().st_mtime
-    except FileNotFoundError:
-        return
-    if holder(workspace) is None and age > _TORN_SECONDS:
-        workspace.lock.unlink(missing_ok=True)
-
-
-def _remove_failure_files(workspace: Workspace) -> None:
-    for path in workspace.failure_files():
-        path.unlink(missing_ok=True)
-
-
-@dataclass(slots=True)
-class Lease:
-    """A worker's right to go on: its run still holds the lock, and nobody has failed.
-
-    Pickled into workers, which may outlive a launcher that was killed, on any host.
-    """
-
-    path: Path
-    marker: str
-    failure: Path
-    _checked: float = field(default=0.0, compare=False)
-    _lost: bool = field(default=False, compare=False)
-
-    def lost(self) -> bool:
-        """Whether the run that this worker belongs to is gone; looks every two seconds."""
-        if time.monotonic() - self._checked >= _CHECK_SECONDS:
-            return self.lost_now()
-        return self._lost
-
-    def lost_now(self) -> bool:
-        """The same, looking at once: before anything that another run could see."""
-        self._checked = time.monotonic()
-        self._lost = self._lost or self._look()
-        return self._lost
-
-    def _look(self) -> bool:
-        try:
-            if self.path.read_text() != self.marker or self.failure.exists():
-                return True
-        except FileNotFoundError:
-            return True
-        except OSError:
-            return False  # a file system that hiccups is no reason to give up
-        process, host = self.marker.splitlines()[:2]
-        return host == socket.gethostname() and not _process_exists(int(process))
-
-
-def _process_exists(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        found = sight(workspace.lock)
+    except OSError:
+        return None
+    return None if found is None else max(time.time() - found.modified, 0.0)

@@ -12,6 +12,7 @@ from typing import Any
 from dataprep.assembly.commit import CommitRecord, Commits
 from dataprep.assembly.contents import Inherited, describe_split
 from dataprep.assembly.job import Job
+from dataprep.assembly.lock import check_held
 from dataprep.assembly.rejected import keep_rejected_images
 from dataprep.assembly.split_files import make_split_files
 from dataprep.canonical import to_json
@@ -90,7 +91,9 @@ def seal(
     Raises:
         RejectedError: more were rejected; nothing is sealed, everything is kept.
         PipelineError: a shard has no commit record.
+        LockedError: another run has taken the directory over.
     """
+    check_held(job.workspace, job.lease)
     records = _all_records(job)
     rejected = [(record.split, image) for record in records for image in record.rejected]
     bad = len(rejected) + missing + unlisted
@@ -131,6 +134,7 @@ def seal(
     written = [*chain(*files.values()), *chain(*(record.files for record in records))]
     for directory in {(out / file.path).parent for file in written}:
         sync_directory(directory)
+    check_held(job.workspace, job.lease)
     write_durably(job.workspace.manifest, to_json(manifest))
     sync_directory(out)
     return Outcome(

@@ -12,6 +12,8 @@
     OUT/.dataprep/deck/               one file a split: every row, in writing order
     OUT/.dataprep/commits/            one record a finished shard
     OUT/.dataprep/progress/           how far unfinished shards are
+    OUT/.dataprep/orders-…            what the workers of a run are to do
+    OUT/.dataprep/failure-…           what they failed at
     OUT/.dataprep/lock                who is working here
 """
 
@@ -78,8 +80,8 @@ class Workspace:
         return self.private / f"failure-{secrets.token_hex(4)}.json"
 
     def failure_files(self) -> list[Path]:
-        """Those of earlier runs, and of this one."""
-        return sorted(self.private.glob("failure-*.json"))
+        """What runs told their workers and these told them: of earlier runs, and of this one."""
+        return sorted([*self.private.glob("failure-*.json"), *self.private.glob("orders-*.pickle")])
 
     @property
     def manifest(self) -> Path:
@@ -106,6 +108,11 @@ class Workspace:
             directory.mkdir(parents=True, exist_ok=True)
 
 
+def is_full(error: BaseException | None) -> bool:
+    """Whether this is a file system's refusal to take more."""
+    return isinstance(error, OSError) and error.errno in _FULL
+
+
 def storage_error(error: OSError, out: Path, doing: str = "") -> SinkError:
     """What to tell the user when the output directory refuses something.
 
@@ -115,7 +122,7 @@ def storage_error(error: OSError, out: Path, doing: str = "") -> SinkError:
         doing: what was being done, e.g. ``writing train-00000-of-00004``.
     """
     during = f" while {doing}" if doing else ""
-    if error.errno in _FULL:
+    if is_full(error):
         return SinkError(
             f"{out}: no space left{during} ({error.strerror}); free some and run the same command "
             "again: finished shards are kept"

@@ -29,9 +29,9 @@ def command(out: Path) -> None:
             f"{split.name}: {split.shards_done} of {split.shards} shards, "
             f"{split.images_done:,} of {split.images:,} images"
         )
-    if status.under_way and status.running is not False:
+    if status.under_way and status.works:
         click.echo(f"{status.under_way:,} images in unfinished shards")
-    if status.images_per_second is not None and status.running is not False:
+    if status.images_per_second is not None and status.works:
         left = sum(split.images - split.images_done for split in status.splits)
         minutes = left / status.images_per_second / 60
         click.echo(f"{status.images_per_second:,.0f} images/s; about {minutes:.0f} minutes left")
@@ -46,7 +46,7 @@ def command(out: Path) -> None:
 def _state(status: Status) -> str:
     if status.holder is not None and status.running is not False:
         host, process = status.holder
-        return f"running, process {process} on {host}"
+        return _describe_run(status, f"process {process} on {host}")
     missing = sum(split.shards - split.shards_done for split in status.splits)
     if status.sealed and missing:
         return f"sealed, but {counted(missing, 'shard')} missing; run the same command again"
@@ -58,3 +58,12 @@ def _state(status: Status) -> str:
     if rejected:
         return f"not sealed: --max_bad {rejected} with the same command accepts what was rejected"
     return "every shard is there, not sealed; run the same command again to seal it"
+
+
+def _describe_run(status: Status, who: str) -> str:
+    if status.running or status.silent_seconds is None:
+        return f"running, {who}"
+    sign = f"last sign of life {status.silent_seconds:,.0f} s ago"
+    if status.works:
+        return f"running, {who}, {sign}"
+    return f"probably dead, {who}, {sign}; run the same command again: it makes sure and resumes"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -42,8 +45,25 @@ def test_status_of_a_run_on_another_host(cli: Cli, tiny: Made, tmp_path: Path) -
     (out / "manifest.json").unlink()
     (out / ".dataprep" / "lock").write_text("4711\nnode-0815\n")
     result = cli("status", out)
-    assert f"{out}: running, process 4711 on node-0815" in result.out
+    running = (
+        rf"{re.escape(str(out))}: running, process 4711 on node-0815, last sign of life \d s ago"
+    )
+    assert re.fullmatch(running, result.out.splitlines()[0])
     assert (out / ".dataprep" / "lock").exists()
+
+
+def test_status_of_a_run_on_another_host_that_fell_silent(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    (out / "manifest.json").unlink()
+    lock = out / ".dataprep" / "lock"
+    lock.write_text("4711\nnode-0815\n")
+    os.utime(lock, (time.time() - 5000, time.time() - 5000))
+    result = cli("status", out)
+    assert "probably dead, process 4711 on node-0815, last sign of life 5,0" in result.out
+    assert "run the same command again" in result.out
+    assert lock.exists()
 
 
 def test_status_of_a_run_that_was_killed(cli: Cli, tiny: Made, tmp_path: Path) -> None:

@@ -1,0 +1,63 @@
+"""A launcher that was given up for dead, and wakes up, leaves the new run's work alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from dataprep.assembly.claim import claim
+from dataprep.assembly.contents import Inherited
+from dataprep.assembly.identity import read_job
+from dataprep.assembly.job import Job
+from dataprep.assembly.lock import locked
+from dataprep.assembly.seal import MaxBad, seal
+from dataprep.errors import LockedError
+from tests.assembly.markers import claim_of
+from tests.conftest import Made, hashes
+from tests.faults.test_orphans import job
+
+__all__ = ["job"]  # the fixture
+
+
+@dataclass(frozen=True, slots=True)
+class TakenMeanwhile(MaxBad):
+    """Another run takes the directory over while this one decides."""
+
+    lock: Path = Path()
+
+    def allows(self, rejected: int, images: int) -> bool:
+        self.lock.write_text(claim_of("n1"))
+        return True
+
+
+def seal_again(job: Job, max_bad: MaxBad) -> None:
+    identity = cast("dict[str, object]", read_job(job.workspace)["identity"])
+    inherited = {split.name: Inherited() for split in job.splits}
+    report = list[str]().append
+    seal(job, identity, inherited, max_bad=max_bad, keep_rejected=False, report=report)
+
+
+def test_it_seals_nothing(job: Job) -> None:  # pytest hands in the fixture
+    job.workspace.manifest.unlink()
+    with locked(job.workspace) as lease:
+        ours = dataclasses.replace(job, lease=lease)
+        with pytest.raises(LockedError, match="another run took this directory over"):
+            seal_again(ours, TakenMeanwhile(lock=job.workspace.lock))
+    assert not job.workspace.manifest.exists()
+
+
+def test_it_does_not_take_missing_shards_for_a_defect(job: Job) -> None:  # as above
+    next(job.workspace.commits.glob("*.json")).unlink()
+    with pytest.raises(LockedError, match="another run took this directory over"):
+        seal_again(job, MaxBad())  # whose run has ended
+
+
+def test_it_overwrites_nothing(tiny: Made, job: Job) -> None:  # as above
+    identity = read_job(job.workspace)["identity"]
+    with pytest.raises(LockedError, match="another run took this directory over"):
+        claim(job, identity, {}, overwrite=True)  # type: ignore[arg-type]  # from JSON
+    assert hashes(job.workspace.out) == tiny.files
