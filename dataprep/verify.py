@@ -16,6 +16,7 @@ from dataprep.errors import ImageError, SinkError
 from dataprep.example import Example
 from dataprep.hashing import file_sha256
 from dataprep.images import Recipe, prepare
+from dataprep.io_limit import pay
 from dataprep.keys import KEY_HASH, key_hash, repeated
 from dataprep.manifest import NAME, dataset_info, manifest_sink, read_manifest
 from dataprep.part import Part, present, read_part
@@ -175,7 +176,7 @@ def _check_file(path: Path, expected: dict[str, Any], *, hashed: bool) -> str | 
         size = path.stat().st_size
         if size != expected["bytes"]:
             return f"has {size} bytes, the manifest says {expected['bytes']}"
-        if hashed and file_sha256(path) != expected["sha256"]:
+        if hashed and file_sha256(path, pay) != expected["sha256"]:
             return "its SHA-256 is not the manifest's: it was damaged or changed"
     except FileNotFoundError:
         return "is missing"

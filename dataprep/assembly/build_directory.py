@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,24 +19,38 @@ from dataprep.assembly.job import Output
 from dataprep.assembly.workspace import Workspace, storage_error
 from dataprep.durable_files import PARTIAL
 from dataprep.errors import SinkError
+from dataprep.example import Example
 from dataprep.filesystems import (
     filesystem_of,
     is_network,
     node_local_scratch,
     scratch_places,
 )
-from dataprep.sinks import Sink, WrittenFile
+from dataprep.io_limit import is_limited, pay
+from dataprep.sinks import DatasetInfo, ShardWriter, Sink, WrittenFile
 
 _CHUNK = 1 << 22
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Places:
     """Where a sink writes, and where its files must be in the end: in ``out``."""
 
     paths: Sequence[Path]
     targets: Sequence[Path]
     out: Path
+    _paid: int = 0  # bytes written in place so far, as far as is known
+
+    def open(self, sink: Sink, info: DatasetInfo) -> ShardWriter:
+        """Start a shard here, which is held up by a bound on bytes a second."""
+        writer = sink.open(self.paths, info)
+        if not is_limited() or self.paths != self.targets:
+            return writer
+        return _HeldUp(writer, sink.value_bytes if sink.pixels else 1, self._pay)
+
+    def _pay(self, count: int) -> None:
+        self._paid += count
+        pay(count)
 
     def deliver(self, written: Sequence[WrittenFile]) -> None:
         """Copy what was built elsewhere, checking that it is what the sink wrote.
@@ -50,12 +64,39 @@ class Places:
                     f"{path}: what was copied from here is not what was written; "
                     "check this node's storage, then run the same command again"
                 )
+        if self.paths == self.targets:
+            pay(max(0, sum(file.bytes for file in written) - self._paid))
 
     def _copied(self, path: Path, target: Path) -> str:
         try:
             return _copy(path, target)
         except OSError as error:
             raise storage_error(error, self.out, f"copying from {path}") from error
+
+
+class _HeldUp(ShardWriter):
+    """A writer whose bytes are paid for, record by record; what a format adds, in the end.
+
+    Args:
+        writer: the format's.
+        scale: bytes in the file for each of an example's.
+        pay: told them.
+    """
+
+    def __init__(self, writer: ShardWriter, scale: int, pay: Callable[[int], None]) -> None:
+        self._writer = writer
+        self._scale = scale
+        self._pay = pay
+
+    def write(self, example: Example) -> None:
+        self._writer.write(example)
+        self._pay(len(example.encoded) * self._scale)
+
+    def close(self) -> Sequence[WrittenFile]:
+        return self._writer.close()
+
+    def abandon(self) -> None:
+        self._writer.abandon()
 
 
 @contextmanager
@@ -140,5 +181,6 @@ def _copy(source: Path, target: Path) -> str:
             rest = memoryview(chunk)
             while rest:
                 rest = rest[writing.write(rest) :]
+            pay(len(chunk))
         os.fsync(writing.fileno())
     return digest.hexdigest()

@@ -15,6 +15,7 @@ from dataprep.dataset import Records
 from dataprep.errors import ImageError, SinkError, SourceError
 from dataprep.example import Example
 from dataprep.images.decode import raw_to_png, to_pixels
+from dataprep.io_limit import pay
 from dataprep.manifest import manifest_sink, read_manifest
 from dataprep.sinks import ShardName
 from dataprep.wording import printable, unreadable
@@ -49,7 +50,7 @@ class ConvertJob(Job):
             with Records(self.source, shard.split) as records:
                 if records.manifest["sha256"] != self.manifest_sha256:
                     raise changed_meanwhile(self.source)
-                run = records.between(*run_of(shard, records.ends))
+                run = _paid(records.between(*run_of(shard, records.ends)))
                 for example in map_in_order(pool, change, run, window):
                     yield Made(example)
         except OSError as error:
@@ -99,6 +100,13 @@ def changed_meanwhile(source: Path) -> SourceError:
         f"{source} changed while it was converted; nothing was sealed: leave it alone and run "
         "again with --overwrite"
     )
+
+
+def _paid(examples: Iterator[Example]) -> Iterator[Example]:
+    """The examples, of which each is read when it is asked for."""
+    for example in examples:
+        pay(len(example.encoded))
+        yield example
 
 
 def _changed(example: Example, *, pixels: bool, most: int) -> Example:

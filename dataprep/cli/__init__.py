@@ -23,6 +23,7 @@ import click
 from dataprep import __version__
 from dataprep.cli.pipes import forget_stdout
 from dataprep.errors import DataprepError, RejectedError, UsageError
+from dataprep.numeric_threads import one_thread_each
 
 _HELP = ["-h", "--help"]
 _STOPPED = 130  # 128 + SIGINT, as shells have it
@@ -108,6 +109,7 @@ def command(debug: bool) -> None:  # `main` takes it out; here for the help
 
 def entry_point() -> int:
     """`main`, for a process of its own."""
+    one_thread_each(os.environ)  # before anything imports numpy
     if "--debug" not in sys.argv:
         # When a run is cut short, threads of Beam's complain for pages that nobody can act on.
         threading.excepthook = lambda arguments: None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import click
 
+from dataprep.cli.resource_options import WORKERS
+from dataprep.cores import usable_cores
 from dataprep.errors import DatasetError
 from dataprep.wording import counted
 
@@ -15,9 +16,7 @@ from dataprep.wording import counted
 @click.command()
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
-@click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="Cores to use. [default: all]"
-)
+@WORKERS
 def command(a: Path, b: Path, workers: int | None) -> None:
     """Say whether two data sets hold the same examples: keys, labels and images.
 
@@ -29,7 +28,7 @@ def command(a: Path, b: Path, workers: int | None) -> None:
     from dataprep.diff import diff
     from dataprep.manifest import read_manifest
 
-    threads = workers or len(os.sched_getaffinity(0))
+    threads = workers or usable_cores()
     total = sum(
         split["records"] for out in (a, b) for split in read_manifest(out)["splits"].values()
     )

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from dataprep.errors import StoppedError
+from dataprep.io_limit import lift
 
 
 @contextmanager
@@ -20,6 +21,7 @@ def resumable(how: str) -> Iterator[None]:
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def stop(number: int, frame: FrameType | None) -> None:
+        lift()  # or everybody would have to pay for their bytes first
         raise StoppedError(f"stopped by {signal.Signals(number).name}; {how}", number)
 
     # What is ignored already stays ignored: that is what nohup is for.

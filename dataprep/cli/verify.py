@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
+from dataprep.cli.resource_options import WORKERS
+from dataprep.cores import usable_cores
 from dataprep.errors import DatasetError
 from dataprep.wording import counted, sized
 
@@ -21,9 +22,7 @@ from dataprep.wording import counted, sized
     help="size: files are there. hash: and unchanged. records: and well-formed, with the right "
     "labels. decode: and every image decodes. reader: and the format's own reader agrees.",
 )
-@click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="Cores to use. [default: all]"
-)
+@WORKERS
 def command(out: Path, level: str, workers: int | None) -> None:
     """Check a finished data set against its manifest, naming every bad shard.
 
@@ -33,7 +32,7 @@ def command(out: Path, level: str, workers: int | None) -> None:
     from dataprep.manifest import manifest_sink, read_manifest
     from dataprep.verify import LEVELS, verify
 
-    threads = workers or len(os.sched_getaffinity(0))
+    threads = workers or usable_cores()
     checked = LEVELS[LEVELS.index(level)]
     with verify_bar(out) as progress:
         found = verify(out, checked, threads=threads, progress=progress)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -118,30 +119,42 @@ def test_without_scratch_it_is_refused_before_anything_is_written(
     assert hashes(out) == made.files
 
 
-@pytest.mark.parametrize(
-    ("name", "number"), [("lmdb", 0), ("hdf5", 1), ("hdf5", 4)], ids=["lmdb", "hdf5", "master"]
-)
-def test_a_byte_that_flips_in_scratch_is_noticed(
-    cli: Cli,
-    shelf: Shelf,
-    tmp_path: Path,
-    lustre: pytest.MonkeyPatch,
-    name: str,
-    number: int,
-) -> None:
-    made = shelf(name, "--num_shards", 2)
-    deliver, delivered = Places.deliver, 0
+def flip(monkeypatch: pytest.MonkeyPatch, flipped: Callable[[int], bool]) -> None:
+    """Damage what was built in scratch, in those deliveries of a run."""
+    deliver, numbers = Places.deliver, count()
 
     def damaged(places: Places, written: Sequence[WrittenFile]) -> None:
-        nonlocal delivered
-        if delivered == number:
+        if flipped(next(numbers)):
             content = bytearray(places.paths[0].read_bytes())
             content[len(content) // 2] ^= 1
             places.paths[0].write_bytes(content)
-        delivered += 1
         deliver(places, written)
 
-    lustre.setattr(Places, "deliver", damaged)
+    monkeypatch.setattr(Places, "deliver", damaged)
+
+
+@pytest.mark.parametrize(("name", "number"), [("lmdb", 0), ("hdf5", 1)])
+def test_a_byte_that_flips_in_scratch_is_noticed_and_the_shard_made_again(
+    cli: Cli, shelf: Shelf, tmp_path: Path, lustre: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    made = shelf(name, "--num_shards", 2)
+    flip(lustre, lambda delivery: delivery == number)
+    out = tmp_path / "out"
+    result = cli(*made.command(out, "--workers", 1))
+    assert result.code == 0, result
+    assert "trying 1 failed shard again" in result.out
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert hashes(out) == made.files
+
+
+@pytest.mark.parametrize(
+    ("name", "first"), [("lmdb", 0), ("hdf5", 4)], ids=["every shard", "the master file"]
+)
+def test_scratch_that_flips_bytes_for_good_is_an_error(
+    cli: Cli, shelf: Shelf, tmp_path: Path, lustre: pytest.MonkeyPatch, name: str, first: int
+) -> None:
+    made = shelf(name, "--num_shards", 2)
+    flip(lustre, lambda delivery: delivery >= first)
     out = tmp_path / "out"
     result = cli(*made.command(out, "--workers", 1))
     assert result.code == 1

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataprep.cores import usable_cores
 from dataprep.errors import StagingError
 from dataprep.staging.copying.files import copy_files, default_streams, piece_bytes
 from dataprep.staging.copying.streams import in_order
@@ -365,7 +366,7 @@ def test_the_buffers_of_all_streams_together_are_bounded(streams: int) -> None:
 
 def test_the_default_suits_the_machine() -> None:
     assert 2 <= default_streams() <= 8
-    assert default_streams() >= min(8, len(os.sched_getaffinity(0)))
+    assert default_streams() >= min(8, usable_cores())
 
 
 @pytest.mark.parametrize("accepted", [0, 1, 2], ids=["never", "once", "in parts"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 
+from dataprep.io_limit import pay
+
 
 class Descriptor:
     """An open file, closed when the last reference goes: a cache's, or a running read's.
@@ -58,11 +60,18 @@ def read_at(descriptor: int, offset: int, size: int) -> bytes:
 
     Network file systems may answer with fewer bytes than they were asked for.
     """
-    data = os.pread(descriptor, size, offset)
+    data = read_some(descriptor, offset, size)
     if len(data) == size:
         return data
     chunks = [data]
     while chunks[-1] and (size := size - len(chunks[-1])):
         offset += len(chunks[-1])
-        chunks.append(os.pread(descriptor, size, offset))
+        chunks.append(read_some(descriptor, offset, size))
     return b"".join(chunks)
+
+
+def read_some(descriptor: int, offset: int, size: int) -> bytes:
+    """Read up to `size` bytes with one call of the system; nothing only at the end of the file."""
+    data = os.pread(descriptor, size, offset)
+    pay(len(data))
+    return data

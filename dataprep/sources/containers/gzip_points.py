@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dataprep.errors import SourceError
-from dataprep.sources.containers.descriptors import Positioned
+from dataprep.sources.containers.descriptors import Positioned, read_some
 from dataprep.sources.containers.inflating import WINDOW
 from dataprep.sources.containers.restarts import Point, pack_restarts
 from dataprep.wording import printable
@@ -128,6 +128,6 @@ class _File(Positioned):
         self._descriptor = descriptor
 
     def read(self, size: int = -1, /) -> bytes:
-        data = os.pread(self._descriptor, size, self._position)
+        data = read_some(self._descriptor, self._position, size)
         self._position += len(data)
         return data

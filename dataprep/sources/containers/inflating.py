@@ -7,11 +7,12 @@ nothing and leave the window as it is. Source of the bit layouts: RFC 1951, sect
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Generator, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Final
+
+from dataprep.sources.containers.descriptors import read_some
 
 if TYPE_CHECKING:
     from zlib import _Decompress
@@ -146,6 +147,6 @@ def _next(packed: Iterator[bytes]) -> bytes:
 
 
 def _packed(descriptor: int, offset: int) -> Iterator[bytes]:
-    while data := os.pread(descriptor, _MOST_PACKED, offset):
+    while data := read_some(descriptor, offset, _MOST_PACKED):
         yield data
         offset += len(data)

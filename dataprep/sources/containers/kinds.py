@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 from typing import Final, Literal
 
 from dataprep.errors import SourceError
 from dataprep.sources.containers.archives import list_archive, list_gzip, list_zip
+from dataprep.sources.containers.descriptors import read_some
 from dataprep.sources.containers.folders import list_folder
 from dataprep.sources.containers.listing import Listing
 from dataprep.sources.containers.tars import Archive
@@ -96,7 +96,7 @@ def _kind(raw: Path, container: str) -> Kind | Literal["folder"]:
         if not stat.S_ISREG(mode):
             raise _unsupported(container, "not a regular file")
         with open(raw / container, "rb", buffering=0) as file:
-            start = os.pread(file.fileno(), 512, 0)
+            start = read_some(file.fileno(), 0, 512)
     except OSError as error:
         raise unreadable(container, error) from error
     kind = next((kind for magic, kind in _STARTS.items() if start.startswith(magic)), None)

@@ -10,6 +10,7 @@ from typing import Final
 
 from dataprep.errors import SourceError
 from dataprep.index import Row
+from dataprep.io_limit import pay
 from dataprep.sources.containers.descriptors import Descriptor, read_at
 from dataprep.sources.containers.gzip_reading import read_unpacked
 from dataprep.sources.containers.restarts import Restarts
@@ -99,6 +100,7 @@ def _read_file(path: str, row: Row) -> bytes:
     try:
         # One byte more than indexed shows that a file grew, without asking for its size.
         data = os.read(descriptor, row.size + 1)
+        pay(len(data))
         if len(data) < row.size:
             data += read_at(descriptor, len(data), row.size + 1 - len(data))
     finally:

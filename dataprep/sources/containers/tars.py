@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from dataprep.errors import SourceError
 from dataprep.index import Packing
+from dataprep.io_limit import pay
 from dataprep.sources.containers.descriptors import Positioned
 from dataprep.sources.containers.forward import ForwardStream
 from dataprep.wording import printable, unreadable
@@ -265,6 +266,7 @@ class _Window(Positioned):
             raise tarfile.ReadError(f"extension header of {len(view)} bytes")
         view = view[: max(0, self._size - self._position)]
         count = os.preadv(self._descriptor, [view], self._archive.offset + self._position)
+        pay(count)
         if count < len(view):
             raise SourceError(f"{self._archive.place} became shorter while it was read; {_AGAIN}")
         self._position += count

@@ -7,18 +7,23 @@ adds where each member's bytes are, which only the member's own header tells.
 from __future__ import annotations
 
 import calendar
+import io
 import stat
 import struct
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dataprep.errors import SourceError
 from dataprep.index import Packing
+from dataprep.io_limit import pay
 from dataprep.sources.containers.descriptors import read_at
 from dataprep.sources.containers.tars import Member
 from dataprep.wording import printable, unreadable
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 # A member's own header, from the length of its name on. Source: APPNOTE.TXT, section 4.3.7.
 _LOCAL: Final = struct.Struct("<4s22xHH")
@@ -57,7 +62,7 @@ def zip_members(raw: Path, container: str) -> Iterator[Member]:
             members were yielded.
     """
     try:
-        with open(raw / container, "rb") as file:
+        with io.BufferedReader(_File(raw / container)) as file:
             try:
                 with zipfile.ZipFile(file) as archive:
                     for info in archive.infolist():
@@ -68,6 +73,20 @@ def zip_members(raw: Path, container: str) -> Iterator[Member]:
                 raise _damaged(container, error) from error
     except OSError as error:
         raise unreadable(container, error) from error
+
+
+class _File(io.FileIO):
+    """An open archive whose bytes are paid for."""
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        count = super().readinto(buffer) or 0
+        pay(count)
+        return count
+
+    def readall(self) -> bytes:
+        data = super().readall()
+        pay(len(data))
+        return data
 
 
 def _name(written: str) -> str:

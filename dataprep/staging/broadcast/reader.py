@@ -12,10 +12,10 @@ from queue import Empty, SimpleQueue
 
 from typing_extensions import Self
 
+from dataprep.bandwidth import Bandwidth
 from dataprep.errors import StagingError
 from dataprep.staging.broadcast.failure import Failure
 from dataprep.staging.broadcast.plan import Parcel
-from dataprep.staging.copying.bandwidth import Bandwidth
 from dataprep.staging.copying.reading import Piece, SourceReader
 from dataprep.staging.inventory import SourceFile
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from dataprep.staging.copying.bandwidth import Bandwidth
+from dataprep.bandwidth import Bandwidth
 from dataprep.staging.copying.reading import SourceReader
 from dataprep.staging.copying.rehashing import rehash_files
 from dataprep.staging.copying.streams import default_streams, in_order, run_streams

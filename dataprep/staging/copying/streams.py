@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from dataprep.cores import usable_cores
 from dataprep.errors import DataprepError, StagingError
 from dataprep.staging.copying.watch import Watch
 from dataprep.staging.inventory import SourceFile
@@ -18,7 +19,7 @@ _FEWEST = 2  # one waits for the storage while the other hashes
 
 def default_streams() -> int:
     """How many files to copy at the same time: as many as cores may be used, within 2 to 8."""
-    return min(_MOST, max(_FEWEST, len(os.sched_getaffinity(0))))
+    return min(_MOST, max(_FEWEST, usable_cores()))
 
 
 def in_order(files: Sequence[SourceFile], node: int) -> list[SourceFile]:

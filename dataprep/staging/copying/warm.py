@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from dataprep.bandwidth import Bandwidth
 from dataprep.errors import StagingError
-from dataprep.staging.copying.bandwidth import Bandwidth
 from dataprep.staging.copying.files import piece_bytes
 from dataprep.staging.copying.reading import SourceReader
 from dataprep.staging.copying.running_hash import RunningHash, check_source_hash

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeAlias
 
+from dataprep.cores import usable_cores
 from dataprep.errors import UsageError
 from dataprep.synthesize.chestxray14.encoding import encode_radiograph
 from dataprep.synthesize.chestxray14.layouts import (
@@ -92,7 +92,7 @@ def synthesize_chestxray14(
             unpacked there, ``flat`` as one folder.
         size: pixels a side; the original has 1024.
         overwrite: replace a set that `dataprep synthesize` wrote earlier.
-        threads: how many draw; by default as many as there are processors to use.
+        threads: how many draw; by default as many as there are cores to use.
         progress: called with the number of images finished since the last call.
 
     Returns:
@@ -104,7 +104,7 @@ def synthesize_chestxray14(
     """
     if not _SIZES[0] <= size <= _SIZES[1]:
         raise UsageError(f"size is {size}; it must be between {_SIZES[0]} and {_SIZES[1]}")
-    count = threads or len(os.sched_getaffinity(0))
+    count = threads or usable_cores()
     tally = _Tally(progress)
     # The images come last: without them nothing takes the directory for a complete one.
     archives = range(1, len(plan.archive_sizes) + 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeAlias
 
+from dataprep.cores import usable_cores
 from dataprep.synthesize.defects import Defect, spoil
 from dataprep.synthesize.imagenet.encoding import Kind, encode
 from dataprep.synthesize.imagenet.layouts import (
@@ -93,7 +93,7 @@ def synthesize_imagenet(
         defects: add damaged training images, one of each kind.
         seed: another one gives other pictures under the same names.
         overwrite: replace a set that this function wrote earlier.
-        threads: how many draw; by default as many as there are processors to use.
+        threads: how many draw; by default as many as there are cores to use.
         progress: called with the number of images finished since the last call.
 
     Returns:
@@ -104,7 +104,7 @@ def synthesize_imagenet(
         DatasetError: the directory holds something else, or cannot be written.
     """
     plan = ImageNetPlan(classes, images_per_class, validation_images, defects)
-    count = threads or len(os.sched_getaffinity(0))
+    count = threads or usable_cores()
     tally = _Tally(progress)
     with (
         staged(directory, FINAL_NAMES[layout], is_imagenet_name, overwrite=overwrite) as staging,

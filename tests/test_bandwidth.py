@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataprep.bandwidth import Bandwidth
 from dataprep.errors import StagingError
-from dataprep.staging.copying.bandwidth import Bandwidth
 
 
 class _Clock:
