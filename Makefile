@@ -6,7 +6,7 @@ DEMO ?= demo
 
 MXNET := $(VENV)-mxnet
 
-.PHONY: demo test readers test-example check setup bench clean
+.PHONY: demo test test-container readers test-example check setup bench clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,15 +27,15 @@ demo: setup
 	$(BIN)/dataprep inspect $(DEMO)/cxr-out
 	@echo "look at: $(DEMO)/out/train, $(DEMO)/out/validation, $(DEMO)/out/manifest.json, $(DEMO)/cxr-out"
 
-# Without `make readers`, the tests that read our files with other people's readers, or need MPI, skip
-# and say so; those that need a Slurm do where its daemons are not installed.
+# Without `make readers`, the tests that read our files with other people's readers, or need MPI or
+# Dask, skip and say so; those that need a Slurm do where its daemons are not installed.
 test: setup
 	$(if $(wildcard $(MXNET)/.ready),DATAPREP_MXNET_PYTHON=$(abspath $(MXNET)/bin/python)) \
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
-# Those readers, 3 GB or more, and MPI. MXNet 1.9.1 wants a numpy older than anybody else's.
+# Those readers, 3 GB or more, MPI and Dask. MXNet 1.9.1 wants a numpy older than anybody else's.
 readers: setup $(MXNET)/.ready
-	$(BIN)/python -m pip install --quiet --editable ".[tensorflow,dali,webdataset,mpi]" --group torch --group mpi
+	$(BIN)/python -m pip install --quiet --editable ".[tensorflow,dali,webdataset,mpi,dask]" --group torch --group mpi
 
 $(MXNET)/.ready:
 	$(PYTHON) -m venv $(MXNET)
@@ -46,6 +46,11 @@ $(MXNET)/.ready:
 test-example:
 	examples/dataprep-mds/run_tests.sh $(PYTHON) $(VENV)-mds
 	examples/dataprep-pets/run_tests.sh $(PYTHON) $(VENV)-mds
+
+# Builds the image and runs it, as root, with buildah and debootstrap; docs/containers.md.
+test-container: setup
+	$(BIN)/python -m pip install --quiet --editable ".[dask]"
+	$(BIN)/python -m pytest -m container -s tests/containers
 
 check: setup
 	$(BIN)/ruff check .

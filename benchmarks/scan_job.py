@@ -19,7 +19,7 @@ from dataprep.assembly.request import Request
 from dataprep.assembly.seal import MaxBad
 from dataprep.assembly.workspace import Workspace
 from dataprep.images import Recipe
-from dataprep_pipelines.engine import Engine
+from dataprep_pipelines.engines import Engine
 from dataprep_pipelines.prepare import prepare
 
 

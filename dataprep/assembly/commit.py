@@ -18,7 +18,7 @@ from typing import Any
 from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
 from dataprep.durable_files import partial_path, write_durably
-from dataprep.errors import DatasetError
+from dataprep.errors import DatasetError, PipelineError
 from dataprep.sinks import ShardName
 
 
@@ -123,6 +123,13 @@ class Commits:
             new.append(record)
         return new
 
+    def of(self, shard: ShardName) -> CommitRecord | None:
+        """The record of one shard, looked up now; None if there is none that can be read."""
+        try:
+            return _load(self.workspace.commits / f"{shard}.json")
+        except (FileNotFoundError, DatasetError):
+            return None
+
     def readable(self) -> list[CommitRecord]:
         """Every record that is not torn."""
         records = []
@@ -183,3 +190,48 @@ def publish(temporaries: Sequence[Path], finals: Sequence[Path]) -> None:
 def commit(workspace: Workspace, record: CommitRecord) -> None:
     """Record that a published shard is finished."""
     write_durably(workspace.commits / f"{record.shard}.json", to_json(asdict(record)))
+
+
+def publish_once(
+    workspace: Workspace, record: CommitRecord, temporaries: Sequence[Path], finals: Sequence[Path]
+) -> None:
+    """Publish a shard and record it, unless another worker has done so.
+
+    Two workers may make one shard: an engine gives it away again when it takes the first for dead.
+    Whoever comes second throws away what it made, having found it the same; so files that readers
+    may have open are never exchanged. Should both come at the same moment, they put the same bytes
+    in place twice, which is harmless. ::
+
+        record  its files  same bytes  what happens
+        no      any        -           renamed and recorded
+        yes     gone       -           renamed and recorded again
+        yes     there      yes         ours is thrown away
+        yes     there      no          PipelineError: two machines do not make the same
+
+    Args:
+        workspace: the output directory.
+        record: what was made.
+        temporaries: where it is.
+        finals: where it belongs, in the same order: the data file first.
+
+    Raises:
+        PipelineError: somebody else has made other bytes of the same shard.
+    """
+    earlier = Commits(workspace).of(record.shard)
+    if earlier is None or not is_intact(earlier, workspace.out):
+        publish(temporaries, finals)
+        commit(workspace, record)
+        return
+    _check_same(earlier, record, workspace)
+    for temporary in temporaries:
+        temporary.unlink(missing_ok=True)
+
+
+def _check_same(earlier: CommitRecord, record: CommitRecord, workspace: Workspace) -> None:
+    for theirs, ours in zip(earlier.files, record.files, strict=True):
+        if theirs != ours:
+            raise PipelineError(
+                f"{workspace.out / ours.path}: two workers made different bytes of it (SHA-256 "
+                f"{theirs.sha256[:12]} and {ours.sha256[:12]}): they do not run the same programs, "
+                "or the raw data changed; mend that and run again with --overwrite"
+            )

@@ -18,8 +18,7 @@ from dataprep.assembly.commit import (
     CommittedFile,
     Noted,
     Rejected,
-    commit,
-    publish,
+    publish_once,
     temporary_files,
 )
 from dataprep.assembly.job import Job, Made
@@ -58,7 +57,7 @@ def write_shard(
     try:
         with temporary_files(finals) as temporaries:
             with building(temporaries, output) as places:
-                writer = sink.open(places.paths, output.info)
+                writer = places.open(sink, output.info)
                 try:
                     for item in _until(stop, job.items(shard, pool, window)):
                         tally.count(item, writer)
@@ -71,8 +70,8 @@ def write_shard(
                 places.deliver(written)
             if job.lease.lost_now():
                 raise ShardStoppedError
-            publish(temporaries, finals)
-            commit(job.workspace, _record(job, shard, tally, finals, written))
+            record = _record(job, shard, tally, finals, written)
+            publish_once(job.workspace, record, temporaries, finals)
     except OSError as error:
         raise storage_error(error, job.workspace.out, f"writing {shard}") from error
     finally:

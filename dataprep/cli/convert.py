@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dataprep.cli.beam_options import beam_options
+from dataprep.cli.engine_options import ENGINE, chosen_engine
 from dataprep.cli.outcome import describe_outcome
+from dataprep.cli.resource_options import RESOURCES, within_limits
 from dataprep.cli.sink_options import chosen_options, sink_options
 from dataprep.cli.striping_options import LUSTRE, chosen_striping
 from dataprep.cli.values import shard_counts
@@ -46,12 +46,10 @@ from dataprep.cli.values import shard_counts
     show_default=True,
     help="How OUT is verified first; see `dataprep verify`.",
 )
-@click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="Cores to use. [default: all]"
-)
+@RESOURCES
 @click.option("--overwrite", is_flag=True, help="First delete what an earlier job made in OUT2.")
 @LUSTRE
-@beam_options
+@ENGINE
 def command(**options: Any) -> None:
     """Make another format of the data set in OUT, without its raw data.
 
@@ -77,10 +75,12 @@ def command(**options: Any) -> None:
     how = "finished shards are kept; run the same command again to resume"
     with resumable(how):
         from dataprep_pipelines.convert import convert
-        from dataprep_pipelines.engine import Engine
 
-        engine = Engine(options["workers"] or len(os.sched_getaffinity(0)), options["beam_options"])
+        engine = chosen_engine(options)
         reporter = TerminalReporter()
-        with verify_bar(request.source) as checking:
-            outcome = convert(request, engine, reporter, check=options["check"], checking=checking)
+        with (
+            within_limits(options, here=engine.is_local),
+            verify_bar(request.source) as checking,
+        ):
+            outcome = convert(request, engine, reporter, level=options["check"], checking=checking)
     reporter.line(describe_outcome(request.out, outcome))

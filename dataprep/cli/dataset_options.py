@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from dataprep.cli.beam_options import beam_options
+from dataprep.cli.engine_options import ENGINE
 from dataprep.cli.presets import PRESETS, check_preset
+from dataprep.cli.resource_options import RESOURCES
 from dataprep.cli.sink_options import options, sink_options
 from dataprep.cli.striping_options import LUSTRE
 
@@ -149,14 +150,12 @@ FORMAT = options(
 )
 
 RUN = options(
-    click.option(
-        "--workers", type=click.IntRange(min=1), metavar="N", help="Cores to use. [default: all]"
-    ),
+    RESOURCES,
     click.option(
         "--overwrite",
         is_flag=True,
         help="First delete what an earlier job made in OUT, and index the raw data anew.",
     ),
     LUSTRE,
-    beam_options,
+    ENGINE,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dataprep.cli.dataset_options import BAD, FORMAT, IMAGE, ORDER, PLACES, RUN
+from dataprep.cli.engine_options import chosen_engine
 from dataprep.cli.outcome import describe_outcome
 from dataprep.cli.presets import apply_preset
+from dataprep.cli.resource_options import within_limits
 from dataprep.cli.sink_options import Decorated, chosen_options, options
 from dataprep.cli.striping_options import chosen_striping
 from dataprep.cli.values import shard_counts
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 _RESUMING = """\
 Killed at any moment, the same command resumes: only missing shards are made, and the result
-is the same, byte for byte, for any number of workers. Options after -- are Beam's own, e.g.
--- --runner=FlinkRunner --flink_master=HOST:PORT.
+is the same, byte for byte, for any number of workers on any engine. Options after -- are Beam's
+own, e.g. --runner FlinkRunner -- --flink_master=HOST:PORT.
 """
 
 
@@ -115,12 +116,12 @@ def _prepare(dataset: type[Dataset], context: click.Context, values: dict[str, A
     request = _request(dataset, apply_preset(context, values))
     how = "finished shards are kept; run the same command again to resume"
     with resumable(how):
-        from dataprep_pipelines.engine import Engine
         from dataprep_pipelines.prepare import prepare
 
-        workers = values["workers"] or len(os.sched_getaffinity(0))
+        engine = chosen_engine(values)
         reporter = TerminalReporter()
-        outcome = prepare(request, Engine(workers, values["beam_options"]), reporter)
+        with within_limits(values, here=engine.is_local):
+            outcome = prepare(request, engine, reporter)
     reporter.line(describe_outcome(request.out, outcome))
 
 

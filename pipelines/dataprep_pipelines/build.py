@@ -1,55 +1,43 @@
-"""Making what is missing of a job, whatever it is made from: resume, write, watch."""
+"""Making what is missing of a job, whatever it is made from."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Protocol
 
-from dataprep.assembly.commit import CommitRecord, Commits, is_intact
+from dataprep.assembly.commit import Commits, is_intact
 from dataprep.assembly.job import Job
 from dataprep.assembly.output_layout import lay_out
-from dataprep.assembly.progress import ProgressWatch, forget_progress
+from dataprep.assembly.progress import forget_progress
 from dataprep.assembly.space import check_free_space
+from dataprep.assembly.sweeping import remove_partial_files
 from dataprep.sinks import ShardName
 from dataprep.striping.rules import Striping
 from dataprep.wording import counted
-from dataprep_pipelines import engine as engines
-from dataprep_pipelines.engine import Engine
+from dataprep_pipelines.engines import Running
+from dataprep_pipelines.engines.shared_places import SharedPlaces
 from dataprep_pipelines.failures import FailureLog
-
-
-class Reporter(Protocol):
-    """Where the run says what it does."""
-
-    def line(self, text: str) -> None:
-        """Something worth a line."""
-
-    def scanning(self, done: int, total: int) -> None:
-        """How many directories and archives have been indexed."""
-
-    def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:
-        """A new phase: these shards of the job are already there."""
-
-    def progress(self, new: Sequence[CommitRecord], under_way: int) -> None:
-        """Shards that were committed since the last call; called often, mostly with none.
-
-        ``under_way`` is the number of images in shards that are not committed yet.
-        """
-
-    def finished(self) -> None:
-        """The phase is over, one way or another."""
+from dataprep_pipelines.orders import given
+from dataprep_pipelines.reporter import Reporter
+from dataprep_pipelines.rounds import Rounds
 
 
 def build(
-    job: Job, engine: Engine, failures: FailureLog, reporter: Reporter, striping: Striping
+    job: Job,
+    running: Running,
+    places: SharedPlaces,
+    failures: FailureLog,
+    reporter: Reporter,
+    striping: Striping,
 ) -> None:
     """Make and commit every shard of the job that is not there yet.
 
+    A shard that fails does not stop the others; when they are done it is tried again, twice.
+
     Args:
         job: what to build.
-        engine: where.
-        failures: where its workers tell what went wrong.
+        running: the engine.
+        places: what its workers share with this process.
+        failures: where they tell what went wrong.
         reporter: who is told.
         striping: how the files are to be laid out; no part of the job, whose bytes are the same.
 
@@ -69,33 +57,13 @@ def build(
         )
     _forget(job, pending)
     forget_progress(job.workspace)
-    check_free_space(job, pending, at_once=engine.workers)
+    share = running.share(len(pending), images=job.works_on_images)
+    check_free_space(job, pending, at_once=running.at_once(share))
     lay_out(job, pending, striping, reporter.line)
-
-    from dataprep_pipelines.write import WriteShards
-
-    # A shard is written by one process. If there are as few of them as processes, the last would
-    # be written by one process alone; so all help with the images of all.
-    few = job.works_on_images and engine.processes > 1 and len(pending) <= engine.processes
-    commits, notes = Commits(job.workspace), ProgressWatch(job.workspace)
-    reporter.writing(job, commits.refresh())
-
-    def watch() -> None:
-        new = commits.refresh()
-        reporter.progress(new, notes.images(now=bool(new)))
-
-    graph = WriteShards(job, pending, engine=engine, failures=failures, help_with_images=few)
-    try:
-        engines.run(
-            lambda pipeline: pipeline | graph,
-            replace(engine, alone=True) if few else engine,
-            watch=watch,
-            stop=failures.stop,
-        )
-        reporter.progress(commits.refresh(), 0)
-    finally:
-        reporter.finished()
-    failures.reraise()
+    with given(job, job.lease, None if running.is_local else places.described(), "write") as orders:
+        Rounds(job, running, orders, share, failures, reporter).write_all(pending)
+    if not running.is_local:  # a worker that died left its temporary files, and nobody else knows
+        remove_partial_files(job.workspace, [split.name for split in job.splits])
 
 
 def _forget(job: Job, pending: Sequence[ShardName]) -> None:

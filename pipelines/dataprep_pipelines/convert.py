@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,11 @@ from dataprep.assembly.sweeping import remove_partial_files
 from dataprep.assembly.workspace import Workspace, storage_error
 from dataprep.errors import DatasetError
 from dataprep.verify import Level, verify
-from dataprep_pipelines import engine as engines
-from dataprep_pipelines.build import Reporter, build
-from dataprep_pipelines.engine import Engine
+from dataprep_pipelines.build import build
+from dataprep_pipelines.engines import Engine, check, started
+from dataprep_pipelines.engines.shared_places import SharedPlaces
 from dataprep_pipelines.failures import FailureLog
+from dataprep_pipelines.reporter import Reporter
 
 
 def convert(
@@ -32,7 +34,7 @@ def convert(
     engine: Engine,
     reporter: Reporter,
     *,
-    check: Level,
+    level: Level,
     checking: Callable[[int], object],
 ) -> Outcome:
     """Convert the data set, or finish converting it.
@@ -41,7 +43,7 @@ def convert(
         request: what into what.
         engine: where.
         reporter: who is told.
-        check: how the data set is verified first. Formats without checksums would otherwise
+        level: how the data set is verified first. Formats without checksums would otherwise
             pass damage on, under a new hash.
         checking: told the bytes that were verified.
 
@@ -49,9 +51,9 @@ def convert(
         DataprepError: any of its kinds; everything committed so far is kept.
     """
     manifest = check_conversion(request)
-    engines.check(engine)
+    check(engine)
     before = _witnesses(request.source, manifest)
-    _verify(request, check, engine, checking)
+    _verify(request, level, engine, checking)
     # Absolute, because workers need not have this process's working directory.
     workspace = Workspace(request.out.absolute())
     try:
@@ -61,11 +63,14 @@ def convert(
             f"--to {request.out} cannot be used: {error.strerror}; choose another"
         ) from error
     try:
-        with locked(workspace) as lease:
+        with locked(workspace, report=reporter.line) as lease:
             remove_partial_files(workspace, list(manifest["splits"]))
             remove_build_directories(workspace, request.build_dir)
-            job, identity = plan_conversion(request, manifest, lease, report=reporter.line)
-            build(job, engine, FailureLog(lease), reporter, request.striping)
+            places = SharedPlaces(workspace.out, request.source.absolute(), workspace.lock)
+            with started(engine, places, reporter.line) as running:
+                lease = replace(lease, look_seconds=running.look_seconds)
+                job, identity = plan_conversion(request, manifest, lease, report=reporter.line)
+                build(job, running, places, FailureLog(lease), reporter, request.striping)
             if _witnesses(request.source, manifest) != before:
                 raise changed_meanwhile(request.source)
             return seal(
@@ -99,9 +104,9 @@ def _witness(path: Path) -> tuple[int, int, int] | None:
 
 
 def _verify(
-    request: ConvertRequest, check: Level, engine: Engine, checking: Callable[[int], object]
+    request: ConvertRequest, level: Level, engine: Engine, checking: Callable[[int], object]
 ) -> None:
-    found = verify(request.source, check, threads=engine.workers, progress=checking)
+    found = verify(request.source, level, threads=engine.workers, progress=checking)
     if found.problems:
         first = found.problems[0]
         raise DatasetError(

@@ -1,13 +1,15 @@
 """How a worker's error reaches the user: through the file system, whole, on every engine.
 
 Beam would retry an element whose function raises, and wrap the message in its own; so workers
-do not raise. The first failure is written down, everybody stops, and the launcher raises it.
+do not raise. What concerns one shard is written down for that shard, and the others go on. What
+concerns the whole run is written down once, everybody stops, and the launcher raises it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +18,11 @@ from pathlib import Path
 
 from dataprep import errors
 from dataprep.assembly.lock import Lease
+from dataprep.assembly.workspace import is_full
 from dataprep.durable_files import partial_path
-from dataprep.errors import DataprepError, PipelineError
+from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
+from dataprep.io_limit import lift
+from dataprep.sinks import ShardName
 
 # A full disk may refuse even the few bytes of a failure; those of this process are kept here.
 _UNWRITTEN: dict[Path, str] = {}
@@ -25,68 +30,111 @@ _UNWRITTEN: dict[Path, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class FailureLog:
-    """The first failure of a run; made by the launcher, which reads it too."""
+    """What went wrong in a run; made by the launcher, which reads it too."""
 
     lease: Lease
     launcher: int = field(default_factory=os.getpid)
 
     @property
     def path(self) -> Path:
-        """Where the failure is written down."""
+        """Where the failure of the whole run is written down."""
         return self.lease.failure
 
     def stop(self) -> None:
         """Tell every worker, wherever it runs, that the launcher is stopping."""
-        self._write(PipelineError("the launcher was stopped"))
+        lift()
+        self._write(self.path, PipelineError("the launcher was stopped"))
 
     def occurred(self) -> bool:
-        """Whether some worker has failed."""
+        """Whether the run as a whole has failed."""
         return self.path in _UNWRITTEN or self.path.exists()
 
     @contextmanager
-    def recorded(self) -> Iterator[None]:
+    def recorded(self, shard: ShardName | None = None) -> Iterator[None]:
         """Write down whatever is raised inside, and go on.
 
         A worker whose run is over has nothing to tell: its files were swept away under it.
+
+        Args:
+            shard: what is being made; an error that may be this shard's alone is its own.
         """
         try:
             yield
-        except Exception as error:  # noqa: BLE001  # nothing is swallowed: `reraise` raises it
-            if not self.lease.lost_now():
-                self._write(error)
+        except Exception as error:  # noqa: BLE001  # nothing is swallowed: the launcher raises it
+            if self.lease.lost_now():
+                return
+            alone = shard is not None and _may_be_of_one_shard(error)
+            self._write(self._path_of(str(shard)) if alone else self.path, error)
+
+    def of_shards(self) -> dict[str, DataprepError]:
+        """The last failure of every shard that failed, by its name."""
+        prefix = self._path_of("").stem
+        return {
+            path.stem.removeprefix(prefix): _read(path.read_text()) for path in self._shard_files()
+        }
+
+    def hosts(self) -> set[str]:
+        """On which hosts shards failed."""
+        return {json.loads(path.read_text())["host"] for path in self._shard_files()}
+
+    def forget_shards(self) -> None:
+        """Before they are tried again."""
+        for shard in self.of_shards():
+            self._path_of(shard).unlink(missing_ok=True)
 
     def reraise(self) -> None:
-        """Raise what was written down, if anything was.
+        """Raise what was written down of the whole run, if anything was.
 
         Raises:
             DataprepError: the expected error of a worker, as it was.
             PipelineError: an unexpected one; its cause holds the worker's traceback.
         """
-        if not self.occurred():
-            return
-        failure = json.loads(_UNWRITTEN.get(self.path) or self.path.read_text())
-        kind = getattr(errors, failure["kind"], None)
-        cause = RuntimeError(failure["traceback"])
-        if kind is not None:
-            raise kind(failure["message"]) from cause
-        raise PipelineError(
-            f"a worker failed unexpectedly: {failure['kind']}: {failure['message']}; "
-            "this is a defect of dataprep or of a plugin, run with --debug for the details"
-        ) from cause
+        if self.occurred():
+            raise _read(_UNWRITTEN.get(self.path) or self.path.read_text())
 
-    def _write(self, error: Exception) -> None:
+    def _shard_files(self) -> list[Path]:
+        prefix = self._path_of("")
+        return sorted(prefix.parent.glob(f"{prefix.stem}*.json"))
+
+    def _path_of(self, shard: str) -> Path:
+        return self.path.with_name(f"{self.path.stem}-{shard}.json")
+
+    def _write(self, path: Path, error: Exception) -> None:
         message = str(error) if isinstance(error, DataprepError) else repr(error)
         text = "".join(traceback.format_exception(error))
-        failure = json.dumps({"kind": _kind(error), "message": message, "traceback": text})
-        temporary = partial_path(self.path)
+        host = socket.gethostname()
+        failure = json.dumps(
+            {"kind": _kind(error), "message": message, "traceback": text, "host": host}
+        )
+        temporary = partial_path(path)
         try:
             temporary.write_text(failure)
-            temporary.replace(self.path)
+            temporary.replace(path)
         except OSError:
             temporary.unlink(missing_ok=True)
             _UNWRITTEN[self.path] = failure
             if os.getpid() != self.launcher:
                 raise error from None  # only Beam is left to tell the launcher
+
+
+def _may_be_of_one_shard(error: Exception) -> bool:
+    """Whether others may do better: not where the disk is full, or a program is wrong."""
+    return isinstance(error, (SourceError, SinkError)) and not is_full(error.__cause__)
+
+
+def _read(text: str) -> DataprepError:
+    failure = json.loads(text)
+    kind = getattr(errors, failure["kind"], None)
+    error: DataprepError
+    if kind is not None:
+        error = kind(failure["message"])
+    else:
+        error = PipelineError(
+            f"a worker failed unexpectedly: {failure['kind']}: {failure['message']}; "
+            "this is a defect of dataprep or of a plugin, run with --debug for the details"
+        )
+    error.__cause__ = RuntimeError(failure["traceback"])
+    return error
 
 
 def _kind(error: Exception) -> str:

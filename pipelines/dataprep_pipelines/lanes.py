@@ -26,11 +26,15 @@ class Lanes:
         )
         self._busy: set[Future[None]] = set()
 
-    def submit(self, function: Callable[[Argument], None], argument: Argument) -> None:
-        """Do it as soon as a thread is free, and return when it has begun."""
+    def await_free(self) -> None:
+        """Wait until a thread is free."""
         while len(self._busy) >= self._count:
             done, self._busy = wait(self._busy, return_when=FIRST_COMPLETED)
             _raise_any(done)
+
+    def submit(self, function: Callable[[Argument], None], argument: Argument) -> None:
+        """Do it as soon as a thread is free, and return when it has begun."""
+        self.await_free()
         self._busy.add(self._threads.submit(function, argument))
 
     def drain(self) -> None:

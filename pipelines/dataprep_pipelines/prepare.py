@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dataprep.assembly.build_directory import remove_build_directories
 from dataprep.assembly.contents import Inherited
 from dataprep.assembly.fitting import fit_request
-from dataprep.assembly.index_parts import IndexPart, is_current, is_unchanged, part_path
+from dataprep.assembly.index_parts import IndexPart, is_unchanged
 from dataprep.assembly.lock import Lease, locked
 from dataprep.assembly.overwrite import check_request
 from dataprep.assembly.plan import plan
@@ -20,14 +21,16 @@ from dataprep.assembly.sweeping import remove_partial_files
 from dataprep.assembly.unmatched import check_unmatched, publish_unmatched, report_unmatched
 from dataprep.assembly.workspace import Workspace, storage_error
 from dataprep.canonical import to_json
-from dataprep.errors import DatasetError, PipelineError, SourceError
+from dataprep.errors import DatasetError, SourceError
 from dataprep.plugins import load_dataset
 from dataprep.sources import Dataset, Found, close_archives
 from dataprep.wording import counted, printable
-from dataprep_pipelines import engine as engines
-from dataprep_pipelines.build import Reporter, build
-from dataprep_pipelines.engine import Engine
+from dataprep_pipelines.build import build
+from dataprep_pipelines.engines import Engine, Running, check, started
+from dataprep_pipelines.engines.shared_places import SharedPlaces
 from dataprep_pipelines.failures import FailureLog
+from dataprep_pipelines.indexing import index_of
+from dataprep_pipelines.reporter import Reporter
 
 
 def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
@@ -43,15 +46,19 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
     check_request(request, found)
     if found.splits is not None:
         check_splits(request, found.splits)
-    engines.check(engine)
+    check(engine)
     for text in found.description:
         reporter.line(text)
     # Absolute, because workers need not have this process's working directory.
     workspace = Workspace(request.out.absolute())
     _make(workspace, request.index_dir)
     try:
-        with locked(workspace) as lease:
-            return _prepare(request, engine, dataset, found, workspace, lease, reporter)
+        with locked(workspace, report=reporter.line) as lease:
+            remove_partial_files(workspace, found.splits or ())
+            remove_build_directories(workspace, request.build_dir)
+            places = SharedPlaces(workspace.out, request.raw.absolute(), workspace.lock)
+            with started(engine, places, reporter.line) as running:
+                return _prepare(request, running, places, dataset, found, lease, reporter)
     except BrokenPipeError:
         raise  # nobody reads the terminal's lines any more; not the output directory's fault
     except OSError as error:
@@ -60,18 +67,18 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
 
 def _prepare(
     request: Request,
-    engine: Engine,
+    running: Running,
+    places: SharedPlaces,
     dataset: Dataset,
     found: Found,
-    workspace: Workspace,
     lease: Lease,
     reporter: Reporter,
 ) -> Outcome:
-    remove_partial_files(workspace, found.splits or ())
-    remove_build_directories(workspace, request.build_dir)
+    workspace = Workspace(places.out)
+    lease = replace(lease, look_seconds=running.look_seconds)
     failures = FailureLog(lease)
     index = _index_directory(request, dataset, workspace)
-    parts = _scan(request, engine, dataset, found, index, failures, reporter)
+    parts = index_of(request, running, places, dataset, found, index, failures, reporter)
     surveyed = survey(request, workspace, dataset, found, parts)
     _report(surveyed, reporter)
     report_unmatched(surveyed.unmatched, reporter.line)
@@ -88,7 +95,7 @@ def _prepare(
         report=reporter.line,
     )
     publish_unmatched(workspace, surveyed.unmatched)
-    build(job, engine, failures, reporter, request.striping)
+    build(job, running, places, failures, reporter, request.striping)
     _check_unchanged(parts, dataset, request.raw)
     ignored = surveyed.ignored
     return seal(
@@ -146,56 +153,6 @@ def _make(workspace: Workspace, index_dir: Path | None) -> None:
         raise DatasetError(
             f"{option} {place} cannot be used: {error.strerror}; choose another"
         ) from error
-
-
-def _scan(
-    request: Request,
-    engine: Engine,
-    dataset: Dataset,
-    found: Found,
-    directory: Path,
-    failures: FailureLog,
-    reporter: Reporter,
-) -> list[IndexPart]:
-    parts = [IndexPart(unit, part_path(directory, unit)) for unit in found.units]
-    # Files rewritten in place leave their folder's time as it was; --overwrite trusts nothing.
-    stale = [
-        part for part in parts if request.overwrite or not is_current(part, dataset, request.raw)
-    ]
-    if not stale:
-        reporter.line(f"index: {counted(len(parts), 'part')} reused")
-        return parts
-    before = {part.path: _version(part.path) for part in stale}
-
-    from dataprep_pipelines.scan import ScanUnits
-
-    def watch() -> None:
-        done = sum(_version(path) != version for path, version in before.items())
-        reporter.scanning(done, len(stale))
-
-    units = [part.unit for part in stale]
-    graph = ScanUnits(
-        dataset, request.raw.absolute(), directory, units, engine=engine, failures=failures
-    )
-    try:
-        engines.run(lambda pipeline: pipeline | graph, engine, watch=watch, stop=failures.stop)
-        watch()
-    finally:
-        reporter.finished()
-    failures.reraise()
-    missing = [part for part in stale if _version(part.path) == before[part.path]]
-    if missing:
-        raise PipelineError(f"the engine ended but {missing[0].unit.name} was not scanned")
-    return parts
-
-
-def _version(path: Path) -> tuple[int, int] | None:
-    """What changes when a file is replaced; a shared index is never without its parts."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_ino, status.st_mtime_ns
 
 
 def _describe_ignored(split: str, entries: Sequence[Mapping[str, str]]) -> str:

@@ -5,42 +5,52 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor, Executor
+from dataclasses import dataclass
 from pathlib import Path
 
 import apache_beam as beam
 
 from dataprep.assembly.index_parts import scan_into
 from dataprep.sources import Dataset, ScanUnit
-from dataprep_pipelines.engine import STOP, Engine, worker_died
+from dataprep_pipelines.engines import STOP, worker_died
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.lanes import Lanes
+from dataprep_pipelines.orders import Orders
 from dataprep_pipelines.processes import helper_processes
 
 # A process takes about a second to start. Most scans are over before that would pay.
 _PATIENCE_SECONDS = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What is scanned: the data set, where it is, and where its index goes."""
+
+    dataset: Dataset
+    raw: Path
+    directory: Path
+
+    def unit(self, unit: ScanUnit) -> None:
+        """Scan one directory or archive into its part of the index."""
+        scan_into(self.directory, self.dataset, self.raw, unit)
+
+
 class _Scan(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
     """Scans units one by one, and in processes once it is clear that it will take long.
 
     Args:
-        dataset: what to scan.
-        raw: the raw directory.
-        directory: the index.
+        orders: where the `Scan` is.
         failures: where an error is written down.
         helpers: how many processes may help; 1 or less: none.
     """
 
-    def __init__(
-        self, dataset: Dataset, raw: Path, directory: Path, failures: FailureLog, helpers: int
-    ) -> None:
-        self._dataset = dataset
-        self._raw = raw
-        self._directory = directory
+    def __init__(self, orders: Orders, failures: FailureLog, helpers: int) -> None:
+        self._orders = orders
         self._failures = failures
         self._helpers = helpers
 
     def setup(self) -> None:
+        self._job: Scan = self._orders.read()
         self._began = time.monotonic()
         self._lanes: Lanes | None = None
         self._pool: Executor | None = None
@@ -66,35 +76,35 @@ class _Scan(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
             self._pool.shutdown(cancel_futures=True)
 
     def _scan(self, unit: ScanUnit) -> None:
+        job = self._job
         if STOP.is_set() or self._failures.occurred():
             return
-        what = (self._directory, self._dataset, self._raw, unit)
         with self._failures.recorded():
             if self._pool is None:
-                scan_into(*what)
+                job.unit(unit)
                 return
             try:
-                self._pool.submit(scan_into, *what).result()
+                self._pool.submit(job.unit, unit).result()
             except BrokenExecutor as error:
                 raise worker_died(str(error)) from error
 
 
 class ScanUnits(beam.PTransform):  # type: ignore[misc]  # Beam ships no types
-    """Scans every unit into its part of the index; rows never cross Beam's data plane."""
+    """Scans every unit into its part of the index; rows never cross Beam's data plane.
+
+    Args:
+        orders: where the `Scan` is.
+        units: what to scan.
+        helpers: how many processes a worker may start for it.
+        failures: where errors are written down.
+    """
 
     def __init__(
-        self,
-        dataset: Dataset,
-        raw: Path,
-        directory: Path,
-        units: Sequence[ScanUnit],
-        *,
-        engine: Engine,
-        failures: FailureLog,
+        self, orders: Orders, units: Sequence[ScanUnit], helpers: int, failures: FailureLog
     ) -> None:
         super().__init__()
         self._units = list(units)
-        self._scan = _Scan(dataset, raw, directory, failures, engine.threads)
+        self._scan = _Scan(orders, failures, helpers)
 
     def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection:
         """One element a unit."""

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 
 import apache_beam as beam
 
+from dataprep.assembly.commit import Commits, is_intact
 from dataprep.assembly.job import Job
 from dataprep.assembly.shard import ShardStoppedError, write_shard
 from dataprep.sinks import ShardName
-from dataprep_pipelines.engine import STOP, Engine, worker_died
+from dataprep_pipelines.dealer import Dealer
+from dataprep_pipelines.engines import STOP, Share, worker_died
+from dataprep_pipelines.failing import FAILING
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.lanes import Lanes
+from dataprep_pipelines.orders import Orders
 from dataprep_pipelines.processes import helper_processes
 
 _IN_FLIGHT = 3  # images a helper: enough to keep it busy, few enough to bound the memory
 _LEAST_IN_FLIGHT = 32  # what helpers get through while the writer ends one of LMDB's transactions
-_FEW = 4  # shards a thread: with fewer, the last ones leave cores idle for long
 
 
 class _Write(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
@@ -29,32 +31,31 @@ class _Write(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
     last of which would leave threads without work.
 
     Args:
-        job: what to build.
-        lanes: shards written at the same time.
-        helpers: threads or processes that only convert images; 0 for none.
-        processes: whether the helpers are processes.
+        orders: where the `Job` is.
+        share: how this process works.
         failures: where an error is written down.
     """
 
-    def __init__(
-        self, job: Job, *, lanes: int, helpers: int, processes: bool, failures: FailureLog
-    ) -> None:
-        self._job = job
-        self._lane_count = lanes
-        self._helpers = helpers
-        self._processes = processes
+    def __init__(self, orders: Orders, share: Share, failures: FailureLog) -> None:
+        self._orders = orders
+        self._share = share
         self._failures = failures
 
     def setup(self) -> None:
-        self._lanes = Lanes(self._lane_count, "shard")
+        self._job: Job = self._orders.read()
+        self._lanes = Lanes(self._share.lanes, "shard")
         self._pool: Executor | None = None
-        if self._helpers and self._processes:
-            self._pool = helper_processes(self._helpers)
-        elif self._helpers:
-            self._pool = ThreadPoolExecutor(self._helpers, thread_name_prefix="image")
+        if self._share.helpers and self._share.helper_processes:
+            self._pool = helper_processes(self._share.helpers)
+        elif self._share.helpers:
+            self._pool = ThreadPoolExecutor(self._share.helpers, thread_name_prefix="image")
 
-    def process(self, shard: ShardName) -> None:
-        self._lanes.submit(self._write, shard)
+    def process(self, element: ShardName | Dealer) -> None:
+        if isinstance(element, Dealer):
+            for shard in element.deal(when=self._lanes.await_free):
+                self._lanes.submit(self._write, shard)
+        else:
+            self._lanes.submit(self._write, element)
 
     def finish_bundle(self) -> None:
         self._lanes.drain()
@@ -65,46 +66,55 @@ class _Write(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
             self._pool.shutdown(cancel_futures=True)
 
     def _write(self, shard: ShardName) -> None:
-        if self._stopped() or self._failures.occurred():
+        job = self._job
+        if self._stopped() or self._failures.occurred() or is_done(job, shard):
             return
-        window = max(self._helpers * _IN_FLIGHT, _LEAST_IN_FLIGHT)
-        with self._failures.recorded():
+        window = max(self._share.helpers * _IN_FLIGHT, _LEAST_IN_FLIGHT)
+        with self._failures.recorded(shard):
             try:
-                write_shard(self._job, shard, pool=self._pool, window=window, stop=self._stopped)
+                write_shard(job, shard, pool=self._pool, window=window, stop=self._stopped)
             except ShardStoppedError:
                 return
             except BrokenExecutor as error:
                 raise worker_died(str(error)) from error
+            FAILING.succeeded()
+            return
+        FAILING.failed(self._share.pause, self._stopped)
 
     def _stopped(self) -> bool:
         return STOP.is_set() or self._job.lease.lost()
 
 
+def is_done(job: Job, shard: ShardName) -> bool:
+    """Whether somebody has made the shard meanwhile.
+
+    An engine that loses a worker may have all done again that the worker had done.
+    """
+    record = Commits(job.workspace).of(shard)
+    return record is not None and is_intact(record, job.workspace.out)
+
+
 class WriteShards(beam.PTransform):  # type: ignore[misc]  # Beam ships no types
-    """Makes and commits every shard it is given."""
+    """Makes and commits every shard it is given.
+
+    Args:
+        orders: where the `Job` is.
+        shards: which of its shards; or a dealer of them for every process.
+        share: how each worker process works.
+        failures: where errors are written down.
+    """
 
     def __init__(
         self,
-        job: Job,
-        shards: Sequence[ShardName],
-        *,
-        engine: Engine,
+        orders: Orders,
+        shards: Sequence[ShardName] | Sequence[Dealer],
+        share: Share,
         failures: FailureLog,
-        help_with_images: bool = False,
     ) -> None:
         super().__init__()
         self._shards = list(shards)
-        if help_with_images:
-            lanes, helpers = len(self._shards), engine.workers
-        else:
-            share = math.ceil(len(self._shards) / engine.processes)
-            lanes = min(engine.threads, share)
-            few = engine.threads > 1 and share < _FEW * engine.threads
-            helpers = engine.threads if few and job.works_on_images else 0
-        self._write = _Write(
-            job, lanes=lanes, helpers=helpers, processes=help_with_images, failures=failures
-        )
+        self._write = _Write(orders, share, failures)
 
     def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection:
-        """One element a shard."""
+        """One element a shard, or a process."""
         return pbegin | "Shards" >> beam.Create(self._shards) | "Write" >> beam.ParDo(self._write)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,12 +17,13 @@ from dataprep.assembly.commit import (
     commit,
     is_intact,
     publish,
+    publish_once,
     temporary_files,
 )
 from dataprep.assembly.sweeping import remove_partial_files
 from dataprep.assembly.workspace import Workspace
 from dataprep.durable_files import partial_path, write_durably
-from dataprep.errors import DatasetError
+from dataprep.errors import DatasetError, PipelineError
 
 RECORD = CommitRecord(
     split="train",
@@ -138,3 +141,57 @@ def test_a_failed_durable_write_leaves_the_old_file(
         write_durably(path, b"new")
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["manifest.json"]
+
+
+# --- two workers that make one shard ---
+
+
+def record_of(contents: dict[str, bytes]) -> CommitRecord:
+    files = tuple(
+        CommittedFile(path, len(data), hashlib.sha256(data).hexdigest())
+        for path, data in contents.items()
+    )
+    return replace(RECORD, files=files)
+
+
+OURS = {"train/a": b"abc", "index/train/a": b"de"}
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("there", ["both", "data", "index", "short", "none"])
+@pytest.mark.parametrize("differs", [None, "train/a", "index/train/a"])
+def test_a_shard_is_published_once(
+    workspace: Workspace, recorded: bool, there: str, differs: str | None
+) -> None:
+    """Whatever another worker left of it: a record, files, the same bytes or others."""
+    finals = [workspace.out / path for path in OURS]
+    theirs = {path: b"!" * len(data) if path == differs else data for path, data in OURS.items()}
+    present = {"both": finals, "short": finals, "data": finals[:1], "index": finals[1:], "none": []}
+    for final, data in zip(finals, theirs.values(), strict=True):
+        final.parent.mkdir(parents=True)
+        if final in present[there]:
+            final.write_bytes(data[:-1] if there == "short" else data)
+    if recorded:
+        commit(workspace, record_of(theirs))
+    before = {final: final.stat().st_ino for final in finals if final.exists()}
+    whole = recorded and there == "both"
+
+    def publish_ours() -> None:
+        with temporary_files(finals) as temporaries:
+            for temporary, data in zip(temporaries, OURS.values(), strict=True):
+                temporary.write_bytes(data)
+            publish_once(workspace, record_of(OURS), temporaries, finals)
+
+    if whole and differs:
+        with pytest.raises(PipelineError, match=f"{differs}: two workers made different bytes"):
+            publish_ours()
+        assert [final.read_bytes() for final in finals] == list(theirs.values())
+        assert Commits(workspace).all() == [record_of(theirs)]
+    else:
+        publish_ours()
+        assert [final.read_bytes() for final in finals] == list(OURS.values())
+        assert Commits(workspace).all() == [record_of(OURS)]
+    # What readers may have open is not exchanged.
+    assert ({final: final.stat().st_ino for final in finals} == before) is whole
+    left = [path for path in workspace.out.rglob("*") if path.name.endswith(".partial")]
+    assert left == []

@@ -77,7 +77,10 @@ SHARD = "train-00003-of-00006"
     [
         ("2|RuntimeError|the sink's own words", "RuntimeError.*the sink's own words"),
         ("0|OSError|the first record", "the first record"),
-        ("1|SinkError|an error of dataprep's", "error: an error of dataprep's$"),
+        (
+            "1|SinkError|an error of dataprep's",
+            f"error: {SHARD} failed 3 times: an error of dataprep's; finished shards are kept",
+        ),
         ("close|OSError|the last moment", "the last moment"),
     ],
 )
@@ -100,7 +103,8 @@ def test_the_error_arrives_and_nothing_of_that_shard_is_published(
     assert [name for name in leftovers(out) if not name.endswith("failure.json")] == []
     assert not (out / "manifest.json").exists()
     kept = {path: path.stat().st_mtime_ns for path in commits(out)}
-    assert len(kept) < 8
+    # What may be this shard's alone lets the others finish; a defect of the sink stops all.
+    assert len(kept) == 7 if "Runtime" not in fault else len(kept) < 8
     failing.setenv("FAILING_SINK", "none|0|OSError|never")
     result = cli(*command)
     assert result.code == 0, result

@@ -18,8 +18,11 @@ from dataprep.assembly.sweeping import remove_partial_files
 from dataprep.assembly.workspace import Workspace
 from dataprep.images import Recipe
 from dataprep.sinks import ShardName
-from dataprep_pipelines.engine import Engine, run
+from dataprep_pipelines.engines import Engine, Share
+from dataprep_pipelines.engines.local import LocalRunning
+from dataprep_pipelines.engines.shared_places import SharedPlaces
 from dataprep_pipelines.failures import FailureLog
+from dataprep_pipelines.orders import given
 from dataprep_pipelines.prepare import prepare
 from dataprep_pipelines.write import WriteShards
 from tests.conftest import Made, hashes, leftovers
@@ -92,8 +95,13 @@ def job(tiny: Made, tmp_path: Path) -> Job:
 def work_as_orphan(job: Job, lease: object) -> None:
     orphan = dataclasses.replace(job, lease=lease)  # type: ignore[arg-type]
     failures = FailureLog(orphan.lease)
-    graph = WriteShards(orphan, [SHARD], engine=Engine(1), failures=failures)
-    run(lambda pipeline: pipeline | graph, Engine(1), watch=lambda: None, stop=lambda: None)
+    places = SharedPlaces(job.workspace.out, job.workspace.out, job.workspace.out)
+    with given(orphan, orphan.lease, places, "write") as orders:
+        graph = WriteShards(orders, [SHARD], Share(), failures)
+        running = LocalRunning(Engine(1))
+        running.run(
+            lambda pipeline: pipeline | graph, Share(), watch=lambda: None, stop=lambda: None
+        )
 
 
 def test_an_orphan_whose_files_were_swept_does_not_fail_the_new_run(tiny: Made, job: Job) -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dataprep_pipelines import engine
-from dataprep_pipelines.engine import Engine
+from dataprep_pipelines.engines import share
+from dataprep_pipelines.engines.share import processes_for
 from tests.conftest import FORMATS, Cli, Made, Shelf, hashes, leftovers
 
 
 @pytest.fixture
 def _single_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two workers are two processes: the ways of six and more, at a third of the price."""
-    monkeypatch.setattr(engine, "THREADS_PER_PROCESS", 1)
+    monkeypatch.setattr(share, "THREADS_PER_PROCESS", 1)
     yield
     helpers = [each for each in psutil.Process().children() if "spawn_main" in str(each.cmdline())]
     assert helpers == []
@@ -62,7 +62,7 @@ def test_processes_that_write_shards_do_not_show(
     cli: Cli, shelf: Shelf, tmp_path: Path, name: str
 ) -> None:
     """Files made once a split, such as a mean image, come from shards of several processes."""
-    assert Engine(6).processes == 2
+    assert processes_for(6) == 2
     made = shelf(name, "--num_shards", 2)
     check(cli, made, tmp_path, *made.command(tmp_path, "--workers", 6))
 

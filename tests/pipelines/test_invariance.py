@@ -18,7 +18,8 @@ from dataprep.assembly.request import Request
 from dataprep.assembly.seal import MaxBad
 from dataprep.errors import DatasetError, StoppedError
 from dataprep.images import Recipe
-from dataprep_pipelines.engine import Engine
+from dataprep_pipelines.engines import Engine
+from dataprep_pipelines.engines.share import processes_for
 from dataprep_pipelines.prepare import prepare
 from tests.conftest import Cli, Made, Raw, hashes, leftovers
 
@@ -68,7 +69,7 @@ def test_threads_do_not_show(cli: Cli, photos: Made, tmp_path: Path, workers: in
 
 
 def test_worker_processes_do_not_show(cli: Cli, photos: Made, tmp_path: Path) -> None:
-    assert Engine(5).processes == 2
+    assert processes_for(5) == 2
     result = cli(*photos.command(tmp_path, "--workers", 5))
     assert result.code == 0, result
     assert hashes(tmp_path) == photos.files
@@ -78,15 +79,15 @@ def test_worker_processes_do_not_show(cli: Cli, photos: Made, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "beam",
     [
-        ("--direct_running_mode=multi_threading", "--direct_num_workers=2"),
-        ("--runner=DirectRunner", "--direct_running_mode=in_memory"),
-        ("--runner=FnApiRunner",),
+        ("--", "--direct_running_mode=multi_threading", "--direct_num_workers=2"),
+        ("--runner", "DirectRunner", "--", "--direct_running_mode=in_memory"),
+        ("--runner", "FnApiRunner"),
     ],
 )
 def test_beam_s_own_options_do_not_show(
     cli: Cli, photos: Made, tmp_path: Path, beam: tuple[str, ...]
 ) -> None:
-    result = cli(*photos.command(tmp_path, "--workers", 2, "--", *beam))
+    result = cli(*photos.command(tmp_path, "--workers", 2, *beam))
     assert result.code == 0, result
     assert hashes(tmp_path) == photos.files
 
@@ -117,7 +118,7 @@ def test_the_current_directory_and_a_relative_path_do_not_show(
 def test_stopping_again_and_again_does_not_show(
     photos: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dataprep_pipelines.engine._WATCH_SECONDS", 0.001)
+    monkeypatch.setattr("dataprep_pipelines.engines.running._WATCH_SECONDS", 0.001)
     shards = {"train": 5, "validation": 2}
     wanted = request(photos.raw.path, tmp_path, num_shards=shards)
     stops = 0

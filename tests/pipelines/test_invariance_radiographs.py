@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.cli.progress import TerminalReporter
-from dataprep_pipelines.engine import Engine
+from dataprep_pipelines.engines.share import processes_for
 from tests.conftest import Cli, Made, Raw, hashes, leftovers, write_radiographs
 
 
@@ -24,7 +24,7 @@ def test_threads_do_not_show(cli: Cli, radiographs: Made, tmp_path: Path) -> Non
 
 
 def test_worker_processes_do_not_show(cli: Cli, radiographs: Made, tmp_path: Path) -> None:
-    assert Engine(5).processes == 2
+    assert processes_for(5) == 2
     result = cli(*radiographs.command(tmp_path, "--workers", 5))
     assert result.code == 0, result
     assert hashes(tmp_path) == radiographs.files
@@ -105,7 +105,7 @@ def test_a_signal_stops_cleanly_and_the_same_command_ends_with_the_same_bytes(
 
     with monkeypatch.context() as patched:
         patched.setattr(TerminalReporter, "progress", progress)
-        patched.setattr("dataprep_pipelines.engine._WATCH_SECONDS", 0.001)
+        patched.setattr("dataprep_pipelines.engines.running._WATCH_SECONDS", 0.001)
         result = cli(*radiographs.command(tmp_path))
     assert told
     assert result.code == 128 + number, result

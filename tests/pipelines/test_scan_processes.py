@@ -12,7 +12,7 @@ from dataprep.errors import PipelineError, SourceError
 from dataprep.images import Recipe
 from dataprep.sources import Dataset, Found, Scanned, ScanUnit
 from dataprep_pipelines import scan
-from dataprep_pipelines.engine import Engine
+from dataprep_pipelines.engines import Engine
 from dataprep_pipelines.prepare import prepare
 from tests.conftest import Made, Raw, hashes, leftovers
 from tests.pipelines.test_invariance import Recorder

@@ -6,14 +6,16 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import apache_beam as beam
 import pytest
 
 from dataprep.cli.stopping import resumable
 from dataprep.errors import PipelineError, StoppedError, UsageError
-from dataprep_pipelines.engine import STOP, Engine, check, run
+from dataprep_pipelines.engines import STOP, Engine, Share, check
+from dataprep_pipelines.engines.local import LocalRunning
+from dataprep_pipelines.engines.share import local_share
 
 HAPPENED: list[str] = []
 
@@ -50,6 +52,11 @@ def nothing() -> None:
     pass
 
 
+def run(build: Callable[[beam.Pipeline], None], *, watch: Callable[[], None]) -> None:
+    running = LocalRunning(Engine(1))
+    running.run(build, Share(), watch=watch, stop=lambda: HAPPENED.append("told"))
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_waits_for_workers_to_clean_up(number: signal.Signals) -> None:
     def send() -> None:
@@ -62,7 +69,7 @@ def test_a_signal_waits_for_workers_to_clean_up(number: signal.Signals) -> None:
     sender.start()
     with pytest.raises(StoppedError, match=f"stopped by {number.name}; try again"):  # noqa: SIM117
         with resumable("try again"):
-            run(slow, Engine(1), watch=nothing, stop=lambda: HAPPENED.append("told"))
+            run(slow, watch=nothing)
     sender.join()
     assert HAPPENED == ["started", "told", "cleaned up"]
 
@@ -73,7 +80,7 @@ def test_an_error_while_watching_stops_the_run() -> None:
             raise ValueError("the terminal is gone")
 
     with pytest.raises(ValueError, match="the terminal is gone"):
-        run(slow, Engine(1), watch=watch, stop=lambda: HAPPENED.append("told"))
+        run(slow, watch=watch)
     assert HAPPENED == ["started", "told", "cleaned up"]
 
 
@@ -82,35 +89,46 @@ def test_a_failure_of_beam_is_one_line() -> None:
         _ = pipeline | beam.Create([1]) | beam.ParDo(Fails())
 
     with pytest.raises(PipelineError, match=r"Beam failed: .*the disk is on fire") as caught:
-        run(fail, Engine(1), watch=nothing, stop=nothing)
+        run(fail, watch=nothing)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("option", ["--no_such_option=1", "--direct_num_worker=2", "stray"])
 def test_an_option_beam_does_not_know_is_a_usage_error(option: str) -> None:
     with pytest.raises(UsageError, match=f"Beam has no option '{option}'"):
-        check(Engine(1, (option,)))
+        check(Engine(1, beam_options=(option,)))
 
 
 def test_a_runner_beam_does_not_know_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="--runner=Nope"):
-        check(Engine(1, ("--runner=Nope",)))
+    with pytest.raises(UsageError, match=r"--runner Nope: .*use direct, dask, or one of Beam's"):
+        check(Engine(1, "Nope"))
+
+
+def test_the_runner_is_not_an_option_for_beam() -> None:
+    with pytest.raises(UsageError, match="write it before the `--`"):
+        check(Engine(1, beam_options=("--runner=FlinkRunner",)))
+
+
+@pytest.mark.parametrize("name", ["direct", "DirectRunner", "Direct"])
+def test_the_direct_runner_is_this_machine_by_any_of_its_names(name: str) -> None:
+    check(Engine(1, name))
+    assert Engine(1, name).is_local
+    assert not Engine(1, "FnApiRunner").is_local
 
 
 @pytest.mark.parametrize(
-    ("workers", "options", "processes", "threads"),
+    ("workers", "shards", "share"),
     [
-        (1, (), 1, 1),
-        (4, (), 1, 4),
-        (5, (), 2, 2),
-        (32, (), 8, 4),
-        (8, ("--runner=FlinkRunner",), 1, 8),
-        (8, ("--runner", "FlinkRunner"), 1, 8),
+        (1, 9, Share(1, 1)),
+        (4, 100, Share(1, 4)),
+        (4, 15, Share(1, 4, helpers=4)),
+        (5, 100, Share(2, 2)),
+        (32, 1000, Share(8, 4)),
+        (32, 8, Share(1, 8, helpers=32, helper_processes=True)),
     ],
 )
 def test_workers_are_threads_first_and_processes_then(
-    workers: int, options: tuple[str, ...], processes: int, threads: int
+    workers: int, shards: int, share: Share
 ) -> None:
-    engine = Engine(workers, options)
-    assert (engine.processes, engine.threads) == (processes, threads)
-    assert engine.is_local is (not options)
+    assert local_share(workers, shards, images=True) == share
+    assert local_share(workers, shards, images=False).helpers == 0

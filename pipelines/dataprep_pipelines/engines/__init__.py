@@ -1,0 +1,26 @@
+"""Where Beam graphs run: this machine, a Dask cluster, or any runner that Beam knows by name."""
+
+from dataprep_pipelines.engines.engine import DaskChoice, Engine
+from dataprep_pipelines.engines.running import (
+    STOP,
+    KillsWorkersError,
+    Running,
+    TasksFailedError,
+    worker_died,
+)
+from dataprep_pipelines.engines.share import THREADS_PER_PROCESS, Share
+from dataprep_pipelines.engines.starting import check, started
+
+__all__ = [
+    "STOP",
+    "THREADS_PER_PROCESS",
+    "DaskChoice",
+    "Engine",
+    "KillsWorkersError",
+    "Running",
+    "Share",
+    "TasksFailedError",
+    "check",
+    "started",
+    "worker_died",
+]
