@@ -9,18 +9,34 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 NODES = ("n0", "n1", "n2", "n3")
 SCRATCH = "48m"  # of a node
+# What Open MPI needs to know here.
+OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_btl": "self,tcp",
+    "OMPI_MCA_btl_tcp_if_include": "lo",
+    "OMPI_MCA_oob_tcp_if_include": "lo",
+}
 _CONTROLLER, _ADDRESS = "control", "10.0.0.1"
 _PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "unshare", "nsenter", "mount")
+# What jobs find on their PATH, whether or not the environment of the tests is activated.
+_PYTHON = {
+    "python": "",
+    "dataprep": "-m dataprep",
+    "dask": "-m dask",
+    "dask-mpi": "-m dask_mpi.cli",
+}
 _APART = (
     *("unshare", "--fork", "--pid", "--mount-proc", "--kill-child"),
     *("--mount", "--uts", "--net", "--propagation", "private"),
@@ -72,6 +88,25 @@ class Ended:
 
     code: int
     out: str
+
+
+@dataclass(frozen=True)
+class Started:
+    """A command that runs in the cluster.
+
+    Attributes:
+        pid: of itself, outside of the cluster's namespaces.
+    """
+
+    process: subprocess.Popen[str]
+    pid: int
+
+    def end(self, number: signal.Signals | None = None, *, seconds: float = 60) -> Ended:
+        """Send it a signal, if one is given, and wait for its end."""
+        if number is not None:
+            os.kill(self.pid, number)
+        out, _ = self.process.communicate(timeout=seconds)
+        return Ended(self.process.returncode, out)
 
 
 class Cluster:
@@ -131,13 +166,36 @@ class Cluster:
         free = f"$(df --output=avail --block-size=1 '{self.scratch}' | tail -n1)"
         self.on(node, f"fallocate -l $(({free} - {but})) '{self.scratch}/others'")
 
-    def submit(self, script: str, *options: object, **variables: str) -> int:
+    @contextmanager
+    def start(self, *words: object, **variables: str) -> Iterator[Started]:
+        """Start a command beside the controller; should it still run at the end, it is killed."""
+        with subprocess.Popen(
+            [*self._enter, "--", *map(str, words)],
+            env=self.environment | variables,
+            cwd=self.root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            # It is nsenter, which hands no signal on.
+            self.until(lambda: bool(_children(process.pid)))
+            pid = _children(process.pid)[0]
+            try:
+                yield Started(process, pid)
+            finally:
+                if process.poll() is None:
+                    os.kill(pid, signal.SIGKILL)
+
+    def submit(
+        self, script: str, *options: object, arguments: Sequence[str] = (), **variables: str
+    ) -> int:
         """``sbatch``; returns the job's number."""
         number = len(list(self.root.glob("job-*.sh")))
         path = self.root / f"job-{number}.sh"
         path.write_text(script)
         given = [f"{name}={value}" for name, value in variables.items()]
-        words = ["sbatch", "--parsable", f"--output={self.root}/%j.out", *options, path]
+        words = ["sbatch", "--parsable", f"--output={self.root}/%j.out", *options, path, *arguments]
         return int(self.run("env", *given, *words).out)
 
     def output(self, job: int) -> str:
@@ -227,9 +285,10 @@ def _lay_out(root: Path) -> None:
     names = " ".join((_CONTROLLER, *NODES))
     (root / "hosts").write_text(f"127.0.0.1 localhost\n{_ADDRESS} {names}\n")
     (root / "slurm.conf").write_text(_configuration(root))
-    program = root / "bin" / "dataprep"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m dataprep "$@"\n')
-    program.chmod(0o755)
+    for name, module in _PYTHON.items():
+        program = root / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module} "$@"\n')
+        program.chmod(0o755)
 
 
 def _configuration(root: Path) -> str:
@@ -243,7 +302,12 @@ def _configuration(root: Path) -> str:
 
 
 def _only_child(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
+    (child,) = _children(pid)
+    return child
+
+
+def _children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
 
 def _wait_until_idle(cluster: Cluster) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from dataprep.hooks.render import Hook, render
 from tests.conftest import Made, Raw, make, write_tiny_raw
-from tests.slurm.cluster import NODES, Cluster
+from tests.slurm.cluster import NODES, OPEN_MPI, Cluster
 
 pytestmark = pytest.mark.slurm
 
@@ -180,15 +180,6 @@ def mpirun() -> str:
     return f"{program} --map-by ppr:1:node"
 
 
-_OPEN_MPI = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_btl": "self,tcp",
-    "OMPI_MCA_btl_tcp_if_include": "lo",
-    "OMPI_MCA_oob_tcp_if_include": "lo",
-}
-
-
 def test_a_broadcast_without_room_is_told_by_every_node(
     cluster: Cluster, plain: Path, mpirun: str
 ) -> None:
@@ -199,7 +190,7 @@ def test_a_broadcast_without_room_is_told_by_every_node(
     stage = f"dataprep stage {plain} --broadcast mpi --print_dir"
     ended = cluster.wait(
         cluster.submit(
-            job(f'{answer}\n{mpirun} bash -c "$answer" stage {stage}; echo code $?'), **_OPEN_MPI
+            job(f'{answer}\n{mpirun} bash -c "$answer" stage {stage}; echo code $?'), **OPEN_MPI
         )
     )
     lines = ended.out.splitlines()
@@ -213,7 +204,7 @@ def test_a_broadcast_over_mpi_makes_the_same_copies(
     cluster: Cluster, plain: Path, mpirun: str
 ) -> None:
     script = job(f"{mpirun} dataprep stage {plain} --hash --broadcast mpi")
-    ended = cluster.wait(cluster.submit(script, **_OPEN_MPI))
+    ended = cluster.wait(cluster.submit(script, **OPEN_MPI))
     assert ended.code == 0, ended.out
     assert "no broadcast" not in ended.out
     assert "copied to 4 nodes" in ended.out

@@ -1,0 +1,232 @@
+"""Workers on the nodes of a real Slurm, and all that may happen to them, their jobs and us."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+import pytest
+from PIL import Image
+
+from tests.conftest import Made, Raw, hashes, leftovers, make
+from tests.slurm.cluster import OPEN_MPI, Cluster, Ended, Started
+
+# Not imported to find out: dask-jobqueue would be in charge of Ctrl-C from then on.
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="dask-jobqueue is not installed"),
+]
+
+JOBS = Path(__file__).parents[2] / "docker" / "jobs"
+_REAL = "DATAPREP_REAL_IMAGES"
+_ONE_WAITS = "nodes=5,cores=1,directive=--exclusive"  # of a cluster of four
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """300 photographs, real ones where there are some, in 6 + 1 shards of a second of work."""
+    path = tmp_path_factory.mktemp("photographs")
+    real = Path(os.environ.get(_REAL, "nowhere"))
+    found = {folder: sorted(folder.glob("*.JPEG")) for folder in sorted(real.glob("n*"))}
+    found = {folder: (images * 3)[:3] for folder, images in list(found.items())[:100] if images}
+    if not found:
+        photo = path / "photo.jpg"
+        Image.effect_noise((500, 375), 60).convert("RGB").save(photo, quality=92)
+        found = {Path(name): [photo] * 100 for name in ("n01440764", "n02097658", "n03720891")}
+    for folder, images in found.items():
+        target = path / "raw" / "train" / folder.name
+        target.mkdir(parents=True)
+        for number, image in enumerate(images):
+            (target / f"{folder.name}_{number}.JPEG").symlink_to(image)
+    (path / "raw" / "validation").mkdir()
+    for number in range(1, 5):
+        image = list(found.values())[number % len(found)][0]
+        name = f"ILSVRC2012_val_{number:08d}.JPEG"
+        (path / "raw" / "validation" / name).symlink_to(image)
+    options = ("--num_shards", "train=6,validation=1", "--resize", "700", "--max_bad", "100%")
+    return make(Raw(path / "raw", options), path / "out")
+
+
+@pytest.fixture(autouse=True)
+def no_job_is_left(cluster: Cluster) -> Iterator[None]:
+    yield
+    assert queued(cluster) == []
+
+
+def queued(cluster: Cluster) -> list[str]:
+    """The jobs of the cluster, but for those that are as good as gone."""
+    states = "PENDING,RUNNING,CONFIGURING"
+    return cluster.run("squeue", "--noheader", f"--states={states}", "--format=%A").out.split()
+
+
+def finished(out: Path) -> list[Path]:
+    return sorted((out / ".dataprep" / "commits").glob("[!.]*.json"))
+
+
+def writing(out: Path) -> list[psutil.Process]:
+    """The workers that are at a shard: those with an unfinished file of it open."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        try:
+            if "--multiprocessing-fork" in (process.info["cmdline"] or ()):
+                names = [file.path for file in process.open_files()]
+                if any(name.startswith(f"{out}/") and ".partial" in name for name in names):
+                    found.append(process)
+        except psutil.Error:
+            continue  # it has ended meanwhile
+    return found
+
+
+def a_writer(cluster: Cluster, out: Path) -> psutil.Process:
+    found: list[psutil.Process] = []
+
+    def is_there() -> bool:
+        found.extend(writing(out))
+        return bool(found)
+
+    cluster.until(is_there, seconds=60)
+    return found[0]
+
+
+def batch(cluster: Cluster, made: Made, out: Path, *options: str) -> int:
+    """Submit the job script that we ship."""
+    return cluster.submit(
+        (JOBS / "dask.sbatch").read_text(),
+        *("--nodes=3", "--cpus-per-task=1", "--time=10", *options),
+        arguments=made.raw.options,
+        RAW=str(made.raw.path),
+        OUT=str(out),
+        SHARED=str(cluster.root),
+        LOCAL=str(cluster.scratch),
+    )
+
+
+def launch(
+    cluster: Cluster, made: Made, out: Path, slurm: str = "nodes=2,cores=1,memory=500MB"
+) -> AbstractContextManager[Started]:
+    """Let dataprep submit the workers."""
+    words = made.command(out, "--runner", "dask", "--dask_slurm", slurm)
+    # A worker whose launcher is gone before it begins waits so long.
+    return cluster.start("dataprep", *words, DASK_JOBQUEUE__SLURM__DEATH_TIMEOUT="5")
+
+
+def is_as_on_one_machine(made: Made, out: Path, ended: Ended) -> None:
+    assert ended.code == 0, ended.out
+    assert hashes(out) == made.files, ended.out
+    assert leftovers(out) == []
+
+
+def test_a_batch_job_outlives_its_workers(
+    cluster: Cluster, photographs: Made, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    job = batch(cluster, photographs, out)
+    worker = a_writer(cluster, out)
+    worker.kill()
+    other = a_writer(cluster, out)
+    nanny = other.parent()
+    assert nanny is not None
+    nanny.kill()  # with nobody to start a worker again, the node is lost
+    other.kill()
+    ended = cluster.wait(job, seconds=120)
+    assert "rror: " in ended.out  # srun has seen that node fail
+    is_as_on_one_machine(photographs, out, ended)
+    assert not list(cluster.root.glob("dask-*.json"))
+
+
+def test_a_requeued_batch_job_goes_on(cluster: Cluster, photographs: Made, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    job = batch(cluster, photographs, out)
+    cluster.until(lambda: bool(finished(out)), seconds=60)
+    cluster.run("scontrol", "requeue", job)
+    ended = cluster.wait(job, seconds=120)
+    assert "resuming: " in ended.out, ended.out
+    is_as_on_one_machine(photographs, out, ended)
+
+
+def test_workers_are_submitted_and_one_that_is_cancelled_is_not_missed(
+    cluster: Cluster, photographs: Made, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    with launch(cluster, photographs, out, "nodes=2,cores=2") as launched:
+        environment = a_writer(cluster, out).environ()
+        assert environment["OMP_NUM_THREADS"] == "1"
+        cluster.run("scancel", environment["SLURM_JOB_ID"])
+        is_as_on_one_machine(photographs, out, launched.end(seconds=120))
+
+
+def test_when_all_worker_jobs_are_gone_it_says_so(
+    cluster: Cluster, photographs: Made, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    with launch(cluster, photographs, out) as launched:
+        a_writer(cluster, out)
+        cluster.run("scancel", *queued(cluster))
+        ended = launched.end()
+    assert ended.code == 1, ended.out
+    (error,) = (line for line in ended.out.splitlines() if "error: " in line)
+    assert "no worker job is left in Slurm" in error
+    assert "run the same command again" in error
+
+
+def test_ctrl_c_cancels_the_worker_jobs(
+    cluster: Cluster, photographs: Made, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    with launch(cluster, photographs, out, _ONE_WAITS) as launched:
+        a_writer(cluster, out)
+        ended = launched.end(signal.SIGINT)
+    assert ended.code == 130, ended.out
+    assert queued(cluster) == []
+    assert leftovers(out) == []
+
+
+def test_worker_jobs_of_a_killed_launcher_end_by_themselves(
+    cluster: Cluster, photographs: Made, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    with launch(cluster, photographs, out, _ONE_WAITS) as launched:
+        cluster.until(lambda: bool(finished(out)), seconds=60)
+        launched.end(signal.SIGKILL)
+    cluster.until(lambda: not queued(cluster), seconds=60)
+    ended = cluster.run("dataprep", *photographs.command(out), seconds=120)
+    assert "resuming: " in ended.out
+    is_as_on_one_machine(photographs, out, ended)
+
+
+def test_what_slurm_refuses_is_told_in_its_words(
+    cluster: Cluster, tiny: Made, tmp_path: Path
+) -> None:
+    with launch(cluster, tiny, tmp_path / "out", "nodes=2,cores=1,partition=none") as launched:
+        ended = launched.end()
+    assert ended.code == 1
+    (error,) = (line for line in ended.out.splitlines() if "rror: " in line)
+    assert error.startswith("dataprep: error: Slurm refuses the worker jobs: ")
+    assert "invalid partition" in error
+
+
+@pytest.mark.skipif(
+    not (find_spec("dask_mpi") and find_spec("mpi4py") and shutil.which("mpirun.openmpi")),
+    reason="dask-mpi, mpi4py and Debian's openmpi-bin are not all installed",
+)
+def test_workers_may_be_ranks_of_mpi(cluster: Cluster, tiny: Made, tmp_path: Path) -> None:
+    out, file = tmp_path / "out", tmp_path / "scheduler.json"
+    words = tiny.command(out, "--runner", "dask", "--dask_scheduler_file", file)
+    script = f"""#!/bin/bash
+#SBATCH --nodes=3 --ntasks-per-node=1
+mpirun.openmpi --map-by ppr:1:node dask-mpi --scheduler-file {file} --nthreads 1 &
+dataprep {" ".join(words)}
+code=$?
+kill %1
+wait
+exit $code
+"""
+    ended = cluster.wait(cluster.submit(script, **OPEN_MPI), seconds=120)
+    is_as_on_one_machine(tiny, out, ended)
+    assert "Dask: 2 workers, 2 threads" in ended.out
