@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks import (
+    engines,
     header_copy,
     im2rec,
     listing,
@@ -47,6 +48,7 @@ _BENCHMARKS: dict[str, Callable[[Setting], list[Row]]] = {
     "radiographs": radiographs.measure,
     "staging": staging.measure,
     "nodes": staging_nodes.measure,
+    "engines": engines.measure,
 }
 _SAMPLE = ROOT.parent / "shared" / "data" / "imagenet-sample"
 _WORK = "dataprep-benchmarks"

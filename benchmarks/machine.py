@@ -24,6 +24,7 @@ _LIBRARIES = (
     "webdataset",
     "tensorflow-cpu",
     "tensorflow",
+    "distributed",
 )
 _QUICK = ", --quick: figures mean nothing"
 _PEER_LIBRARIES = {

@@ -1,0 +1,55 @@
+"""Shards that take a stated time on workers of stated speeds: what an engine hands to whom."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import apache_beam as beam
+
+SPEED = "DATAPREP_BENCHMARK_SPEED"
+"""A variable of each worker."""
+
+
+def wait(number: int, seconds: float, notes: Path) -> None:
+    """Take so long, and note who did.
+
+    Args:
+        number: of the shard.
+        seconds: on a worker of speed 1.
+        notes: a directory: a file a shard, with process, start and end (seconds since 1970).
+    """
+    start = time.time()
+    time.sleep(seconds / float(os.environ[SPEED]))
+    (notes / str(number)).write_text(f"{os.getpid()} {start} {time.time()}")
+
+
+class _Wait(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
+    def __init__(self, seconds: float, notes: Path) -> None:
+        self._seconds = seconds
+        self._notes = notes
+
+    def process(self, number: int) -> Sequence[int]:
+        wait(number, self._seconds, self._notes)
+        return ()
+
+
+class TimedShards(beam.PTransform):  # type: ignore[misc]  # Beam ships no types
+    """A graph of shards that only `wait`.
+
+    Args:
+        count: how many.
+        seconds: for each, on a worker of speed 1.
+        notes: where they note it.
+    """
+
+    def __init__(self, count: int, seconds: float, notes: Path) -> None:
+        super().__init__()
+        self._count = count
+        self._wait = _Wait(seconds, notes)
+
+    def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection:
+        """One element a shard."""
+        return pbegin | beam.Create(range(self._count)) | beam.ParDo(self._wait)
