@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from dataprep.assembly.commit import CommitRecord, Commits, is_intact
 from dataprep.assembly.identity import read_job
-from dataprep.assembly.lock import LEASE_SECONDS, holder, is_running, silent_seconds, started
+from dataprep.assembly.lock import Holder, holder
 from dataprep.assembly.progress import images_under_way
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import DatasetError
@@ -38,11 +38,7 @@ class Status:
         under_way: images in shards that are being written.
         records: the commit records of the shards that are there.
         sealed: whether the manifest has been written.
-        holder: (host, process id) of the run that holds the directory, if one does.
-        running: whether that process is alive; None if that cannot be told from here, as it is on
-            another host.
-        silent_seconds: how long ago it showed a sign of life, by the clocks of this host and of the
-            file system.
+        holder: the run that holds the directory, if one does.
         images_per_second: of the run that is working now, once it has committed a shard.
         part: what of the data set was staged here, e.g. ``part 2 of 4``; None if all of it, or if
             it was made here.
@@ -52,18 +48,14 @@ class Status:
     under_way: int
     records: tuple[CommitRecord, ...]
     sealed: bool
-    holder: tuple[str, int] | None
-    running: bool | None
+    holder: Holder | None
     images_per_second: float | None
     part: str | None = None
-    silent_seconds: float | None = None
 
     @property
     def works(self) -> bool:
         """Whether somebody seems to work here."""
-        if self.holder is None or self.running is not None:
-            return self.running is True
-        return self.silent_seconds is None or self.silent_seconds <= LEASE_SECONDS
+        return self.holder is not None and self.holder.works
 
 
 def read_status(out: Path) -> Status:
@@ -78,17 +70,17 @@ def read_status(out: Path) -> Status:
         if is_staged_half(out):
             raise DatasetError(explain_staged_half(out))
         raise DatasetError(f"{out}: nothing of dataprep's here; is this the --local_scratch_dir?")
+    # First, and once: a run may end, or begin, while the rest is read.
+    held = holder(workspace)
     records = [record for record in Commits(workspace).all() if is_intact(record, out)]
     return Status(
         splits=_splits(workspace, records),
         under_way=images_under_way(workspace),
         records=tuple(records),
         sealed=workspace.manifest.exists(),
-        holder=holder(workspace),
-        running=is_running(workspace),
-        images_per_second=_rate(workspace, records),
+        holder=held,
+        images_per_second=_rate(workspace, records, held),
         part=_part(workspace),
-        silent_seconds=silent_seconds(workspace),
     )
 
 
@@ -116,11 +108,11 @@ def _splits(workspace: Workspace, records: list[CommitRecord]) -> tuple[SplitSta
     )
 
 
-def _rate(workspace: Workspace, records: list[CommitRecord]) -> float | None:
+def _rate(workspace: Workspace, records: list[CommitRecord], held: Holder | None) -> float | None:
     """Images a second since the run that holds the lock took it."""
-    start = started(workspace)
-    if start is None:
+    if held is None or held.since is None:
         return None  # nobody works here
+    start = held.since
     try:
         made = [
             (status.st_mtime, record.images)

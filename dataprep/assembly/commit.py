@@ -17,7 +17,7 @@ from typing import Any
 
 from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
-from dataprep.durable_files import partial_path, write_durably
+from dataprep.durable_files import partial_path, write_once
 from dataprep.errors import DatasetError, PipelineError
 from dataprep.sinks import ShardName
 
@@ -123,10 +123,14 @@ class Commits:
             new.append(record)
         return new
 
+    def seen(self, shard: ShardName) -> CommitRecord | None:
+        """The record of one shard, if `refresh` has come across it."""
+        return self._known.get(str(shard))
+
     def of(self, shard: ShardName) -> CommitRecord | None:
         """The record of one shard, looked up now; None if there is none that can be read."""
         try:
-            return _load(self.workspace.commits / f"{shard}.json")
+            return _load(_path(self.workspace, shard))
         except (FileNotFoundError, DatasetError):
             return None
 
@@ -187,9 +191,13 @@ def publish(temporaries: Sequence[Path], finals: Sequence[Path]) -> None:
         temporary.replace(final)
 
 
-def commit(workspace: Workspace, record: CommitRecord) -> None:
-    """Record that a published shard is finished."""
-    write_durably(workspace.commits / f"{record.shard}.json", to_json(asdict(record)))
+def commit(workspace: Workspace, record: CommitRecord) -> bool:
+    """Record that a published shard is finished; False: somebody else has just done so."""
+    return write_once(_path(workspace, record.shard), to_json(asdict(record)))
+
+
+def _path(workspace: Workspace, shard: ShardName) -> Path:
+    return workspace.commits / f"{shard}.json"
 
 
 def publish_once(
@@ -200,13 +208,15 @@ def publish_once(
     Two workers may make one shard: an engine gives it away again when it takes the first for dead.
     Whoever comes second throws away what it made, having found it the same; so files that readers
     may have open are never exchanged. Should both come at the same moment, they put the same bytes
-    in place twice, which is harmless. ::
+    in place twice, which is harmless, and one of them records it. ::
 
         record  its files  same bytes  what happens
         no      any        -           renamed and recorded
         yes     gone       -           renamed and recorded again
         yes     there      yes         ours is thrown away
         yes     there      no          PipelineError: two machines do not make the same
+
+    In the last case the record is withdrawn, so that no other run trusts it.
 
     Args:
         workspace: the output directory.
@@ -217,21 +227,29 @@ def publish_once(
     Raises:
         PipelineError: somebody else has made other bytes of the same shard.
     """
+    path = _path(workspace, record.shard)
     earlier = Commits(workspace).of(record.shard)
-    if earlier is None or not is_intact(earlier, workspace.out):
-        publish(temporaries, finals)
-        commit(workspace, record)
+    if earlier is not None and is_intact(earlier, workspace.out):
+        _check_same(earlier, record, workspace, path)
+        for temporary in temporaries:
+            temporary.unlink(missing_ok=True)
         return
-    _check_same(earlier, record, workspace)
-    for temporary in temporaries:
-        temporary.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+    publish(temporaries, finals)
+    if not commit(workspace, record):
+        winner = Commits(workspace).of(record.shard)
+        if winner is not None:
+            _check_same(winner, record, workspace, path)
 
 
-def _check_same(earlier: CommitRecord, record: CommitRecord, workspace: Workspace) -> None:
-    for theirs, ours in zip(earlier.files, record.files, strict=True):
-        if theirs != ours:
-            raise PipelineError(
-                f"{workspace.out / ours.path}: two workers made different bytes of it (SHA-256 "
-                f"{theirs.sha256[:12]} and {ours.sha256[:12]}): they do not run the same programs, "
-                "or the raw data changed; mend that and run again with --overwrite"
-            )
+def _check_same(theirs: CommitRecord, ours: CommitRecord, workspace: Workspace, path: Path) -> None:
+    if theirs.files == ours.files:
+        return
+    path.unlink(missing_ok=True)
+    pairs = zip(theirs.files, ours.files, strict=False)
+    there, here = next(((x, y) for x, y in pairs if x != y), (theirs.files[0], ours.files[0]))
+    raise PipelineError(
+        f"{workspace.out / here.path}: two workers made different bytes of it (SHA-256 "
+        f"{there.sha256[:12]} and {here.sha256[:12]}): they do not run the same programs, or the "
+        "raw data changed; mend that and run again with --overwrite"
+    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 from dataprep.assembly.heartbeat import beating
 from dataprep.assembly.lease import BEAT_SECONDS, LEASE_SECONDS, Lease
@@ -22,13 +23,11 @@ from dataprep.errors import LockedError
 
 __all__ = [
     "LEASE_SECONDS",
+    "Holder",
     "Lease",
     "check_held",
     "holder",
-    "is_running",
     "locked",
-    "silent_seconds",
-    "started",
 ]
 
 _LOOKS = 30  # in a lease's time
@@ -67,7 +66,7 @@ def locked(
     lease = Lease(workspace.lock, text, workspace.new_failure_file(), lease_seconds=lease_seconds)
     try:
         with beating(workspace.lock, text, seconds=beat_seconds, on_loss=lease.lose):
-            _remove_failure_files(workspace, of="")
+            _remove_run_files(workspace, of="")
             yield lease
     finally:
         # What is left lying is of a dead process; how the run ended is what matters.
@@ -75,7 +74,7 @@ def locked(
             _release(change, text, pause)
         # Only its own: if this run was taken over, the others are the new run's.
         with suppress(OSError):
-            _remove_failure_files(workspace, of=lease.failure.stem)
+            _remove_run_files(workspace, of=lease.failure.stem)
 
 
 def _take(
@@ -91,7 +90,7 @@ def _take(
     while True:
         found = sight(workspace.lock)
         silent = 0.0 if found is None else silence.watch(found, longest_gap=3 * pause)
-        if found is None or is_left_behind(found, silent, patience):
+        if found is None or is_left_behind(found.marker, silent, patience):
             text = change.claim(found)
             if text is not None:
                 return text
@@ -132,55 +131,66 @@ def _describe(marker: Marker | None) -> str:
 def check_held(workspace: Workspace, lease: Lease) -> None:
     """To be called before the launcher changes what another run could see.
 
+    A worker's failure is no reason to stop here: when every shard is recorded, it is that of one
+    which was given up for dead, and whose shard another has made.
+
     Raises:
         LockedError: this run was given up for dead, and another has taken its place.
     """
-    if lease.lost_now():
+    if lease.taken_over_now():
         raise LockedError(
             f"{workspace.out}: another run took this directory over, because this one showed no "
             "sign of life for too long; this one has stopped, see `dataprep status`"
         )
 
 
-def _remove_failure_files(workspace: Workspace, *, of: str) -> None:
-    for path in workspace.failure_files():
+def _remove_run_files(workspace: Workspace, *, of: str) -> None:
+    for path in workspace.run_files():
         if of in path.name:
             path.unlink(missing_ok=True)
 
 
-def _marker(workspace: Workspace) -> Marker | None:
-    try:
-        found = sight(workspace.lock)
-    except OSError:
-        return None
-    return None if found is None else found.marker
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who held the lock at one moment.
 
-
-def holder(workspace: Workspace) -> tuple[str, int] | None:
-    """The (host, process id) in the lock, or None if there is none or it cannot be read."""
-    marker = _marker(workspace)
-    return None if marker is None else (marker.host, marker.process)
-
-
-def is_running(workspace: Workspace) -> bool | None:
-    """Whether the lock's holder is alive: None if that cannot be told from this host."""
-    marker = _marker(workspace)
-    return False if marker is None else marker.is_alive()
-
-
-def started(workspace: Workspace) -> float | None:
-    """When the run that holds the lock took it: seconds since 1970, the file system's clock."""
-    marker = _marker(workspace)
-    return None if marker is None else marker.since
-
-
-def silent_seconds(workspace: Workspace) -> float | None:
-    """How long ago the holder showed a sign of life; None if there is no lock.
-
-    Compares a time of the file system with this host's, so it is wrong by as much as they differ.
+    Attributes:
+        host: where it runs.
+        process: its number there.
+        is_running: whether it is alive; None if that cannot be told from this host.
+        since: when it took the lock, in seconds since 1970 by the file system's clock; None if the
+            marker does not say.
+        silent_seconds: how long ago it showed a sign of life. Compares a time of the file system
+            with this host's, so it is wrong by as much as they differ.
     """
+
+    host: str
+    process: int
+    is_running: bool | None
+    since: float | None
+    silent_seconds: float
+
+    @property
+    def works(self) -> bool:
+        """Whether it seems to work."""
+        if self.is_running is None:
+            return self.silent_seconds <= LEASE_SECONDS
+        return self.is_running
+
+
+def holder(workspace: Workspace) -> Holder | None:
+    """Who is in the lock; None if there is none, or it cannot be read."""
     try:
         found = sight(workspace.lock)
     except OSError:
         return None
-    return None if found is None else max(time.time() - found.modified, 0.0)
+    marker = None if found is None else found.marker
+    if found is None or marker is None:
+        return None
+    return Holder(
+        host=marker.host,
+        process=marker.process,
+        is_running=marker.is_alive(),
+        since=marker.since,
+        silent_seconds=max(time.time() - found.modified, 0.0),
+    )

@@ -1,8 +1,8 @@
 """Replacing or removing a marker, so that of many who want to only one does, and none by mistake.
 
 Exchanging two names in one step would do, but NFS and Lustre refuse it (and with it refuse what
-filelock 4 does). So whoever changes the marker first makes a guard file with O_EXCL, which works
-everywhere, looks at the marker once more, and renames its own over it. The marker is always whole.
+filelock 4 does). So whoever changes the marker first makes a guard file, which only one can, looks
+at the marker once more, and renames its own over it. Both appear whole, with their text.
 The guard lasts for milliseconds; that of a process killed in between is removed like a marker.
 """
 
@@ -11,14 +11,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dataprep.assembly.marker import Marker, Sighting, sight
 from dataprep.assembly.silence import Silence
 from dataprep.durable_files import partial_path
-
-_TORN_SECONDS = 10.0
 
 
 class MarkerChange:
@@ -72,50 +70,72 @@ class MarkerChange:
         try:
             with self._guarded() as ours:
                 if ours:
-                    self._remove(text)
+                    _remove(self._path, text)
                 return ours
         except OSError:
-            self._remove(text)  # a full disk has no room for a guard
+            _remove(self._path, text)  # a full disk has no room for a guard
             return True
-
-    def _remove(self, text: str) -> None:
-        found = sight(self._path)
-        if found is not None and found.text == text:
-            self._path.unlink(missing_ok=True)
 
     @contextmanager
     def _guarded(self) -> Iterator[bool]:
-        try:
-            descriptor = os.open(self._guard, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        except FileExistsError:
-            self._remove_old_guard()
+        found = sight(self._guard)
+        if found is not None:
+            self._judge(found)
             yield False
             return
+        text = Marker.of_this_process(time.time()).text()
         try:
-            try:
-                os.write(descriptor, Marker.of_this_process(time.time()).text().encode())
-            finally:
-                os.close(descriptor)
-            yield True
+            _create(self._guard, text)
+            made = sight(self._guard)
+            yield made is not None and made.text == text
         finally:
-            self._guard.unlink(missing_ok=True)
+            _remove(self._guard, text)
 
-    def _remove_old_guard(self) -> None:
-        found = sight(self._guard)
-        if found is None:
-            return
-        silent = self._silence.watch(found, longest_gap=3 * self._pause)
-        if is_left_behind(found, silent, self._patience):
+    def _judge(self, guard: Sighting) -> None:
+        silent = self._silence.watch(guard, longest_gap=3 * self._pause)
+        if is_left_behind(guard.marker, silent, self._patience):
             self._guard.unlink(missing_ok=True)
 
 
-def is_left_behind(sighting: Sighting, silent: float, patience: float) -> bool:
+def is_left_behind(marker: Marker | None, silent: float, patience: float) -> bool:
     """Whether whoever made the file is gone: known to be, or silent for longer than ``patience``.
 
     A marker without a holder is one that a power cut left, or that is just being written.
     """
-    marker = sighting.marker
-    if marker is None and time.time() - sighting.modified > _TORN_SECONDS:
-        return True
     alive = None if marker is None else marker.is_alive()
     return silent >= patience if alive is None else not alive
+
+
+def _create(path: Path, text: str) -> None:
+    """Make the file if there is none; whether this succeeded is to be read from it.
+
+    On NFS a link may be refused as one that exists because it was just made: the answer got lost.
+    """
+    temporary = partial_path(path)
+    try:
+        temporary.write_text(text)
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    except OSError:
+        # No hard links here, or a new run has just swept. Any other trouble comes back.
+        _create_without_link(path, text)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _create_without_link(path: Path, text: str) -> None:
+    with suppress(FileExistsError), path.open("x") as file:
+        try:
+            file.write(text)
+            file.flush()
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+
+def _remove(path: Path, text: str) -> None:
+    """Remove the file if it is the one with that text."""
+    found = sight(path)
+    if found is not None and found.text == text:
+        path.unlink(missing_ok=True)

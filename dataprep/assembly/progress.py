@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataprep.assembly.workspace import Workspace
 from dataprep.sinks import ShardName
 
-_SECONDS = 2.0
+_SECONDS = 2.0  # between two notes, at least
 
 
 class ShardProgress:
@@ -21,20 +21,23 @@ class ShardProgress:
     Args:
         workspace: the output directory.
         shard: which shard.
+        seconds: between two notes. Of thousands of workers, each should write less often: every
+            note is a few requests to the file system's metadata server.
     """
 
-    def __init__(self, workspace: Workspace, shard: ShardName) -> None:
+    def __init__(self, workspace: Workspace, shard: ShardName, seconds: float = _SECONDS) -> None:
         self._path = workspace.progress / str(shard)
         self._images = 0
         self._noted = False
-        self._next = time.monotonic() + _SECONDS
+        self._seconds = max(seconds, _SECONDS)
+        self._next = time.monotonic() + self._seconds
 
     def advance(self) -> None:
         """One more image."""
         self._images += 1
         now = time.monotonic()
         if now >= self._next:
-            self._next = now + _SECONDS
+            self._next = now + self._seconds
             self._noted = True
             with suppress(OSError):
                 self._path.write_text(str(self._images))

@@ -53,7 +53,7 @@ def write_shard(
     sink = output.load_sink()
     finals = [job.workspace.out / path for path in sink.paths(shard, output.layout)]
     tally = _Tally()
-    progress = ShardProgress(job.workspace, shard)
+    progress = ShardProgress(job.workspace, shard, job.lease.look_seconds)
     try:
         with temporary_files(finals) as temporaries:
             with building(temporaries, output) as places:

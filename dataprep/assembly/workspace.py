@@ -14,6 +14,7 @@
     OUT/.dataprep/progress/           how far unfinished shards are
     OUT/.dataprep/orders-…            what the workers of a run are to do
     OUT/.dataprep/failure-…           what they failed at
+    OUT/.dataprep/slurm/              logs of the jobs of --dask_slurm
     OUT/.dataprep/lock                who is working here
 """
 
@@ -79,7 +80,7 @@ class Workspace:
         """
         return self.private / f"failure-{secrets.token_hex(4)}.json"
 
-    def failure_files(self) -> list[Path]:
+    def run_files(self) -> list[Path]:
         """What runs told their workers and these told them: of earlier runs, and of this one."""
         return sorted([*self.private.glob("failure-*.json"), *self.private.glob("orders-*.pickle")])
 

@@ -157,8 +157,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         forget_stdout()
         return DataprepError.exit_code
     except Exception as error:  # noqa: BLE001  # the last resort: one line, not a traceback
-        text = f"unexpected {type(error).__name__}: {error}; add --debug for the details"
-        return _fail(text, error, debug)
+        words_of_it = " ".join(str(error).split())
+        hint = "" if debug else "; add --debug for the details"
+        return _fail(f"unexpected {type(error).__name__}: {words_of_it}{hint}", error, debug)
     return 0
 
 

@@ -10,6 +10,7 @@ import click
 from dataprep.wording import counted, printable
 
 if TYPE_CHECKING:
+    from dataprep.assembly.lock import Holder
     from dataprep.status import Status
 
 
@@ -44,9 +45,8 @@ def command(out: Path) -> None:
 
 
 def _state(status: Status) -> str:
-    if status.holder is not None and status.running is not False:
-        host, process = status.holder
-        return _describe_run(status, f"process {process} on {host}")
+    if status.holder is not None and status.holder.is_running is not False:
+        return _describe_run(status.holder)
     missing = sum(split.shards - split.shards_done for split in status.splits)
     if status.sealed and missing:
         return f"sealed, but {counted(missing, 'shard')} missing; run the same command again"
@@ -60,10 +60,11 @@ def _state(status: Status) -> str:
     return "every shard is there, not sealed; run the same command again to seal it"
 
 
-def _describe_run(status: Status, who: str) -> str:
-    if status.running or status.silent_seconds is None:
+def _describe_run(holder: Holder) -> str:
+    who = f"process {holder.process} on {holder.host}"
+    if holder.is_running:
         return f"running, {who}"
-    sign = f"last sign of life {status.silent_seconds:,.0f} s ago"
-    if status.works:
+    sign = f"last sign of life {holder.silent_seconds:,.0f} s ago"
+    if holder.works:
         return f"running, {who}, {sign}"
     return f"probably dead, {who}, {sign}; run the same command again: it makes sure and resumes"

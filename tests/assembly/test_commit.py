@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -186,7 +188,7 @@ def test_a_shard_is_published_once(
         with pytest.raises(PipelineError, match=f"{differs}: two workers made different bytes"):
             publish_ours()
         assert [final.read_bytes() for final in finals] == list(theirs.values())
-        assert Commits(workspace).all() == [record_of(theirs)]
+        assert Commits(workspace).all() == []  # no other run trusts it
     else:
         publish_ours()
         assert [final.read_bytes() for final in finals] == list(OURS.values())
@@ -195,3 +197,44 @@ def test_a_shard_is_published_once(
     assert ({final: final.stat().st_ino for final in finals} == before) is whole
     left = [path for path in workspace.out.rglob("*") if path.name.endswith(".partial")]
     assert left == []
+
+
+def test_of_two_records_at_the_same_moment_the_first_counts(workspace: Workspace) -> None:
+    other = replace(RECORD, records=3)
+    assert commit(workspace, RECORD)
+    assert not commit(workspace, other)
+    assert Commits(workspace).all() == [RECORD]
+    assert [path.name for path in workspace.commits.iterdir()] == [f"{RECORD.shard}.json"]
+
+
+def test_other_bytes_that_are_recorded_meanwhile_are_refused(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two workers that both saw no record: the second finds the first's when it records."""
+    finals = [workspace.out / path for path in OURS]
+    theirs = record_of({path: b"!" * len(data) for path, data in OURS.items()})
+
+    def other_worker_first(temporaries: Sequence[Path], finals: Sequence[Path]) -> None:
+        publish(temporaries, finals)
+        assert commit(workspace, theirs)
+
+    monkeypatch.setattr("dataprep.assembly.commit.publish", other_worker_first)
+    with temporary_files(finals) as temporaries:
+        for temporary, data in zip(temporaries, OURS.values(), strict=True):
+            temporary.write_bytes(data)
+        with pytest.raises(PipelineError, match="two workers made different bytes"):
+            publish_once(workspace, record_of(OURS), temporaries, finals)
+    assert Commits(workspace).all() == []
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_file_system_without_hard_links_takes_records_too(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, "no hard links here")
+
+    monkeypatch.setattr("os.link", refuse)
+    assert commit(workspace, RECORD)
+    assert Commits(workspace).all() == [RECORD]
+    assert [path.name for path in workspace.commits.iterdir()] == [f"{RECORD.shard}.json"]

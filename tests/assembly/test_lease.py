@@ -63,6 +63,7 @@ def test_a_lease_outlives_heartbeats(workspace: Workspace) -> None:
 def test_a_lease_is_lost_at_once_when_its_launcher_was_killed(workspace: Workspace) -> None:
     lease = lease_of(workspace, claim_of(process=dead_process()), lease_seconds=FOREVER)
     assert lease.lost()
+    assert lease.over()
 
 
 def test_a_lease_is_lost_when_another_run_took_over(workspace: Workspace) -> None:
@@ -76,6 +77,8 @@ def test_a_lease_is_lost_when_another_worker_failed(workspace: Workspace) -> Non
         assert not lease.lost_now()
         lease.failure.write_text("{}")
         assert lease.lost_now()
+        assert lease.over()
+        assert not lease.taken_over_now()
 
 
 def test_a_launcher_on_this_host_may_be_silent(workspace: Workspace) -> None:
@@ -88,8 +91,54 @@ def test_a_launcher_on_another_host_that_falls_silent_is_dead(workspace: Workspa
     lease = lease_of(workspace, claim_of("n1"), look_seconds=0.01, lease_seconds=0.2)
     assert not lease.lost_now()
     wait_until(lambda: copied(lease).lost())  # every task of a worker brings its own
-    touch(workspace.lock, lease.marker)
-    assert lease.lost_now()  # whoever has stopped does not go on
+    assert not lease.over()  # it may only be suspended
+
+
+def test_a_launcher_that_was_only_suspended_finds_its_workers_again(workspace: Workspace) -> None:
+    lease = lease_of(workspace, claim_of("n1"), look_seconds=0.01, lease_seconds=0.2)
+    wait_until(lease.lost)
+    assert touch(workspace.lock, lease.marker)
+    assert not lease.lost_now()
+    assert not lease.lost()
+
+
+def test_a_lease_is_over_for_ever_when_the_marker_was_another_s(workspace: Workspace) -> None:
+    lease = lease_of(workspace, claim_of())
+    assert not lease.lost()
+    assert not lease.over()
+    workspace.lock.write_text(claim_of("n1"))
+    assert not lease.over()  # it has not looked
+    assert lease.lost_now()
+    assert lease.over()
+    workspace.lock.write_text(lease.marker)
+    assert lease.lost_now()
+    assert lease.over()
+
+
+def test_a_lease_is_over_when_it_is_told_so(workspace: Workspace) -> None:
+    lease = lease_of(workspace, claim_of("n1"), look_seconds=0.01, lease_seconds=0.0)
+    wait_until(lease.lost)
+    assert not lease.over()
+    copied(lease).lose()
+    assert lease.over()
+    assert touch(workspace.lock, lease.marker)
+    assert lease.lost_now()
+    assert lease.over()
+
+
+def test_trouble_with_the_file_system_changes_nothing(workspace: Workspace) -> None:
+    lease = lease_of(workspace, claim_of("n1"), look_seconds=0.01, lease_seconds=0.1)
+    assert not lease.lost_now()
+    away = workspace.private.rename(workspace.out / "away")
+    workspace.private.write_text("not a directory")
+    assert not lease.lost_now()
+    workspace.private.unlink()
+    away.rename(workspace.private)
+    wait_until(lease.lost_now)
+    workspace.private.rename(away)
+    workspace.private.write_text("not a directory")
+    assert lease.lost_now()
+    assert not lease.over()
 
 
 def test_a_launcher_on_another_host_that_shows_signs_of_life_is_alive(workspace: Workspace) -> None:

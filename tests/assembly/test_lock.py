@@ -18,7 +18,7 @@ import pytest
 
 from dataprep.assembly import lock as locks
 from dataprep.assembly.heartbeat import beating
-from dataprep.assembly.lock import holder, is_running, locked
+from dataprep.assembly.lock import holder, locked
 from dataprep.assembly.marker import sight
 from dataprep.assembly.marker_change import MarkerChange
 from dataprep.assembly.workspace import Workspace
@@ -102,6 +102,17 @@ def stop(child: subprocess.Popen[str]) -> None:
     child.communicate()
 
 
+def held_by(workspace: Workspace) -> tuple[str, int] | None:
+    found = holder(workspace)
+    return None if found is None else (found.host, found.process)
+
+
+def is_running(workspace: Workspace) -> bool | None:
+    found = holder(workspace)
+    assert found is not None
+    return found.is_running
+
+
 # --- on one host ---
 
 
@@ -131,7 +142,7 @@ def test_a_killed_holder_is_taken_over_at_once(workspace: Workspace) -> None:
         assert is_running(workspace) is False
         told: list[str] = []
         with locked(workspace, report=told.append):
-            assert holder(workspace) == (socket.gethostname(), os.getpid())
+            assert held_by(workspace) == (socket.gethostname(), os.getpid())
             assert is_running(workspace) is True
     assert told == []
     assert not workspace.lock.exists()
@@ -142,7 +153,7 @@ def test_a_killed_holder_that_nobody_waited_for_is_taken_over(workspace: Workspa
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # still a zombie
         with locked(workspace):
-            assert holder(workspace) == (socket.gethostname(), os.getpid())
+            assert held_by(workspace) == (socket.gethostname(), os.getpid())
 
 
 def test_a_process_that_got_a_dead_holder_s_number_is_not_taken_for_it(
@@ -155,12 +166,12 @@ def test_a_process_that_got_a_dead_holder_s_number_is_not_taken_for_it(
 
 
 @pytest.mark.parametrize("content", ["", "1", "no number\nhost\n", "0\nhost\n", "\x00\x00"])
-def test_a_torn_marker_is_taken_over(workspace: Workspace, content: str) -> None:
+def test_a_torn_marker_is_watched_and_taken_over(workspace: Workspace, content: str) -> None:
     workspace.lock.write_text(content)
     os.utime(workspace.lock, (1, 1))
     assert holder(workspace) is None
-    with locked(workspace):
-        assert holder(workspace) == (socket.gethostname(), os.getpid())
+    with locked(workspace, lease_seconds=SHORT):
+        assert held_by(workspace) == (socket.gethostname(), os.getpid())
 
 
 def test_a_torn_marker_of_the_future_is_watched_and_taken_over(workspace: Workspace) -> None:
@@ -182,7 +193,7 @@ def test_a_dead_holder_on_another_host_is_taken_over_after_a_while(workspace: Wo
         assert is_running(workspace) is None
         told: list[str] = []
         with locked(workspace, report=told.append, lease_seconds=SHORT):
-            assert holder(workspace) == (socket.gethostname(), os.getpid())
+            assert held_by(workspace) == (socket.gethostname(), os.getpid())
         assert told == [
             f"{workspace.out}: held by process {child.pid} on n1; "
             "waiting up to 0 s to see whether it is alive"
@@ -200,7 +211,7 @@ def test_a_living_holder_on_another_host_is_not(workspace: Workspace) -> None:
         ):
             pytest.fail("took over another host's lock")
         assert len(told) == 1
-        assert holder(workspace) == ("n1", child.pid)
+        assert held_by(workspace) == ("n1", child.pid)
 
 
 @pytest.mark.skipif(
@@ -218,7 +229,7 @@ def test_the_same_of_hosts_whose_kernel_gives_them_another_name(workspace: Works
             pytest.fail("took over another host's lock")
         stop(child)
         with locked(workspace, lease_seconds=SHORT):
-            assert holder(workspace) == (socket.gethostname(), os.getpid())
+            assert held_by(workspace) == (socket.gethostname(), os.getpid())
 
 
 @pytest.mark.parametrize("machine", ["another-boot.4026531836", "another-container.1"])
@@ -324,26 +335,8 @@ def test_a_launcher_that_was_given_up_is_told_so(workspace: Workspace) -> None:
             locks.check_held(workspace, lease)
 
 
-# --- the guard ---
-
-
-def test_a_guard_of_a_killed_process_is_removed(workspace: Workspace) -> None:
-    guard = workspace.private / "lock.guard"
-    guard.write_text(claim_of(process=dead_process()))
-    with locked(workspace, lease_seconds=SHORT):
-        assert not guard.exists()
-
-
-def test_a_guard_left_by_another_host_is_removed_after_a_while(workspace: Workspace) -> None:
-    guard = workspace.private / "lock.guard"
-    guard.write_text(claim_of("n1"))
-    with locked(workspace, lease_seconds=SHORT):
-        assert not guard.exists()
-
-
-def test_a_marker_is_left_while_somebody_is_changing_it(workspace: Workspace) -> None:
-    guard = workspace.private / "lock.guard"
-    with locked(workspace, lease_seconds=SHORT):
-        guard.write_text(claim_of())
-    assert guard.exists()
-    assert workspace.lock.exists()
+def test_a_worker_s_failure_is_not_taken_for_a_take_over(workspace: Workspace) -> None:
+    with locked(workspace) as lease:
+        lease.failure.write_text("{}")
+        assert lease.lost_now()
+        locks.check_held(workspace, lease)

@@ -18,6 +18,7 @@ from dataprep.assembly.workspace import Workspace
 from dataprep.sinks import ShardName
 from dataprep.sinks.recordio import RecordIOWriter
 from dataprep.status import read_status
+from dataprep_pipelines.engines import Running
 from tests.conftest import Cli, Made, Shelf
 
 SHARD = ShardName("train", 0, 1)
@@ -66,6 +67,21 @@ def test_it_is_noted_now_and_then(workspace: Workspace, clock: Clock) -> None:
     assert images_under_way(workspace) == 0
 
 
+def test_of_many_workers_each_notes_less_often(workspace: Workspace, clock: Clock) -> None:
+    shard = ShardProgress(workspace, SHARD, seconds=60.0)
+    for seconds, noted in [(59.9, 0), (0.1, 2), (59.9, 2), (0.1, 4)]:
+        clock.now += seconds
+        shard.advance()
+        assert images_under_way(workspace) == noted
+
+
+def test_nobody_notes_more_often_than_is_looked(workspace: Workspace, clock: Clock) -> None:
+    shard = ShardProgress(workspace, SHARD, seconds=0.0)
+    clock.now += 1.9
+    shard.advance()
+    assert images_under_way(workspace) == 0
+
+
 def test_shards_are_added_up_and_nonsense_is_passed_over(
     workspace: Workspace, clock: Clock
 ) -> None:
@@ -103,6 +119,7 @@ def test_a_single_large_shard_is_seen_before_it_is_committed(
     made: Made = shelf("recordio")
     source = shelf("tfrecord").out
     monkeypatch.setattr(progress, "_SECONDS", 0.0)
+    monkeypatch.setattr(Running, "look_seconds", 0.0)
     seen: list[int] = []
     statuses: list[str] = []
     close = RecordIOWriter.close

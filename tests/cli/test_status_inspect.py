@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.assembly.marker import Sighting, sight
+from dataprep.status import read_status
 from tests.conftest import Cli, Made, Raw
 
 
@@ -75,6 +77,25 @@ def test_status_of_a_run_that_was_killed(cli: Cli, tiny: Made, tmp_path: Path) -
     lock = f"{process.pid}\n{socket.gethostname()}\n"  # it was waited for, so it is gone
     (out / ".dataprep" / "lock").write_text(lock)
     assert "not running and not finished" in cli("status", out).out
+
+
+def test_status_looks_at_the_lock_once(
+    tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    lock = out / ".dataprep" / "lock"
+    lock.write_text("4711\nnode-0815\n")
+
+    def look_and_lose(path: Path) -> Sighting | None:
+        found = sight(path)
+        lock.write_text("1\nnode-0816\n")  # another run takes over
+        return found
+
+    monkeypatch.setattr("dataprep.assembly.lock.sight", look_and_lose)
+    held = read_status(out).holder
+    assert held is not None
+    assert (held.host, held.process, held.is_running) == ("node-0815", 4711, None)
+    assert lock.read_text() == "1\nnode-0816\n"
 
 
 def test_status_while_the_raw_data_is_still_being_indexed(cli: Cli, tmp_path: Path) -> None:

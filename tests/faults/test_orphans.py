@@ -16,6 +16,7 @@ from dataprep.assembly.request import Request
 from dataprep.assembly.seal import MaxBad
 from dataprep.assembly.sweeping import remove_partial_files
 from dataprep.assembly.workspace import Workspace
+from dataprep.errors import PipelineError
 from dataprep.images import Recipe
 from dataprep.sinks import ShardName
 from dataprep_pipelines.engines import Engine, Share
@@ -57,6 +58,7 @@ class SweptMeanwhile:
     """The lease of an orphan between two looks at it: a new run has just removed its files."""
 
     workspace: Workspace
+    look_seconds: float = 2.0
 
     @property
     def failure(self) -> Path:
@@ -69,18 +71,41 @@ class SweptMeanwhile:
     def lost_now(self) -> bool:
         return True
 
+    def over(self) -> bool:
+        return True
+
 
 @dataclass
 class StillHeld:
     """The lease of an orphan between two looks at it: nothing has happened to its files yet."""
 
     failure: Path
+    look_seconds: float = 2.0
 
     def lost_now(self) -> bool:
         return False
 
+    def over(self) -> bool:
+        return False
+
     def lost(self) -> bool:
         return False
+
+
+@dataclass
+class Quiet(StillHeld):
+    """The lease of a worker on another host that has not heard of its launcher for long."""
+
+    taken_over: bool = False
+
+    def lost_now(self) -> bool:
+        return True
+
+    def lost(self) -> bool:
+        return True
+
+    def over(self) -> bool:
+        return self.taken_over
 
 
 @pytest.fixture
@@ -107,7 +132,7 @@ def work_as_orphan(job: Job, lease: object) -> None:
 def test_an_orphan_whose_files_were_swept_does_not_fail_the_new_run(tiny: Made, job: Job) -> None:
     with locked(job.workspace):  # the new run
         work_as_orphan(job, SweptMeanwhile(job.workspace))
-        assert job.workspace.failure_files() == []
+        assert job.workspace.run_files() == []
     assert leftovers(job.workspace.out) == []
     assert hashes(job.workspace.out) == tiny.files
 
@@ -125,5 +150,17 @@ def test_an_orphan_that_looks_stops(tiny: Made, job: Job) -> None:
     record = job.workspace.commits / f"{SHARD}.json"
     record.unlink()
     work_as_orphan(job, job.lease)  # nobody holds the directory any more
+    assert not record.exists()
+    assert leftovers(job.workspace.out) == []
+
+
+def test_what_a_worker_left_undone_does_not_look_done_while_its_launcher_may_live(
+    job: Job, tmp_path: Path
+) -> None:
+    record = job.workspace.commits / f"{SHARD}.json"
+    record.unlink()
+    with pytest.raises(PipelineError, match=f"no sign of life of the launcher; {SHARD}"):
+        work_as_orphan(job, Quiet(tmp_path / "failure-orphan.json"))
+    work_as_orphan(job, Quiet(tmp_path / "failure-orphan.json", taken_over=True))
     assert not record.exists()
     assert leftovers(job.workspace.out) == []

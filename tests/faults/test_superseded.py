@@ -50,6 +50,14 @@ def test_it_seals_nothing(job: Job) -> None:  # pytest hands in the fixture
     assert not job.workspace.manifest.exists()
 
 
+def test_a_late_worker_s_failure_does_not_keep_a_run_from_sealing(tiny: Made, job: Job) -> None:
+    job.workspace.manifest.unlink()
+    with locked(job.workspace) as lease:
+        lease.failure.write_text("{}")
+        seal_again(dataclasses.replace(job, lease=lease), MaxBad())
+    assert hashes(job.workspace.out) == tiny.files
+
+
 def test_it_does_not_take_missing_shards_for_a_defect(job: Job) -> None:  # as above
     next(job.workspace.commits.glob("*.json")).unlink()
     with pytest.raises(LockedError, match="another run took this directory over"):
