@@ -20,6 +20,7 @@ if command -v ionice >/dev/null; then idle=(ionice -c3 -t); fi
 
 # exec: the signals of the system's cleaner and of yours reach dataprep, which stops in order.
 # --nice does what nice does, and in a container too.
-exec "${idle[@]}" "${dataprep[@]}" imagenet \
+# (${a[@]+…}: before version 4.4, bash takes an empty array for one that is not set.)
+exec ${idle[@]+"${idle[@]}"} "${dataprep[@]}" imagenet \
   --raw_data_dir "$raw" --local_scratch_dir "$out" \
   --workers "$cores" --nice 19 --io_limit "$bytes_a_second" "$@"

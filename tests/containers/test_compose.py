@@ -46,11 +46,15 @@ def test_dask_s_commands_are_dask_s() -> None:
 
     program, subcommand, *words = services()["scheduler"]["command"]
     assert (program, subcommand) == ("dask", "scheduler")
-    assert understood(dask_scheduler.main, words)["port"] == "8786"
+    options = understood(dask_scheduler.main, words)
+    assert options["port"] == "8786"
+    assert options["dashboard_address"].startswith("127.0.0.1:")
 
     program, subcommand, address, *words = services()["worker"]["command"]
     assert (program, subcommand, address) == ("dask", "worker", "tcp://scheduler:8786")
-    assert understood(dask_worker.main, words)["nthreads"] == "1"
+    options = understood(dask_worker.main, words)
+    assert (options["nthreads"], options["memory_limit"]) == ("1", "0")
+    assert options["dashboard_address"].startswith("127.0.0.1:")
 
 
 def test_everybody_sees_the_same_paths_as_the_same_user() -> None:

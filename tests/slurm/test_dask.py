@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -94,10 +94,48 @@ def a_writer(cluster: Cluster, out: Path) -> psutil.Process:
     return found[0]
 
 
-def batch(cluster: Cluster, made: Made, out: Path, *options: str) -> int:
-    """Submit the job script that we ship."""
+@contextmanager
+def lost(cluster: Cluster, node: str) -> Iterator[None]:
+    """All that runs on a node is killed but for its slurmd, which answers nobody any more."""
+    machine = cluster.on(node, "readlink /proc/self/ns/uts").out.strip()
+    daemon = None
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if str(Path(f"/proc/{process.pid}/ns/uts").readlink()) == machine:
+                if process.name() == "slurmd":
+                    daemon = process
+                else:
+                    process.kill()
+    assert daemon is not None
+    daemon.suspend()
+    try:
+        # The controller would find out by itself, after SlurmdTimeout.
+        cluster.run("scontrol", "update", f"nodename={node}", "state=down", "reason=lost")
+        yield
+    finally:
+        daemon.resume()
+        # It may have come back by itself.
+        cluster.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+        cluster.until(lambda: state_of(cluster, node) == "idle")
+
+
+def state_of(cluster: Cluster, node: str) -> str:
+    return cluster.run("sinfo", "--noheader", "--format=%t", f"--nodes={node}").out.strip()
+
+
+def script(**changes: str) -> str:
+    """The job script that we ship; edited, as its users are to."""
+    text = (JOBS / "dask.sbatch").read_text()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def batch(cluster: Cluster, made: Made, out: Path, *options: str, **changes: str) -> int:
+    """Submit it."""
     return cluster.submit(
-        (JOBS / "dask.sbatch").read_text(),
+        script(**changes),
         *("--nodes=3", "--cpus-per-task=1", "--time=10", *options),
         arguments=made.raw.options,
         RAW=str(made.raw.path),
@@ -137,17 +175,57 @@ def test_a_batch_job_outlives_its_workers(
     ended = cluster.wait(job, seconds=120)
     assert "rror: " in ended.out  # srun has seen that node fail
     is_as_on_one_machine(photographs, out, ended)
+    assert "Traceback" not in ended.out
     assert not list(cluster.root.glob("dask-*.json"))
+    # What Dask has to say of it is kept.
+    assert "distributed" in (cluster.root / f"dask-{job}.log").read_text()
 
 
-def test_a_requeued_batch_job_goes_on(cluster: Cluster, photographs: Made, tmp_path: Path) -> None:
+def test_a_batch_job_outlives_a_node(cluster: Cluster, photographs: Made, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    job = batch(cluster, photographs, out)
-    cluster.until(lambda: bool(finished(out)), seconds=60)
-    cluster.run("scontrol", "requeue", job)
-    ended = cluster.wait(job, seconds=120)
-    assert "resuming: " in ended.out, ended.out
+    job = batch(cluster, photographs, out, "--nodelist=n0,n1,n2")
+    cluster.until(lambda: len(writing(out)) == len(("n0", "n1", "n2")), seconds=60)
+    with lost(cluster, "n2"):
+        assert state_of(cluster, "n2").startswith("down")
+        ended = cluster.wait(job, seconds=120)
+    assert "resuming: " not in ended.out, ended.out  # nor begun again, by --requeue
     is_as_on_one_machine(photographs, out, ended)
+
+
+def test_a_batch_job_goes_on_when_its_time_is_over(
+    cluster: Cluster, photographs: Made, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    job = batch(cluster, photographs, out, **{"# scontrol requeue": "scontrol requeue"})
+    cluster.until(lambda: bool(finished(out)), seconds=60)
+    # As --signal of the script has it done.
+    cluster.run("scancel", "--batch", "--signal=USR1", job)
+    ended = cluster.wait(job, seconds=120)
+    assert "its time is over" in ended.out, ended.out
+    assert "resuming: " in ended.out, ended.out
+    assert "Traceback" not in ended.out
+    is_as_on_one_machine(photographs, out, ended)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        # Nobody is to hold nodes for what cannot come any more.
+        ({"dask scheduler --": "false --"}, "the Dask scheduler has ended: see "),
+        ({"  dask worker --": "  false --"}, "all Dask workers have ended: see "),
+        ({"in dataprep dask;": "in dataprep nothing-here;"}, "no nothing-here here: edit "),
+        ({"${RAW:-": "${NONE:-"}, "edit raw and out: they are /PATH/TO/"),
+    ],
+    ids=["scheduler", "workers", "program", "placeholder"],
+)
+def test_a_batch_job_that_cannot_work_ends_at_once(
+    cluster: Cluster, tiny: Made, tmp_path: Path, changes: dict[str, str], said: str
+) -> None:
+    ended = cluster.wait(batch(cluster, tiny, tmp_path / "out", **changes))
+    assert ended.code in (1, 2)
+    (line,) = (line for line in ended.out.splitlines() if line.startswith("dask.sbatch: "))
+    assert said in line
+    assert not list(cluster.root.glob("dask-*.json"))
 
 
 def test_workers_are_submitted_and_one_that_is_cancelled_is_not_missed(
@@ -220,7 +298,8 @@ def test_workers_may_be_ranks_of_mpi(cluster: Cluster, tiny: Made, tmp_path: Pat
     words = tiny.command(out, "--runner", "dask", "--dask_scheduler_file", file)
     script = f"""#!/bin/bash
 #SBATCH --nodes=3 --ntasks-per-node=1
-mpirun.openmpi --map-by ppr:1:node dask-mpi --scheduler-file {file} --nthreads 1 &
+mpirun.openmpi --map-by ppr:1:node dask-mpi --scheduler-file {file} --nthreads 1 \\
+  --memory-limit 0 --no-dashboard --dashboard-address 127.0.0.1:0 &
 dataprep {" ".join(words)}
 code=$?
 kill %1
