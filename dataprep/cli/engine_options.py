@@ -16,7 +16,8 @@ from dataprep.errors import UsageError
 if TYPE_CHECKING:
     from dataprep_pipelines.engines import Engine
 
-_DASK = ("dask_client_address", "dask_scheduler_file", "dask_slurm")
+_CLUSTERS = ("dask_client_address", "dask_scheduler_file", "dask_slurm")
+_PATIENCE = 300
 
 ENGINE = options(
     click.option(
@@ -47,10 +48,8 @@ ENGINE = options(
     click.option(
         "--dask_patience",
         type=click.FloatRange(min=1),
-        default=300,
-        show_default=True,
         metavar="SECONDS",
-        help="Give up when there is no Dask worker for so long.",
+        help=f"Give up when there is no Dask worker for so long. [default: {_PATIENCE}]",
     ),
     beam_options,
 )
@@ -64,15 +63,23 @@ def chosen_engine(values: Mapping[str, Any]) -> Engine:
     """
     from dataprep_pipelines.engines import DaskChoice, Engine
 
+    patience = values["dask_patience"]
     dask = DaskChoice(
         values["dask_client_address"],
         values["dask_scheduler_file"],
         values["dask_slurm"],
-        values["dask_patience"],
+        _PATIENCE if patience is None else patience,
     )
     workers = values["workers"] or usable_cores()
     engine = Engine(workers, values["runner"], values["beam_options"], dask)
-    given = next((name for name in _DASK if values[name] is not None), None)
-    if given is not None and not engine.is_dask:
-        raise UsageError(f"--{given} says which Dask cluster, but --runner is {engine.runner}")
+    if not engine.is_dask:
+        for name in _CLUSTERS:
+            if values[name] is not None:
+                raise UsageError(
+                    f"--{name} says which Dask cluster, but --runner is {engine.runner}"
+                )
+        if patience is not None:
+            raise UsageError(
+                f"--dask_patience is for Dask's workers, but --runner is {engine.runner}"
+            )
     return engine

@@ -22,7 +22,14 @@ WORKERS = click.option(
 )
 
 RESOURCES = options(
-    WORKERS,
+    click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Cores of this machine to use. With one of Beam's runners: threads of each of its "
+        "workers. It says nothing to Dask's workers, which have threads of their own. [default: "
+        "the cores this process may use]",
+    ),
     click.option(
         "--nice",
         type=click.IntRange(0, 19),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dataprep.assembly.commit import Commits, is_intact
 from dataprep.assembly.job import Job
+from dataprep.assembly.lock import check_held
 from dataprep.assembly.output_layout import lay_out
 from dataprep.assembly.progress import forget_progress
 from dataprep.assembly.space import check_free_space
@@ -55,6 +56,8 @@ def build(
         reporter.line(
             f"resuming: {counted(len(done), 'shard')} already there, {len(pending)} to make"
         )
+    # Looking took a while, and what is a lie in this run's eyes may be another's finished work.
+    check_held(job.workspace, job.lease)
     _forget(job, pending)
     forget_progress(job.workspace)
     share = running.share(len(pending), images=job.works_on_images)
@@ -62,6 +65,7 @@ def build(
     lay_out(job, pending, striping, reporter.line)
     with given(job, job.lease, None if running.is_local else places.described(), "write") as orders:
         Rounds(job, running, orders, share, failures, reporter).write_all(pending)
+    check_held(job.workspace, job.lease)
     if not running.is_local:  # a worker that died left its temporary files, and nobody else knows
         remove_partial_files(job.workspace, [split.name for split in job.splits])
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,9 +24,15 @@ from dataprep.durable_files import partial_path
 from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
 from dataprep.io_limit import lift
 from dataprep.sinks import ShardName
+from dataprep_pipelines.engines.explaining import RunEndsError, as_raised
 
-# A full disk may refuse even the few bytes of a failure; those of this process are kept here.
+# A full disk may refuse even the few bytes of a failure; the launcher keeps its threads' here.
 _UNWRITTEN: dict[Path, str] = {}
+_RANDOM = secrets.token_hex(8)  # containers on two hosts may agree in all else
+
+
+def _this_process() -> str:
+    return f"{socket.gethostname()} {os.getpid()} {_RANDOM}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +40,7 @@ class FailureLog:
     """What went wrong in a run; made by the launcher, which reads it too."""
 
     lease: Lease
-    launcher: int = field(default_factory=os.getpid)
+    launcher: str = field(default_factory=_this_process)
 
     @property
     def path(self) -> Path:
@@ -43,7 +50,7 @@ class FailureLog:
     def stop(self) -> None:
         """Tell every worker, wherever it runs, that the launcher is stopping."""
         lift()
-        self._write(self.path, PipelineError("the launcher was stopped"))
+        self._tell(self.path, PipelineError("the launcher was stopped"), alone=False)
 
     def occurred(self) -> bool:
         """Whether the run as a whole has failed."""
@@ -57,6 +64,10 @@ class FailureLog:
 
         Args:
             shard: what is being made; an error that may be this shard's alone is its own.
+
+        Raises:
+            RunEndsError: the whole run's, which a full disk does not take; the engine tells it.
+            DataprepError: the same of one shard.
         """
         try:
             yield
@@ -64,7 +75,7 @@ class FailureLog:
             if self.lease.lost_now():
                 return
             alone = shard is not None and _may_be_of_one_shard(error)
-            self._write(self._path_of(str(shard)) if alone else self.path, error)
+            self._tell(self._path_of(str(shard)) if alone else self.path, error, alone=alone)
 
     def of_shards(self) -> dict[str, DataprepError]:
         """The last failure of every shard that failed, by its name."""
@@ -99,22 +110,29 @@ class FailureLog:
     def _path_of(self, shard: str) -> Path:
         return self.path.with_name(f"{self.path.stem}-{shard}.json")
 
-    def _write(self, path: Path, error: Exception) -> None:
-        message = str(error) if isinstance(error, DataprepError) else repr(error)
-        text = "".join(traceback.format_exception(error))
-        host = socket.gethostname()
-        failure = json.dumps(
-            {"kind": _kind(error), "message": message, "traceback": text, "host": host}
-        )
+    def _tell(self, path: Path, error: Exception, *, alone: bool) -> None:
+        failure = _described(error)
         temporary = partial_path(path)
         try:
             temporary.write_text(failure)
             temporary.replace(path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            _UNWRITTEN[self.path] = failure
-            if os.getpid() != self.launcher:
-                raise error from None  # only Beam is left to tell the launcher
+        except OSError as refusal:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            if _this_process() == self.launcher:
+                _UNWRITTEN[self.path] = failure
+            # Only the engine is left to tell the launcher; this process may outlive the run.
+            elif alone and not is_full(refusal):
+                raise _read(failure) from None
+            else:
+                raise RunEndsError.of(_read(failure)) from None
+
+
+def _described(error: Exception) -> str:
+    message = str(error) if isinstance(error, DataprepError) else repr(error)
+    text = "".join(traceback.format_exception(error))
+    host = socket.gethostname()
+    return json.dumps({"kind": _kind(error), "message": message, "traceback": text, "host": host})
 
 
 def _may_be_of_one_shard(error: Exception) -> bool:
@@ -124,15 +142,7 @@ def _may_be_of_one_shard(error: Exception) -> bool:
 
 def _read(text: str) -> DataprepError:
     failure = json.loads(text)
-    kind = getattr(errors, failure["kind"], None)
-    error: DataprepError
-    if kind is not None:
-        error = kind(failure["message"])
-    else:
-        error = PipelineError(
-            f"a worker failed unexpectedly: {failure['kind']}: {failure['message']}; "
-            "this is a defect of dataprep or of a plugin, run with --debug for the details"
-        )
+    error = as_raised(failure["kind"], failure["message"])
     error.__cause__ = RuntimeError(failure["traceback"])
     return error
 

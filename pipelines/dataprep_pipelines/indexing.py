@@ -9,7 +9,7 @@ from dataprep.assembly.request import Request
 from dataprep.errors import PipelineError
 from dataprep.sources import Dataset, Found
 from dataprep.wording import counted
-from dataprep_pipelines.engines import Running
+from dataprep_pipelines.engines import Running, TasksFailedError
 from dataprep_pipelines.engines.shared_places import SharedPlaces
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.orders import given
@@ -75,6 +75,9 @@ def index_of(
             share = running.scan_share()
             running.run(lambda pipeline: pipeline | graph, share, watch=watch, stop=failures.stop)
         show()
+    except TasksFailedError:
+        failures.reraise()  # says more
+        raise
     finally:
         reporter.finished()
     failures.reraise()

@@ -6,6 +6,7 @@ A worker reads its orders once a process, and makes sure that it can follow them
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import socket
 import threading
@@ -33,10 +34,16 @@ class Orders:
     Attributes:
         path: the file.
         lease: of the run that gave them.
+        sha256: of the file. Reading it runs what is in it, and others may be able to write there.
     """
 
     path: Path
     lease: Lease
+    sha256: str
+
+    @property
+    def _out(self) -> Path:
+        return self.path.parents[1]
 
     def read(self) -> Any:
         """What was ordered, the same object for all threads of a process.
@@ -49,11 +56,11 @@ class Orders:
             if self.path in _READ:
                 return _READ[self.path]
             try:
-                places, ordered = pickle.loads(self.path.read_bytes())  # noqa: S301  # our own
+                places, ordered = self._load()
             except FileNotFoundError:
                 raise CannotWorkError(
-                    f"a worker on {socket.gethostname()} does not see {self.path}; put "
-                    "--local_scratch_dir on a file system that all workers share, under the same "
+                    f"a worker on {socket.gethostname()} does not see --local_scratch_dir "
+                    f"{self._out}; put it on a file system that all workers share, under the same "
                     "path"
                 ) from None
             except (ImportError, AttributeError) as error:
@@ -70,6 +77,14 @@ class Orders:
                 _READ.popitem(last=False)
             return ordered
 
+    def _load(self) -> Any:
+        content = self.path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise CannotWorkError(
+                f"{self.path} is not what this run wrote; see who else can write there"
+            )
+        return pickle.loads(content)  # noqa: S301  # ours, as was just made sure
+
 
 @contextmanager
 def given(ordered: Any, lease: Lease, places: SharedPlaces | None, name: str) -> Iterator[Orders]:
@@ -82,9 +97,10 @@ def given(ordered: Any, lease: Lease, places: SharedPlaces | None, name: str) ->
         name: what to call the file, one a phase of the run.
     """
     path = lease.failure.with_name(f"orders-{lease.failure.stem}-{name}.pickle")
-    write_durably(path, pickle.dumps((places, ordered)))
+    content = pickle.dumps((places, ordered))
+    write_durably(path, content)
     try:
-        yield Orders(path, lease)
+        yield Orders(path, lease, hashlib.sha256(content).hexdigest())
     finally:
         path.unlink(missing_ok=True)
         with _READING:

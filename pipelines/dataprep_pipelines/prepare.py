@@ -11,7 +11,7 @@ from dataprep.assembly.build_directory import remove_build_directories
 from dataprep.assembly.contents import Inherited
 from dataprep.assembly.fitting import fit_request
 from dataprep.assembly.index_parts import IndexPart, is_unchanged
-from dataprep.assembly.lock import Lease, locked
+from dataprep.assembly.lock import Lease, check_held, locked
 from dataprep.assembly.overwrite import check_request
 from dataprep.assembly.plan import plan
 from dataprep.assembly.request import Request
@@ -56,7 +56,8 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
         with locked(workspace, report=reporter.line) as lease:
             remove_partial_files(workspace, found.splits or ())
             remove_build_directories(workspace, request.build_dir)
-            places = SharedPlaces(workspace.out, request.raw.absolute(), workspace.lock)
+            raw, others = request.raw.absolute(), _other_places(request)
+            places = SharedPlaces(workspace.out, raw, workspace.lock, others)
             with started(engine, places, reporter.line) as running:
                 return _prepare(request, running, places, dataset, found, lease, reporter)
     except BrokenPipeError:
@@ -94,6 +95,7 @@ def _prepare(
         official=found.official_counts,
         report=reporter.line,
     )
+    check_held(workspace, lease)
     publish_unmatched(workspace, surveyed.unmatched)
     build(job, running, places, failures, reporter, request.striping)
     _check_unchanged(parts, dataset, request.raw)
@@ -108,6 +110,11 @@ def _prepare(
         missing=surveyed.unmatched.missing.number,
         unlisted=surveyed.unmatched.unlisted.number,
     )
+
+
+def _other_places(request: Request) -> tuple[tuple[str, Path], ...]:
+    given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
+    return tuple((option, path.absolute()) for option, path in given.items() if path is not None)
 
 
 def _index_directory(request: Request, dataset: Dataset, workspace: Workspace) -> Path:

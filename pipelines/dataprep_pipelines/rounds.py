@@ -61,24 +61,26 @@ class Rounds:
             DataprepError: some shard failed in every round, or the run did as a whole.
             LockedError: another run has taken the directory over.
         """
-        failed = self._write(pending)
+        failed = self._write(pending, {})
         for pause in _PAUSES:
             again = [shard for shard, error in failed.items() if _may_do_better(error)]
             if not again:
                 break
             self.reporter.line(f"trying {counted(len(again), 'failed shard')} again")
             time.sleep(pause)
-            failed = {**_without(failed, again), **self._write(again)}
+            failed = {**_without(failed, again), **self._write(again, failed)}
         if failed:
             raise _summary(failed, rounds=len(_PAUSES) + 1)
 
-    def _write(self, shards: Sequence[ShardName]) -> Failed:
-        """One round; what failed, and how."""
+    def _write(self, shards: Sequence[ShardName], before: Failed) -> Failed:
+        """One round; what failed, and how: as in the round before where nobody says."""
         from dataprep_pipelines.write import WriteShards
 
         self.failures.forget_shards()
         at_once, is_local = self.running.at_once(self.share), self.running.is_local
-        watch = _Watch(self.job, self.failures, self.reporter, at_once, is_local)
+        # Later rounds hold nothing but what has failed: there it says nothing that much fails.
+        first = not before
+        watch = _Watch(self.job, self.failures, self.reporter, at_once, is_local, first)
         lost: Mapping[int, DataprepError] = {}
         try:
             with self._elements(shards) as elements:
@@ -97,12 +99,12 @@ class Rounds:
         check_held(self.job.workspace, self.job.lease)
         told = self.failures.of_shards()
         failed: Failed = {}
-        commits = Commits(self.job.workspace)
         for position, shard in enumerate(shards):
-            record = commits.of(shard)
+            record = watch.commits.seen(shard)
             if record is None or not is_intact(record, self.job.workspace.out):
                 silent = PipelineError("the engine ended without making it")
-                failed[shard] = told.get(str(shard)) or lost.get(position) or silent
+                said = told.get(str(shard)) or lost.get(position) or before.get(shard)
+                failed[shard] = said or silent
         return failed
 
     @contextmanager
@@ -126,7 +128,8 @@ class _Watch:
     reporter: Reporter
     at_once: int
     is_local: bool
-    _commits: Commits = field(init=False)
+    first: bool
+    commits: Commits = field(init=False)
     _notes: ProgressWatch = field(init=False)
     _made: int = 0
     _named: set[str] = field(default_factory=set)
@@ -134,9 +137,9 @@ class _Watch:
     _next_look: float = 0.0
 
     def __post_init__(self) -> None:
-        self._commits = Commits(self.job.workspace)
+        self.commits = Commits(self.job.workspace)
         self._notes = ProgressWatch(self.job.workspace)
-        self.reporter.writing(self.job, self._commits.refresh())
+        self.reporter.writing(self.job, self.commits.refresh())
 
     def look(self) -> None:
         """Show what is new.
@@ -160,7 +163,7 @@ class _Watch:
             self.reporter.finished()
 
     def _progress(self) -> None:
-        new = self._commits.refresh()
+        new = self.commits.refresh()
         self._made += len(new)
         self.reporter.progress(new, self._notes.images(now=bool(new)))
 
@@ -172,7 +175,10 @@ class _Watch:
                 self.reporter.line(f"{shard} failed, others go on: {failed[shard]}")
             elif len(self._named) == _NAMED + 1:
                 self.reporter.line("more shards failed; they are not named here")
-        if len(failed) > self._made and self._is_hopeless(len(failed)):
+        if self.first and len(failed) > self._made and self._is_hopeless(len(failed)):
+            self._progress()  # may be a while ago
+            if len(failed) <= self._made:
+                return
             shard, error = next(iter(failed.items()))
             raise type(error)(
                 f"stopped, since more shards fail than are made ({len(failed)} and {self._made}); "

@@ -77,7 +77,7 @@ class _Scan(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
 
     def _scan(self, unit: ScanUnit) -> None:
         job = self._job
-        if STOP.is_set() or self._failures.occurred():
+        if STOP.is_set() or self._orders.lease.lost() or self._failures.occurred():
             return
         with self._failures.recorded():
             if self._pool is None:

@@ -10,9 +10,10 @@ import apache_beam as beam
 from dataprep.assembly.commit import Commits, is_intact
 from dataprep.assembly.job import Job
 from dataprep.assembly.shard import ShardStoppedError, write_shard
+from dataprep.assembly.workspace import storage_error
 from dataprep.sinks import ShardName
 from dataprep_pipelines.dealer import Dealer
-from dataprep_pipelines.engines import STOP, Share, worker_died
+from dataprep_pipelines.engines import STOP, QuietLauncherError, Share, worker_died
 from dataprep_pipelines.failing import FAILING
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.lanes import Lanes
@@ -66,20 +67,34 @@ class _Write(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
             self._pool.shutdown(cancel_futures=True)
 
     def _write(self, shard: ShardName) -> None:
-        job = self._job
-        if self._stopped() or self._failures.occurred() or is_done(job, shard):
-            return
-        window = max(self._share.helpers * _IN_FLIGHT, _LEAST_IN_FLIGHT)
+        made: bool | None = None
         with self._failures.recorded(shard):
-            try:
-                write_shard(job, shard, pool=self._pool, window=window, stop=self._stopped)
-            except ShardStoppedError:
-                return
-            except BrokenExecutor as error:
-                raise worker_died(str(error)) from error
+            made = self._make(self._job, shard)
+        lease = self._job.lease
+        if made:
             FAILING.succeeded()
-            return
-        FAILING.failed(self._share.pause, self._stopped)
+        elif lease.lost() and not lease.over() and not STOP.is_set():
+            # It may only have been suspended. What is not made must not look as if it were.
+            raise QuietLauncherError(f"no sign of life of the launcher; {shard} was not made")
+        elif made is None:
+            FAILING.failed(lease.failure, self._share.pause, self._stopped)
+
+    def _make(self, job: Job, shard: ShardName) -> bool:
+        """Make a shard that nobody has made; False: this process was told to stop."""
+        try:
+            if self._stopped() or self._failures.occurred():
+                return False
+            if is_done(job, shard):
+                return True
+            window = max(self._share.helpers * _IN_FLIGHT, _LEAST_IN_FLIGHT)
+            write_shard(job, shard, pool=self._pool, window=window, stop=self._stopped)
+        except ShardStoppedError:
+            return False
+        except BrokenExecutor as error:
+            raise worker_died(str(error)) from error
+        except OSError as error:
+            raise storage_error(error, job.workspace.out, f"writing {shard}") from error
+        return True
 
     def _stopped(self) -> bool:
         return STOP.is_set() or self._job.lease.lost()

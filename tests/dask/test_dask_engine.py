@@ -19,6 +19,8 @@ def test_the_bytes_are_those_of_one_machine(
     assert hashes(tmp_path) == photos.files
     check_same(photos, tmp_path)
     assert f"Dask: 2 workers, 2 threads, at {cluster.address}" in result.out
+    for worker in cluster.workers:
+        assert "apitools" not in cluster.log(worker).read_text()
 
 
 @pytest.mark.parametrize("name", ["recordio", "hdf5", "lmdb", "webdataset"])

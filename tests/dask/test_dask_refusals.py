@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import DATAPREP, Cli, Made
-from tests.dask.conftest import Start
+from tests.dask.conftest import Cluster, Start
 from tests.faults.conftest import commits, eventually
 from tests.steering import Steer, add_distribution, check_same
 
@@ -20,21 +24,73 @@ DASK = ("--runner", "dask")
 SINK = ("--sink", "steered")
 
 
-def test_an_address_without_a_scheduler_is_one_line(
-    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = pytest.importorskip(
-        "dataprep_pipelines.engines.dask.session", reason="the extra dask is not installed"
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits for an answer as long as a test should."""
+    connecting = pytest.importorskip(
+        "dataprep_pipelines.engines.dask.connecting", reason="the extra dask is not installed"
     )
-    monkeypatch.setattr(session, "_CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(connecting, "_CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(connecting, "_ANSWER_SECONDS", 0.5)
+
+
+def test_an_address_without_a_scheduler_is_one_line(
+    cli: Cli, tiny: Made, tmp_path: Path, hasty: None
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
     result = cli(*tiny.command(tmp_path, *DASK, "--dask_client_address", address))
     assert result.code == 1
     assert f"no Dask scheduler answers at {address}" in result.error
-    result = cli(*tiny.command(tmp_path, *DASK, "--dask_client_address", "no address at all"))
+    file = tmp_path / "file"
+    file.write_text(json.dumps({"address": address}))
+    result = cli(*tiny.command(tmp_path / "out", *DASK, "--dask_scheduler_file", file))
     assert result.code == 1
-    assert "no Dask scheduler answers at no address at all" in result.error
+    assert f"answers at {address}, which --dask_scheduler_file {file} names" in result.error
+
+
+@pytest.mark.parametrize(
+    "says",
+    [b"", b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n"],
+)
+def test_something_else_at_the_address_is_one_line(
+    cli: Cli, tiny: Made, tmp_path: Path, hasty: None, says: bytes
+) -> None:
+    callers = []
+
+    def answer(server: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                callers.append(server.accept()[0])
+                callers[-1].sendall(says)
+
+    server = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=answer, args=(server,))
+    thread.start()
+    try:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        result = cli(*tiny.command(tmp_path, *DASK, "--dask_client_address", address))
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        thread.join()
+        for caller in callers:
+            caller.close()
+    assert callers
+    assert result.code == 1
+    assert f"no Dask scheduler answers at {address} (what listens there is no Dask" in result.error
+    assert "usually 8786, 8787 is its dashboard's" in result.error
+
+
+def test_the_address_of_a_worker_is_one_line(
+    cli: Cli, tiny: Made, cluster: Cluster, tmp_path: Path
+) -> None:
+    said = cluster.log(cluster.workers[0]).read_text()
+    found = re.search(r"Start worker at:\s+(tcp://\S+)", said)
+    assert found is not None, said
+    result = cli(*tiny.command(tmp_path, *DASK, "--dask_client_address", found[1]))
+    assert result.code == 1
+    assert f"no Dask scheduler answers at {found[1]} (what listens there" in result.error
 
 
 def test_a_cluster_without_workers_is_one_line(
@@ -55,6 +111,35 @@ def test_a_scheduler_file_that_never_comes_is_one_line(
     result = cli(*tiny.command(tmp_path / "out", *words))
     assert result.code == 1
     assert f"--dask_scheduler_file {file} did not appear within 1 s" in result.error
+
+
+@pytest.mark.usefixtures("_dask_is_installed")
+@pytest.mark.parametrize("text", ["", '{"address": "tcp:', "[]", '{"address": null}', "\0"])
+def test_a_scheduler_file_that_is_none_is_one_line(
+    cli: Cli, tiny: Made, tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "scheduler.json"
+    file.write_text(text)
+    words = (*DASK, "--dask_scheduler_file", file, "--dask_patience", "1")
+    result = cli(*tiny.command(tmp_path / "out", *words))
+    assert result.code == 1
+    assert f"--dask_scheduler_file {file} is not a scheduler's file (expected JSON with an" in (
+        result.error
+    )
+
+
+def test_a_scheduler_file_is_waited_for_until_it_is_whole(
+    cli: Cli, tiny: Made, cluster: Cluster, tmp_path: Path
+) -> None:
+    file, out = tmp_path / "scheduler.json", tmp_path / "out"
+    whole = cluster.file.read_text()
+    file.write_text(whole[: len(whole) // 2])
+    process = cli.start(*tiny.command(out, *DASK, "--dask_scheduler_file", file))
+    eventually(lambda: (out / ".dataprep" / "lock").exists())
+    file.write_text(whole)
+    result = cli.done(process)
+    assert result.code == 0, result
+    check_same(tiny, out)
 
 
 # A process that has no Dask, as after an installation without the extra.
@@ -106,8 +191,9 @@ def test_without_dask_the_extra_is_named(tiny: Made, tmp_path: Path) -> None:
         (DASK, "needs to know which cluster: give one of --dask_client_address"),
         (
             (*DASK, "--dask_client_address", "tcp://h:1", "--dask_scheduler_file", "f"),
-            "give one of --dask_client_address",
+            "is for one cluster: give only one of --dask_client_address",
         ),
+        (("--dask_patience", "9"), "is for Dask's workers, but --runner is direct"),
         (
             (*DASK, "--dask_client_address", "tcp://h:1", "--", "--dask_client_address=tcp://h:2"),
             "before the `--`: the cluster is dataprep's business",
@@ -126,6 +212,53 @@ def test_options_that_do_not_go_together_are_wrong_usage(
     assert message in result.error
 
 
+@pytest.mark.usefixtures("_dask_is_installed")
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("no address at all", "10.0.0.1", "tcp://h", "tcp://h:many", "tcp://h:0", "tcp://h:99999"),
+        *("tcp://:8786", "http://h:8787/status", "http://h:8787", "inproc://h:1", "tcp://::1:1"),
+    ],
+)
+def test_what_is_no_address_is_wrong_usage(
+    cli: Cli, tiny: Made, tmp_path: Path, address: str
+) -> None:
+    result = cli(*tiny.command(tmp_path / "out", *DASK, "--dask_client_address", address))
+    assert result.code == 2
+    assert f"{address} is not the address of a Dask scheduler" in result.error
+    assert ("dashboard" in result.error) == address.startswith("http")
+    assert not (tmp_path / "out").exists()
+
+
+def test_addresses_are_understood() -> None:
+    addresses = pytest.importorskip("dataprep_pipelines.engines.dask.addresses")
+    for address in (
+        "tcp://10.0.0.1:8786",
+        "node-1.site:8786",
+        "tcp://[fe80::1]:1",
+        "ucx://h:65535",
+    ):
+        addresses.check_address(address)
+
+
+def test_encryption_without_certificates_is_wrong_usage(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    dask = pytest.importorskip("dask", reason="the extra dask is not installed")
+    words = tiny.command(tmp_path, *DASK, "--dask_client_address", "tls://h:8786")
+    result = cli(*words)
+    assert result.code == 2
+    assert 'needs certificates, and Dask\'s configuration names none; see "Security" in docs' in (
+        result.error
+    )
+    names = {f"distributed.comm.tls.{name}": f"{tmp_path}/no.pem" for name in ("ca-file",)}
+    names |= {f"distributed.comm.tls.client.{name}": f"{tmp_path}/no" for name in ("cert", "key")}
+    with dask.config.set(names):
+        result = cli(*words)
+    assert result.code == 2
+    assert "names cannot be used" in result.error
+
+
 @pytest.fixture
 def blind(tmp_path: Path) -> list[str]:
     """Words before a command that take ``tmp_path / "out"`` from its sight; needs root."""
@@ -140,31 +273,37 @@ def blind(tmp_path: Path) -> list[str]:
     return words
 
 
-def test_a_worker_that_does_not_see_the_output_is_refused_before_any_work(
+def test_workers_that_do_not_see_the_output_are_refused_before_any_work(
     cli: Cli, tiny: Made, own_cluster: Start, blind: list[str], tmp_path: Path
 ) -> None:
-    cluster = own_cluster(1)
-    cluster.start_workers(1, before=blind)
+    cluster = own_cluster(0)
+    cluster.start_workers(2, before=blind)
     out = tmp_path / "out"
     result = cli(*tiny.command(out, *cluster.options()))
     assert result.code == 1
     host = socket.gethostname()
+    assert "no Dask worker can work for this run; tcp://127.0.0.1:" in result.error
     assert f"a worker on {host} does not see --local_scratch_dir {out}" in result.error
     assert commits(out) == []
 
 
-def test_a_worker_of_another_version_is_refused_with_both(
-    cli: Cli, tiny: Made, own_cluster: Start, tmp_path: Path
+def test_a_worker_of_another_version_is_named_with_both_and_others_go_on(
+    cli: Cli, tiny: Made, own_cluster: Start, steered: None, tmp_path: Path
 ) -> None:
     cluster = own_cluster(1)
     (tmp_path / "other").mkdir()
     add_distribution(tmp_path / "other", "pillow", "99")
     path = os.pathsep.join((str(tmp_path / "other"), cluster.environment["PYTHONPATH"]))
-    cluster.start_workers(1, PYTHONPATH=path)
-    result = cli(*tiny.command(tmp_path / "out", *cluster.options()))
-    assert result.code == 1
-    assert f"a worker on {socket.gethostname()} has pillow 99, this command has" in result.error
-    assert commits(tmp_path / "out") == []
+    (other,) = cluster.start_workers(1, PYTHONPATH=path)
+    out = tmp_path / "out"
+    steer = Steer.of(out)
+    result = cli(*tiny.command(out, *SINK, *cluster.options()))
+    assert result.code == 0, result
+    assert "is of no use, others go on: a worker on" in result.out
+    assert f"a worker on {socket.gethostname()} has pillow 99, this command has" in result.out
+    assert "Dask: 1 worker, 1 thread, at" in result.out
+    assert not any(other.pid in makers for makers in steer.made().values())
+    check_same(tiny, out)
 
 
 @pytest.mark.parametrize("stale", [False, True])
@@ -197,7 +336,7 @@ def test_a_worker_that_comes_later_and_cannot_work_leaves_it_to_the_others(
     finally:
         process.kill()
         process.wait()
-    assert f"does not see {out}" in said.read_text()
+    assert f"does not see --local_scratch_dir {out}; put it" in said.read_text()
     check_same(tiny, out)
     assert late.poll() is None
     assert "trying" not in said.read_text()  # no round failed for it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import sys
 import types
@@ -45,7 +46,7 @@ def test_withdrawn_orders_are_refused_and_leave_nothing(lease: Lease, tmp_path: 
     with given(1, lease, None, "write") as here:
         pass
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(CannotWorkError, match=r"does not see .*put --local_scratch_dir on a file"):
+    with pytest.raises(CannotWorkError, match=r"does not see --local_scratch_dir .*put it on"):
         as_in_another_process(here).read()
 
 
@@ -105,7 +106,23 @@ def test_a_process_keeps_the_orders_of_a_few_runs(tmp_path: Path) -> None:
     for number in range(20):
         lease = Lease(tmp_path / "lock", "marker", tmp_path / f"failure-{number}.json")
         path = tmp_path / f"orders-{number}"
-        path.write_bytes(pickle.dumps((None, number)))
-        assert Orders(path, lease).read() == number
+        content = pickle.dumps((None, number))
+        path.write_bytes(content)
+        assert Orders(path, lease, hashlib.sha256(content).hexdigest()).read() == number
     assert len(orders._READ) == 8
     orders._READ.clear()
+
+
+class _Intrusion:
+    """What somebody else who can write into the output directory could put there."""
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return (pytest.fail, ("it was run",))
+
+
+def test_orders_that_somebody_else_wrote_are_not_run(tmp_path: Path) -> None:
+    lease = Lease(tmp_path / "lock", "marker", tmp_path / "failure-1.json")
+    with given(1, lease, None, "write") as here:
+        here.path.write_bytes(pickle.dumps((None, _Intrusion())))
+        with pytest.raises(CannotWorkError, match="is not what this run wrote"):
+            as_in_another_process(here).read()

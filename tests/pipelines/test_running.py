@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
 
 import apache_beam as beam
 import pytest
 
 from dataprep.cli.stopping import resumable
-from dataprep.errors import PipelineError, StoppedError, UsageError
-from dataprep_pipelines.engines import STOP, Engine, Share, check
+from dataprep.errors import DataprepError, PipelineError, SinkError, StoppedError, UsageError
+from dataprep_pipelines.engines import STOP, Engine, RunEndsError, Share, check
+from dataprep_pipelines.engines.explaining import explained
 from dataprep_pipelines.engines.local import LocalRunning
+from dataprep_pipelines.engines.named import NamedRunning
 from dataprep_pipelines.engines.share import local_share
 
 HAPPENED: list[str] = []
@@ -97,6 +102,77 @@ def test_a_failure_of_beam_is_one_line() -> None:
 def test_an_option_beam_does_not_know_is_a_usage_error(option: str) -> None:
     with pytest.raises(UsageError, match=f"Beam has no option '{option}'"):
         check(Engine(1, beam_options=(option,)))
+
+
+@pytest.mark.parametrize(
+    "option", ["--flink_master=h:1", "--spark_master_url=spark://h:1", "--job_port=1"]
+)
+def test_an_option_of_another_runner_is_a_usage_error(option: str) -> None:
+    with pytest.raises(UsageError, match=f"{option} is for another .* but --runner is direct"):
+        check(Engine(1, beam_options=("--direct_num_workers=2", option)))
+
+
+@pytest.mark.parametrize(
+    ("runner", "options", "said"),
+    [
+        ("DataflowRunner", (), "Missing required option: project."),
+        ("interactive", (), "install Beam's extra: interactive"),
+        ("no_such_module.Runner", (), "No module named 'no_such_module'; use direct, dask, or"),
+        ("FlinkRunner", (), "needs Java for Beam's job server"),
+        ("SparkRunner", ("--spark_master_url=spark://h:1",), "--job_endpoint=HOST:PORT"),
+    ],
+)
+def test_what_a_runner_lacks_is_one_line_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runner: str, options: tuple[str], said: str
+) -> None:
+    if runner == "interactive" and find_spec("IPython") is not None:
+        pytest.skip("Beam's extra interactive is installed")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(UsageError) as caught:
+        check(Engine(1, runner, options))
+    assert str(caught.value).startswith(f"--runner {runner}")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_job_server_elsewhere_needs_no_java(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    check(Engine(1, "FlinkRunner", ("--job_endpoint=h:1",)))
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (
+            "Unable to fetch remote job server jar at https://x/y.jar: <urlopen error>. " * 9,
+            "Beam's job server is not on this host and cannot be downloaded; stage its jar",
+        ),
+        (
+            "Unable to fetch remote prism binary at https://x/y.zip: <urlopen error>",
+            "Beam's Prism is not on this host and cannot be downloaded; stage it",
+        ),
+        ("first\n" + "last " * 200, "Beam failed: last last"),
+    ],
+)
+def test_what_a_runner_says_is_cut_to_what_helps(said: str, meant: str) -> None:
+    found = str(NamedRunning(Engine(1, "FlinkRunner")).explained(RuntimeError(said)))
+    assert meant in found
+    assert "https" not in found
+    assert "\n" not in found
+    assert len(found) < 350
+
+
+@pytest.mark.parametrize("error", [SinkError("OUT: no space left"), PipelineError("a: b")])
+def test_a_worker_s_error_arrives_through_any_engine(error: DataprepError) -> None:
+    """As an exception of its class, with Beam's words added; or in the text of a traceback."""
+    sent = RunEndsError.of(error)
+    arrived = pickle.loads(pickle.dumps(type(sent)(f"{sent} [while running 'Write/Write']")))
+    text = RuntimeError(f"Traceback:\n  File x\nsomewhere.RunEndsError: {arrived}\n\nmore")
+    for found in map(explained, (arrived, text)):
+        assert type(found) is type(error)
+        assert str(found) == str(error)
 
 
 def test_a_runner_beam_does_not_know_is_a_usage_error() -> None:

@@ -62,7 +62,9 @@ def test_it_is_understood(text: str, expected: SlurmWorkers) -> None:
         ("nodes=2,queue=x", "'queue=x' is not one of nodes=, cores="),
         ("nodes=2,partition=", "'partition=' is not one of"),
         ("nodes=2,exclusive", "'exclusive' is not one of"),
-        ("nodes=2,memory=much", "memory must be a size, such as 32GB"),
+        ("nodes=2,memory=much", "memory must be a size with its unit, such as 32GB"),
+        ("nodes=2,memory=32", "memory must be a size with its unit, such as 32GB"),
+        ("nodes=2,memory=-32GB", "memory must be a size with its unit, such as 32GB"),
     ],
 )
 def test_what_it_cannot_mean_is_refused(text: str, said: str) -> None:

@@ -1,12 +1,13 @@
 """Where Beam graphs run: this machine, a Dask cluster, or any runner that Beam knows by name."""
 
 from dataprep_pipelines.engines.engine import DaskChoice, Engine
+from dataprep_pipelines.engines.explaining import RunEndsError, worker_died
 from dataprep_pipelines.engines.running import (
     STOP,
     KillsWorkersError,
+    QuietLauncherError,
     Running,
     TasksFailedError,
-    worker_died,
 )
 from dataprep_pipelines.engines.share import THREADS_PER_PROCESS, Share
 from dataprep_pipelines.engines.starting import check, started
@@ -17,6 +18,8 @@ __all__ = [
     "DaskChoice",
     "Engine",
     "KillsWorkersError",
+    "QuietLauncherError",
+    "RunEndsError",
     "Running",
     "Share",
     "TasksFailedError",

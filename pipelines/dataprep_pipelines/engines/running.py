@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dataprep.errors import PipelineError
+from dataprep.errors import DataprepError, PipelineError
+from dataprep_pipelines.engines.explaining import WORKER_DIED, explained
 from dataprep_pipelines.engines.share import Share
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 _WATCH_SECONDS = 0.25
 _STOP_SECONDS = 10.0
-_WORKER_DIED = "Worker subprocess exited"  # what Beam's SubprocessSdkWorker says
 
 STOP = threading.Event()
 """Set when this process must stop; workers in it look at it before every image."""
@@ -33,9 +33,13 @@ class TasksFailedError(PipelineError):
         errors: what happened to them, by their position.
     """
 
-    def __init__(self, errors: Mapping[int, PipelineError]) -> None:
+    def __init__(self, errors: Mapping[int, DataprepError]) -> None:
         super().__init__(str(next(iter(errors.values()))))
         self.errors = dict(errors)
+
+
+class QuietLauncherError(PipelineError):
+    """A worker has stopped because the launcher seems to be dead: if it lives, it asks again."""
 
 
 class KillsWorkersError(PipelineError):
@@ -88,6 +92,10 @@ class Running(ABC):
     def cancel(self) -> None:  # noqa: B027  # most engines need none
         """Begin nothing any more; what has begun learns of the stop through the file system."""
 
+    def explained(self, error: BaseException) -> DataprepError:
+        """What to tell the user of an error that ended a graph."""
+        return explained(error)
+
     def run(
         self,
         build: Callable[[beam.Pipeline], Any],
@@ -106,7 +114,7 @@ class Running(ABC):
 
         Raises:
             TasksFailedError: some elements were not processed.
-            PipelineError: Beam itself failed.
+            DataprepError: Beam itself failed, or told what a worker could not write down.
         """
         STOP.clear()
         pipeline = self.pipeline(share)
@@ -145,7 +153,8 @@ class Running(ABC):
                 raise failures[0]
             STOP.set()
             stop()
-            raise _explained(failures[0]) from failures[0]
+            self.cancel()
+            raise self.explained(failures[0]) from failures[0]
 
 
 @contextmanager
@@ -157,7 +166,7 @@ def _watching_worker_processes(died: Callable[[BaseException], None]) -> Iterato
     before = threading.excepthook
 
     def hook(arguments: threading.ExceptHookArgs) -> None:
-        if _WORKER_DIED in str(arguments.exc_value) and arguments.exc_value is not None:
+        if WORKER_DIED in str(arguments.exc_value) and arguments.exc_value is not None:
             died(arguments.exc_value)
         else:
             before(arguments)
@@ -167,19 +176,3 @@ def _watching_worker_processes(died: Callable[[BaseException], None]) -> Iterato
         yield
     finally:
         threading.excepthook = before
-
-
-def _explained(error: BaseException) -> PipelineError:
-    if isinstance(error, PipelineError):
-        return error
-    lines = str(error).strip().splitlines()
-    last = lines[-1] if lines else type(error).__name__
-    return worker_died(last) if _WORKER_DIED in last else PipelineError(f"Beam failed: {last}")
-
-
-def worker_died(how: str) -> PipelineError:
-    """What to tell the user when one of this program's processes is gone."""
-    return PipelineError(
-        f"a worker process died ({how.rstrip('.')}); if the system killed it for want of memory, "
-        "use fewer --workers; finished shards are kept: run the same command again to resume"
-    )

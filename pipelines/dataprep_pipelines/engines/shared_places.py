@@ -17,10 +17,9 @@ from pathlib import Path
 
 from dataprep.errors import PipelineError
 
-# Whatever has a part in the bytes of a shard, or in the graphs that are sent to workers.
+# What has a part in the bytes of a shard besides `codec_versions`, or in graphs sent to workers.
 _PACKAGES = (
-    *("dataprep", "apache-beam", "pillow", "simplejpeg", "numpy", "h5py", "lmdb", "protobuf"),
-    *("msgpack", "google-crc32c"),
+    *("dataprep", "apache-beam", "numpy", "h5py", "lmdb", "protobuf", "msgpack", "google-crc32c"),
 )
 _PLUGINS = ("dataprep.sinks", "dataprep.datasets")
 
@@ -32,17 +31,16 @@ class CannotWorkError(PipelineError):
 @cache
 def programs() -> dict[str, str]:
     """The versions of all that has a part in the bytes: here, in this process."""
-    from PIL import features
+    from dataprep.images import codec_versions
 
-    found = {name: _version(name) for name in _PACKAGES}
+    found = {name: _version(name) for name in _PACKAGES} | codec_versions()
     for group in _PLUGINS:
         for entry in entry_points(group=group):
             if entry.dist is not None:
                 found[entry.dist.name] = entry.dist.version
     found["Python"] = ".".join(platform.python_version_tuple()[:2])
-    found["zlib"] = zlib.ZLIB_RUNTIME_VERSION
-    found["libjpeg of pillow"] = str(features.version("libjpeg_turbo"))
-    found["zlib of pillow"] = str(features.version("zlib"))
+    found["Python's zlib"] = zlib.ZLIB_RUNTIME_VERSION
+    found["the machine"] = platform.machine()
     return found
 
 
@@ -61,12 +59,14 @@ class SharedPlaces:
         out: the output directory, as the launcher names it.
         raw: the raw data.
         witness: a file in the output directory that only this run has.
+        others: further directories that were asked for, by the options that name them.
         programs: what the launcher runs; see `described`.
     """
 
     out: Path
     raw: Path
     witness: Path
+    others: tuple[tuple[str, Path], ...] = ()
     programs: dict[str, str] = field(default_factory=dict)
 
     def described(self) -> SharedPlaces:
@@ -80,13 +80,18 @@ class SharedPlaces:
             CannotWorkError: it may not; the message says why, and on which host.
         """
         host = socket.gethostname()
-        for option, path in (("--local_scratch_dir", self.witness), ("--raw_data_dir", self.raw)):
+        for option, place, path in (
+            ("--local_scratch_dir", self.out, self.witness),
+            ("--raw_data_dir", self.raw, self.raw),
+            *((option, path, path) for option, path in self.others),
+        ):
             if not path.exists():
-                place = self.out if path == self.witness else path
-                raise CannotWorkError(
-                    f"a worker on {host} does not see {option} {place}; put it on a file system "
-                    "that all workers share, under the same path"
+                remedy = (
+                    "make it on every worker's host"
+                    if option == "--build_dir"
+                    else "put it on a file system that all workers share, under the same path"
                 )
+                raise CannotWorkError(f"a worker on {host} does not see {option} {place}; {remedy}")
         own = programs()
         for name, there in sorted(self.programs.items()):
             here = own.get(name, "none")

@@ -31,9 +31,9 @@ def check(engine: Engine) -> None:
             )
     if engine.is_dask:
         _check_dask(engine)
-    elif not engine.is_local:
+    check_flags(engine)
+    if not engine.is_local and not engine.is_dask:
         check_named(engine)
-    check_flags(engine.beam_options)
 
 
 def _check_dask(engine: Engine) -> None:
@@ -46,14 +46,22 @@ def _check_dask(engine: Engine) -> None:
             "install the extra: dask"
         )
     choice = engine.dask
-    given = [choice.address, choice.scheduler_file, choice.slurm]
-    if sum(value is not None for value in given) != 1:
+    given = sum(
+        place is not None for place in (choice.address, choice.scheduler_file, choice.slurm)
+    )
+    if given > 1:
+        raise UsageError(f"--runner dask is for one cluster: give only one of {_PLACES}")
+    if given == 0:
         raise UsageError(
             f"--runner dask needs to know which cluster: give one of {_PLACES}; for this machine "
             "alone, leave --runner out"
         )
     if any(option.startswith("--dask_") for option in engine.beam_options):
         raise UsageError(f"write {_PLACES} before the `--`: the cluster is dataprep's business")
+    if choice.address is not None:
+        from dataprep_pipelines.engines.dask.addresses import check_address
+
+        check_address(choice.address)
     if choice.slurm is not None:
         from dataprep_pipelines.engines.dask.slurm import SlurmWorkers
 

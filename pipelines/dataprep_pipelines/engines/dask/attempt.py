@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
 from distributed import get_worker
 from distributed.protocol.pickle import loads
 
-from dataprep_pipelines.engines.shared_places import CannotWorkError
+from dataprep_pipelines.engines.running import QuietLauncherError
+from dataprep_pipelines.engines.shared_places import CannotWorkError, SharedPlaces
 
 _PAUSE_SECONDS = 2.0
+
+
+def _matters(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("apitools not found")
+
+
+# Beam says so when it is imported, which on a worker is after this module; nobody needs it here.
+logging.getLogger().addFilter(_matters)
 
 
 class RefusedError(Exception):
@@ -26,6 +36,10 @@ class RefusedError(Exception):
         self.reason = reason
 
 
+class LaterError(Exception):
+    """A task was not done, for no fault of its own or of the worker."""
+
+
 def attempt(task: bytes) -> None:
     """Do a pickled task.
 
@@ -34,9 +48,22 @@ def attempt(task: bytes) -> None:
 
     Raises:
         RefusedError: it cannot.
+        LaterError: it took the launcher for dead, which has heard of that: so it lives.
     """
     try:
         loads(task)()
     except CannotWorkError as error:
         time.sleep(_PAUSE_SECONDS)
         raise RefusedError(get_worker().address, str(error)) from None
+    except QuietLauncherError as error:
+        time.sleep(_PAUSE_SECONDS)
+        raise LaterError(str(error)) from None
+
+
+def refusal(places: SharedPlaces) -> str | None:
+    """Why this worker cannot work for a run, if it cannot; without importing Beam."""
+    try:
+        places.check()
+    except CannotWorkError as error:
+        return str(error)
+    return None

@@ -30,9 +30,10 @@ from distributed import Client, Future
 from distributed.protocol.pickle import dumps
 from distributed.scheduler import KilledWorker
 
-from dataprep.errors import PipelineError
-from dataprep_pipelines.engines.dask.attempt import RefusedError, attempt
+from dataprep.errors import DataprepError, PipelineError
+from dataprep_pipelines.engines.dask.attempt import LaterError, RefusedError, attempt
 from dataprep_pipelines.engines.dask.tasks import Task, tasks_of
+from dataprep_pipelines.engines.explaining import RunEndsError, first_line, without_step
 from dataprep_pipelines.engines.running import KillsWorkersError, TasksFailedError
 
 _LOOK_SECONDS = 2.0  # between two looks at how many threads there are
@@ -104,8 +105,9 @@ class _Result(PipelineResult):  # type: ignore[misc]  # Beam ships no types
         Raises:
             TasksFailedError: some failed, all others are done.
             PipelineError: the scheduler is gone.
+            RunEndsError: a worker says so; the other tasks were taken back.
         """
-        errors: dict[int, PipelineError] = {}
+        errors: dict[int, DataprepError] = {}
         while self._open and not self._stopping.is_set():
             for future in self._some_ended():
                 # The scheduler forgets what nobody holds; a worker that dies later takes nothing
@@ -116,6 +118,11 @@ class _Result(PipelineResult):  # type: ignore[misc]  # Beam ships no types
                     self._refusals[error.worker] = error.reason
                     self._again.append((position, task))
                     self._next_look = 0.0
+                elif isinstance(error, LaterError):
+                    self._again.append((position, task))
+                elif isinstance(error, RunEndsError):
+                    self.cancel()
+                    raise error
                 elif error is not None:
                     errors[position] = _explained(error)
             self.submit()
@@ -155,7 +162,7 @@ class _Result(PipelineResult):  # type: ignore[misc]  # Beam ships no types
         """Take back what has not begun."""
         self._stopping.set()
         with self._submitting:
-            self._client.cancel([future for _, _, future in self._open.values()])
+            self._client.cancel([future for _, _, future in list(self._open.values())])
         return str(PipelineState.CANCELLED)
 
     def _some_ended(self) -> list[Future]:
@@ -199,12 +206,12 @@ def _scheduler_lost(client: Any) -> PipelineError:
     )
 
 
-def _explained(error: BaseException) -> PipelineError:
+def _explained(error: BaseException) -> DataprepError:
     if isinstance(error, KilledWorker):
         return KillsWorkersError(
             f"{error.allowed_failures + 1} workers died while they made it, the last one "
             f"{error.last_worker.address}; if the system killed them for want of memory, give "
             "workers fewer threads or more memory"
         )
-    lines = str(error).strip().splitlines()
-    return PipelineError(lines[0] if lines else type(error).__name__)
+    line = without_step(first_line(error))
+    return type(error)(line) if isinstance(error, DataprepError) else PipelineError(line)

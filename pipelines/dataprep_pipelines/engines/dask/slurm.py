@@ -38,8 +38,9 @@ _SITE = "jobqueue.slurm"  # what a site has set for dask-jobqueue
 # mapped LMDB it takes for memory, and would kill the worker. Slurm has a bound of its own. All jobs
 # run the same script, so it is their number that tells the names of workers apart.
 _WORKER = ("--memory-limit", "0", "--no-dashboard", "--name", f"{WORKER}-$SLURM_JOB_ID")
+_LEAST_MEMORY = 1_000_000  # below, the unit was forgotten
 _CLOSE_SECONDS = 10
-_CLEAN_UP_SECONDS = 5.0  # workers look every two seconds whether to stop
+_CLEAN_UP_SECONDS = 15.0  # at most: workers look every few seconds whether to stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +117,13 @@ def _checked(text: str, key: str, value: str) -> int | str:
         from dask.utils import parse_bytes
 
         try:
-            parse_bytes(value)
-        except ValueError as error:
-            raise UsageError(f"--dask_slurm {text}: memory must be a size, such as 32GB") from error
+            plausible = parse_bytes(value) >= _LEAST_MEMORY
+        except ValueError:
+            plausible = False
+        if not plausible:
+            raise UsageError(
+                f"--dask_slurm {text}: memory must be a size with its unit, such as 32GB"
+            )
     return value
 
 

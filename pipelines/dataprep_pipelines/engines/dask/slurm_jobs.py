@@ -78,7 +78,7 @@ class SlurmJobs:
         """Notice jobs that have ended, and replace those whose time was over.
 
         Returns:
-            Whether Slurm still has jobs that may bring workers.
+            Whether Slurm has jobs that may still bring their workers.
 
         Raises:
             PipelineError: it has none, and no worker is there.
@@ -86,10 +86,10 @@ class SlurmJobs:
         present = {name.split("-")[1] for name in self._workers() if name.startswith(f"{WORKER}-")}
         self._served |= present
         if self._jobs <= present:
-            return bool(self._jobs)
+            return False
         now = time.monotonic()
         if now < self._next_look:
-            return bool(self._jobs)
+            return True
         self._next_look = now + _LOOK_SECONDS
         states = self._states()
         if states is None:
@@ -107,7 +107,7 @@ class SlurmJobs:
                 f"no worker job is left in Slurm, nor one that waits{self._where()}; finished "
                 "shards are kept: run the same command again to resume"
             )
-        return bool(self._jobs)
+        return bool(self._jobs - present)
 
     def cancel(self) -> None:
         """Cancel whatever is left."""
