@@ -203,7 +203,8 @@ def _empty_shards(count: int) -> beam.PTransform:
     private = Path("/scratch/project/imagenet/.dataprep")  # only its name is sent
     lease = Lease(private / "lock", "m" * 200, private / "failure-0123456789abcdef.json")
     shards = [ShardName("train", number, count) for number in range(count)]
-    return EmptyShards(shards, Orders(private / "orders.pickle", lease), Share(), FailureLog(lease))
+    orders = Orders(private / "orders.pickle", lease, "0" * 64)
+    return EmptyShards(shards, orders, Share(), FailureLog(lease))
 
 
 def _run(client: Client, graph: beam.PTransform) -> None:
