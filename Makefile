@@ -49,7 +49,6 @@ test-example:
 
 # Builds the image and runs it, as root, with buildah and debootstrap; docs/containers.md.
 test-container: setup
-	$(BIN)/python -m pip install --quiet --editable ".[dask]"
 	$(BIN)/python -m pytest -m container -s tests/containers
 
 check: setup

@@ -7,6 +7,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 PATH = Path(__file__).parents[2] / "docker" / "compose.yml"
 
 _VARIABLE = re.compile(r"\$\$|\$\{(\w+)(?:(:-|:\?)([^}]*))?\}")
@@ -22,7 +24,6 @@ def composed(text: str, environment: dict[str, str]) -> Any:
     Raises:
         UnsetError: one that must be set is not.
     """
-    import yaml  # comes with dask
 
     def replace(value: Any) -> Any:
         if isinstance(value, dict):

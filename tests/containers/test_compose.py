@@ -10,8 +10,6 @@ import pytest
 from dataprep.cli import command as dataprep_command
 from tests.containers.compose import UnsetError, services
 
-pytest.importorskip("yaml", reason="no parser of YAML: install the extra dask")
-
 
 def understood(command: click.Command, words: list[str]) -> dict[str, Any]:
     """What a command line is taken for; an unknown option is an error."""

@@ -28,6 +28,7 @@ _NOTE_BYTES = 2048  # always as many: overwritten in place, it needs no space on
 _MOST_PROGRESS = 100  # characters, so that a note holds them however they are escaped
 _NOTE_SECONDS = 1.0
 _FIRST_POLL, _LAST_POLL = 0.05, 0.5  # seconds
+_FIRST_TELL_SECONDS = 3.0  # before it is said for the first time; then
 _TELL_SECONDS = 30.0
 # A poll that took longer than this was not silence of the holder: the whole job was suspended.
 _LONGEST_SILENCE = 2.0
@@ -218,7 +219,7 @@ class _Wait:
         self._note: bytes | None = None
         self._silent = 0.0
         self._looked = time.monotonic()
-        self._told = self._looked
+        self._tell_at = self._looked + _FIRST_TELL_SECONDS
 
     def look(self, descriptor: int) -> None:
         """See how the holder fares, say so now and then, and sleep a little."""
@@ -231,8 +232,8 @@ class _Wait:
         self._looked = now
         if self._silent >= self._patience:
             raise StagingError(self._given_up(holder))
-        if now - self._told >= _TELL_SECONDS:
-            self._told = now
+        if now >= self._tell_at:
+            self._tell_at = now + _TELL_SECONDS
             self._on_wait(
                 f"waiting for {holder.who}, which works on {self._directory.path}"
                 f"{holder.last_words}"
