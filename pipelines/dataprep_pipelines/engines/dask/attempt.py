@@ -8,6 +8,7 @@ import time
 from distributed import get_worker
 from distributed.protocol.pickle import loads
 
+from dataprep_pipelines.engines.dask.allocating import keep_memory
 from dataprep_pipelines.engines.running import QuietLauncherError
 from dataprep_pipelines.engines.shared_places import CannotWorkError, SharedPlaces
 
@@ -50,6 +51,7 @@ def attempt(task: bytes) -> None:
         RefusedError: it cannot.
         LaterError: it took the launcher for dead, which has heard of that: so it lives.
     """
+    keep_memory()
     try:
         loads(task)()
     except CannotWorkError as error:
