@@ -58,8 +58,14 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
             remove_build_directories(workspace, request.build_dir)
             raw, others = request.raw.absolute(), _other_places(request)
             places = SharedPlaces(workspace.out, raw, workspace.lock, others)
-            with started(engine, places, reporter.line) as running:
-                return _prepare(request, running, places, dataset, found, lease, reporter)
+            try:
+                with started(engine, places, reporter.line) as running:
+                    return _prepare(request, running, places, dataset, found, lease, reporter)
+            except BaseException:
+                # Workers that were ended in the middle of a shard cannot.
+                if not engine.is_local and not lease.taken_over_now():
+                    remove_partial_files(workspace, found.splits or ())
+                raise
     except BrokenPipeError:
         raise  # nobody reads the terminal's lines any more; not the output directory's fault
     except OSError as error:

@@ -40,6 +40,7 @@ _SITE = "jobqueue.slurm"  # what a site has set for dask-jobqueue
 _WORKER = ("--memory-limit", "0", "--no-dashboard", "--name", f"{WORKER}-$SLURM_JOB_ID")
 _LEAST_MEMORY = 1_000_000  # below, the unit was forgotten
 _CLOSE_SECONDS = 10
+_REPORT_SECONDS = 1.5
 _CLEAN_UP_SECONDS = 15.0  # at most: workers look every few seconds whether to stop
 
 
@@ -197,6 +198,7 @@ def cluster_class() -> Any:
 def _wait_while_busy(cluster: Any) -> None:
     """Let workers learn that the run has stopped, and remove what they had begun."""
     end = time.monotonic() + _CLEAN_UP_SECONDS
+    time.sleep(_REPORT_SECONDS)  # of what has just begun they have not told yet
     while time.monotonic() < end and any(map(_is_busy, list(cluster.scheduler.workers.values()))):
         time.sleep(0.1)
 
