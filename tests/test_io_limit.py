@@ -141,7 +141,7 @@ def test_a_signal_lifts_it_whoever_has_the_account_then() -> None:
         with (
             pytest.raises(StoppedError),
             resumable("how to go on"),
-            meter._account._locked(),
+            meter._account._shared.locked(),
         ):
             signal.raise_signal(signal.SIGTERM)
         pay(HOUR * 1_000_000)

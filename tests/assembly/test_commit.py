@@ -39,13 +39,6 @@ RECORD = CommitRecord(
 )
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    found = Workspace(tmp_path)
-    found.make()
-    return found
-
-
 def test_a_record_comes_back(workspace: Workspace) -> None:
     commit(workspace, RECORD)
     assert Commits(workspace).all() == [RECORD]

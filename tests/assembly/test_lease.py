@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,13 +16,6 @@ from dataprep.assembly.workspace import Workspace
 from tests.assembly.markers import claim_of, dead_process, wait_until
 
 FOREVER = 1000.0
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    found = Workspace(tmp_path)
-    found.make()
-    return found
 
 
 def lease_of(workspace: Workspace, marker: str, **options: float) -> Lease:

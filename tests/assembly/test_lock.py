@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -28,13 +27,6 @@ from tests.assembly.markers import claim_of, dead_process, wait_until
 # Of a holder that has to be found dead, and of one that has to be found alive on a busy machine.
 SHORT = 0.5
 LONG = 10.0
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    found = Workspace(tmp_path)
-    found.make()
-    return found
 
 
 # Says what became of it, holds until its input ends or its lease is lost, and says which.

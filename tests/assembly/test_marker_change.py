@@ -19,13 +19,6 @@ SHORT = 0.5  # of one that has to be found dead
 LONG = 10.0  # of one that has not
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    found = Workspace(tmp_path)
-    found.make()
-    return found
-
-
 def test_a_guard_of_a_killed_process_is_removed(workspace: Workspace) -> None:
     guard = workspace.private / "lock.guard"
     guard.write_text(claim_of(process=dead_process()))

@@ -41,13 +41,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    found = Workspace(tmp_path)
-    found.make()
-    return found
-
-
 def test_it_is_noted_now_and_then(workspace: Workspace, clock: Clock) -> None:
     shard = ShardProgress(workspace, SHARD)
     for _ in range(100):

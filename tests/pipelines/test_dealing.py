@@ -11,23 +11,26 @@ from pathlib import Path
 import pytest
 
 from dataprep.plugins import load_sink
+from dataprep.shared_bytes import Place
 from dataprep.sinks import ShardName
 from dataprep_pipelines.dealer import Dealer, dealing
 from tests.conftest import Cli, Made, leftovers
+from tests.steering import add_distribution
 
 SHARDS = tuple(ShardName("train", number, 300) for number in range(300))
 
 _TAKE = """
 import sys
+from dataprep.shared_bytes import Place
 from dataprep_pipelines.dealer import Dealer
-for position in Dealer(sys.argv[1], tuple(range(300))).deal():
+for position in Dealer(Place(*sys.argv[1:]), tuple(range(300))).deal():
     print(position)
 """
 
 
 def test_several_processes_get_every_shard_once() -> None:
     with dealing(SHARDS) as dealer:
-        command = [sys.executable, "-c", _TAKE, dealer.place]
+        command = [sys.executable, "-c", _TAKE, dealer.place.path, dealer.place.nonce]
         processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(3)]
         taken = [process.communicate()[0].split() for process in processes]
     assert sorted(int(number) for each in taken for number in each) == list(range(300))
@@ -37,6 +40,15 @@ def test_a_dealer_whose_launcher_is_gone_deals_nothing() -> None:
     with dealing(SHARDS) as dealer:
         pass
     assert list(Dealer(dealer.place, SHARDS).deal()) == []
+
+
+def test_another_file_under_the_launcher_s_number_is_left_alone(tmp_path: Path) -> None:
+    with dealing(SHARDS) as dealer:
+        pass
+    other = tmp_path / "other"
+    other.write_bytes(b"somebody's own")
+    assert list(Dealer(Place(str(other), dealer.place.nonce), SHARDS).deal()) == []
+    assert other.read_bytes() == b"somebody's own"
 
 
 _SLOW_SINK = """
@@ -66,11 +78,7 @@ class SlowSink(TFRecordSink):
 @pytest.fixture
 def slow_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     site = tmp_path / "site"
-    distribution = site / "slow_sink-1.dist-info"
-    distribution.mkdir(parents=True)
-    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: slow-sink\nVersion: 1")
-    points = "[dataprep.sinks]\nslow = slow_sink:SlowSink\n"
-    (distribution / "entry_points.txt").write_text(points)
+    add_distribution(site, "slow-sink", "1", "[dataprep.sinks]\nslow = slow_sink:SlowSink\n")
     (site / "slow_sink.py").write_text(_SLOW_SINK)
     notes = tmp_path / "notes"
     notes.mkdir()
