@@ -10,7 +10,6 @@ from dataprep.assembly.lock import check_held
 from dataprep.assembly.output_layout import lay_out
 from dataprep.assembly.progress import forget_progress
 from dataprep.assembly.space import check_free_space
-from dataprep.assembly.sweeping import remove_partial_files
 from dataprep.sinks import ShardName
 from dataprep.striping.rules import Striping
 from dataprep.wording import counted
@@ -65,9 +64,6 @@ def build(
     lay_out(job, pending, striping, reporter.line)
     with given(job, job.lease, None if running.is_local else places.described(), "write") as orders:
         Rounds(job, running, orders, share, failures, reporter).write_all(pending)
-    check_held(job.workspace, job.lease)
-    if not running.is_local:  # a worker that died left its temporary files, and nobody else knows
-        remove_partial_files(job.workspace, [split.name for split in job.splits])
 
 
 def _forget(job: Job, pending: Sequence[ShardName]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,9 @@ from dataprep.assembly.sweeping import remove_partial_files
 from dataprep.assembly.workspace import Workspace, storage_error
 from dataprep.errors import DatasetError
 from dataprep.verify import Level, verify
+from dataprep_pipelines.at_work import at_work
 from dataprep_pipelines.build import build
-from dataprep_pipelines.engines import Engine, check, started
+from dataprep_pipelines.engines import Engine, check
 from dataprep_pipelines.engines.shared_places import SharedPlaces
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.reporter import Reporter
@@ -67,10 +67,12 @@ def convert(
             remove_partial_files(workspace, list(manifest["splits"]))
             remove_build_directories(workspace, request.build_dir)
             places = SharedPlaces(workspace.out, request.source.absolute(), workspace.lock)
-            with started(engine, places, reporter.line) as running:
-                lease = replace(lease, look_seconds=running.look_seconds)
-                job, identity = plan_conversion(request, manifest, lease, report=reporter.line)
-                build(job, running, places, FailureLog(lease), reporter, request.striping)
+            splits = list(manifest["splits"])
+            with at_work(engine, places, lease, splits, reporter.line) as (running, for_workers):
+                job, identity = plan_conversion(
+                    request, manifest, for_workers, report=reporter.line
+                )
+                build(job, running, places, FailureLog(for_workers), reporter, request.striping)
             if _witnesses(request.source, manifest) != before:
                 raise changed_meanwhile(request.source)
             return seal(

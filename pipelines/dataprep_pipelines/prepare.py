@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from dataprep.assembly.build_directory import remove_build_directories
@@ -25,8 +24,9 @@ from dataprep.errors import DatasetError, SourceError
 from dataprep.plugins import load_dataset
 from dataprep.sources import Dataset, Found, close_archives
 from dataprep.wording import counted, printable
+from dataprep_pipelines.at_work import at_work
 from dataprep_pipelines.build import build
-from dataprep_pipelines.engines import Engine, Running, check, started
+from dataprep_pipelines.engines import Engine, Running, check
 from dataprep_pipelines.engines.shared_places import SharedPlaces
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.indexing import index_of
@@ -58,14 +58,9 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
             remove_build_directories(workspace, request.build_dir)
             raw, others = request.raw.absolute(), _other_places(request)
             places = SharedPlaces(workspace.out, raw, workspace.lock, others)
-            try:
-                with started(engine, places, reporter.line) as running:
-                    return _prepare(request, running, places, dataset, found, lease, reporter)
-            except BaseException:
-                # Workers that were ended in the middle of a shard cannot.
-                if not engine.is_local and not lease.taken_over_now():
-                    remove_partial_files(workspace, found.splits or ())
-                raise
+            splits = found.splits or ()
+            with at_work(engine, places, lease, splits, reporter.line) as (running, for_workers):
+                return _prepare(request, running, places, dataset, found, for_workers, reporter)
     except BrokenPipeError:
         raise  # nobody reads the terminal's lines any more; not the output directory's fault
     except OSError as error:
@@ -82,7 +77,6 @@ def _prepare(
     reporter: Reporter,
 ) -> Outcome:
     workspace = Workspace(places.out)
-    lease = replace(lease, look_seconds=running.look_seconds)
     failures = FailureLog(lease)
     index = _index_directory(request, dataset, workspace)
     parts = index_of(request, running, places, dataset, found, index, failures, reporter)
