@@ -10,10 +10,11 @@ from PIL import Image, features
 
 from dataprep.errors import ImageError
 from dataprep.images import turbo
-from dataprep.images.pixels import Level, Pixels
+from dataprep.images.pixels import Level, Pixels, packed, resampler
 from dataprep.images.recipe import MAX_SIDE
 
-_PNG_LEVEL = 6  # zlib's own default, pinned so that a change of Pillow's cannot move it
+# Measured on radiographs of 250 x 250: zlib's default, 6, takes 2.2 times as long for 2 % less.
+_PNG_LEVEL = 4
 
 
 def to_jpeg(pixels: Pixels, quality: int, chroma: str) -> bytes:
@@ -36,7 +37,7 @@ def to_jpeg(pixels: Pixels, quality: int, chroma: str) -> bytes:
 def to_png(pixels: NDArray[Level]) -> bytes:
     """Encode as 8-bit grey or RGB PNG, or 16-bit grey, without metadata."""
     buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG", compress_level=_PNG_LEVEL)
+    Image.fromarray(packed(pixels)).save(buffer, "PNG", compress_level=_PNG_LEVEL)
     return buffer.getvalue()
 
 
@@ -54,5 +55,6 @@ def codec_versions() -> dict[str, str]:
         "libjpeg": f"libjpeg-turbo {turbo}" if turbo else f"libjpeg {features.version('jpg')}",
         "simplejpeg": version("simplejpeg"),
         "zlib": f"zlib-ng {zlib_ng}" if zlib_ng else f"zlib {features.version('zlib')}",
+        "resampler": resampler(),
         "webp": str(features.version("webp")),
     }

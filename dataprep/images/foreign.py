@@ -100,8 +100,8 @@ def _eight_bits(image: Image.Image) -> Pixels:
     image.info.pop("transparency", None)
     if image.mode.startswith("I"):  # 16-bit PNG: "I;16", in older Pillow "I"
         return (np.asarray(image) >> 8).astype(np.uint8)
-    grey = image.mode in ("1", "L", "LA", "La")
-    return np.asarray(image.convert("L" if grey else "RGB"))
+    mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
+    return np.asarray(image if image.mode == mode else image.convert(mode))  # it copies if alike
 
 
 def _plain_png(data: bytes) -> _Plain:
