@@ -81,8 +81,8 @@ IMAGE = options(
     click.option(
         "--filter",
         "resampling",
-        type=click.Choice(["box", "bilinear", "hamming", "bicubic", "lanczos"]),
-        default="hamming",
+        metavar="[box|bilinear|bicubic|mitchell|lanczos]",
+        default="bicubic",
         show_default=True,
         help="Antialiasing filter of --resize.",
     ),

@@ -8,7 +8,7 @@ import numpy as np
 
 from dataprep.errors import ImageError
 from dataprep.images import decoders, encode, foreign, jpeg
-from dataprep.images.pixels import Pixels, recolored, require_size
+from dataprep.images.pixels import Pixels, packed, recolored, require_size
 from dataprep.images.recipe import MAX_PIXELS
 
 
@@ -44,7 +44,7 @@ def to_pixels(
         raise ImageError(
             f"{format} of {found.shape[1]}x{found.shape[0]} pixels, expected {width}x{height}"
         )
-    return recolored(found, color)
+    return packed(recolored(found, color))
 
 
 def raw_to_png(data: bytes, height: int, width: int) -> bytes:

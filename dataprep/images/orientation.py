@@ -58,6 +58,8 @@ def upright(pixels: NDArray[Level], orientation: int) -> NDArray[Level]:
         pixels: uint8 or uint16, (height, width) or (height, width, 3).
         orientation: 1 to 8, as EXIF defines it.
     """
+    if orientation == 1:
+        return pixels
     if orientation >= 5:
         pixels = pixels.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):

@@ -203,7 +203,7 @@ def _store(
     if original.startswith("16-bit"):
         color = f"{8 * shaped.itemsize}-bit {color}"
     if target == "RAW":
-        stored, form = seen.tobytes(), f"stored as {color} pixels"
+        stored, form = pixels.packed(seen).tobytes(), f"stored as {color} pixels"
     elif target == "PNG":
         stored, form = encode.to_png(shaped), f"re-encoded as {color} PNG"
     else:
@@ -230,6 +230,7 @@ def _measured(
         return None
     if found is None or not recipe.decodes:
         return Measured(len(stored), form, height, width)
+    found = pixels.packed(found)
     channels = 1 if recipe.color == "gray" else 3  # what readers decode to
     histogram = histogram_of(found, channels)
     kept = as_channels(found, channels) if recipe.statistics == "mean" else None

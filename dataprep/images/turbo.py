@@ -9,7 +9,7 @@ import numpy as np
 # It ships stubs for its extension module but no py.typed, so type checkers may not use them.
 import simplejpeg  # type: ignore[import-untyped]
 
-from dataprep.images.pixels import Pixels
+from dataprep.images.pixels import Pixels, padded
 
 
 def decode(data: bytes, space: Literal["GRAY", "RGB"]) -> Pixels:
@@ -19,11 +19,14 @@ def decode(data: bytes, space: Literal["GRAY", "RGB"]) -> Pixels:
         data: the whole file.
         space: what to decode to; colour to ``GRAY`` gives luma.
 
+    Returns:
+        The pixels; RGB is `padded`.
+
     Raises:
         ValueError: the data is damaged, or the decoder warns; its first words.
     """
-    decoded = simplejpeg.decode_jpeg(data, space, strict=True)
-    return cast(Pixels, decoded[:, :, 0] if space == "GRAY" else decoded)
+    decoded = simplejpeg.decode_jpeg(data, "GRAY" if space == "GRAY" else "RGBX", strict=True)
+    return cast(Pixels, decoded[:, :, 0] if space == "GRAY" else decoded[:, :, :3])
 
 
 def scan(data: bytes) -> None:
@@ -51,9 +54,9 @@ def encode(pixels: Pixels, quality: int, chroma: str) -> bytes:
         quality: 1 to 100.
         chroma: subsampling of the colour planes of RGB, ``420`` or ``444``.
     """
-    whole = np.ascontiguousarray(pixels)
-    if whole.ndim == 2:
+    whole, space = padded(pixels), "RGBX"
+    if whole is None:
+        whole, space = np.ascontiguousarray(pixels), "RGB"
+    if pixels.ndim == 2:
         whole, space, chroma = whole[:, :, np.newaxis], "GRAY", "Gray"
-    else:
-        space = "RGB"
     return cast(bytes, simplejpeg.encode_jpeg(whole, quality, space, chroma))

@@ -40,7 +40,7 @@ def entries(path: Path, **options: Any) -> list[tuple[bytes, bytes]]:
 def shrunk(image: RawImage) -> Any:
     """A raw image at the databases' size, by Pillow."""
     whole = Image.fromarray(image.pixels)
-    return np.asarray(whole.resize((WIDTH, HEIGHT), Image.Resampling.HAMMING)).astype(int)
+    return np.asarray(whole.resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)).astype(int)
 
 
 @pytest.mark.parametrize("split", SPLITS)
