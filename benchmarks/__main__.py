@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks import (
     engines,
+    filters,
     header_copy,
     im2rec,
     listing,
@@ -42,6 +43,7 @@ _BENCHMARKS: dict[str, Callable[[Setting], list[Row]]] = {
     "listing": listing.measure,
     "header_copy": header_copy.measure,
     "tpu_loop": tpu_loop.measure,
+    "filters": filters.measure,
     "resize": resize.measure,
     "sinks": sinks.measure,
     "peers": peers.measure,

@@ -16,6 +16,7 @@ _LIBRARIES = (
     "apache-beam",
     "numpy",
     "pillow",
+    "cykooz_resizer",
     "simplejpeg",
     "google-crc32c",
     "lmdb",
