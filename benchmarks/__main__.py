@@ -14,12 +14,12 @@ from pathlib import Path
 
 from benchmarks import (
     engines,
-    header_copy,
     im2rec,
     listing,
     loops,
     machine,
     memory,
+    passing,
     peers,
     radiographs,
     resize,
@@ -40,7 +40,7 @@ _BENCHMARKS: dict[str, Callable[[Setting], list[Row]]] = {
     "memory": memory.measure,
     "scan": scan.measure,
     "listing": listing.measure,
-    "header_copy": header_copy.measure,
+    "passing": passing.measure,
     "tpu_loop": tpu_loop.measure,
     "resize": resize.measure,
     "sinks": sinks.measure,
