@@ -216,7 +216,7 @@ def test_workers_are_threads_first_and_processes_then(
         (1, 1024, Share(1, 1)),
         (2, 1024, Share(2, 1)),
         (4, 1024, Share(4, 1)),
-        (6, 1024, Share(4, 1)),
+        (6, 1024, Share(3, 2)),
         (8, 1024, Share(4, 2)),
         (32, 1024, Share(8, 4)),
         (2, 1, Share(1, 1, helpers=2)),
@@ -224,3 +224,10 @@ def test_workers_are_threads_first_and_processes_then(
 )
 def test_a_large_job_is_worth_processes(workers: int, shards: int, share: Share) -> None:
     assert local_share(workers, shards, images=LARGE) == share
+
+
+@pytest.mark.parametrize("workers", range(1, 70))
+def test_a_large_job_uses_as_many_cores_as_a_small_one(workers: int) -> None:
+    small, large = (local_share(workers, 1024, images=images) for images in (1, LARGE))
+    assert large.processes * large.lanes >= small.processes * small.lanes
+    assert large.processes >= small.processes

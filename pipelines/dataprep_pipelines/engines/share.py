@@ -52,7 +52,11 @@ def local_share(workers: int, shards: int, *, images: int) -> Share:
     if images and processes > 1 and shards <= processes:
         return Share(1, shards, workers, helper_processes=True)
     if images >= LARGE and shards >= _FEW * workers:
-        processes = max(processes, min(workers, THREADS_PER_PROCESS))
+        most = max(processes, min(workers, THREADS_PER_PROCESS))
+        # As many as leave no core idle that fewer would use.
+        processes = max(
+            range(processes, most + 1), key=lambda count: (workers // count * count, count)
+        )
     threads = max(workers // processes, 1)
     portion = math.ceil(shards / processes)
     few = bool(images) and threads > 1 and portion < _FEW * threads
