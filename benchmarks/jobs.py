@@ -22,6 +22,7 @@ def imagenet(
     *options: str,
     shard: int | None = IMAGES_PER_SHARD,
     watched: bool = False,
+    program: str = "dataprep",
 ) -> Usage:
     """Prepare a tree of so many images, flush it to disk, and delete it.
 
@@ -31,13 +32,14 @@ def imagenet(
         options: of ``dataprep imagenet``.
         shard: images in each shard; None for as many shards as the format's users get.
         watched: look at the memory of every process.
+        program: the module that is run.
     """
     raw = raw_set.tree(setting, images)
     counts = () if shard is None else ("--num_shards", f"train={max(images // shard, 1)}")
     with fresh(setting.work / "out") as out:
         usage = run(
             [
-                *(sys.executable, "-m", "dataprep", "imagenet"),
+                *(sys.executable, "-m", program, "imagenet"),
                 *("--raw_data_dir", raw, "--local_scratch_dir", out),
                 *("--splits", "train", *counts, *options),
             ],

@@ -7,6 +7,7 @@ that belong to no segment are skipped, so that a file it tolerates is tolerated 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ APP0, APP1, APP14, COM = 0xE0, 0xE1, 0xEE, 0xFE
 _SOI, _EOI, _SOS = 0xD8, 0xD9, 0xDA
 # Markers without a length: stuffed zero, TEM and the restart markers.
 _BARE = frozenset({0x00, 0x01, *range(0xD0, 0xD8)})
+_PARTS = frozenset(range(0xFF)) - _BARE - {_SOI, _EOI}  # markers with a length and data
+_MARKER = struct.Struct(">BH")  # code and length, which includes its own two bytes
 # Start-of-frame markers (C4, C8 and CC in between mean something else).
 _FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _READABLE = frozenset({0xC0, 0xC1, 0xC2, 0xC9, 0xCA})  # sequential, progressive; both codings
@@ -53,22 +56,20 @@ def segments(data: bytes) -> Iterator[tuple[int, int, int]]:
         ImageError: the header is cut short, or has a marker no header can have.
     """
     at = 2
-    while (at := data.find(b"\xff", at)) >= 0 and at + 4 <= len(data):
-        marker = data[at + 1]
-        if marker == 0xFF:
-            at += 1
-        elif marker in _BARE:
-            at += 2
-        elif marker in (_SOI, _EOI):
-            raise ImageError(f"broken JPEG: marker 0xff{marker:02x} inside the header")
-        else:
-            end = at + 2 + _number(data, at + 2)
-            if end < at + 4 or end > len(data):
+    while 0 <= (at := data.find(b"\xff", at)) <= len(data) - 4:
+        marker, size = _MARKER.unpack_from(data, at + 1)
+        if marker in _PARTS:
+            end = at + 2 + size
+            if size < 2 or end > len(data):
                 break
             yield marker, at, end
             if marker == _SOS:
                 return
             at = end
+        elif marker in (_SOI, _EOI):
+            raise ImageError(f"broken JPEG: marker 0xff{marker:02x} inside the header")
+        else:
+            at += 1 if marker == 0xFF else 2
     raise ImageError(f"broken JPEG: no image data in its {len(data)} bytes, the header is cut off")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,10 @@ from dataprep.hashing import file_sha256
 from dataprep.sinks.base import WrittenFile
 
 _BUFFER = 1 << 20  # few large writes: what parallel file systems like
+_MOST_PIECES = os.sysconf("SC_IOV_MAX")  # that the system takes in one write
+# Of Linux only, and Python's library has it not.
+_sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
+_WRITE = 2  # SYNC_FILE_RANGE_WRITE of fcntl.h: begin, and do not wait
 
 
 class HashedFile:
@@ -29,12 +34,13 @@ class HashedFile:
         self._sha256 = hashlib.sha256()
         self.size = 0
 
-    def write(self, data: bytes) -> None:
-        """Append ``data``."""
-        self._sha256.update(data)
-        self.size += len(data)
-        self._pending.append(data)
-        self._pending_size += len(data)
+    def write(self, *pieces: bytes) -> None:
+        """Append the pieces, which are not copied: they must not change."""
+        for piece in pieces:
+            self._sha256.update(piece)
+            self._pending_size += len(piece)
+            self.size += len(piece)
+        self._pending += pieces
         if self._pending_size >= _BUFFER:
             self._flush()
 
@@ -51,11 +57,26 @@ class HashedFile:
         self._file.close()
 
     def _flush(self) -> None:
-        rest = memoryview(b"".join(self._pending))
-        self._pending.clear()
-        self._pending_size = 0
-        while rest:
-            rest = rest[self._file.write(rest) :]
+        pieces, size = self._pending, self._pending_size
+        self._pending, self._pending_size = [], 0
+        if len(pieces) > _MOST_PIECES:
+            pieces = [b"".join(pieces)]
+        written = os.writev(self._file.fileno(), pieces)
+        if written == size:
+            _begin_writeback(self._file.fileno(), self.size - size, size)
+        else:
+            rest = memoryview(b"".join(pieces))[written:]
+            while rest:
+                rest = rest[self._file.write(rest) :]
+
+
+def _begin_writeback(descriptor: int, offset: int, size: int) -> None:
+    """Have the disk take these bytes while more are made: `os.fsync` then waits for the last only.
+
+    It is only a wish, so whether it can be granted does not matter.
+    """
+    if _sync_file_range is not None:
+        _sync_file_range(descriptor, ctypes.c_int64(offset), ctypes.c_int64(size), _WRITE)
 
 
 def hash_finished(path: Path) -> WrittenFile:

@@ -14,14 +14,16 @@ serialised in sorted order, so equal examples have equal bytes.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import DecodeError
 
 from dataprep.errors import ImageError, SinkError
 from dataprep.example import Example
 from dataprep.images.sniff import sniff
-from dataprep.index import Value
+from dataprep.index import Box, Value
 from dataprep.sinks.annotations import (
     attributes_to_store,
     box_labels_to_store,
@@ -36,12 +38,24 @@ _FORMATS = ("JPEG", "PNG")
 _BOX_KEYS = ("xmin", "ymin", "xmax", "ymax")
 _BOX_LABELS = "image/object/bbox/label"
 _ATTRIBUTE = "attribute/"
-_ENTRY_TAG = 0x0A  # field 1, length-delimited: of Example, of Features, and of a map entry's key
+
+# Protocol buffers' wire format: in front of a field its number << 3 | its type, which is always 2,
+# "so many bytes", here. The numbers are those of schemas/dataprep_schemas/example.proto.
+_ENTRY = b"\x0a"  # field 1: of Example, of Features, and of a map entry, its key
+_FEATURE = b"\x12"  # field 2 of a map entry
+_BYTES, _FLOATS, _INTS = b"\x0a", b"\x12", b"\x1a"  # the lists a Feature may be
+_VALUE = b"\x0a"  # field 1 of a list: one of the texts, or all of the numbers
+_SHORT = tuple(bytes((number,)) for number in range(0x80))
+_LARGEST = 2**31 - 1  # bytes of a message
+_REMEMBERED = 1 << 12  # features that come again and again, such as a class or a height
 _ENTRY_HEAD = 64  # more than an entry's tag, size and key
 
 
-def encode(example: Example, info: DatasetInfo) -> bytes:
-    """The serialised tf.train.Example.
+def encode(example: Example, info: DatasetInfo) -> tuple[bytes, bytes, bytes]:
+    """The serialised tf.train.Example in three pieces: before the image, the image, behind it.
+
+    The image is not copied, as the protobuf library would do three times; what the library gives
+    is the same.
 
     Raises:
         SinkError: pixels instead of an encoded image, labels or attributes that the data set does
@@ -58,41 +72,33 @@ def encode(example: Example, info: DatasetInfo) -> bytes:
         attributes = attributes_to_store(example, info)
     except SinkError as error:
         raise SinkError(f"{example.key}: {error}") from error
-    message = example_pb2.Example()
-    feature = message.features.feature
-    for key, numbers in (
-        ("image/height", (example.height,)),
-        ("image/width", (example.width,)),
-        ("image/channels", (example.channels,)),
-        ("image/class/label", labels),
-        (_BOX_LABELS, box_labels if info.multilabel else labels * len(example.boxes)),
-    ):
-        feature[key].int64_list.value.extend(numbers)
-    for key, data in (
-        ("image/colorspace", _bytes(example.colorspace)),
-        ("image/class/synset", _bytes(example.synset)),
-        ("image/class/text", _bytes(example.class_name)),
-        ("image/format", _bytes(example.format)),
-        ("image/filename", _bytes(example.filename)),
-        ("image/key", _bytes(example.key)),
-        ("image/encoded", example.encoded),
-    ):
-        feature[key].bytes_list.value.append(data)
-    for position, side in enumerate(_BOX_KEYS):
-        values = feature[f"image/object/bbox/{side}"].float_list.value
-        values.extend(box[position] for box in example.boxes)
-    for label in box_labels:
-        shown = _bytes(info.names((label,)))
-        feature["image/object/class/text"].bytes_list.value.append(shown)
-    for name, value in attributes.items():
-        if isinstance(value, int):
-            feature[_ATTRIBUTE + name].int64_list.value.append(value)
-        else:
-            feature[_ATTRIBUTE + name].bytes_list.value.append(_bytes(value))
-    try:
-        return message.SerializeToString(deterministic=True)
-    except EncodeError as error:
-        raise SinkError(f"{example.key}: {error}; a protocol buffer holds 2 GB") from error
+    before = [
+        _ints(_ATTRIBUTE + name, (value,))
+        if isinstance(value, int)
+        else _texts(_ATTRIBUTE + name, value)
+        for name, value in sorted(attributes.items())
+    ]
+    kind = example.channels, labels, example.synset, example.class_name, example.colorspace
+    before.append(_class_features(*kind))
+    shown = tuple(info.names((label,)) for label in box_labels)
+    behind = b"".join(
+        (
+            _texts("image/filename", example.filename),
+            _texts("image/format", example.format),
+            _ints("image/height", (example.height,)),
+            _texts("image/key", example.key),
+            _box_features(example.boxes, box_labels if info.multilabel else labels, shown)
+            if example.boxes
+            else _NO_BOXES,
+            _ints("image/width", (example.width,)),
+        )
+    )
+    size = len(example.encoded)
+    before.append(_feature("image/encoded", _BYTES, _opening(_VALUE, b"", size), size))
+    features = _opening(_ENTRY, b"".join(before), size + len(behind))
+    if len(features) + size + len(behind) > _LARGEST:
+        raise SinkError(f"{example.key}: {size} bytes; a protocol buffer holds 2 GB")
+    return features, example.encoded, behind
 
 
 def decode(data: bytes, info: DatasetInfo) -> Example:
@@ -194,6 +200,74 @@ def find_key(read: Callable[[int, int], bytes], size: int) -> str | None:
     return None
 
 
+@lru_cache(_REMEMBERED)
+def _class_features(
+    channels: int, labels: tuple[int, ...], synset: str, class_name: str, colorspace: str
+) -> bytes:
+    return b"".join(
+        (
+            _ints("image/channels", (channels,)),
+            _ints("image/class/label", labels),
+            _texts("image/class/synset", synset),
+            _texts("image/class/text", class_name),
+            _texts("image/colorspace", colorspace),
+        )
+    )
+
+
+def _box_features(boxes: tuple[Box, ...], labels: tuple[int, ...], shown: tuple[str, ...]) -> bytes:
+    """The boxes, with a label each; one for all is repeated."""
+    labels = labels if len(labels) == len(boxes) else labels * len(boxes)
+    found = [_ints(_BOX_LABELS, labels)]
+    for side in sorted(_BOX_KEYS):
+        numbers = [box[_BOX_KEYS.index(side)] for box in boxes]
+        packed = struct.pack(f"<{len(boxes)}f", *numbers)
+        found.append(_feature(f"image/object/bbox/{side}", _FLOATS, _packed(packed)))
+    if shown:
+        found.append(_texts("image/object/class/text", *shown))
+    return b"".join(found)
+
+
+@lru_cache(_REMEMBERED)
+def _ints(name: str, numbers: tuple[int, ...]) -> bytes:
+    return _feature(name, _INTS, _packed(b"".join(map(_varint, numbers))))
+
+
+def _texts(name: str, *texts: str) -> bytes:
+    return _feature(name, _BYTES, b"".join(_opening(_VALUE, _bytes(text)) for text in texts))
+
+
+def _packed(numbers: bytes) -> bytes:
+    return _opening(_VALUE, numbers) if numbers else b""
+
+
+def _feature(name: str, kind: bytes, values: bytes, more: int = 0) -> bytes:
+    """A map entry, name and Feature; or its beginning, if so many bytes of values are to come."""
+    feature = _opening(_FEATURE, _opening(kind, values, more), more)
+    return _opening(_ENTRY, _opening(_ENTRY, name.encode()) + feature, more)
+
+
+def _opening(tag: bytes, data: bytes, more: int = 0) -> bytes:
+    """A field; or its beginning, if so many bytes are to come behind ``data``."""
+    return tag + _varint(len(data) + more) + data
+
+
+def _varint(number: int) -> bytes:
+    """Seven bits a byte, the lowest first; what is negative as 64 bits of two's complement."""
+    if 0 <= number < 0x80:
+        return _SHORT[number]
+    number &= 2**64 - 1
+    found = bytearray()
+    while number >= 0x80:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+_NO_BOXES = _box_features((), (), ())
+
+
 def _bytes(text: str) -> bytes:
     """Text as it is stored; names of files, and so of classes, need not be UTF-8."""
     return text.encode("utf-8", "surrogateescape")
@@ -205,7 +279,7 @@ def _text(data: bytes) -> str:
 
 def _entry(data: bytes) -> tuple[int, int]:
     """The length of the field at the beginning of ``data``, and where its content starts."""
-    if data[0] != _ENTRY_TAG:
+    if data[:1] != _ENTRY:
         raise ValueError
     length = shift = 0
     for position, byte in enumerate(data[1:6], start=2):

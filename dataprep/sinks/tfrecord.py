@@ -58,8 +58,7 @@ class TFRecordWriter(ShardWriter):
     def write(self, example: Example) -> None:
         """Append one example as one record."""
         start = self._data.size
-        for piece in frame(tf_example.encode(example, self._info)):
-            self._data.write(piece)
+        self._data.write(*frame(*tf_example.encode(example, self._info)))
         self._index.write(b"%d %d\n" % (start, self._data.size - start))
 
     def close(self) -> Sequence[WrittenFile]:

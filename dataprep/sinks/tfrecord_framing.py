@@ -23,16 +23,18 @@ _FOOTER = struct.Struct("<I")
 _MASK_DELTA = 0xA282EAD8
 
 
-def masked_crc(data: bytes) -> int:
-    """CRC-32C (Castagnoli) of ``data``, rotated and offset as TensorFlow masks it."""
-    crc: int = google_crc32c.value(data)
+def masked_crc(*pieces: bytes) -> int:
+    """CRC-32C (Castagnoli) of the pieces together, rotated and offset as TensorFlow masks it."""
+    crc = 0
+    for piece in pieces:
+        crc = google_crc32c.extend(crc, piece)
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
-def frame(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """The three pieces of one record: header, the data itself (not copied), footer."""
-    length = struct.pack("<Q", len(data))
-    return length + _FOOTER.pack(masked_crc(length)), data, _FOOTER.pack(masked_crc(data))
+def frame(*pieces: bytes) -> tuple[bytes, ...]:
+    """The pieces of one record: header, its data as they came (not copied), footer."""
+    length = struct.pack("<Q", sum(map(len, pieces)))
+    return length + _FOOTER.pack(masked_crc(length)), *pieces, _FOOTER.pack(masked_crc(*pieces))
 
 
 def walk_records(file: BinaryIO, *, name: str) -> Iterator[tuple[int, int]]:

@@ -59,7 +59,8 @@ def build(
     check_held(job.workspace, job.lease)
     _forget(job, pending)
     forget_progress(job.workspace)
-    share = running.share(len(pending), images=job.works_on_images)
+    images = sum(split.images for split in job.splits) if job.works_on_images else 0
+    share = running.share(len(pending), images=images)
     check_free_space(job, pending, at_once=running.at_once(share))
     lay_out(job, pending, striping, reporter.line)
     with given(job, job.lease, None if running.is_local else places.described(), "write") as orders:

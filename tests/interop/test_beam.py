@@ -24,7 +24,7 @@ def read_with_beam(pattern: str, expected: list[bytes]) -> None:
 @pytest.mark.parametrize("split", ["train", "validation"])
 def test_beam_reads_every_record_that_we_read(built, split: str) -> None:
     records = built.records(split)
-    ours = [tf_example.encode(example, records.info) for example in records]
+    ours = [b"".join(tf_example.encode(example, records.info)) for example in records]
     assert len(ours) == len(built.raw[split])
     read_with_beam(f"{built.data_dir(split)}/{split}-*", ours)
 

@@ -291,7 +291,7 @@ INFO = DatasetInfo(classes=imagenet_classes())
     ],
 )
 def test_tensorflow_serialises_an_example_to_the_same_bytes(tf, example: Example) -> None:
-    assert tf_example.encode(example, INFO) == tensorflow_example(tf, example)
+    assert b"".join(tf_example.encode(example, INFO)) == tensorflow_example(tf, example)
 
 
 @pytest.mark.parametrize("split", SPLITS)

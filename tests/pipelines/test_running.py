@@ -20,7 +20,7 @@ from dataprep_pipelines.engines import STOP, Engine, RunEndsError, Share, check
 from dataprep_pipelines.engines.explaining import explained
 from dataprep_pipelines.engines.local import LocalRunning
 from dataprep_pipelines.engines.named import NamedRunning
-from dataprep_pipelines.engines.share import local_share
+from dataprep_pipelines.engines.share import LARGE, local_share
 
 HAPPENED: list[str] = []
 
@@ -206,5 +206,28 @@ def test_the_direct_runner_is_this_machine_by_any_of_its_names(name: str) -> Non
 def test_workers_are_threads_first_and_processes_then(
     workers: int, shards: int, share: Share
 ) -> None:
-    assert local_share(workers, shards, images=True) == share
-    assert local_share(workers, shards, images=False).helpers == 0
+    assert local_share(workers, shards, images=LARGE - 1) == share
+    assert local_share(workers, shards, images=0).helpers == 0
+
+
+@pytest.mark.parametrize(
+    ("workers", "shards", "share"),
+    [
+        (1, 1024, Share(1, 1)),
+        (2, 1024, Share(2, 1)),
+        (4, 1024, Share(4, 1)),
+        (6, 1024, Share(3, 2)),
+        (8, 1024, Share(4, 2)),
+        (32, 1024, Share(8, 4)),
+        (2, 1, Share(1, 1, helpers=2)),
+    ],
+)
+def test_a_large_job_is_worth_processes(workers: int, shards: int, share: Share) -> None:
+    assert local_share(workers, shards, images=LARGE) == share
+
+
+@pytest.mark.parametrize("workers", range(1, 70))
+def test_a_large_job_uses_as_many_cores_as_a_small_one(workers: int) -> None:
+    small, large = (local_share(workers, 1024, images=images) for images in (1, LARGE))
+    assert large.processes * large.lanes >= small.processes * small.lanes
+    assert large.processes >= small.processes

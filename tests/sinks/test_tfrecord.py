@@ -57,9 +57,17 @@ FINDINGS = replace(
 )
 
 
+def encoded(example: Example, info: DatasetInfo) -> bytes:
+    """The whole, which must be what the protobuf library itself makes of the same features."""
+    data = b"".join(tf_example.encode(example, info))
+    assert example_pb2.Example.FromString(data).SerializeToString(deterministic=True) == data
+    return data
+
+
 def test_frame_is_what_tensorflow_writes() -> None:
     assert b"".join(frame(b"hello")) == HELLO
     assert b"".join(frame(b"")) == EMPTY
+    assert b"".join(frame(b"he", b"", b"llo")) == HELLO
 
 
 def test_crc_is_castagnoli() -> None:
@@ -95,9 +103,9 @@ def test_every_truncation_is_found(length: int) -> None:
 def test_example_golden_bytes() -> None:
     # tf.train.Example with these features, SerializeToString(deterministic=True), by
     # TensorFlow 2.21; tests/interop checks the same with TensorFlow itself where it is installed.
-    assert tf_example.encode(EXAMPLE, UNKNOWN) == bytes.fromhex(GOLDEN_EXAMPLE)
-    assert tf_example.encode(EXAMPLE, KNOWN) == bytes.fromhex(GOLDEN_EXAMPLE)
-    assert tf_example.encode(FINDINGS, MULTI) == bytes.fromhex(GOLDEN_MULTI_LABEL)
+    assert encoded(EXAMPLE, UNKNOWN) == bytes.fromhex(GOLDEN_EXAMPLE)
+    assert encoded(EXAMPLE, KNOWN) == bytes.fromhex(GOLDEN_EXAMPLE)
+    assert encoded(FINDINGS, MULTI) == bytes.fromhex(GOLDEN_MULTI_LABEL)
 
 
 GOLDEN_EXAMPLE = (
@@ -146,7 +154,7 @@ RADIOGRAPH = replace(
 
 
 def test_attributes_and_box_labels_are_features_of_their_own() -> None:
-    data = tf_example.encode(RADIOGRAPH, RADIOGRAPHS)
+    data = encoded(RADIOGRAPH, RADIOGRAPHS)
     feature = example_pb2.Example.FromString(data).features.feature
     assert feature["image/class/label"].int64_list.value == [0, 1, 1]
     assert feature["image/object/bbox/label"].int64_list.value == [2, 0], "places in that vector"
@@ -164,7 +172,7 @@ def test_attributes_and_box_labels_are_features_of_their_own() -> None:
 def test_the_order_of_attributes_does_not_shape_the_bytes() -> None:
     turned = replace(RADIOGRAPH, attributes=dict(reversed(RADIOGRAPH.attributes.items())))
     other = replace(RADIOGRAPHS, attributes=RADIOGRAPHS.attributes[::-1])
-    assert tf_example.encode(turned, other) == tf_example.encode(RADIOGRAPH, RADIOGRAPHS)
+    assert encoded(turned, other) == encoded(RADIOGRAPH, RADIOGRAPHS)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +187,7 @@ def test_the_order_of_attributes_does_not_shape_the_bytes() -> None:
     ],
 )
 def test_contradicting_annotations_are_found(key: str, stored: list[int], message: str) -> None:
-    data = example_pb2.Example.FromString(tf_example.encode(RADIOGRAPH, RADIOGRAPHS))
+    data = example_pb2.Example.FromString(encoded(RADIOGRAPH, RADIOGRAPHS))
     data.features.feature[key].int64_list.value[:] = stored
     if key == "attribute/view":
         data.features.feature[key].float_list.value.append(1.0)
@@ -205,18 +213,18 @@ def test_contradicting_annotations_are_found(key: str, stored: list[int], messag
 )
 def test_annotations_that_cannot_be_are_refused(changes, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(SinkError, match=f"^00000001_000.png: .*{message}"):
-        tf_example.encode(replace(RADIOGRAPH, **changes), RADIOGRAPHS)
+        encoded(replace(RADIOGRAPH, **changes), RADIOGRAPHS)
 
 
 def test_boxes_of_a_single_label_set_all_show_the_label() -> None:
     boxed = replace(EXAMPLE, boxes=RADIOGRAPH.boxes)
-    data = tf_example.encode(boxed, KNOWN)
+    data = encoded(boxed, KNOWN)
     feature = example_pb2.Example.FromString(data).features.feature
     assert feature["image/object/bbox/label"].int64_list.value == [1, 1]
     assert "image/object/class/text" not in feature
     assert tf_example.decode(data, KNOWN) == boxed
     with pytest.raises(SinkError, match="its boxes have labels of their own"):
-        tf_example.encode(replace(boxed, box_labels=(0, 0)), KNOWN)
+        encoded(replace(boxed, box_labels=(0, 0)), KNOWN)
 
 
 def boxes() -> st.SearchStrategy[tuple[tuple[float, float, float, float], ...]]:
@@ -240,9 +248,33 @@ def boxes() -> st.SearchStrategy[tuple[tuple[float, float, float, float], ...]]:
     )
 )
 def test_examples_come_back(example: Example) -> None:
-    data = tf_example.encode(example, UNKNOWN)
+    data = encoded(example, UNKNOWN)
     assert tf_example.decode(data, UNKNOWN) == example
     assert tf_example.find_key(lambda at, size: data[at : at + size], len(data)) == example.key
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b", "z"]), st.integers(1 - 2**63, 2**63 - 1)))
+def test_numbers_come_back(attributes: dict[str, int]) -> None:
+    info = replace(KNOWN, attributes=(("z", "int"), ("b", "int"), ("a", "int")))
+    example = replace(EXAMPLE, attributes=attributes)
+    assert tf_example.decode(encoded(example, info), info) == example
+
+
+def test_the_sign_of_a_zero_does_not_depend_on_what_came_before() -> None:
+    plus, minus = (replace(EXAMPLE, boxes=((zero, 0.0, 1.0, 1.0),)) for zero in (0.0, -0.0))
+    assert plus == minus
+    assert encoded(plus, KNOWN) != encoded(minus, KNOWN)
+
+
+def test_an_example_too_large_for_a_protocol_buffer_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    size = len(encoded(EXAMPLE, KNOWN))
+    monkeypatch.setattr(tf_example, "_LARGEST", size)
+    encoded(EXAMPLE, KNOWN)
+    monkeypatch.setattr(tf_example, "_LARGEST", size - 1)
+    with pytest.raises(SinkError, match="a protocol buffer holds 2 GB"):
+        encoded(EXAMPLE, KNOWN)
 
 
 def test_classes_that_are_no_utf8_keep_their_bytes() -> None:
@@ -250,7 +282,7 @@ def test_classes_that_are_no_utf8_keep_their_bytes() -> None:
     example = replace(
         FINDINGS, labels=(0, 1), synset="c\udcff|d", class_name="n\udcfe|d", box_labels=(0,)
     )
-    data = tf_example.encode(example, info)
+    data = encoded(example, info)
     feature = example_pb2.Example.FromString(data).features.feature
     assert feature["image/class/synset"].bytes_list.value == [b"c\xff|d"]
     assert feature["image/class/text"].bytes_list.value == [b"n\xfe|d"]
@@ -264,7 +296,7 @@ def test_several_labels_come_back(chosen: set[int]) -> None:
     labels = tuple(sorted(chosen))
     synset, name = MULTI.identifiers(labels), MULTI.names(labels)
     example = replace(FINDINGS, labels=labels, synset=synset, class_name=name)
-    data = tf_example.encode(example, MULTI)
+    data = encoded(example, MULTI)
     assert tf_example.decode(data, MULTI) == example
     assert tf_example.decode(data, UNKNOWN) == example
 
@@ -397,7 +429,7 @@ def test_impossible_labels_are_found(info: DatasetInfo, stored: list[int], messa
 )
 def test_what_it_cannot_hold_is_refused(example: Example, info: DatasetInfo, message: str) -> None:
     with pytest.raises(SinkError, match=message):
-        tf_example.encode(example, info)
+        encoded(example, info)
 
 
 def write_shard(directory: Path, examples: list[Example]) -> list[Path]:

@@ -24,7 +24,7 @@ class LocalRunning(Running):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def share(self, shards: int, *, images: bool) -> Share:
+    def share(self, shards: int, *, images: int) -> Share:
         """Divides the shards among processes, or their images where shards are few."""
         return local_share(self._engine.workers, shards, images=images)
 

@@ -47,7 +47,7 @@ class NamedRunning(Running):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def share(self, shards: int, *, images: bool) -> Share:  # noqa: ARG002  # not known here
+    def share(self, shards: int, *, images: int) -> Share:  # noqa: ARG002  # not known here
         """``workers`` threads in each of its workers."""
         return Share(lanes=max(min(self._engine.workers, shards), 1), pause=_PAUSE_SECONDS)
 

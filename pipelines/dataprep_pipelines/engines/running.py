@@ -58,12 +58,13 @@ class Running(ABC):
         return 2.0
 
     @abstractmethod
-    def share(self, shards: int, *, images: bool) -> Share:
+    def share(self, shards: int, *, images: int) -> Share:
         """How a worker process is to work.
 
         Args:
             shards: how many there are to make.
-            images: whether others than a shard's own thread can do most of its work.
+            images: how many are in them; 0 if nobody but a shard's own thread can do most of its
+                work.
         """
 
     @abstractmethod

@@ -62,10 +62,10 @@ class DaskRunning(Running):
         """Rarer where workers are many: a metadata server should not pay for them."""
         return min(max(len(self._able()) / _LOOKS_A_SECOND, 2.0), _LONGEST_LOOK)
 
-    def share(self, shards: int, *, images: bool) -> Share:
+    def share(self, shards: int, *, images: int) -> Share:
         """One shard a thread of a worker; where threads are left over, they help."""
         threads = list(self._able().values())
-        few = images and shards < sum(threads)
+        few = bool(images) and shards < sum(threads)
         return Share(helpers=max(threads, default=1) if few else 0, pause=_PAUSE_SECONDS)
 
     def at_once(self, share: Share) -> int:
