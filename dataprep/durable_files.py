@@ -8,6 +8,9 @@ import re
 import secrets
 from pathlib import Path
 
+from dataprep.errors import SinkError
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK})
 
 PARTIAL = ".partial"  # suffix of every file that is not finished; hidden from readers' globs
@@ -32,11 +35,17 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Put ``data`` at ``path``: whole or not at all, even after a power cut."""
+def write_durably(path: Path, data: bytes, *, flush: bool = True) -> None:
+    """Put ``data`` at ``path``: whole or not at all, even after a power cut.
+
+    Args:
+        path: where.
+        data: what.
+        flush: False: after a power cut it may be torn, which whoever reads it must find out.
+    """
     temporary = partial_path(path)
     try:
-        _write_flushed(temporary, data)
+        _write_new(temporary, data, flush=flush)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -51,7 +60,7 @@ def write_once(path: Path, data: bytes) -> bool:
     """
     temporary = partial_path(path)
     try:
-        _write_flushed(temporary, data)
+        _write_new(temporary, data, flush=True)
         os.link(temporary, path)
     except FileExistsError:
         return False
@@ -64,8 +73,35 @@ def write_once(path: Path, data: bytes) -> bool:
     return True
 
 
-def _write_flushed(path: Path, data: bytes) -> None:
+def _write_new(path: Path, data: bytes, *, flush: bool) -> None:
     with path.open("xb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        if flush:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether this is a file system's refusal to take more."""
+    return isinstance(error, OSError) and error.errno in _FULL
+
+
+def storage_error(error: OSError, out: Path, doing: str = "") -> SinkError:
+    """What to tell the user when the output directory refuses something.
+
+    Args:
+        error: the refusal.
+        out: the output directory.
+        doing: what was being done, e.g. ``writing train-00000-of-00004``.
+    """
+    during = f" while {doing}" if doing else ""
+    if is_full(error):
+        return SinkError(
+            f"{out}: no space left{during} ({error.strerror}); free some and run the same command "
+            "again: finished shards are kept"
+        )
+    where = f" ({error.filename})" if error.filename else ""
+    return SinkError(
+        f"{out} cannot be written{during}: {error.strerror or error}{where}; "
+        "mend that and run the same command again"
+    )

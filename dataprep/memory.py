@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from dataprep.filesystems import unescaped
@@ -18,26 +18,42 @@ _VERSIONS = {
 }
 
 
-def available(proc: Path = _PROC, machine: Path = _MACHINE) -> int:
+def available(
+    proc: Path = _PROC, machine: Path = _MACHINE, environ: Mapping[str, str] = os.environ
+) -> int:
     """Bytes of memory that are left to this process, without swapping.
 
     The least of the kernel's own estimate (``MemAvailable``, proc(5)) and what every control
     group from this process's own up to the topmost visible one leaves, of either version. What
     the kernel can take back of the page cache counts as left. Where the kernel says nothing, as
-    on other systems, it is the machine's memory.
+    on other systems, it is the machine's memory. Slurm need not use control groups, and says in
+    variables what it gave to the job on this node (sbatch(1)); its nodes' other jobs need the rest.
 
     Args:
         proc: where the kernel says what it knows.
         machine: the root that the control groups' mounts are below.
+        environ: Slurm's variables.
     """
     rooms = [
         room
         for version, group in _control_groups(proc, machine)
         if (room := _left_in(group, version)) is not None
     ]
+    if (granted := _granted(environ)) is not None:
+        rooms.append(granted)
     left = _meminfo(proc / "meminfo")
     machine_s = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([*rooms, machine_s if left is None else left])
+
+
+def _granted(environ: Mapping[str, str]) -> int | None:
+    """The memory that Slurm gave to the job on this node, in bytes; it counts in MiB."""
+    node = _number(environ.get("SLURM_MEM_PER_NODE", ""))
+    if node is None:
+        each = _number(environ.get("SLURM_MEM_PER_CPU", ""))
+        cores = _number(environ.get("SLURM_CPUS_ON_NODE", ""))
+        node = each * cores if each and cores else None
+    return node * (1 << 20) if node else None  # 0 stands for all of the node's
 
 
 def _control_groups(proc: Path, machine: Path) -> Iterator[tuple[str, Path]]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from itertools import combinations, pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.deal import as_hashes, deal, digest, new_game
-from dataprep.label_sets import LabelSet, rank_label_sets, runs
+from dataprep.index.label_sets import LabelSet, rank_label_sets, runs
 
 LABELS = 6
 
@@ -33,14 +31,9 @@ def images_with(label: int, counts: dict[LabelSet, int]) -> int:
 
 
 def counts_per_shard(counts: dict[LabelSet, int], shards: int) -> list[list[LabelSet]]:
-    """The label sets of each shard's images, dealt as the program deals them."""
-    ranks = rank_label_sets(counts)
-    images = [labels for labels, count in counts.items() for _ in range(count)]
-    game = new_game(seed=0, split="train")
-    hashes = as_hashes(b"".join(digest(str(number), game) for number in range(len(images))))
-    categories = np.asarray([ranks[labels] for labels in images], dtype=np.int32)
-    deck = deal(hashes, categories, shards, split="train", shuffle="stratified")
-    return [[images[position] for position in deck.shard(number)] for number in range(shards)]
+    """The label sets of each shard's images, dealt as `dataprep.index.order` deals them."""
+    deck = [labels for labels in in_order(counts) for _ in range(counts[labels])]
+    return [deck[number::shards] for number in range(shards)]
 
 
 def spread(numbers: list[int]) -> int:

@@ -1,17 +1,17 @@
-"""One row per example: where its bytes are, and what it is. Nothing is unpacked."""
+"""What a scan finds, a row an image: where its bytes are, and what it shows."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Box = tuple[float, float, float, float]
 Value = int | str
 Packing = tuple[int | str, ...]
-
-_ENCODER = json.JSONEncoder(separators=(",", ":"))  # making one takes as long as a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,7 @@ class Row:
             unpacks to. 0 means that the container is the image itself.
         size: how many bytes the image has, unpacked.
         modified: the modification time, in whole seconds since 1970, of the file in a
-            tree or of the archive member; part of the index's digest, so that a scan that finds
-            it changed is noticed.
+            tree or of the archive member.
         labels: 0-based indices into the data set's class list, ascending; exactly one where
             classes exclude each other.
         boxes: bounding boxes, each (xmin, ymin, xmax, ymax) as fractions of the width and
@@ -37,10 +36,12 @@ class Row:
         box_labels: what each box shows, 0-based; empty where all show the only label.
         attributes: what else is known of the example, by name; what is missing is left out.
         group: who or what it belongs to: two examples of one group are never in two splits.
-            Empty where there are no groups.
+            Empty where there are no groups, and in the rows that workers get.
         packing: how the bytes lie in the container; empty if as they are. ``("stored", CRC-32)``
             or ``("deflate", compressed size, CRC-32)`` in a zip archive; ``("gzip", name)`` in a
             gzip archive, whose restart points are in the index under that name.
+        container_mtime: the modification time of the container when it was scanned, in nanoseconds
+            since 1970: reading from it refuses what was changed since. 0 if nobody looked.
     """
 
     key: str
@@ -54,61 +55,26 @@ class Row:
     attributes: Mapping[str, Value] = field(default_factory=dict)
     group: str = ""
     packing: Packing = ()
-
-    def to_json(self) -> str:
-        """The row as one line of JSON, without the newline."""
-        labels = self.labels[0] if len(self.labels) == 1 else self.labels
-        fields: list[object] = [self.key, self.container, self.offset, self.size]
-        fields += [self.modified, labels]
-        if rest := self._rest():
-            fields.append(rest)
-        return _ENCODER.encode(fields)
-
-    @classmethod
-    def from_json(cls, line: str | bytes) -> Row:
-        """The inverse of `to_json`."""
-        # Decoded here because json.loads would first guess the encoding of every line.
-        fields = json.loads(line.decode() if isinstance(line, bytes) else line)
-        key, container, offset, size, modified, labels, *rest = fields
-        row_labels = (labels,) if isinstance(labels, int) else tuple(labels)
-        if not rest:
-            return cls(key, container, offset, size, modified, row_labels)
-        return cls(key, container, offset, size, modified, row_labels, **_restored(rest[0]))
-
-    def facts(self) -> bytes:
-        """What of the row shapes the output, as one line: the same for every raw layout."""
-        labels = "|".join(map(str, self.labels))
-        fields = [self.key, str(self.size), labels]
-        known = {
-            name: value for name, value in self._rest().items() if name not in ("group", "packing")
-        }
-        if known:
-            fields.append(json.dumps(known, separators=(",", ":"), sort_keys=True))
-        return ("\0".join(fields) + "\n").encode("utf-8", "surrogateescape")
-
-    def _rest(self) -> dict[str, Any]:
-        """The fields that most rows lack, by name."""
-        rest: dict[str, Any] = {}
-        if self.boxes:
-            rest["boxes"] = self.boxes
-        if self.box_labels:
-            rest["box_labels"] = self.box_labels
-        if self.attributes:
-            rest["attributes"] = dict(self.attributes)
-        if self.group:
-            rest["group"] = self.group
-        if self.packing:
-            rest["packing"] = self.packing
-        return rest
+    container_mtime: int = 0
 
 
-def _restored(rest: dict[str, Any]) -> dict[str, Any]:
-    if "boxes" in rest:
-        rest["boxes"] = tuple(tuple(box) for box in rest["boxes"])
-    for name in ("box_labels", "packing"):
-        if name in rest:
-            rest[name] = tuple(rest[name])
-    return rest
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An image that is there, of which a list tells the rest.
+
+    Attributes:
+        key: what the list may call it.
+        alias: what else the list may call it; empty if nothing.
+    """
+
+    key: str
+    container: str
+    offset: int
+    size: int
+    modified: int
+    packing: Packing = ()
+    alias: str = ""
+    container_mtime: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +108,7 @@ class Scanned:
     """What one scan unit holds.
 
     Attributes:
-        rows: by split; of each split sorted by key.
+        rows: by split, in any order.
         ignored: what is no image.
         unmatched: images that are not listed, or listed files that are not there.
         classes: what the rows' labels are indices into, if only scanning tells which classes
@@ -151,11 +117,17 @@ class Scanned:
             ``{"age out of range": 16}``.
         restarts: the restart points of a gzip archive, as bytes for a file of the index; empty if
             the unit is none.
+        members: images whose labels, split and so on are in a list, which another unit scans.
+        tables: rows of the table ``index`` (`dataprep_schemas.tables`) as they are, for units
+            that are tables themselves; read once, so it may be an iterator. Missing columns are
+            null.
     """
 
-    rows: Mapping[str, Sequence[Row]]
+    rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
     ignored: Sequence[Ignored] = ()
     unmatched: Sequence[Unmatched] = ()
     classes: Sequence[str] | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     restarts: bytes = b""
+    members: Sequence[Member] = ()
+    tables: Iterable[pa.Table] = ()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.staging.memory import available
+from dataprep.memory import available
 
 GB = 10**9
 _UNLIMITED = 9223372036854771712  # version 1's way to say so
@@ -124,3 +124,19 @@ def test_what_cannot_be_understood_is_passed_over(machine: Machine) -> None:
 
 def test_where_nothing_is_known_it_is_the_machine_s_memory(tmp_path: Path) -> None:
     assert available(tmp_path, tmp_path) >= available() > 0
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"SLURM_MEM_PER_NODE": "2048"}, 2048 << 20),
+        ({"SLURM_MEM_PER_CPU": "1024", "SLURM_CPUS_ON_NODE": "4"}, 4 << 30),
+        ({"SLURM_MEM_PER_CPU": "1024"}, 64 * GB),
+        ({"SLURM_MEM_PER_NODE": "0"}, 64 * GB),
+        ({"SLURM_MEM_PER_NODE": "999999"}, 64 * GB),
+    ],
+)
+def test_what_slurm_gave_is_a_bound(tmp_path: Path, environ: dict[str, str], expected: int) -> None:
+    machine = Machine(tmp_path)
+    found = available(machine.proc, machine.root, environ)
+    assert found == expected // 1024 * 1024

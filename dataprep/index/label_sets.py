@@ -1,7 +1,7 @@
 """The order in which a multi-label data set's label sets lie in the deck.
 
-`dataprep.deal` deals a deck in which the images of one label set are consecutive cards. A label
-is spread best if the sets that have it are neighbours too: a run of consecutive cards gives
+`dataprep.index.order` deals a deck in which the images of one label set are consecutive cards. A
+label is spread best if the sets that have it are neighbours too: a run of consecutive cards gives
 any two shards the same number of cards, within 1. So the labels are ranked from the rarest to
 the most frequent, and the sets follow one another as in the reflected Gray code of (has the
 rarest, has the second rarest, …). F. Gray, "Pulse code communication", US patent 2,632,058.

@@ -1,0 +1,20 @@
+"""Tables of images: what scanning found, the order they are written in, what became of them.
+
+`rows` is what the rest of dataprep sees of them; everything else here loads pyarrow or DuckDB, and
+is imported where it is needed.
+"""
+
+from __future__ import annotations
+
+from dataprep.index.rows import (
+    Box,
+    Ignored,
+    Member,
+    Packing,
+    Row,
+    Scanned,
+    Unmatched,
+    Value,
+)
+
+__all__ = ["Box", "Ignored", "Member", "Packing", "Row", "Scanned", "Unmatched", "Value"]

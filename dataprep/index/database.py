@@ -1,0 +1,102 @@
+"""The embedded database that sorts, joins and counts tables, with bounded memory: DuckDB.
+
+It is loaded when a database is opened, which workers never do.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from glob import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from dataprep.cores import usable_cores
+from dataprep.durable_files import partial_path
+from dataprep.errors import PipelineError, SinkError
+from dataprep.memory import available
+
+if TYPE_CHECKING:
+    import duckdb
+
+_LEAST: Final = 256 << 20  # bytes of memory
+_ROW: Final = 72  # bytes of memory a row: of fourteen million, 1 GiB. With less it is slower
+_SHARE: Final = 4  # of the memory that is left, one part of so many may be taken
+_FULL: Final = ("No space left", "max_temp_directory_size", "failed to offload", "Disk quota")
+
+Database: TypeAlias = "duckdb.DuckDBPyConnection"
+
+
+@contextmanager
+def open_database(
+    directory: Path | None, *, rows: int = 0, ordered: bool = False
+) -> Iterator[Database]:
+    """An empty database in memory, which writes what does not fit there into files.
+
+    It has no extensions but those that are part of it, and never looks for any on a network.
+
+    Args:
+        directory: takes the files, which are removed at the end; what a killed process left is
+            swept by `dataprep.assembly.sweeping`. None: for queries that keep nothing, as a scan.
+        rows: about how many the largest table has, where that is known.
+        ordered: whether a scan gives the rows in the order of the file.
+
+    Raises:
+        SinkError: the directory has no room for the files, or cannot be written.
+        PipelineError: the memory does not suffice.
+    """
+    import duckdb
+
+    spill = None if directory is None else partial_path(directory / "sort")
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "memory_limit": f"{_memory_limit(rows) >> 10}KiB",
+        "threads": usable_cores(),
+        "temp_directory": "" if spill is None else str(spill),
+        "preserve_insertion_order": ordered,
+        "enable_external_file_cache": False,  # a list may change between two runs in one process
+    }
+    connection = duckdb.connect(config=config)
+    try:
+        yield connection
+    except duckdb.Error as error:
+        raise _explained(error, directory) from error
+    finally:
+        connection.close()
+        if spill is not None:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(spill)
+
+
+def quoted(text: str | Path) -> str:
+    """Text as a literal of SQL."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def tables(paths: list[Path]) -> str:
+    """Parquet files as one table of SQL."""
+    # A name is a pattern to the database, and may seem to have columns in it (a=1).
+    names = ", ".join(quoted(escape(str(path))) for path in paths)
+    return f"read_parquet([{names}], hive_partitioning=false)"
+
+
+def _memory_limit(rows: int) -> int:
+    return max(_LEAST, min(rows * _ROW, available() // _SHARE))
+
+
+def _explained(error: duckdb.Error, directory: Path | None) -> SinkError | PipelineError:
+    import duckdb
+
+    first = str(error).partition("\n")[0]
+    if any(words in str(error) for words in _FULL):
+        return SinkError(
+            f"{directory}: no space left while sorting; free some and run the same command again: "
+            "finished shards are kept"
+        )
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return PipelineError(f"not enough memory to sort the images ({first}); ask for more")
+    if isinstance(error, duckdb.IOException):
+        return SinkError(f"{directory} cannot be used to sort ({first}); mend that and run again")
+    return PipelineError(f"the database failed: {first}; run the same command again")

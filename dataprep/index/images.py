@@ -1,0 +1,382 @@
+"""The images of all parts of the index, as tables of a database, and the rules they must follow.
+
+Every rule is one query, which finds nothing where it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import pyarrow as pa
+from typing_extensions import Self
+
+from dataprep.durable_files import partial_path
+from dataprep.errors import SourceError
+from dataprep.index.database import Database, open_database, quoted, tables
+from dataprep.index.label_sets import rank_label_sets
+from dataprep.wording import counted, printable, some_of
+from dataprep_schemas.tables import ORDER
+
+_SHOWN: Final = 5  # of what cannot be listed in full
+_GROUPS_SHOWN: Final = 3
+
+# What is known of an image from a list, and what from where it lies.
+_OF_LIST: Final = ["split", "key", "labels", "boxes", "box_labels", "group"]
+_OF_PLACE: Final = [name for name in ORDER if name not in ("shard", *_OF_LIST)]
+
+_MATCHED: Final = """
+create temp table matched as
+select member.*, coalesce(listed.key, other.key) as listed_key
+from (select * from parts where status = 'member') as member
+left join listed on listed.key = {name}
+left join listed as other on listed.key is null and other.key = member.alias
+"""
+
+# The names of a list without folders are those of files, wherever these lie.
+_BARE: Final = "select coalesce(bool_and(not contains(key, '/')), false) from listed"
+
+_IMAGES: Final = """
+create {kind} images as
+select {columns} from parts where status = 'image'
+"""
+
+_JOINED: Final = """
+union all by name
+select {columns} from matched join listed on listed.key = matched.listed_key
+"""
+
+_UNMATCHED: Final = """
+create temp table unmatched as
+select status, split, key, container from parts
+where status in ('missing', 'unlisted') and (split is null or {wanted})
+"""
+
+_UNMATCHED_JOINED: Final = """
+union all
+select 'unlisted', null, key, container from matched where listed_key is null
+union all
+select 'missing', split, key, container from listed
+where {wanted} and key not in (select listed_key from matched where listed_key is not null)
+"""
+
+_LABEL_SETS: Final = """
+select split, labels, count(*) as images, min(key) as example from images
+where split is not null group by split, labels order by split, labels
+"""
+
+# The same for every layout of the raw data: it says nothing of where an image lies.
+_SUMMARY: Final = """
+select split, count(*), sum(size)::bigint, printf('%032x', bit_xor(md5_number(concat(
+    key, chr(0), size, chr(0), array_to_string(labels, '|'), chr(0), boxes::varchar, chr(0),
+    array_to_string(box_labels, '|'){attributes}
+))))
+from chosen group by split order by split
+"""
+
+
+@dataclass
+class Images:
+    """The images of all parts; the database is opened when it is first needed.
+
+    Attributes:
+        paths: the tables of the parts.
+        scratch: a directory for what does not fit into memory.
+        statuses: rows by status, of all parts.
+        attributes: names of the data set's own columns.
+        wanted: the splits asked for; None: all.
+        has_chosen: whether `number_labels` and `choose` were called.
+    """
+
+    paths: Sequence[Path]
+    scratch: Path
+    statuses: Mapping[str, int]
+    attributes: Sequence[str]
+    wanted: Sequence[str] | None
+    has_chosen: bool = field(default=False, init=False)
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Self:
+        """Nothing is opened yet."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the database, and word its errors."""
+        self._stack.__exit__(kind, error, trace)
+
+    @cached_property
+    def database(self) -> Database:
+        """The tables ``parts``, ``images`` and ``unmatched``."""
+        rows = sum(self.statuses.values())
+        database = self._stack.enter_context(open_database(self.scratch, rows=rows))
+        database.execute(f"create view parts as select * from {tables(list(self.paths))}")
+        columns = column_list([*_OF_LIST, *_OF_PLACE, *self.attributes])
+        images = _IMAGES.format(kind="view", columns=columns)
+        unmatched = _UNMATCHED.format(wanted=self._is_wanted)
+        if self._has_lists:
+            database.execute("create view listed as select * from parts where status = 'listed'")
+            self._check_listed_once(database)
+            (bare,) = database.execute(_BARE).fetchone() or (False,)
+            name = "parse_filename(member.key)" if bare else "member.key"
+            database.execute(_MATCHED.format(name=name))
+            of_list = column_list([*_OF_LIST, *self.attributes], "listed.")
+            of_place = column_list(_OF_PLACE, "matched.")
+            images = _IMAGES.format(kind="temp table", columns=columns)
+            images += _JOINED.format(columns=f"{of_list}, {of_place}")
+            unmatched += _UNMATCHED_JOINED.format(wanted=self._is_wanted)
+        database.execute(images)
+        database.execute(unmatched)
+        return database
+
+    @property
+    def _has_lists(self) -> bool:
+        return bool(self.statuses.get("listed") or self.statuses.get("member"))
+
+    @property
+    def _is_wanted(self) -> str:
+        if self.wanted is None:
+            return "split is not null"
+        return f"split in ({', '.join(map(quoted, self.wanted)) or 'null'})"
+
+    def rows(self, query: str) -> list[Any]:
+        """What a query finds."""
+        return self.database.execute(query).fetchall()
+
+    def splits(self) -> list[str]:
+        """Those that have images."""
+        return [split for (split,) in self.rows("select distinct split from images") if split]
+
+    def class_names(self) -> set[str]:
+        """Those that images have."""
+        return {name for (name,) in self.rows("select distinct unnest(labels) from images")}
+
+    def unmatched(self) -> dict[str, Any]:
+        """How many images are missing, or not listed, and the first few names of each."""
+        numbers = dict(self.rows("select status, count(*) from unmatched group by status"))
+        first = {
+            status: [
+                printable(name)
+                for (name,) in self.rows(
+                    f"select key from unmatched where status = {quoted(status)} "
+                    f"order by split, key limit {_SHOWN}"
+                )
+            ]
+            for status in numbers
+        }
+        missing, unlisted = numbers.get("missing", 0), numbers.get("unlisted", 0)
+        return {"missing": missing, "unlisted": unlisted, "first": first}
+
+    def ignored(self) -> tuple[int, str]:
+        """How many files are no images, and what the first is."""
+        number = self.statuses.get("ignored", 0)
+        query = (
+            "select key, container, reason from parts where status = 'ignored' "
+            "order by container, key limit 1"
+        )
+        for name, container, reason in self.rows(query) if number else ():
+            return number, f"{name!r} in {container or 'the raw directory'}: {reason}"
+        return 0, ""
+
+    def write_unmatched(self, path: Path) -> None:
+        """All of them, as CSV; whole or not at all."""
+        temporary = partial_path(path)
+        try:
+            self.database.execute(
+                "copy (select status, split, key as name, container as place from unmatched "
+                f"order by status, split, key) to {quoted(temporary)} (format csv, header)"
+            )
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def unstored(self) -> Iterator[pa.Table]:
+        """What is known of and not stored: missing, unlisted and ignored, as rows of records."""
+        kept = "key, split, status, container, reason"
+        yield self.database.sql(
+            f"select {kept} from (select *, null as reason from unmatched) "
+            f"union all select {kept} from parts where status = 'ignored' "
+            "order by status = 'ignored', status = 'unlisted', split, container, key"
+        ).to_arrow_table()
+
+    def number_labels(
+        self, splits: Sequence[str], classes: Sequence[str], *, multilabel: bool
+    ) -> None:
+        """Make the table ``label_sets``: what each set of labels is in numbers.
+
+        Its columns: ``split``, ``labels`` as in ``images``, ``numbers`` (0-based, ascending),
+        ``category``: of those next to each other when images are assigned to shards.
+
+        Raises:
+            SourceError: an image has a class that is not known, or not as many as it must have.
+        """
+        number = {name: position for position, name in enumerate(classes)}
+        found = [row for row in self.rows(_LABEL_SETS) if row[0] in splits]
+        for split, labels, _, example in found:
+            _check_labels(split, labels or (), example, number, multilabel=multilabel)
+        numbers = [tuple(sorted(number[name] for name in row[1] or ())) for row in found]
+        if multilabel:
+            categories = []
+            for split in dict.fromkeys(row[0] for row in found):
+                counts = {
+                    some: row[2]
+                    for row, some in zip(found, numbers, strict=True)
+                    if row[0] == split
+                }
+                ranks = rank_label_sets(counts)
+                categories += [ranks[some] for some in counts]
+        else:
+            categories = [some[0] for some in numbers]
+        strings, integers = pa.list_(pa.string()), pa.list_(pa.int32())
+        table = pa.table(
+            {
+                "split": pa.array([row[0] for row in found], pa.string()),
+                "labels": pa.array([row[1] for row in found], strings),
+                "numbers": pa.array(numbers, integers),
+                "category": pa.array(categories, pa.int32()),
+            }
+        )
+        names = pa.table({"name": pa.array(classes, pa.string()), "number": range(len(classes))})
+        for name, content in (("label_sets", table), ("classes", names)):
+            self.database.register("content", content)
+            self.database.execute(f"create or replace table {name} as select * from content")
+            self.database.unregister("content")
+
+    def choose(self, splits: Sequence[str], *, seed: int, limit: int | None) -> None:
+        """Make the table ``chosen``: the images of the splits, at most `limit` of each.
+
+        Those are taken whose hashes are smallest.
+        """
+        named = ", ".join(map(quoted, splits))
+        query = f"select * from images where split in ({named})"
+        if limit is not None:
+            query += (
+                f" qualify row_number() over (partition by split order by {hash_sql(seed)})"
+                f" <= {limit}"
+            )
+        kind = "view" if limit is None else "temp table"
+        self.database.execute(f"create or replace {kind} chosen as {query}")
+        self.has_chosen = True
+
+    def summaries(self) -> list[tuple[str, int, int, str]]:
+        """Of each split that is chosen: images, their bytes, a digest of what shapes the output."""
+        attributes = "".join(f", chr(0), {column_list([name])}" for name in self.attributes)
+        return self.rows(_SUMMARY.format(attributes=attributes))
+
+    def check_splits_known(self) -> None:
+        """Every image has a split.
+
+        Raises:
+            SourceError: names some that have none.
+        """
+        found = self.rows(f"select key from images where split is null limit {_SHOWN}")
+        if found:
+            (number,) = self.rows("select count(*) from images where split is null")[0]
+            raise SourceError(
+                f"{counted(number, 'image')} in no split: {some_of([key for (key,) in found])}; "
+                "expected each in one of the lists of splits; correct the lists"
+            )
+
+    def check_keys(self) -> None:
+        """No split has two images of one name.
+
+        Raises:
+            SourceError: names the first, and where both are.
+        """
+        found = self.rows(
+            "select split, key, list_sort(list(container)) from images "
+            "group by split, key having count(*) > 1 order by split, key limit 1"
+        )
+        for split, key, containers in found:
+            places = " and ".join(printable(place) for place in dict.fromkeys(containers))
+            raise SourceError(
+                f"{split}: two images have the same name, {printable(key)}, in {places}; rename one"
+            )
+
+    def check_groups(self, word: str) -> None:
+        """No group, such as a patient, is in two splits.
+
+        Args:
+            word: what a group is.
+
+        Raises:
+            SourceError: names the first few, with an image of each split.
+        """
+        leaks = self.rows(
+            "select \"group\", list({split: split, key: first} order by split = 'test', "
+            "split != 'train') from (select \"group\", split, min(key) as first from images "
+            'where "group" is not null group by "group", split) group by "group" '
+            'having count(*) > 1 order by min(first), "group"'
+        )
+        if not leaks:
+            return
+        named = [_leak(word, group, places) for group, places in leaks[:_GROUPS_SHOWN]]
+        if (more := len(leaks) - len(named)) > 0:
+            named.append(f"and {more:,} more")
+        raise SourceError(
+            f"{', '.join(named)}; a {word} must be in one split only: give all images of a {word} "
+            "the same split, or let dataprep make the splits, and run again"
+        )
+
+    def _check_listed_once(self, database: Database) -> None:
+        found = database.execute(
+            "select key, min(container), list_sort(list(line)) from listed group by key "
+            "having count(*) > 1 order by key limit 1"
+        ).fetchone()
+        if found is not None:
+            key, place, lines = found
+            where = f", lines {' and '.join(map(str, lines))}" if lines and lines[0] else ""
+            raise SourceError(
+                f"{printable(place)} lists {printable(key)} twice{where}; expected each image "
+                "once; remove one"
+            )
+
+
+def column_list(names: Iterable[str], table: str = "") -> str:
+    """Columns in SQL; some have names that mean something there (``offset``, ``group``)."""
+    return ", ".join(f'{table}"{name}"' for name in names)
+
+
+def hash_sql(seed: int) -> str:
+    """The hash of an image, in hexadecimal: 64 digits, which decide about its place.
+
+    SHA-256 of the seed, the split and the key, with a NUL between them.
+    """
+    return f"sha256(concat('{seed}', chr(0), split, chr(0), key))"
+
+
+def _check_labels(
+    split: str,
+    labels: Iterable[str],
+    example: str,
+    number: Mapping[str, int],
+    *,
+    multilabel: bool,
+) -> None:
+    labels = list(labels)
+    unknown = [name for name in labels if name not in number]
+    if unknown:
+        raise SourceError(
+            f"{split}: {printable(example)} has the unknown class {printable(unknown[0])}; "
+            "expected one of the list of classes; add what is missing there"
+        )
+    if not multilabel and len(labels) != 1:
+        raise SourceError(
+            f"{split}: {printable(example)} has {len(labels)} labels, expected exactly one; "
+            "a data set whose images have any number must say so (multilabel)"
+        )
+
+
+def _leak(word: str, group: str, places: Sequence[Mapping[str, str]]) -> str:
+    """``patient 10007 is in train (00010007_000.png) and test (00010007_003.png)``."""
+    *others, last = (f"{place['split']} ({printable(place['key'])})" for place in places)
+    return f"{word} {printable(group)} is in {', '.join(others)} and {last}"

@@ -1,0 +1,232 @@
+"""The order of a data set: a pure function of keys, categories, seed, split and shard count.
+
+This is the shuffle. Like a card game: sort the images of each category by a hash, lay the
+categories end to end, deal them round the shards, then sort every shard by another hash. As one
+category is a run of consecutive cards, and consecutive cards go to consecutive shards, two things
+hold for every input:
+
+* shard sizes differ by at most 1;
+* the count of every category differs by at most 1 between any two shards.
+
+A category is a class or, where images have several, a set of them (`dataprep.index.label_sets`).
+Nothing depends on the order in which images were found, on the number of workers or on the machine:
+there is no random generator, only SHA-256 of the image's key.
+
+On disk it is a table in blocks of 65,536 rows, ``order/train-00000.parquet`` and so on, and a state
+file with the hash of each block. So a worker reads, and checks, one or two megabytes to know what
+is in its shard, whatever the size of the data set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from dataprep.durable_files import write_durably
+from dataprep.errors import SinkError
+from dataprep.index.database import quoted
+from dataprep.index.images import Images, column_list, hash_sql
+from dataprep.index.rows import Row
+from dataprep.index.tables import order_rows
+from dataprep.state_files import (
+    is_intact,
+    read_file,
+    read_state,
+    remove_unless_file,
+    write_state,
+)
+from dataprep_schemas.tables import ORDER
+
+Shuffle = Literal["stratified", "global", "none"]
+"""``stratified`` as described above; ``global`` deals the images sorted by hash alone (sizes within
+1, categories only on average); ``none`` cuts them, in the order of their keys, into consecutive
+runs with sizes within 1."""
+
+_BLOCK: Final = 1 << 16  # rows
+_KEPT: Final = 4  # blocks that a process keeps: its threads are usually in the same one
+
+_ORDER: Final = """
+with hashed as (
+    select chosen.*, numbers, category, {hash} as hash
+    from chosen join label_sets using (split, labels) where split = {split}
+), ranked as (
+    select *, row_number() over (order by {rank}) - 1 as rank from hashed
+)
+select {shard} as shard, {columns} from ranked order by {place}
+"""
+_FIRST, _SECOND = "substr(hash, 1, 16)", "substr(hash, 17, 16)"
+_RANKS: Final[dict[Shuffle, str]] = {
+    "stratified": f"category, {_FIRST}, {_SECOND}",
+    "global": f"{_FIRST}, {_SECOND}",
+    "none": "key",
+}
+
+
+def shard_bounds(images: int, shards: int, number: int) -> tuple[int, int]:
+    """The rows of one shard in the order: the first, and the one behind the last."""
+    size, longer = divmod(images, shards)
+    start = number * size + min(number, longer)
+    return start, start + size + (number < longer)
+
+
+def order_query(
+    split: str, images: int, shards: int, shuffle: Shuffle, seed: int, columns: str
+) -> str:
+    """SQL that assigns the images of a split to shards, and orders them.
+
+    It reads the tables ``chosen`` and ``label_sets`` of `dataprep.index.images.Images`.
+    """
+    size, longer = divmod(images, shards)
+    head = longer * (size + 1)  # the longer shards come first
+    run = f"if(rank < {head}, rank // {size + 1}, {longer} + (rank - {head}) // {max(size, 1)})"
+    return _ORDER.format(
+        hash=hash_sql(seed),
+        split=quoted(split),
+        rank=_RANKS[shuffle],
+        shard=f"({run if shuffle == 'none' else f'rank % {shards}'})::integer",
+        columns=columns,
+        place="key" if shuffle == "none" else f"shard, {_SECOND}, {_FIRST}",
+    )
+
+
+def write_order(
+    directory: Path,
+    found: Images,
+    *,
+    split: str,
+    images: int,
+    shards: int,
+    shuffle: Shuffle,
+    seed: int,
+    token: str,
+) -> None:
+    """Assign the images of a split to shards, and keep the order.
+
+    Args:
+        directory: where.
+        found: with the tables ``chosen`` and ``label_sets``.
+        split: its name.
+        images: how many it has.
+        shards: how many shards.
+        shuffle: how.
+        seed: of the shuffle.
+        token: identifies what the order is made from; see `order_is_current`.
+    """
+    query = order_query(split, images, shards, shuffle, seed, order_columns(found))
+    _state_path(directory, split).unlink(missing_ok=True)
+    blocks: list[str] = []
+    for number, block in enumerate(_blocks(found.database.sql(query).to_arrow_reader(_BLOCK))):
+        buffer = io.BytesIO()
+        parquet.write_table(block, buffer, compression="zstd")
+        data = buffer.getvalue()
+        path = _block_path(directory, split, number)
+        remove_unless_file(path)
+        write_durably(path, data, flush=False)  # its hash tells whether it is whole
+        blocks.append(hashlib.sha256(data).hexdigest())
+    state = {"token": token, "images": images, "shards": shards, "blocks": blocks}
+    write_state(_state_path(directory, split), state)
+
+
+def order_is_current(directory: Path, split: str, token: str) -> bool:
+    """Whether the order on disk is whole and was made with this token."""
+    state = read_state(_state_path(directory, split))
+    return (
+        state is not None
+        and state["token"] == token
+        and all(
+            is_intact(_block_path(directory, split, number), sha256)
+            for number, sha256 in enumerate(state["blocks"])
+        )
+    )
+
+
+def read_shard(directory: Path, split: str, number: int) -> Iterator[Row]:
+    """The rows of one shard, in writing order; a block of them is in memory at a time.
+
+    Raises:
+        SinkError: the order is damaged; a file system gave something else than was written.
+    """
+    path = _state_path(directory, split)
+    state = _read_state(path, _version(path))
+    if state is None:
+        raise _damaged(path)
+    start, stop = shard_bounds(state["images"], state["shards"], number)
+    while start < stop:
+        block, first = divmod(start, _BLOCK)
+        last = min(stop - block * _BLOCK, _BLOCK)
+        table = _read_block(_block_path(directory, split, block), state["blocks"][block])
+        yield from order_rows(table.slice(first, last - first))
+        start += last - first
+
+
+def order_columns(found: Images) -> str:
+    """The columns of the table ``order``, as SQL over those of ``chosen``."""
+    special = {"labels": "numbers as labels", "box_labels": "null::integer[] as box_labels"}
+    if found.rows("select 1 from chosen where box_labels is not null limit 1"):
+        # Boxes with labels of their own are for few classes: radiologists' findings.
+        classes = dict(found.rows("select name, number from classes"))
+        numbers = f"map([{', '.join(map(quoted, classes))}], {[*classes.values()]})"
+        special["box_labels"] = (
+            f"list_transform(box_labels, lambda name: {numbers}[name])::integer[] as box_labels"
+        )
+    names = [name for name in ORDER if name != "shard"]
+    taken = [special.get(name) or column_list([name]) for name in names]
+    return ", ".join([*taken, *map(column_list, ([name] for name in found.attributes))])
+
+
+def _blocks(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """The batches, cut anew into blocks."""
+    pending: list[pa.Table] = []
+    size = 0
+    for batch in reader:
+        pending.append(pa.Table.from_batches([batch]))
+        size += len(batch)
+        while size >= _BLOCK:
+            table = pa.concat_tables(pending)
+            yield table.slice(0, _BLOCK).combine_chunks()
+            pending, size = [table.slice(_BLOCK)], size - _BLOCK
+    if size:
+        yield pa.concat_tables(pending).combine_chunks()
+
+
+def _state_path(directory: Path, split: str) -> Path:
+    return directory / f"{split}.json"
+
+
+def _block_path(directory: Path, split: str, number: int) -> Path:
+    return directory / f"{split}-{number:05d}.parquet"
+
+
+def _version(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_ino, status.st_mtime_ns
+
+
+@lru_cache(maxsize=_KEPT)
+def _read_state(path: Path, _version: tuple[int, int]) -> dict[str, Any] | None:
+    return read_state(path)
+
+
+@lru_cache(maxsize=_KEPT)
+def _read_block(path: Path, sha256: str) -> pa.Table:
+    try:
+        data = read_file(path)
+    except OSError as error:
+        raise _damaged(path) from error
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise _damaged(path)
+    return parquet.read_table(pa.BufferReader(data), use_threads=False)
+
+
+def _damaged(path: Path) -> SinkError:
+    return SinkError(f"{path} is not what this run wrote; run the same command again")

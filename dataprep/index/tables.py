@@ -1,0 +1,218 @@
+"""Rows as Arrow tables and back; the columns are those of `dataprep_schemas.tables`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
+from operator import attrgetter
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataprep.errors import SourceError
+from dataprep.index.rows import Box, Member, Packing, Row, Scanned, Value
+from dataprep.wording import printable
+from dataprep_schemas.tables import ORDER, Kind, schema_of
+
+Attributes = tuple[tuple[str, Kind], ...]
+"""Name and kind of a data set's own columns."""
+
+_SIDES: Final = ("xmin", "ymin", "xmax", "ymax")
+
+
+def index_tables(
+    scanned: Scanned, classes: Sequence[str], attributes: Attributes
+) -> Iterator[pa.Table]:
+    """What a unit holds, as tables of the index.
+
+    Args:
+        scanned: what the unit holds.
+        classes: the identifiers that labels are indices into.
+        attributes: the data set's own columns.
+
+    Raises:
+        SourceError: a name is not UTF-8.
+    """
+    schema = schema_of("index", attributes)
+    for split, rows in scanned.rows.items():
+        if rows:
+            # Directories are listed in no order, and the same images are to be the same table.
+            rows = sorted(rows, key=attrgetter("key"))
+            yield _table(schema, len(rows), _row_columns(split, rows, classes, attributes))
+    if scanned.members:
+        members = sorted(scanned.members, key=attrgetter("key"))
+        yield _table(schema, len(members), _member_columns(members))
+    if scanned.unmatched:
+        unmatched = scanned.unmatched
+        columns: dict[str, Any] = {
+            "status": [entry.kind for entry in unmatched],
+            "split": [entry.split or None for entry in unmatched],
+            "key": [entry.name for entry in unmatched],
+            "container": [entry.where for entry in unmatched],
+        }
+        yield _table(schema, len(unmatched), columns)
+    if scanned.ignored:
+        columns = {
+            "status": ["ignored"] * len(scanned.ignored),
+            # Only for people to read, so what is no UTF-8 need not be refused.
+            "key": [printable(entry.name) for entry in scanned.ignored],
+            "container": [printable(entry.container) for entry in scanned.ignored],
+            "reason": [entry.reason for entry in scanned.ignored],
+        }
+        yield _table(schema, len(scanned.ignored), columns)
+    for table in scanned.tables:
+        known = {name: table.column(name) for name in table.column_names}
+        yield _table(schema, len(table), known)
+
+
+def order_rows(table: pa.Table) -> Iterator[Row]:
+    """The rows of a table of the order."""
+    size = len(table)
+
+    def column(name: str) -> Iterable[Any]:
+        values = table.column(name)
+        # Most columns of most data sets are empty.
+        return repeat(None, size) if values.null_count == size else values.to_pylist()
+
+    own = [name for name in table.column_names if name not in ORDER]
+    return map(
+        Row,
+        *map(column, ("key", "container", "offset", "size", "modified")),
+        _lists(table.column("labels")),
+        (_restored_boxes(boxes) for boxes in column("boxes")),
+        (tuple(labels or ()) for labels in column("box_labels")),
+        _attributes(size, {name: column(name) for name in own}),
+        repeat("", size),
+        map(_packing, *map(column, ("packing", "packed_size", "crc32", "restarts"))),
+        (mtime or 0 for mtime in column("container_mtime")),
+    )
+
+
+def _table(schema: pa.Schema, size: int, columns: Mapping[str, Any]) -> pa.Table:
+    """A table of all columns of the schema, null where nothing is given."""
+    try:
+        return pa.table(
+            [
+                pa.nulls(size, field.type)
+                if columns.get(field.name) is None
+                else _column(columns[field.name], field.type)
+                for field in schema
+            ],
+            schema=schema,
+        )
+    except UnicodeEncodeError as error:
+        raise SourceError(
+            f"a name is not UTF-8: {printable(str(error.object))}; rename the file, or make the "
+            "archive again with names in UTF-8"
+        ) from error
+
+
+def _column(values: Any, type_: pa.DataType) -> Any:
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values if values.type == type_ else values.cast(type_)
+    return pa.array(values, type_)
+
+
+def _row_columns(
+    split: str, rows: Sequence[Row], classes: Sequence[str], attributes: Attributes
+) -> dict[str, Any]:
+    columns: dict[str, Any] = {
+        "status": pa.repeat("image", len(rows)),
+        "split": pa.repeat(split, len(rows)),
+        **_place_columns(rows),
+        "labels": _named_labels([row.labels for row in rows], classes),
+    }
+    if any(row.group for row in rows):
+        columns["group"] = [row.group or None for row in rows]
+    if any(row.boxes for row in rows):
+        columns["boxes"] = [_boxes(row.boxes) for row in rows]
+    if any(row.box_labels for row in rows):
+        named = [tuple(classes[label] for label in row.box_labels) or None for row in rows]
+        columns["box_labels"] = named
+    for name, _ in attributes:
+        columns[name] = [row.attributes.get(name) for row in rows]
+    return columns
+
+
+def _member_columns(members: Sequence[Member]) -> dict[str, Any]:
+    return {
+        "status": pa.repeat("member", len(members)),
+        **_place_columns(members),
+        "alias": [member.alias or None for member in members],
+    }
+
+
+def _place_columns(rows: Sequence[Row] | Sequence[Member]) -> dict[str, Any]:
+    """Where images are: the same of rows and members."""
+    columns: dict[str, Any] = {
+        "key": [row.key for row in rows],
+        "container": [row.container for row in rows],
+        "offset": [row.offset for row in rows],
+        "size": [row.size for row in rows],
+        "modified": [row.modified for row in rows],
+        "container_mtime": [row.container_mtime or None for row in rows],
+    }
+    if any(row.packing for row in rows):
+        unpacked = [_unpacked(row.packing) for row in rows]
+        names = ("packing", "packed_size", "crc32", "restarts")
+        columns |= dict(zip(names, zip(*unpacked, strict=True), strict=True))
+    return columns
+
+
+def _named_labels(labels: Sequence[tuple[int, ...]], classes: Sequence[str]) -> pa.Array:
+    """Labels by name: a list of strings a row."""
+    flat = pa.array(list(chain.from_iterable(labels)), pa.int32())
+    ends = [0]
+    for some in labels:
+        ends.append(ends[-1] + len(some))
+    names = pa.array(classes, pa.string()).take(flat)
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), names)
+
+
+def _lists(column: pa.ChunkedArray) -> Iterator[tuple[int, ...]]:
+    """Lists of integers, as tuples; quick where each has one."""
+    flat = column.combine_chunks().flatten().to_pylist()
+    if len(flat) == len(column):
+        lengths = pc.list_value_length(column)
+        if pc.all(pc.equal(lengths, 1)).as_py():
+            return zip(flat)
+    return map(tuple, column.to_pylist())
+
+
+def _attributes(size: int, columns: Mapping[str, Iterable[Any]]) -> Iterator[dict[str, Value]]:
+    """What is known of each row, without what is not."""
+    known = {name: cells for name, cells in columns.items() if not isinstance(cells, repeat)}
+    if not known:
+        return ({} for _ in range(size))
+    rows = zip(*known.values(), strict=True)
+    return (
+        {name: cell for name, cell in zip(known, row, strict=True) if cell is not None}
+        for row in rows
+    )
+
+
+def _restored_boxes(boxes: Sequence[Mapping[str, float]] | None) -> tuple[Box, ...]:
+    return tuple((box["xmin"], box["ymin"], box["xmax"], box["ymax"]) for box in boxes or ())
+
+
+def _boxes(boxes: Sequence[Box]) -> list[dict[str, float]] | None:
+    return [dict(zip(_SIDES, box, strict=True)) for box in boxes] or None
+
+
+def _unpacked(packing: Packing) -> tuple[Any, Any, Any, Any]:
+    """Packing, packed size, CRC-32 and restart points of a row."""
+    if not packing:
+        return None, None, None, None
+    kind, *rest = packing
+    if kind == "stored":
+        return kind, None, rest[0], None
+    return (kind, None, None, rest[0]) if kind == "gzip" else (kind, rest[0], rest[1], None)
+
+
+def _packing(kind: str | None, size: int | None, crc: int | None, restarts: str | None) -> Packing:
+    """The inverse of `_unpacked`."""
+    if kind is None:
+        return ()
+    values: Iterable[Value | None] = (kind, size, crc, restarts)
+    return tuple(value for value in values if value is not None)

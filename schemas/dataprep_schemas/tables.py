@@ -1,0 +1,125 @@
+"""The columns of dataprep's tables, which are Parquet files that any reader opens.
+
+``INDEX`` is what scanning found: a file a scan unit, below ``OUT/.dataprep/index``. ``ORDER`` is
+the same images in the order they are written, below ``OUT/.dataprep/order``. ``RECORDS`` is
+``OUT/records.parquet``: a row for every image that was found. A data set's own attributes (age,
+view, …) are columns of the same name behind these, ``int64`` or ``string``, in all three.
+
+A column that has no value for a row is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Kind = Literal["int", "text"]
+"""Of an attribute's values."""
+
+_BOXES = "boxes"
+
+_PLACE = {
+    "container": ("string", "file to read, relative to the raw directory: archive or image"),
+    "offset": ("int64", "where the image starts in it, in bytes; 0: the container is the image"),
+    "size": ("int64", "bytes of the image, unpacked"),
+    "modified": ("int64", "its modification time, in whole seconds since 1970"),
+    "container_mtime": ("int64", "that of the container, in nanoseconds; null if nobody looked"),
+    "packing": ("string", "stored or deflate in a zip archive, gzip in a gzip archive, else null"),
+    "packed_size": ("int64", "bytes of the image as it lies there, where it is deflated"),
+    "crc32": ("int64", "CRC-32 that a zip archive has of the image"),
+    "restarts": ("string", "name of the restart points of the gzip archive"),
+}
+
+INDEX: Mapping[str, tuple[str, str]] = {
+    "status": (
+        "string",
+        "image; member: an image whose labels are in a list; listed: what a list says of an image; "
+        "missing: listed but not there; unlisted: there but not listed; ignored: no image",
+    ),
+    "split": ("string", "train, validation, test, …"),
+    "key": ("string", "name of the image within its split"),
+    "alias": ("string", "another name by which a list may call a member"),
+    **_PLACE,
+    "labels": ("list<string>", "identifiers of its classes"),
+    _BOXES: ("list<box>", "bounding boxes, in fractions of width and height"),
+    "box_labels": ("list<string>", "class of each box; null where all show the only label"),
+    "group": ("string", "what it belongs to, such as a patient; never in two splits"),
+    "line": ("int64", "of what is listed: its line in the list, from 1"),
+    "reason": ("string", "why it was ignored"),
+}
+"""Name: (type, meaning)."""
+
+ORDER: Mapping[str, tuple[str, str]] = {
+    "shard": ("int32", "number of the shard, from 0"),
+    "key": INDEX["key"],
+    **_PLACE,
+    "labels": ("list<int32>", "its classes, as 0-based positions in the class list"),
+    _BOXES: INDEX[_BOXES],
+    "box_labels": ("list<int32>", "class of each box, likewise"),
+}
+"""Name: (type, meaning)."""
+
+RECORDS: Mapping[str, tuple[str, str]] = {
+    "key": INDEX["key"],
+    "split": INDEX["split"],
+    "status": (
+        "string",
+        "stored; repaired: stored in another form than it came in, since not every reader takes "
+        "that; warned: stored, though its decoder complained; rejected: not stored; missing: "
+        "listed but not there; unlisted: there but not listed; ignored: no image",
+    ),
+    "reason": ("string", "why, if it is not just stored"),
+    "shard": ("int32", "number of its shard in the split, from 0"),
+    "position": ("int64", "its place in the shard, from 0"),
+    "labels": ("list<int32>", "its classes, as 0-based positions in the class list"),
+    "classes": ("list<string>", "their identifiers"),
+    "format": ("string", "JPEG, PNG or RAW (pixels), as stored"),
+    "height": ("int32", "pixels, as stored"),
+    "width": ("int32", "pixels, as stored"),
+    "channels": ("int8", "as stored: 1 or 3"),
+    "bytes": ("int64", "of the stored image"),
+    "xxh3": ("string", "XXH3-128 of the stored image's bytes, 32 hexadecimal digits"),
+    "container": (
+        "string",
+        "of what is not stored: the file of the raw data that has it, or the list",
+    ),
+}
+"""Name: (type, meaning)."""
+
+
+@cache
+def schema_of(
+    table: Literal["index", "order", "records"], attributes: tuple[tuple[str, Kind], ...] = ()
+) -> pa.Schema:
+    """The Arrow schema of a table.
+
+    Args:
+        table: which.
+        attributes: name and kind of the data set's own columns.
+    """
+    import pyarrow as pa
+
+    side = pa.float64()
+    box = pa.struct([(name, side) for name in ("xmin", "ymin", "xmax", "ymax")])
+    types = {
+        "string": pa.string(),
+        "int8": pa.int8(),
+        "int32": pa.int32(),
+        "int64": pa.int64(),
+        "list<string>": pa.list_(pa.string()),
+        "list<int32>": pa.list_(pa.int32()),
+        "list<box>": pa.list_(box),
+    }
+    columns = {"index": INDEX, "order": ORDER, "records": RECORDS}[table]
+    own = [(name, types["int64" if kind == "int" else "string"]) for name, kind in attributes]
+    return pa.schema([*((name, types[kind]) for name, (kind, _) in columns.items()), *own])
+
+
+def reserved(names: Iterable[str]) -> list[str]:
+    """Those of the names that an attribute cannot have, since a table has them."""
+    taken = {*INDEX, *ORDER, *RECORDS}
+    return [name for name in names if name in taken]

@@ -1,0 +1,70 @@
+"""The database: bounded memory, and one clear line when there is no room."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dataprep.errors import PipelineError, SinkError
+from dataprep.index import database
+from dataprep.index.database import open_database, quoted, tables
+from tests.faults.conftest import small_disk
+
+__all__ = ["small_disk"]
+
+SORT = "create table t as select hash(range) as h, range::varchar as text from range({}) order by h"
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_memory_limit", lambda rows: 96 << 20)
+
+
+def test_what_does_not_fit_in_memory_goes_to_files_that_are_removed(
+    little_memory: None, tmp_path: Path
+) -> None:
+    with open_database(tmp_path) as found:
+        found.execute(SORT.format(4_000_000))
+        assert [*tmp_path.glob(".sort.*.partial")]
+        assert found.execute("select count(*) from t").fetchone() == (4_000_000,)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_full_disk_is_one_clear_line(
+    little_memory: None, small_disk: Callable[[str], Path]
+) -> None:
+    place = small_disk("4m")
+    line = "no space left while sorting; free some and run the same"
+    with pytest.raises(SinkError, match=line), open_database(place) as found:
+        found.execute(SORT.format(4_000_000))
+    assert [*place.iterdir()] == []
+
+
+def test_too_little_memory_is_one_clear_line(little_memory: None) -> None:
+    line = r"^not enough memory to sort the images \(.*; ask for"
+    with pytest.raises(PipelineError, match=line), open_database(None) as found:
+        found.execute(SORT.format(4_000_000))
+
+
+def test_names_are_only_names(tmp_path: Path) -> None:
+    path = tmp_path / "a=1" / "it's [x] *.parquet"
+    path.parent.mkdir()
+    with open_database(None) as found:
+        found.execute(f"copy (select 7 as b) to {quoted(path)} (format parquet)")
+        assert found.execute(f"select * from {tables([path])}").fetchall() == [(7,)]
+
+
+def test_nothing_is_looked_for_on_a_network(tmp_path: Path) -> None:
+    with open_database(tmp_path) as found:
+        query = "select name, value from duckdb_settings() where name like 'auto%_known_extensions'"
+        assert {value for _, value in found.execute(query).fetchall()} == {"false"}
+
+
+def test_what_workers_load_has_no_database_in_it() -> None:
+    modules = "dataprep.assembly.image_job, dataprep.assembly.shard, dataprep_pipelines.write"
+    program = f"import sys, {modules}; sys.exit('duckdb' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,235 @@
+"""The rules that images must follow, the joins with lists, and what is kept of a table."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dataprep.errors import SourceError
+from dataprep.index import Ignored, Member, Row, Scanned, Unmatched
+from dataprep.index.tables import index_tables, order_rows
+from dataprep_schemas.tables import schema_of
+
+
+def row(key: str, container: str = "a.tar", labels: tuple[int, ...] = (0,), **more: Any) -> Row:
+    return Row(key, container, 512, 9, 1, labels, **more)
+
+
+def listed(*rows: dict[str, Any]) -> Scanned:
+    """What a list says."""
+    full = [{"status": "listed", "container": "list.csv", "labels": ["a"], **row} for row in rows]
+    return Scanned(tables=[pa.Table.from_pylist(full)])
+
+
+def member(key: str, alias: str = "") -> Member:
+    return Member(key, "a.tar", 512, 9, 1, alias=alias)
+
+
+def test_a_name_twice_in_a_split_is_refused_and_both_places_named(find) -> None:
+    images = find(
+        Scanned({"train": [row("x"), row("y")], "test": [row("x")]}),
+        Scanned({"train": [row("x", "b.tar")]}),
+    )
+    with pytest.raises(
+        SourceError, match=r"train: two .* the same name, x, in a.tar and b.tar; re"
+    ):
+        images.check_keys()
+
+
+def test_a_name_in_two_splits_is_fine(find) -> None:
+    find(Scanned({"train": [row("x")], "test": [row("x")]})).check_keys()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["train", "validation", "test"]), st.sampled_from(["", *"pqrstu"])
+        ),
+        max_size=20,
+    )
+)
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_every_group_in_two_splits_is_found_and_nothing_else(find, pairs) -> None:
+    rows: dict[str, list[Row]] = {"train": [row("none")]}
+    for number, (split, group) in enumerate(pairs):
+        rows.setdefault(split, []).append(row(f"{number:02d}", group=group))
+    splits = {group: {split for split, other in pairs if other == group} for _, group in pairs}
+    leaks = sorted(group for group, found in splits.items() if group and len(found) > 1)
+    images = find(Scanned(rows))
+    if not leaks:
+        images.check_groups("patient")
+        return
+    with pytest.raises(SourceError) as caught:
+        images.check_groups("patient")
+    text = str(caught.value)
+    assert text.endswith("or let dataprep make the splits, and run again")
+    assert text.count("patient ") == min(3, len(leaks)) + 2
+    assert (f"and {len(leaks) - 3} more" in text) == (len(leaks) > 3)
+
+
+def test_a_leak_is_named_with_an_image_of_each_split_in_the_usual_order(find) -> None:
+    rows = {"test": [row("b", group="7")], "train": [row("c", group="7"), row("a", group="7")]}
+    with pytest.raises(
+        SourceError, match=r"^patient 7 is in train \(a\) and test \(b\); a patient"
+    ):
+        find(Scanned(rows)).check_groups("patient")
+
+
+@pytest.mark.parametrize(
+    ("labels", "multilabel", "complaint"),
+    [
+        ((), False, "train: x has 0 labels, expected exactly one"),
+        ((0, 1), False, "train: x has 2 labels, expected exactly one"),
+        ((2,), True, "train: x has the unknown class c; expected one of the list of classes"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(find, labels, multilabel, complaint) -> None:
+    images = find(Scanned({"train": [row("x", labels=labels)]}))
+    with pytest.raises(SourceError, match=complaint):
+        images.number_labels(["train"], ["a", "b"], multilabel=multilabel)
+
+
+def test_members_are_joined_by_key_or_alias_and_the_rest_is_named(find) -> None:
+    images = find(
+        listed(
+            {"key": "d/x", "split": "train", "labels": ["b"], "group": "g"},
+            {"key": "s/y", "split": "test"},
+            {"key": "d/gone", "split": "test"},
+            {"key": "d/other", "split": "unwanted"},
+        ),
+        Scanned(members=[member("d/x"), member("y", "s/y"), member("z", "s/z")]),
+        wanted=["train", "test"],
+    )
+    assert images.rows(
+        'select key, split, labels, "group", container from images order by key'
+    ) == [
+        ("d/x", "train", ["b"], "g", "a.tar"),
+        ("s/y", "test", ["a"], None, "a.tar"),
+    ]
+    assert images.unmatched() == {
+        "missing": 1,
+        "unlisted": 1,
+        "first": {"missing": ["d/gone"], "unlisted": ["z"]},
+    }
+    (table,) = images.unstored()
+    assert sorted(zip(*table.select(["status", "key"]).to_pydict().values(), strict=True)) == [
+        ("missing", "d/gone"),
+        ("unlisted", "z"),
+    ]
+
+
+def test_a_list_of_bare_names_finds_files_in_any_folder(find) -> None:
+    images = find(
+        listed({"key": "x.png", "split": "train"}), Scanned(members=[member("deep/in/x.png")])
+    )
+    assert images.rows("select key from images") == [("x.png",)]
+
+
+def test_a_listed_name_twice_is_refused(find) -> None:
+    images = find(
+        listed({"key": "x", "split": "train", "line": 7}, {"key": "x", "split": "test", "line": 3})
+    )
+    with pytest.raises(SourceError, match=r"^list.csv lists x twice, lines 3 and 7; expected each"):
+        images.splits()
+
+
+def test_an_image_in_no_split_is_refused(find) -> None:
+    images = find(listed({"key": "x", "split": None}), Scanned(members=[member("x")]))
+    with pytest.raises(SourceError, match=r"^1 image in no split: x; expected each in one of the"):
+        images.check_splits_known()
+
+
+def test_a_limit_takes_those_with_the_smallest_hashes(find) -> None:
+    keys = [f"{number:02d}" for number in range(40)]
+    images = find(Scanned({"train": [row(key) for key in keys]}))
+    images.choose(["train"], seed=3, limit=5)
+    smallest = sorted(keys, key=lambda key: hashlib.sha256(f"3\0train\0{key}".encode()).digest())
+    assert images.rows("select key from chosen order by key") == [
+        (k,) for k in sorted(smallest[:5])
+    ]
+
+
+def test_the_digest_is_of_what_shapes_the_output_and_not_of_where_it_lies(find) -> None:
+    def digest(*rows: Row) -> str:
+        images = find(Scanned({"train": rows}), attributes=(("age", "int"),))
+        images.choose(["train"], seed=0, limit=None)
+        ((_, count, size, found),) = images.summaries()
+        assert (count, size) == (len(rows), sum(each.size for each in rows))
+        return found
+
+    rows = [row("x", attributes={"age": 5}), row("y", boxes=((0.1, 0.2, 0.3, 0.4),))]
+    moved = [
+        Row("y", "y", 0, 9, 77, (0,), rows[1].boxes),
+        Row("x", "b", 1, 9, 2, (0,), attributes={"age": 5}),
+    ]
+    first = digest(*rows)
+    assert digest(*moved) == first
+    for change in (
+        row("x", attributes={"age": 6}),
+        row("z", attributes={"age": 5}),
+        row("x", labels=(1,), attributes={"age": 5}),
+        row("x"),
+    ):
+        assert digest(change, rows[1]) != first
+
+
+def test_what_is_no_image_is_counted_and_the_first_named(find) -> None:
+    images = find(
+        Scanned(
+            {"train": [row("x")]}, [Ignored("b", "n.txt", "no image"), Ignored("a", "m", "hidden")]
+        ),
+        Scanned(unmatched=[Unmatched("missing", "k", "list.csv", "train")]),
+    )
+    assert images.ignored() == (2, "'m' in a: hidden")
+    assert images.unmatched()["missing"] == 1
+
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6)
+BOXES = st.tuples(*[st.floats(0, 1)] * 4)
+ROWS = st.builds(
+    Row,
+    key=NAMES,
+    container=NAMES,
+    offset=st.integers(0, 2**60),
+    size=st.integers(0, 2**60),
+    modified=st.integers(-(2**40), 2**40),
+    labels=st.sets(st.integers(0, 4)).map(lambda found: tuple(sorted(found))),
+    boxes=st.lists(BOXES, max_size=2).map(tuple),
+    box_labels=st.lists(st.integers(0, 4), max_size=2).map(tuple),
+    attributes=st.fixed_dictionaries({}, optional={"age": st.integers(0, 99), "view": NAMES}),
+    packing=st.sampled_from([(), ("gzip", "r"), ("stored", 2**32 - 1), ("deflate", 8, 0)]),
+)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=8))
+def test_a_row_survives_being_written_and_read(rows: list[Row]) -> None:
+    attributes = (("age", "int"), ("view", "text"))
+    classes = [str(number) for number in range(5)]
+    (table,) = index_tables(Scanned({"train": rows}), classes, attributes)  # type: ignore[arg-type]  # literals
+    assert table.schema == schema_of("index", attributes)  # type: ignore[arg-type]  # literals
+    numbers = {
+        name: [
+            None if cell is None else [int(label) for label in cell]
+            for cell in table.column(name).to_pylist()
+        ]
+        for name in ("labels", "box_labels")
+    }
+    order = schema_of("order", attributes)  # type: ignore[arg-type]  # literals
+    columns = {name: table.column(name) for name in order.names if name not in ("shard", *numbers)}
+    found = (
+        pa.table({"shard": [0] * len(rows), **columns, **numbers}).select(order.names).cast(order)
+    )
+    assert [*order_rows(found)] == sorted(rows, key=lambda row: row.key)
+
+
+def test_a_name_that_is_not_utf_8_is_refused_in_a_line() -> None:
+    scanned = Scanned({"train": [row("caf\udce9.jpg")]})
+    with pytest.raises(SourceError, match=r"^a name is not UTF-8: caf\\udce9.jpg; rename the file"):
+        [*index_tables(scanned, ["a"], ())]
