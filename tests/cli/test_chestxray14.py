@@ -25,6 +25,7 @@ from tests.conftest import (
     hashes,
     leftovers,
     read_labels,
+    rows_of,
     write_radiographs,
 )
 
@@ -60,8 +61,7 @@ def vector_of(example: Example) -> list[int]:
 
 
 def noted(out: Path) -> dict[str, str]:
-    splits = manifest_of(out)["splits"].values()
-    return {note["key"]: note["text"] for split in splits for note in split["noted"]}
+    return {row["key"]: row["reason"] for row in rows_of(out, "repaired", "warned")}
 
 
 def decoded(example: Example) -> Any:
@@ -206,6 +206,7 @@ def test_official_lists_that_share_a_patient_are_refused_by_name(
 
 LEAKY = """
 from dataclasses import replace
+import pyarrow.compute as pc
 from dataprep.sources.chestxray14.dataset import ChestXray14
 
 class Leaky(ChestXray14):
@@ -213,17 +214,18 @@ class Leaky(ChestXray14):
 
     def scan(self, raw, unit):
         found = super().scan(raw, unit)
-        rows = {split: list(part) for split, part in found.rows.items()}
-        for row in [row for row in rows["test"] if row.key == "00000024_003.png"]:
-            rows["test"].remove(row)
-            rows["train"] = sorted([*rows["train"], row], key=lambda row: row.key)
-        return replace(found, rows=rows)
+        return replace(found, tables=[self.leak(table) for table in found.tables])
+
+    def leak(self, table):
+        moved = pc.equal(table["key"], "00000029_003.png")
+        split = pc.if_else(moved, "train", table["split"])
+        return table.set_column(table.schema.get_field_index("split"), "split", split)
 """
 
 
 @pytest.fixture
 def leaky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A data set, installed as a plugin, that has one image of patient 24 in another split."""
+    """A data set, installed as a plugin, that has one image of patient 29 in another split."""
     packages = tmp_path / "packages"
     distribution = packages / "leaky-1.dist-info"
     distribution.mkdir(parents=True)
@@ -244,11 +246,11 @@ def leaky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_leak_past_the_lists_is_refused_by_the_core(
     cli: Cli, radiographs: Made, leaky: str, tmp_path: Path, more: tuple[str, ...]
 ) -> None:
-    assert 24 in patients_of(radiographs.out)["test"]
+    assert 29 in patients_of(radiographs.out)["test"]
     raw = Raw(radiographs.raw.path, radiographs.raw.options, leaky)
     result = cli(*raw.command(tmp_path / "out", *more))
     assert result.code == 1
-    assert " patient 24 is in train (00000024_003.png) and test (00000024_000.png)" in result.error
+    assert " patient 29 is in train (00000029_003.png) and test (00000029_000.png)" in result.error
     assert no_shards(tmp_path / "out")
 
 
@@ -263,18 +265,17 @@ def test_missing_and_unlisted_images_are_named_before_any_shard_is_made(
     assert f"1 image listed but not there: {MISSING}" in result.out
     assert f"1 image there but not listed: {UNLISTED}" in result.out
     assert "1 image listed but not there and 1 image there but not listed" in result.error
-    refused = tmp_path / ".dataprep" / "unmatched.tsv"
+    refused = tmp_path / ".dataprep" / "unmatched.csv"
     assert f"{refused} names all of them" in result.error
-    names = refused.read_text()
-    assert [line.split("\t") for line in names.splitlines()] == [
-        ["kind", "split", "name", "where"],
-        ["unlisted", "", UNLISTED, "images_003.tar.gz"],
-        ["missing", "train", MISSING, "Data_Entry_2017_v2020.csv"],
+    assert refused.read_text().splitlines() == [
+        "status,split,name,place",
+        f"missing,train,{MISSING},Data_Entry_2017_v2020.csv",
+        f"unlisted,,{UNLISTED},images_003.tar.gz",
     ]
     assert hashes(tmp_path) == {}
     assert no_shards(tmp_path)
     again = cli(*accepting(result.error))  # which finds that a third image is broken
-    assert "index: 3 parts reused" in again.out
+    assert "index: 4 parts reused" in again.out
     assert again.code == 3
     assert f"rejected: train: {TRUNCATED} in images_001.tar.gz: truncated PNG" in again.out
     done = cli(*accepting(again.error))
@@ -284,8 +285,8 @@ def test_missing_and_unlisted_images_are_named_before_any_shard_is_made(
     assert "2 missing or not listed" in done.out.splitlines()[-1]
     found = manifest_of(tmp_path)["unmatched"]
     assert (found["missing"], found["unlisted"]) == (1, 1)
-    assert (tmp_path / found["file"]["path"]).read_text() == names
-    assert found["first"] == [MISSING, UNLISTED]
+    assert found["first"] == {"missing": [MISSING], "unlisted": [UNLISTED]}
+    assert [row["key"] for row in rows_of(tmp_path, "missing", "unlisted")] == [MISSING, UNLISTED]
     keys = {example.key for example in examples_of(tmp_path)}
     assert keys == read_labels(defective.path).keys() - {MISSING, TRUNCATED}
     assert leftovers(tmp_path) == []
@@ -315,7 +316,7 @@ def test_only_the_splits_wanted_are_missed(cli: Cli, raw: Raw, tmp_path: Path) -
     result = cli(*raw.command(tmp_path / "out", *test))
     assert result.code == 3
     assert f"2 images listed but not there: {', '.join(gone['test'])}\n" in result.out
-    table = (tmp_path / "out" / ".dataprep" / "unmatched.tsv").read_text()
+    table = (tmp_path / "out" / ".dataprep" / "unmatched.csv").read_text()
     assert not any(name in table for name in gone["train"])
     assert cli(*raw.command(tmp_path / "out", *test, "--max_bad", 2)).code == 0
     assert [example.key for example in examples_of(tmp_path / "out")] == sorted(
@@ -438,7 +439,7 @@ def test_pixels_are_what_was_asked_for(
     options: tuple[str, ...],
     check: Check,
 ) -> None:
-    few = ("--splits", "train", "--num_shards", "1")  # it has all the odd images
+    few = ("--splits", "test", "--num_shards", "1")  # it has all the odd images
     result = cli(*radiographs.command(tmp_path, *few, *options))
     assert result.code == 0, result
     found = list(examples_of(tmp_path))

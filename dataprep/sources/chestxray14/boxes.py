@@ -2,95 +2,86 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
-from dataprep.errors import SourceError
-from dataprep.index import Box
-from dataprep.sources.chestxray14.files import ListFile, csv_rows
-from dataprep.sources.chestxray14.labels import FINDINGS
-from dataprep.wording import printable
+from dataprep.index.database import Database
+from dataprep.sources.chestxray14.files import ListFile
+from dataprep.sources.chestxray14.findings import FINDINGS
+from dataprep.sources.chestxray14.rules import (
+    FILLED,
+    Rules,
+    one_of,
+    read_lines,
+    require,
+    take_header,
+)
 
 GRID: Final = 1024
 """The width and height, in pixels, of the published images, on which boxes are given."""
 
-_HEADER: Final = ("Image Index", "Finding Label")
-_COORDINATES: Final = "Bbox [x"  # commas in the header are not quoted
-_RENAMED: Final = {"Infiltrate": "Infiltration"}
+BOXES: Final = """
+create table boxes (
+  line bigint, key text, finding text, xmin double, ymin double, xmax double, ymax double,
+  clipped bool
+)
+"""
+"""Where there is no box list, the table stays empty."""
+
+_HEADER: Final = "Image Index,Finding Label,Bbox [x"  # commas in the header are not quoted
+_READ: Final = f"""
+create table box_rows as
+select
+  line,
+  {FILLED} as filled,
+  trim(fields[1]) as key,
+  replace(trim(fields[2]), 'Infiltrate', 'Infiltration') as finding,
+  array_to_string(fields[3:], ',') as box,
+  try_cast(fields[3] as double) as x,
+  try_cast(fields[4] as double) as y,
+  try_cast(fields[5] as double) as width,
+  try_cast(fields[6] as double) as height,
+from (select *, string_split(text, ',') as fields from box_lines)
+"""
+_CLIPPED: Final = f"""
+select
+  line,
+  key,
+  finding,
+  greatest(x / {GRID}, 0.0::double) as xmin,
+  greatest(y / {GRID}, 0.0::double) as ymin,
+  least((x + width) / {GRID}, 1.0::double) as xmax,
+  least((y + height) / {GRID}, 1.0::double) as ymax,
+  x < 0 or y < 0 or x + width > {GRID} or y + height > {GRID} as clipped,
+from box_rows
+"""
+# Not a number counts as greater than all others.
+_INSIDE: Final = f"""
+  x < {GRID} and y < {GRID} and width > 0 and height > 0 and x + width > 0 and y + height > 0
+  and isfinite(x + width) and isfinite(y + height)
+"""
+_RULES: Final[Rules] = {
+    f"not list_contains({one_of(FINDINGS)}, finding)": (
+        f"'has the finding ''' || coalesce(finding, '') || '''; expected {', '.join(FINDINGS)}'"
+    ),
+    f"filled <> 6 or ({_INSIDE}) is not true": (
+        "'has the box ''' || box || '''; expected x, y, width and height in pixels of an image of "
+        f"{GRID} x {GRID}'"
+    ),
+}
 
 
-@dataclass(frozen=True, slots=True)
-class MarkedFinding:
-    """One box.
+def read_boxes(database: Database, file: ListFile) -> None:
+    """Fill the table ``boxes``.
 
-    Attributes:
-        finding: what it shows, one of `FINDINGS`.
-        box: where, within the image.
-        clipped: whether the list has it reach beyond the image.
-    """
-
-    finding: str
-    box: Box
-    clipped: bool
-
-
-@lru_cache(maxsize=1)
-def load_boxes(file: ListFile) -> Mapping[str, tuple[MarkedFinding, ...]]:
-    """Read a box list: the boxes of each image that has some, in the order of the list.
+    Its columns are ``line``, ``key`` (an image's file name), ``finding``, the sides as fractions of
+    width and height, within the image, and ``clipped``: whether the list has it reach beyond.
 
     Raises:
         SourceError: the file cannot be read, is not the box list, or has a row that does not fit;
             the row's line is named.
     """
-    lines = csv_rows(file)
-    _check_header(file, next(lines, (1, [])))
-    boxes: dict[str, list[MarkedFinding]] = {}
-    for number, fields in lines:
-        try:
-            name, marked = _parse(fields)
-        except ValueError as error:
-            raise SourceError(
-                f"line {number} of {printable(file.place)} {error}; correct it or download the "
-                "list again"
-            ) from None
-        boxes.setdefault(name, []).append(marked)
-    return {name: tuple(marked) for name, marked in boxes.items()}
-
-
-def _check_header(file: ListFile, line: tuple[int, list[str]]) -> None:
-    number, fields = line
-    header = tuple(field.strip() for field in fields)
-    if header[:2] != _HEADER or not any(field.startswith(_COORDINATES) for field in header[2:3]):
-        raise SourceError(
-            f"line {number} of {printable(file.place)} is "
-            f"{printable(','.join(header)[:100])!r}; expected the header "
-            f"{','.join(_HEADER)},{_COORDINATES},y,w,h] of the NIH's box list; name the right "
-            "file with --bbox_csv"
-        )
-
-
-def _parse(fields: Sequence[str]) -> tuple[str, MarkedFinding]:
-    name, label, *texts = map(str.strip, fields)
-    while len(texts) > 4 and not texts[-1]:
-        texts.pop()
-    finding = _RENAMED.get(label, label)
-    if finding not in FINDINGS:
-        raise ValueError(f"has the finding {printable(label)!r}; expected {', '.join(FINDINGS)}")
-    try:
-        x, y, width, height = map(float, texts)
-    except ValueError:
-        x = y = width = height = math.nan
-    # Comparisons with a NaN fail, and so does an infinite corner.
-    if not (x < GRID and y < GRID and 0 < x + width < math.inf and 0 < y + height < math.inf):
-        width = math.nan
-    if not (width > 0 and height > 0):
-        raise ValueError(
-            f"has the box {printable(','.join(texts))!r}; expected x, y, width and height in "
-            f"pixels of an image of {GRID} x {GRID}"
-        )
-    corners = (x / GRID, y / GRID, (x + width) / GRID, (y + height) / GRID)
-    box = (max(corners[0], 0.0), max(corners[1], 0.0), min(corners[2], 1.0), min(corners[3], 1.0))
-    return name, MarkedFinding(finding, box, clipped=box != corners)
+    read_lines(database, "box_lines", file)
+    take_header(database, "box_lines", file, _HEADER, "name the right file with --bbox_csv")
+    database.execute(_READ)
+    require(database, "box_rows", file, _RULES)
+    database.execute("insert into boxes " + _CLIPPED)

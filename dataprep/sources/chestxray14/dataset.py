@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
-from dataprep.errors import SourceError
-from dataprep.index import Row, Scanned, Unmatched
+from dataprep.index import Member, Scanned
 from dataprep.sources.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
-from dataprep.sources.chestxray14.boxes import MarkedFinding, load_boxes
 from dataprep.sources.chestxray14.files import Lists, find_lists
-from dataprep.sources.chestxray14.labels import shown
 from dataprep.sources.chestxray14.layout import ImageUnit, find_images
-from dataprep.sources.chestxray14.options import (
-    BY_PATIENT,
-    OPTIONS,
-    SIDE_LISTS,
-    read_settings,
-)
-from dataprep.sources.chestxray14.splits import Assignment, assign, group_of
+from dataprep.sources.chestxray14.options import OPTIONS, SIDE_LISTS, read_settings
 from dataprep.sources.containers.kinds import list_container, witness
-from dataprep.sources.containers.listing import Listing, StoredImage
-from dataprep.wording import counted, printable, some_of
 
 # The NIH's lists, which no patient is in both of: 28,008 and 2,797 patients.
 _OFFICIAL_TRAIN_VALIDATION: Final = 86_524
 _OFFICIAL_TEST: Final = 25_596
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 2
+_SCAN_RULES: Final = 3
 
 
 class ChestXray14(Dataset):
@@ -91,105 +78,54 @@ class ChestXray14(Dataset):
                 used; the official lists share a patient.
             UsageError: `splits` is empty or names a split that there is not.
         """
+        from dataprep.sources.chestxray14.lists import describe
+
         wanted = wanted_splits(self._settings.splits, splits)
         images = find_images(raw)
         lists = self._lists(raw)
-        assignment = assign(lists, self._settings.cut)
-        lines = (_labels_line(lists, assignment), _splits_line(lists, assignment))
         return Found(
-            description=(images.description, *lines, _boxes_line(lists)),
-            units=images.units,
+            description=(images.description, *describe(lists, self._settings.cut)),
+            units=(ScanUnit("labels", lists.labels.place), *images.units),
             splits=wanted,
             official_counts=self._official_counts(),
         )
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
-        """List one archive or folder: the rows of every split, whichever were asked for.
+        """List one archive or folder; or what the lists say, for the images of all of them.
 
         Raises:
-            SourceError: the unit is unreadable, damaged or holds a file name twice; an image is in
-                neither official list; a list cannot be used.
+            SourceError: the unit is unreadable or damaged; a list cannot be used.
         """
-        lists = self._lists(raw)
-        assignment = assign(lists, self._settings.cut)
-        boxes = load_boxes(lists.boxes) if lists.boxes else {}
+        if not isinstance(unit, ImageUnit):
+            from dataprep.sources.chestxray14.lists import read_listed
+
+            listed, counts = read_listed(self._lists(raw), self._settings.cut)
+            return Scanned(tables=(listed,), counts=counts)
         listing = list_container(raw, unit.container, restarts_name=unit.restarts_name)
-        images = sorted(listing.images, key=lambda image: image.name)
-        _require_unique(images, unit)
-        counts: Counter[str] = Counter()
-        rows: dict[str, list[Row]] = {split: [] for split in self._settings.splits}
-        unlisted: list[Unmatched] = []
-        unassigned: list[str] = []
-        for image in images:
-            position = assignment.table.rows.get(image.name)
-            if position is None:
-                unlisted.append(Unmatched("unlisted", image.name, unit.container))
-            elif split := assignment.split_of(position):
-                marked = boxes.get(image.name, ())
-                rows[split].append(self._row(image, assignment, position, marked, counts))
-            else:
-                unassigned.append(image.name)
-        if unassigned:
-            raise _unassigned(unassigned, lists)
-        return _scanned(unit, listing, rows, unlisted, counts)
+        members = [
+            Member(
+                image.name,
+                image.container,
+                image.offset,
+                image.size,
+                image.modified,
+                image.packing,
+                container_mtime=image.container_mtime,
+            )
+            for image in listing.images
+        ]
+        ignored = (*unit.stray, *listing.ignored)
+        return Scanned(members=members, ignored=ignored, restarts=listing.restarts)
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
-        """Identify what `scan` would read: the container's size and time, each list's content.
+        """Identify what `scan` would read: a container's size and time, or the lists' content.
 
         Raises:
             SourceError: something the unit needs is gone or unreadable.
         """
-        seen = [_SCAN_RULES, witness(raw, unit.container), self._lists(raw).witnesses]
-        return json.dumps(seen, separators=(",", ":"))
-
-    def missing(
-        self, raw: Path, splits: Sequence[str] | None, present: Iterable[str]
-    ) -> Iterator[Unmatched]:
-        """Images of the label CSV that no unit holds, sorted by name.
-
-        An image that neither official list names belongs to no split and is not missed.
-        """
-        wanted = wanted_splits(self._settings.splits, splits)
-        assignment = assign(self._lists(raw), self._settings.cut)
-        rows = assignment.table.rows
-        seen = bytearray(len(rows))
-        for key in present:
-            if (position := rows.get(key)) is not None:
-                seen[position] = True
-        for name in sorted(name for name, position in rows.items() if not seen[position]):
-            split = assignment.split_of(rows[name])
-            if split in wanted:
-                yield Unmatched("missing", name, assignment.table.place, split)
-
-    def _row(
-        self,
-        image: StoredImage,
-        assignment: Assignment,
-        position: int,
-        marked: Sequence[MarkedFinding],
-        counts: Counter[str],
-    ) -> Row:
-        table = assignment.table
-        labels = shown(table.findings[position], self._settings.order)
-        box_labels = tuple(self._settings.order.index(entry.finding) for entry in marked)
-        counts["age out of range"] += table.is_age_out_of_range(position)
-        counts["box clipped to its image"] += sum(entry.clipped for entry in marked)
-        counts["box of a finding its image is not labelled with"] += sum(
-            label not in labels for label in box_labels
-        )
-        return Row(
-            image.name,
-            image.container,
-            image.offset,
-            image.size,
-            image.modified,
-            labels,
-            boxes=tuple(entry.box for entry in marked),
-            box_labels=box_labels,
-            attributes=table.attributes(position),
-            group=group_of(table, position),
-            packing=image.packing,
-        )
+        if isinstance(unit, ImageUnit):
+            return json.dumps([_SCAN_RULES, *witness(raw, unit.container)])
+        return json.dumps([_SCAN_RULES, *self._lists(raw).witnesses()])
 
     def _lists(self, raw: Path) -> Lists:
         return find_lists(raw, self.options, self._settings.official)
@@ -201,69 +137,3 @@ class ChestXray14(Dataset):
         whole = "validation" not in self._settings.splits
         train = {"train": _OFFICIAL_TRAIN_VALIDATION} if whole else {}
         return {**train, "test": _OFFICIAL_TEST}
-
-
-def _splits_line(lists: Lists, assignment: Assignment) -> str:
-    cut = assignment.cut
-    # Rounded: 0.10000000000000001 is as good as a fraction of 17 digits would be unreadable.
-    shares = " and ".join(f"{float(share):g} {split}" for split, share in cut.shares)
-    if not lists.sides or not assignment.sides:
-        return f"splits: patients at random, {shares}, seed {cut.seed}"
-    train_validation, test = (printable(side.place) for side in lists.sides)
-    extra = assignment.sides.unlabelled
-    note = f"; {counted(extra, 'name')} in them without labels, left out" if extra else ""
-    return (
-        f"splits: official, {train_validation} (of its patients {shares}, seed {cut.seed}) and "
-        f"{test}{note}"
-    )
-
-
-def _labels_line(lists: Lists, assignment: Assignment) -> str:
-    table = assignment.table
-    older = f"; {lists.passed_over} is there too and not read" if lists.passed_over else ""
-    return (
-        f"labels: {printable(table.place)}, {counted(len(table.rows), 'image')} of "
-        f"{counted(len(set(table.patients)), 'patient')}{older}"
-    )
-
-
-def _boxes_line(lists: Lists) -> str:
-    if not lists.boxes:
-        return "boxes: no list"
-    boxes = load_boxes(lists.boxes)
-    number = sum(map(len, boxes.values()))
-    marked = f"{number:,} on {counted(len(boxes), 'image')}"
-    return f"boxes: {printable(lists.boxes.place)}, {marked}"
-
-
-def _require_unique(images: Sequence[StoredImage], unit: ScanUnit) -> None:
-    for earlier, later in pairwise(images):
-        if earlier.name == later.name:
-            raise SourceError(
-                f"{printable(unit.container)} holds {printable(later.name)} twice, as "
-                f"{printable(earlier.path)} and {printable(later.path)}; expected each image once; "
-                "copy or download it again"
-            )
-
-
-def _unassigned(names: Sequence[str], lists: Lists) -> SourceError:
-    places = " nor ".join(printable(side.place) for side in lists.sides or ())
-    verb = "is" if len(names) == 1 else "are"
-    return SourceError(
-        f"{counted(len(names), 'image')} of {printable(lists.labels.place)} {verb} in neither "
-        f"{places}: {some_of(names)}; expected each image in one of them; correct the lists or "
-        f"use --split {BY_PATIENT}"
-    )
-
-
-def _scanned(
-    unit: ScanUnit,
-    listing: Listing,
-    rows: Mapping[str, Sequence[Row]],
-    unlisted: Sequence[Unmatched],
-    counts: Counter[str],
-) -> Scanned:
-    stray = unit.stray if isinstance(unit, ImageUnit) else ()
-    ignored = sorted(listing.ignored, key=lambda entry: entry.name)
-    happened = {what: count for what, count in counts.items() if count}
-    return Scanned(rows, (*stray, *ignored), unlisted, counts=happened, restarts=listing.restarts)

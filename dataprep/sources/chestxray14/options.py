@@ -9,7 +9,7 @@ from typing import Final
 
 from dataprep.errors import UsageError
 from dataprep.sources.base import Option
-from dataprep.sources.chestxray14.labels import ORDERS
+from dataprep.sources.chestxray14.findings import ORDERS
 from dataprep.sources.splitting import Cut, check_shares, parse_seed, parse_share, share_text
 
 BY_PATIENT: Final = "random-by-patient"
