@@ -8,13 +8,13 @@ every option, format and guarantee that the shipped data sets have.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from dataprep.errors import UsageError
-from dataprep.index import Scanned, Unmatched
+from dataprep.index import Scanned
 from dataprep.wording import printable
 
 
@@ -220,15 +220,3 @@ class Dataset(ABC):
         Raises:
             SourceError: something the unit needs is gone or unreadable.
         """
-
-    def missing(
-        self, raw: Path, splits: Sequence[str] | None, present: Iterable[str]
-    ) -> Iterator[Unmatched]:
-        """Images that are listed but that no unit holds.
-
-        Args:
-            raw: the raw directory.
-            splits: the splits wanted; None: all.
-            present: the key of every row of every unit and split, in no order.
-        """
-        return iter(())

@@ -283,11 +283,11 @@ def test_listed_images_that_are_not_there_are_refused_by_name(
     result = cli(*folders.command(tmp_path / "out", "--listing", listing))
     assert result.code == 3
     assert "1 image listed but not there: bar/99.jpg" in result.out
-    assert "bar/99.jpg" in (tmp_path / "out" / ".dataprep" / "unmatched.tsv").read_text()
+    assert "bar/99.jpg" in (tmp_path / "out" / ".dataprep" / "unmatched.csv").read_text()
     assert not list((tmp_path / "out").rglob("*-of-*"))
     result = cli(*folders.command(tmp_path / "out", "--listing", listing, "--max_bad", "1"))
     assert result.code == 0, result
-    assert manifest_of(tmp_path / "out")["unmatched"]["first"] == ["bar/99.jpg"]
+    assert manifest_of(tmp_path / "out")["unmatched"]["first"] == {"missing": ["bar/99.jpg"]}
 
 
 def test_once_the_listed_images_are_there_a_refused_directory_just_works(

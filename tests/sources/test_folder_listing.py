@@ -1,7 +1,8 @@
-"""The folder data set with a listing: files, archives, splits, groups, and every wrong entry."""
+"""The folder data set with a listing: every format, files and archives, and every wrong row."""
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -9,7 +10,6 @@ import re
 import tarfile
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -17,16 +17,18 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from dataprep.errors import SourceError
-from dataprep.index import Unmatched
-from dataprep.sources.folder import listing_file, listing_join
+from dataprep.index.tables import index_tables
+from dataprep.sources.containers.relative_paths import clean_path
+from dataprep.sources.folder import listing as listing_module
 from dataprep.sources.folder.dataset import Folder
-from dataprep.sources.folder.listing_join import Table
 
 IMAGES = {f"{c}/{n}.jpg": f"{c}{n}".encode() * n for c in "ab" for n in (1, 2, 3)}
 ROWS = [
-    {"path": path, "label": path[0], "split": "train" if path[2] < "3" else "val"}
+    {"path": path, "label": path[0], "split": "train" if path[2] < "3" else "Val"}
     for path in reversed(IMAGES)
 ]
+FRACTIONS = "train=0.5,validation=0.25,test=0.25"
+FORMATS = ["csv", "tsv", "jsonl", "parquet"]
 
 
 def write_tar(path: Path, files: dict[str, bytes]) -> None:
@@ -54,9 +56,9 @@ def write_listing(path: Path, rows: list[dict[str, object]]) -> str:
     elif path.suffix == ".jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     else:
-        delimiter = {".csv": ",", ".tsv": "\t"}[path.suffix]
-        lines = [columns, *(map(str, row.values()) for row in rows)]
-        path.write_text("".join(delimiter.join(line) + "\n" for line in lines))
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file, delimiter={".csv": ",", ".tsv": "\t"}[path.suffix])
+            writer.writerows([columns, *(row.values() for row in rows)])
     return str(path)
 
 
@@ -66,149 +68,161 @@ def raw(tmp_path):
     return tmp_path / "raw"
 
 
-def scan_all(dataset, raw):
-    return [dataset.scan(raw, unit) for unit in dataset.find(raw, None).units]
-
-
-def labels_of(raw, **options):
+def index(raw, listing, **options):
+    """Every row of the index, by status."""
+    dataset = Folder(listing=str(listing), **options)
+    known = dataset.classes()
     found = {}
-    for scan in scan_all(Folder(**options), raw):
-        for split, rows in scan.rows.items():
-            assert [row.key for row in rows] == sorted(row.key for row in rows)
-            for row in rows:
-                assert row.key not in found.setdefault(split, {})
-                found[split][row.key] = tuple(scan.classes[label] for label in row.labels)
+    for unit in dataset.find(raw, None).units:
+        scanned = dataset.scan(raw, unit)
+        classes = [name for name, _ in known] if known else scanned.classes or ()
+        for table in index_tables(scanned, classes, ()):
+            for row in table.to_pylist():
+                found.setdefault(row["status"], []).append(row)
     return found
+
+
+def told(rows):
+    """What a list tells."""
+    return {row["key"]: (row["split"], row["labels"]) for row in rows}
 
 
 def refusal(raw, listing, **options):
     with pytest.raises(SourceError) as caught:
-        scan_all(Folder(listing=str(listing), **options), raw)
-    assert "\n" not in str(caught.value)
+        index(raw, listing, **options)
+    assert str(caught.value).isprintable()
     return str(caught.value)
 
 
 EXPECTED = {
-    "train": {f"{c}/{n}.jpg": (c,) for c in "ab" for n in (1, 2)},
-    "validation": {f"{c}/3.jpg": (c,) for c in "ab"},
+    path: ("train" if path[2] < "3" else "validation", [path[0]]) for path in reversed(IMAGES)
 }
 
 
-def as_files(raw):
-    write_tree(raw, IMAGES)
-
-
-def as_one_tar(raw):
-    write_tar(raw / "images.tar", IMAGES)
-
-
-def as_class_tars(raw):
-    for name in "ab":
-        own = {key[2:]: content for key, content in IMAGES.items() if key[0] == name}
-        write_tar(raw / f"{name}.tar", own)
-
-
-def as_tar_and_folder(raw):
-    write_tar(raw / "some.tar", {key: data for key, data in IMAGES.items() if key[0] == "a"})
-    write_tree(raw, {key: data for key, data in IMAGES.items() if key[0] == "b"})
-
-
-LAYOUTS = [as_files, as_one_tar, as_class_tars, as_tar_and_folder]
-
-
-@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet"])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_format_and_layout_give_the_same(tmp_path, suffix, layout):
-    layout(tmp_path / "raw")
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_every_format_tells_the_same_of_files_and_archives(tmp_path, raw, suffix):
     listing = write_listing(tmp_path / f"list.{suffix}", ROWS)
 
-    assert labels_of(tmp_path / "raw", listing=listing) == EXPECTED
+    (status, files), *others = index(raw, listing).items()
+
+    assert (status, others) == ("image", [])
+    assert told(files) == EXPECTED
+    for row in files:
+        assert (row["container"], row["offset"], row["modified"]) == (row["key"], 0, 77)
+        assert row["size"] == len(IMAGES[row["key"]])
+        assert row["group"] == row["key"]  # no image may be listed in two splits
+    write_tar(tmp_path / "packed/i.tar", IMAGES)
+    found = index(tmp_path / "packed", listing)
+    assert found.keys() == {"member", "listed"}
+    assert told(found["listed"]) == EXPECTED
+    head = 1 if suffix in ("jsonl", "parquet") else 2
+    assert [row["line"] for row in found["listed"]] == list(range(head, head + len(ROWS)))
+    assert {row["container"] for row in found["listed"]} == {f"list.{suffix}"}
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_rows_say_where_the_bytes_are(tmp_path, layout):
-    layout(tmp_path / "raw")
+def test_archives_and_folders_have_members(tmp_path):
+    write_tar(tmp_path / "raw/a.tar", {"1.jpg": b"1"})
+    write_tree(tmp_path / "raw", {"b/2.jpg": b"22"})
     listing = write_listing(tmp_path / "list.csv", ROWS)
 
-    for scan in scan_all(Folder(listing=listing), tmp_path / "raw"):
-        for row in (*scan.rows.get("train", ()), *scan.rows.get("validation", ())):
-            with (tmp_path / "raw" / row.container).open("rb") as file:
-                file.seek(row.offset)
-                assert file.read(row.size) == IMAGES[row.key]
-            assert row.modified == 77
-            assert row.group == row.key  # no image may be listed in two splits
+    members = index(tmp_path / "raw", listing)["member"]
 
-
-def test_a_listing_is_scanned_in_pieces(tmp_path, raw, monkeypatch):
-    listing = write_listing(tmp_path / "list.csv", ROWS)
-    monkeypatch.setattr(listing_file, "PIECE", 20)
-    monkeypatch.setattr(listing_file.LineListing.__init__, "__defaults__", (20,))
-    dataset = Folder(listing=listing)
-
-    found = dataset.find(raw, None)
-
-    assert len(found.units) > 3
-    assert len({unit.name for unit in found.units}) == len(found.units)
-    assert labels_of(raw, listing=listing) == EXPECTED
+    assert {row["key"]: (row["alias"], row["container"], row["size"]) for row in members} == {
+        "1.jpg": ("a/1.jpg", "a.tar", 1),
+        "b/2.jpg": (None, "b/2.jpg", 2),
+    }
+    with (tmp_path / "raw/a.tar").open("rb") as file:
+        file.seek(members[0]["offset"])
+        assert file.read(1) == b"1"
 
 
 def test_plain_lines_as_caffe_and_places_have_them(tmp_path, raw):
-    (tmp_path / "list.txt").write_text("/a/1.jpg 10\n./b/2.jpg 9\na//3.jpg 10\n")
+    lines = "/a/1.jpg 10\r\n\n./polar bear.jpg\t9\na//3.jpg  10\n"
+    (tmp_path / "list.txt").write_text(lines)
 
-    assert labels_of(raw, listing=str(tmp_path / "list.txt"), split_name="val") == {
-        "validation": {"a/1.jpg": ("10",), "a/3.jpg": ("10",), "b/2.jpg": ("9",)}
+    found = index(raw, tmp_path / "list.txt", split_name="val")
+
+    assert told(found["image"]) == {
+        "a/1.jpg": ("validation", ["10"]),
+        "a/3.jpg": ("validation", ["10"]),
     }
+    assert [row["key"] for row in found["missing"]] == ["polar bear.jpg"]
+
+
+CELL = st.text(st.characters(exclude_characters="\r\0", codec="utf-8"), max_size=8)
+
+
+@given(
+    st.lists(st.tuples(CELL, CELL), min_size=1, max_size=10),
+    st.sampled_from([("csv", ","), ("tsv", "\t")]),
+    st.sampled_from(["\n", "\r\n"]),
+    st.sampled_from(["", "\ufeff"]),
+)
+def test_quoting_is_that_of_csv(tmp_path_factory, rows, form, end, mark):
+    suffix, delimiter = form
+    path = tmp_path_factory.mktemp("l") / f"list.{suffix}"
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=delimiter, lineterminator=end)
+    rows = [(f"p{at}", f"l{label}", 1, group) for at, (label, group) in enumerate(rows)]
+    writer.writerows([("path", "label", "size", 'a "word"'), *rows])
+    path.write_bytes((mark + text.getvalue()).encode())
+
+    found = index(path.parent, path)["image"]
+
+    assert told(found) == {key: ("train", [label.strip()]) for key, label, *_ in rows}
+
+
+@given(st.text("a.b/ \té\0\\", max_size=12))
+def test_paths_are_cleaned_as_those_of_archives_are(tmp_path_factory, path):
+    raw = tmp_path_factory.mktemp("raw")
+    listing = write_listing(raw / "list.parquet", [{"path": path, "label": "l", "size": 1}])
+    try:
+        expected = clean_path(path.strip(" \t"))
+    except ValueError as error:
+        reason = str(error) if path else "empty path"
+        assert refusal(raw, listing).startswith(f"list.parquet, row 1: {reason}")
+    else:
+        assert [row["key"] for row in index(raw, listing)["image"]] == [expected]
 
 
 def test_listed_sizes_are_trusted_and_nothing_is_looked_up(tmp_path):
-    (tmp_path / "raw").mkdir()
-    rows = [{"path": "gone.jpg", "label": 3, "bytes": 12, "size": 99}]
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    rows = [{"path": "gone.jpg", "label": 3, "bytes": "12.0", "size": 99}]
     listing = write_listing(tmp_path / "list.csv", rows)
 
-    (scan,) = scan_all(Folder(listing=listing, size_column="bytes"), tmp_path / "raw")
-    (row,) = scan.rows["train"]
-    assert (row.size, row.modified, row.container) == (12, 0, "gone.jpg")
-    (scan,) = scan_all(Folder(listing=listing), tmp_path / "raw")
-    assert scan.rows["train"][0].size == 99
+    (row,) = index(raw, listing, size_column="bytes")["image"]
+    assert (row["size"], row["modified"], row["container"]) == (12, 0, "gone.jpg")
+    (row,) = index(raw, listing)["image"]
+    assert row["size"] == 99
+    assert [row["key"] for row in index(raw, listing, size_column="")["missing"]] == ["gone.jpg"]
 
 
 def test_columns_may_have_other_names(tmp_path, raw):
-    rows = [{"split": "?", "file": "a/1.jpg", "kind": "x", "part": "Test", "label": "no"}]
-    listing = write_listing(tmp_path / "list.csv", rows)
-
-    assert labels_of(
-        raw, listing=listing, path_column="file", label_column="kind", split_column="part"
-    ) == {"test": {"a/1.jpg": ("x",)}}
+    row = {"split": "?", "fi/le": "a/1.jpg", "ki~nd": "x", "pa rt": "Test", "label": "no"}
+    names = {"path_column": "fi/le", "label_column": "ki~nd", "split_column": "pa rt"}
+    for suffix in FORMATS:
+        listing = write_listing(tmp_path / f"list.{suffix}", [row])
+        assert told(index(raw, listing, **names)["image"]) == {"a/1.jpg": ("test", ["x"])}
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_a_separator_makes_it_multi_label(tmp_path, raw, suffix):
-    rows = [
-        {"path": "a/1.jpg", "label": "cat|dog"},
-        {"path": "a/2.jpg", "label": ""},
-        {"path": "a/3.jpg", "label": "dog | ant"},
-    ]
+    cells = {"a/1.jpg": "dog|cat", "a/2.jpg": "", "a/3.jpg": "dog | ant"}
+    rows = [{"path": path, "label": cell} for path, cell in cells.items()]
     listing = write_listing(tmp_path / f"list.{suffix}", rows)
-    dataset = Folder(listing=listing, label_separator="|")
 
-    (scan,) = scan_all(dataset, raw)
-
-    assert dataset.multilabel
-    assert scan.classes == ["ant", "cat", "dog"]
-    assert {row.key: row.labels for row in scan.rows["train"]} == {
-        "a/1.jpg": (1, 2),
-        "a/2.jpg": (),
-        "a/3.jpg": (0, 2),
-    }
-    if suffix == "csv":
-        assert not Folder(listing=listing).multilabel
-        assert "empty label" in refusal(raw, listing)
-
-
-def test_several_labels_without_a_separator_are_one(tmp_path, raw):
-    listing = write_listing(tmp_path / "list.csv", [{"path": "a/1.jpg", "label": "cat|dog"}])
-
-    assert labels_of(raw, listing=listing) == {"train": {"a/1.jpg": ("cat|dog",)}}
+    assert Folder(listing=listing, label_separator="|").multilabel
+    assert [row["labels"] for row in index(raw, listing, label_separator="|")["image"]] == [
+        ["cat", "dog"],
+        [],
+        ["ant", "dog"],
+    ]
+    assert not Folder(listing=listing).multilabel
+    assert "2: empty label" in refusal(raw, listing).replace("line 3", "row 2")
+    rows[1]["label"] = "x"
+    listing = write_listing(tmp_path / f"list.{suffix}", rows)
+    assert index(raw, listing)["image"][0]["labels"] == ["dog|cat"]
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
@@ -216,10 +230,17 @@ def test_lists_of_labels_need_the_option(tmp_path, raw, suffix):
     rows = [{"path": "a/1.jpg", "label": ["b", "a"]}, {"path": "a/2.jpg", "label": []}]
     listing = write_listing(tmp_path / f"list.{suffix}", rows)
 
-    assert labels_of(raw, listing=listing, label_separator=",") == {
-        "train": {"a/1.jpg": ("a", "b"), "a/2.jpg": ()}
-    }
+    found = index(raw, listing, label_separator=",")["image"]
+    assert told(found) == {"a/1.jpg": ("train", ["a", "b"]), "a/2.jpg": ("train", [])}
     assert "found a list of labels" in refusal(raw, listing)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+@pytest.mark.parametrize(("cell", "label"), [(3, "3"), (3.0, "3"), (" x ", "x")])
+def test_labels_may_be_whole_numbers(tmp_path, raw, suffix, cell, label):
+    listing = write_listing(tmp_path / f"list.{suffix}", [{"path": "a/1.jpg", "label": cell}])
+
+    assert told(index(raw, listing)["image"]) == {"a/1.jpg": ("train", [label])}
 
 
 def test_labels_may_be_identifiers_or_numbers_of_the_list_of_classes(tmp_path, raw):
@@ -227,319 +248,198 @@ def test_labels_may_be_identifiers_or_numbers_of_the_list_of_classes(tmp_path, r
     (tmp_path / "list.txt").write_text("a/1.jpg 1\na/2.jpg /x/zero\na/3.jpg x/one\n")
     options = {"listing": str(tmp_path / "list.txt"), "classes": str(tmp_path / "classes.txt")}
 
-    (scan,) = scan_all(Folder(**options), raw)
-
-    assert scan.classes is None
-    assert [row.labels for row in scan.rows["train"]] == [(1,), (0,), (1,)]
+    assert told(index(raw, **options)["image"]) == {
+        "a/1.jpg": ("train", ["x/one"]),
+        "a/2.jpg": ("train", ["x/zero"]),
+        "a/3.jpg": ("train", ["x/one"]),
+    }
     (tmp_path / "list.txt").write_text("a/1.jpg 1\na/2.jpg 2\n")
     message = refusal(raw, **options)
     assert message.startswith("list.txt, line 2: unknown label 2, expected the classes of ")
+    (tmp_path / "list.txt").write_text("a/1.jpg x/one|1\n")
+    assert "label x/one twice in one cell" in refusal(raw, **options, label_separator="|")
 
 
-def test_places_as_published_has_the_same_labels_in_both_splits(tmp_path):
-    files = {"data/a/airfield/1.jpg": b"1", "data/b/beach/house/1.jpg": b"2"}
-    write_tar(tmp_path / "t/large.tar", files)
-    write_tar(tmp_path / "v/val.tar", {"val/P_1.jpg": b"1", "val/P_2.jpg": b"2"})
-    (tmp_path / "classes.txt").write_text("/a/airfield 0\n/a/alley 1\n/b/beach/house 2\n")
-    (tmp_path / "val.txt").write_text("P_1.jpg 2\nP_2.jpg 1\n")
-    classes = str(tmp_path / "classes.txt")
-    train = Folder(inside="data", class_from="path", classes=classes)
-    validation = Folder(
-        inside="val", listing=str(tmp_path / "val.txt"), classes=classes, split_name="validation"
-    )
-
-    (trained,) = scan_all(train, tmp_path / "t")
-    (validated,) = scan_all(validation, tmp_path / "v")
-
-    assert [(row.key, row.labels) for row in trained.rows["train"]] == [
-        ("a/airfield/1.jpg", (0,)),
-        ("b/beach/house/1.jpg", (2,)),
-    ]
-    assert [(row.key, row.labels) for row in validated.rows["validation"]] == [
-        ("P_1.jpg", (2,)),
-        ("P_2.jpg", (1,)),
-    ]
-    assert train.classes() == validation.classes()
-    assert not validated.unmatched
-
-
-def test_what_is_missing_or_no_image_is_told(tmp_path, raw):
-    (raw / "a/note.txt").touch()
+def test_what_is_missing_or_no_file_is_told(tmp_path, raw, monkeypatch):
+    (raw / "a/note.bmp").touch()
     (raw / "dir.jpg").mkdir()
-    paths = ["a/1.jpg", "a/gone.jpg", "a/1.jpg/x.jpg", "a/note.txt", "dir.jpg"]
+    paths = ["a/1.jpg", "a/gone.jpg", "a/1.jpg/x.jpg", "a/note.bmp", "dir.jpg"]
     rows = [{"path": path, "label": "l", "split": "val"} for path in paths]
     listing = write_listing(tmp_path / "list.csv", rows)
+    monkeypatch.setattr(listing_module, "_ROWS", 2)
 
-    (scan,) = scan_all(Folder(listing=listing), raw)
+    found = index(raw, listing)
 
-    assert [row.key for row in scan.rows["validation"]] == ["a/1.jpg", "a/note.txt"]
-    assert scan.unmatched == [
-        Unmatched("missing", "a/gone.jpg", "list.csv", "validation"),
-        Unmatched("missing", "a/1.jpg/x.jpg", "list.csv", "validation"),
+    assert [row["key"] for row in found["image"]] == ["a/1.jpg", "a/note.bmp"]
+    assert [(row["key"], row["container"], row["split"]) for row in found["missing"]] == [
+        ("a/gone.jpg", "list.csv", "validation"),
+        ("a/1.jpg/x.jpg", "list.csv", "validation"),
     ]
-    assert [(entry.name, entry.reason[:12]) for entry in scan.ignored] == [
-        ("dir.jpg", "not a regula"),
+    assert [(row["key"], row["reason"]) for row in found["ignored"]] == [
+        ("dir.jpg", "not a regular file")
     ]
-
-
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_archives_and_listing_are_told_apart_where_they_differ(tmp_path, suffix):
-    write_tar(tmp_path / "raw/i.tar", {"a/1.jpg": b"1", "a/2.jpg": b"2"})
-    paths = {"a/1.jpg": "train", "a/9.jpg": "train", "a/8.jpg": "test"}
-    rows = [{"path": path, "label": "l", "split": split} for path, split in paths.items()]
-    dataset = Folder(listing=write_listing(tmp_path / f"list.{suffix}", rows))
-
-    (scan,) = scan_all(dataset, tmp_path / "raw")
-    present = [row.key for row in scan.rows["train"]]
-
-    assert present == ["a/1.jpg"]
-    assert scan.unmatched == [Unmatched("unlisted", "a/2.jpg", "i.tar")]
-    where = f"list.{suffix}"
-    absent = list(dataset.missing(tmp_path / "raw", None, iter(present)))
-    assert absent == [
-        Unmatched("missing", "a/9.jpg", where, "train"),
-        Unmatched("missing", "a/8.jpg", where, "test"),
-    ]
-    assert list(dataset.missing(tmp_path / "raw", ["test"], iter(present))) == absent[1:]
-
-
-def test_missing_files_are_not_told_twice(tmp_path, raw):
-    listing = write_listing(tmp_path / "list.csv", [{"path": "gone.jpg", "label": "l"}])
-
-    assert list(Folder(listing=listing).missing(raw, None, iter(()))) == []
-
-
-def test_bare_names_match_wherever_an_image_lies(tmp_path):
-    write_tar(tmp_path / "raw/i.tar", {"deep/down/1.jpg": b"1", "2.jpg": b"2"})
-    rows = [{"path": "1.jpg", "label": "x"}, {"path": "2.jpg", "label": "y"}]
-    listing = write_listing(tmp_path / "list.csv", rows)
-
-    assert labels_of(tmp_path / "raw", listing=listing) == {
-        "train": {"1.jpg": ("x",), "2.jpg": ("y",)}
-    }
-
-
-def test_two_images_of_one_entry_are_refused(tmp_path):
-    write_tar(tmp_path / "raw/i.tar", {"a/1.jpg": b"1", "b/1.jpg": b"2"})
-    listing = write_listing(tmp_path / "list.csv", [{"path": "1.jpg", "label": "x"}])
-
-    assert "two images have the same name, 1.jpg" in refusal(tmp_path / "raw", listing)
 
 
 @pytest.mark.parametrize("form", ["files", "tar"])
 def test_listed_paths_start_inside(tmp_path, form):
-    files = {"data/large/a/1.jpg": b"1", "other/a/1.jpg": b"2"}
+    files = {"data/large/a/1.jpg": b"1", "other/a/1.jpg": b"22"}
     raw = tmp_path / "raw"
     write_tree(raw, files) if form == "files" else write_tar(raw / "i.tar", files)
     (tmp_path / "list.txt").write_text("/a/1.jpg 0\n")
 
-    (scan,) = scan_all(Folder(listing=str(tmp_path / "list.txt"), inside="data/large"), raw)
+    found = index(raw, tmp_path / "list.txt", inside="data/large")
 
-    (row,) = scan.rows["train"]
-    assert (row.key, row.size) == ("a/1.jpg", 1)
-    assert not scan.unmatched
-
-
-FRACTIONS = "train=0.5,validation=0.25,test=0.25"
+    (row,) = found["image" if form == "files" else "member"]
+    assert (row["key"], row["size"]) == ("a/1.jpg", 1)
 
 
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["p 1", "p2", "é"])), max_size=30),
-    st.sampled_from(["patient", "folder"]),
+    st.sampled_from(["patient", "folder", "path"]),
 )
-def test_a_group_is_never_in_two_splits(tmp_path_factory, images, group_by):
+def test_listed_images_are_cut_as_found_ones_are(tmp_path_factory, images, group_by):
     raw = tmp_path_factory.mktemp("raw")
     rows = [
-        {"path": f"{folder}/{at}.jpg", "label": "l", "patient": patient, "size": 1}
+        {"path": f"./{folder}/{at}.jpg", "label": "l", "patient": patient, "size": 1}
         for at, (folder, patient) in enumerate([*images, (0, "p2")])
     ]
     listing = write_listing(raw / "list.csv", rows)
+    options = {"fractions": FRACTIONS, "group_by": group_by}
 
-    splits: dict[str, set[str]] = {}
-    for scan in scan_all(Folder(listing=listing, fractions=FRACTIONS, group_by=group_by), raw):
-        for split, found in scan.rows.items():
-            for row in found:
-                splits.setdefault(row.group, set()).add(split)
-    assert all(len(places) == 1 for places in splits.values())
-    if group_by == "patient":
-        assert splits.keys() == {row["patient"] for row in rows}
+    found = index(raw, listing, **options)["image"]
+
+    cut = Folder(listing=listing, **options)._wanted.cut
+    groups = {"patient": [row["patient"] for row in rows], "folder": [r["key"][0] for r in found]}
+    expected = groups.get(group_by, [row["key"] for row in found])
+    assert [row["split"] for row in found] == [cut.split_of(group) for group in expected]
+    assert [row["group"] for row in found] == groups.get(group_by, [None] * len(found))
 
 
 def test_groups_are_kept_for_checking_where_the_listing_tells_the_splits(tmp_path, raw):
     rows = [{"path": "a/1.jpg", "label": "l", "split": "dev-2", "patient": 7}]
-    listing = write_listing(tmp_path / "list.jsonl", rows)
-
-    (scan,) = scan_all(Folder(listing=listing, group_by="patient"), raw)
-
-    assert [row.group for row in scan.rows["dev-2"]] == ["7"]
-
-
-@pytest.mark.parametrize("layout", [as_files, as_one_tar])
-def test_files_and_archives_are_cut_alike(tmp_path, layout):
-    layout(tmp_path / "raw")
-    as_files(tmp_path / "other")
-    rows = [{"path": row["path"], "label": row["label"]} for row in ROWS]
-    listing = write_listing(tmp_path / "list.csv", rows)
-    options = {"listing": listing, "fractions": FRACTIONS}
-
-    found = labels_of(tmp_path / "raw", **options)
-
-    assert found == labels_of(tmp_path / "other", **options)
-    assert Folder(**options).find(tmp_path / "raw", None).splits == ("train", "validation", "test")
+    for suffix in ("jsonl", "parquet"):
+        listing = write_listing(tmp_path / f"list.{suffix}", rows)
+        (row,) = index(raw, listing, group_by="patient")["image"]
+        assert (row["split"], row["group"]) == ("dev-2", "7")
 
 
 @pytest.mark.parametrize(
     ("content", "options", "expected"),
     [
+        ("file,label\n", {}, " has no column path, expected one; it has file, label; name the rig"),
+        ("path,kind\n", {}, " has no column label, expected one; .*--label_column"),
+        ("path,label\n", {"split_column": "part"}, " has no column part.*--split_column"),
+        ("path,label\n", {"size_column": "bytes"}, " has no column bytes.*--size_column"),
+        ("path,label\n", {"group_by": "patient"}, " has no column patient.*--group_by"),
+        ("path,label,label\n", {}, " has 2 columns label"),
+        ("path,label,split\n", {"fractions": FRACTIONS}, " has a column split, and --fractions"),
+        ("", {}, " is empty or starts with an empty line; expected a header"),
+        ("path,label\n", {}, " lists no images; expected one image a line"),
+        ("path,label\na/1.jpg,x\n,x\n", {}, ", line 3: empty path"),
+        ('path,label\n\n"a/1.jpg","x\ny"\n/./,x\n', {}, ", line 5: empty path"),
+        ("path,label\n../../x.jpg,x\n", {}, ", line 2: path with .. in it"),
+        ("path,label\na/\0.jpg,x\n", {}, ", line 2: path with a NUL character"),
+        ("path,label\na/1.jpg,\n", {}, ", line 2: empty label.*--label_separator"),
+        ("path,label\na/1.jpg,x||y\n", {"label_separator": "|"}, ", line 2: empty label"),
+        ("path,label\na,b|a|b\n", {"label_separator": "|"}, ", line 2: label b twice in one cell"),
+        ("path,label\na,0|1|0\n", {"label_separator": "|"}, ", line 2: .*not zeros and ones"),
+        ("path,label,split\na/1.jpg,x,\n", {}, ", line 2: empty split"),
+        ("path,label,split\na/1.jpg,x,a b\n", {}, ", line 2: split a b: a split's name"),
+        ("path,label,size\na/1.jpg,x,1.5\n", {}, ", line 2: size 1.5, .*give --size_column ''"),
         (
-            "file,label\n",
-            {},
-            "has no column path, expected one; it has file, label; name the right",
+            "path,label,size\na/1.jpg,x,\n",
+            {"size_column": "size"},
+            ", line 2: size missing.*bytes;",
         ),
-        ("path,kind\n", {}, "no column label, expected one; .*--label_column"),
-        ("path,label\n", {"split_column": "part"}, "no column part.*--split_column"),
-        ("path,label\n", {"size_column": "bytes"}, "no column bytes.*--size_column"),
-        ("path,label\n", {"group_by": "patient"}, "no column patient.*--group_by"),
-        ("path,label,label\n", {}, "has 2 columns label"),
-        ("path,label,split\n", {"fractions": FRACTIONS}, "has a column split, and --fractions"),
-        ("path,label\na/1.jpg,x\n,x\n", {}, "list.csv, line 3: empty path"),
-        ("path,label\na/1.jpg,x\n/./,x\n", {}, "list.csv, line 3: empty path"),
-        ("path,label\n../../x.jpg,x\n", {}, "line 2: path with .. in it"),
-        ("path,label\na/1.jpg,\n", {}, "line 2: empty label.*--label_separator"),
-        ("path,label\na/1.jpg,x||y\n", {"label_separator": "|"}, "line 2: empty label"),
-        ("path,label,split\na/1.jpg,x,\n", {}, "line 2: empty split"),
-        ("path,label,split\na/1.jpg,x,a b\n", {}, "line 2: split a b: a split's name"),
-        ("path,label,size\na/1.jpg,x,1.5\n", {}, "line 2: size 1.5, expected a number of bytes"),
-        ("path,label,size\na/1.jpg,x,\n", {}, "line 2: size missing"),
-        ("path,label,who\na/1.jpg,x, \n", {"group_by": "who"}, "line 2: empty who"),
-        ("path,label\na/1.jpg,x\nb/1.jpg,x\n./a/1.jpg,y\n", {}, "line 4: a/1.jpg is already .* 2;"),
+        ("path,label,who\na/1.jpg,x, \n", {"group_by": "who"}, ", line 2: empty who"),
+        ("path,label\na,b\na,b,c\n", {}, ", line 3: found 3 columns, expected 2 as in the header"),
+        ("path,label\n\na\n", {}, ", line 3: found 1 columns"),
+        ('path,label\na,b\nc,"d\n', {}, ", line 3: a quoted cell is not closed"),
+        ("path,label\r\na,b\nc,d\r\n", {}, ": lines end in LF and in CR LF"),
+        (b"path,label\na,b\nc,caf\xe9\n", {}, ", line 3: not UTF-8; save the listing as UTF-8"),
+        ("path,label\na,b\n".encode("utf-16"), {}, " is UTF-16 or no text; save it as UTF-8"),
+        ("path,label\na,b\n".encode("utf-16-le"), {}, " is UTF-16 or no text; save it as UTF-8"),
     ],
 )
-@pytest.mark.parametrize("layout", [as_files, as_one_tar])
-def test_wrong_entries_are_refused_with_their_line(tmp_path, layout, content, options, expected):
-    layout(tmp_path / "raw")
-    (tmp_path / "list.csv").write_text(content)
+@pytest.mark.parametrize("packed", [False, True])
+def test_wrong_rows_are_refused_with_their_line(tmp_path, packed, content, options, expected):
+    raw = tmp_path / "raw"
+    write_tar(raw / "i.tar", IMAGES) if packed else write_tree(raw, IMAGES)
+    content = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / "list.csv").write_bytes(content)
 
-    message = refusal(tmp_path / "raw", tmp_path / "list.csv", **options)
-
-    assert message.startswith("list.csv")
-    assert re.search(expected, message)
-
-
-def test_a_listing_of_nothing_is_refused(tmp_path, raw):
-    (tmp_path / "list.csv").write_text("path,label\n")
-
-    assert "list.csv lists no images" in refusal(raw, tmp_path / "list.csv")
+    assert re.match(f"list.csv{expected}", refusal(raw, tmp_path / "list.csv", **options))
 
 
 @pytest.mark.parametrize(
-    ("row", "expected"),
+    ("name", "content", "expected"),
     [
-        ({"path": 7, "label": 1}, "line 1: found a path of type int"),
-        ({"path": "a/1.jpg", "label": True}, "found True of type bool"),
-        ({"path": "a/1.jpg", "label": 1.5}, "found 1.5 of type float"),
-        ({"path": "a/1.jpg", "label": {}}, "of type dict"),
-        ({"path": "a/1.jpg", "label": None}, "empty label"),
-        ({"path": "a/\0.jpg", "label": 1}, "path with a NUL character"),
-        ({"path": "a/1.jpg", "label": [["x"]]}, "of type list"),
+        ("l.jsonl", b'{"path":"a","label":1}\n\n{', "l.jsonl, line 3: not JSON"),
+        ("l.jsonl", b'{"path":"a","label":1}\n[1]', "line 2: found a JSON list, expected one obj"),
+        ("l.jsonl", b"5", "line 1: found a JSON int"),
+        ("l.jsonl", b'{"path":"a","label":true}', "line 1: found True of type bool"),
+        ("l.jsonl", b'{"path":"a","label":{}}', "line 1: found {} of type dict"),
+        ("l.jsonl", b'{"path":"a","label":null}', "line 1: empty label"),
+        ("l.jsonl", b'{"path":null,"label":1}', "line 1: empty path"),
+        ("l.jsonl", b'{"path":"\\ud800","label":1}', "line 1: text that is no UTF-8"),
+        ("l.txt", b"a 1\n\nb\n", "l.txt, line 3: found no space"),
+        ("l.txt", b"a 1\nb\xff 2\n", "l.txt, line 2: not UTF-8"),
+        ("l.parquet", b"path,label\na,b\n", "l.parquet is damaged or not a .*--listing_format"),
     ],
 )
-def test_values_that_are_no_text_are_refused(tmp_path, raw, row, expected):
-    listing = write_listing(tmp_path / "list.jsonl", [row])
-    separator = {"label_separator": "|"} if row["label"] == [["x"]] else {}
+def test_other_formats_are_refused_with_their_line(tmp_path, raw, name, content, expected):
+    (tmp_path / name).write_bytes(content)
 
-    assert expected in refusal(raw, listing, **separator)
-
-
-@pytest.mark.parametrize(
-    ("row", "options"),
-    [
-        ({"path": "0\ud800.jpg", "label": "a"}, {}),
-        ({"path": "0\udcc3\udca9.jpg", "label": "a"}, {}),  # as bytes it would be 0\xe9.jpg
-        ({"path": "a/1.jpg", "label": "a\ud800"}, {}),
-        ({"path": "a/1.jpg", "label": ["a", "\udfff"]}, {"label_separator": "|"}),
-        ({"path": "a/1.jpg", "label": "a|\udfff"}, {"label_separator": "|"}),
-        ({"path": "a/1.jpg", "label": "a", "split": "\ud800"}, {}),
-        ({"path": "a/1.jpg", "label": "a", "who": "\ud800"}, {"group_by": "who"}),
-    ],
-)
-@pytest.mark.parametrize("layout", [as_files, as_one_tar])
-def test_text_that_no_bytes_stand_for_is_refused(tmp_path, layout, row, options):
-    layout(tmp_path / "raw")
-    first = {**dict.fromkeys(row, "a"), "path": "a/2.jpg"}
-    listing = write_listing(tmp_path / "list.jsonl", [first, row])
-
-    message = refusal(tmp_path / "raw", listing, **options)
-
-    assert message.startswith("list.jsonl, line 2: found ")
-    assert "which has half of a surrogate pair in it, expected text" in message
-    assert message.isprintable()
+    assert re.search(expected, refusal(raw, tmp_path / name))
 
 
-def test_paths_may_be_bytes_that_are_no_utf8(tmp_path, raw):
-    write_tree(raw, {"a/\udce9.jpg": b"1"})
-    row = {"path": "a/\udce9.jpg", "label": "c"}
-    listing = write_listing(tmp_path / "list.jsonl", [row])
-
-    assert labels_of(raw, listing=listing) == {"train": {"a/\udce9.jpg": ("c",)}}
-
-
-def test_whole_numbers_with_a_point_are_labels(tmp_path, raw):
-    listing = write_listing(tmp_path / "list.jsonl", [{"path": "a/1.jpg", "label": 3.0}])
-
-    assert labels_of(raw, listing=listing) == {"train": {"a/1.jpg": ("3",)}}
+def test_a_row_far_down_has_its_line(tmp_path, raw):
+    lines = [f"{number},l,5" for number in range(300_000)]
+    listing = tmp_path / "list.csv"
+    for wrong, expected in (
+        ("x", "line 250001: found 1 columns"),
+        ("x,l,?", "line 250001: size ?"),
+    ):
+        lines[249_999] = wrong
+        listing.write_text("\n".join(["path,label,size", *lines]))
+        assert expected in refusal(raw, listing)
 
 
-def test_a_fingerprint_changes_with_the_listing(tmp_path, raw):
-    listing = write_listing(tmp_path / "list.csv", ROWS)
-    dataset = Folder(listing=listing)
-    (unit,) = dataset.find(raw, None).units
-    before = dataset.fingerprint(raw, unit)
+def test_damaged_parquet_is_refused(tmp_path, raw):
+    path = tmp_path / "l.parquet"
+    table = pa.table([["x" * 50] * 100, ["l"] * 100], ["path", "label"])
+    parquet.write_table(table, path, compression="gzip")
+    content = bytearray(path.read_bytes())
+    content[4:60] = bytes(56)
+    path.write_bytes(content)
 
-    assert dataset.fingerprint(raw, unit) == before
-    write_listing(tmp_path / "list.csv", ROWS[:-1])
-    assert dataset.fingerprint(raw, unit) != before
-
-
-def test_a_fingerprint_has_the_format_of_the_listing(tmp_path, raw):
-    listing = write_listing(tmp_path / "list.csv", ROWS)
-    (unit,) = Folder(listing=listing).find(raw, None).units
-
-    def fingerprint(**options):
-        return Folder(listing=listing, **options).fingerprint(raw, unit)
-
-    assert fingerprint(listing_format="csv") == fingerprint()
-    assert fingerprint(listing_format="tsv") != fingerprint()
+    assert "l.parquet is damaged or not a Parquet file: " in refusal(raw, path)
 
 
-def test_a_table_is_made_once_until_the_listing_changes(tmp_path, monkeypatch):
-    as_class_tars(tmp_path / "raw")
-    listing = write_listing(tmp_path / "list.csv", ROWS)
-    made, make_table = [], listing_join.make_table
-    monkeypatch.setattr(listing_join, "make_table", lambda e: made.append(1) or make_table(e))
-
-    labels_of(tmp_path / "raw", listing=listing)
-    labels_of(tmp_path / "raw", listing=listing)
-    assert len(made) == 1
-    write_listing(tmp_path / "list.csv", ROWS[:-1])
-    labels_of(tmp_path / "raw", listing=listing)
-    assert len(made) == 2
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_names_of_listings_are_no_patterns(tmp_path, raw, suffix):
+    directory = tmp_path / "split=test"
+    directory.mkdir()
+    write_listing(directory / f"l1.{suffix}", [{"path": "b/1.jpg", "label": "l"}])
+    for name in ("l[1]", "l*", "l'"):
+        listing = write_listing(directory / f"{name}.{suffix}", ROWS[:1])
+        assert told(index(raw, listing)["image"]) == {"b/3.jpg": ("validation", ["b"])}
 
 
-@given(
-    st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3))),
-    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3))),
-)
-def test_hashes_that_share_a_half_are_told_apart(listed, wanted):
-    pairs = sorted(listed)
-    table = Table(
-        np.array([high for high, _ in pairs], dtype=np.uint64),
-        np.array([low for _, low in pairs], dtype=np.uint64),
-        np.arange(len(pairs)),
-        bare=False,
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(listing_join, "key_hash", lambda pair: np.array(pair, "u8").tobytes())
-        places = table.find(wanted)
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_listing_that_is_gone_is_refused(tmp_path, raw, suffix):
+    assert "cannot read" in refusal(raw, tmp_path / f"gone.{suffix}")
 
-    assert places.tolist() == [pairs.index(pair) if pair in listed else -1 for pair in wanted]
+
+def test_a_fingerprint_changes_with_the_content_and_the_format(tmp_path, raw):
+    def fingerprint(row, **options):
+        write_listing(tmp_path / "l.csv", [row])
+        os.utime(tmp_path / "l.csv", (77, 77))
+        dataset = Folder(listing=str(tmp_path / "l.csv"), **options)
+        (unit,) = dataset.find(raw, None).units
+        return dataset.fingerprint(raw, unit)
+
+    row = {"path": "a/1.jpg", "label": "a"}
+    before = fingerprint(row)
+    assert fingerprint(row, listing_format="csv") == before
+    assert fingerprint({**row, "label": "b"}) != before

@@ -220,11 +220,6 @@ def test_every_image_is_read_in_any_order_by_any_thread(archive):
     assert images == dict(IMAGES)
 
 
-def test_rows_survive_being_written(archive):
-    row = Row.from_json(archive.rows[-1].to_json())
-    assert archive.read(row) == IMAGES[-1][1]
-
-
 def test_short_reads_are_completed(archive, monkeypatch):
     pread = os.pread
     monkeypatch.setattr(os, "pread", lambda fd, size, offset: pread(fd, min(size, 999), offset))

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataprep.index import Row
 from dataprep.sources import ImageNet, read_image
 from dataprep_schemas import imagenet_classes
 
@@ -158,4 +157,3 @@ def test_the_order_of_archive_members_does_not_matter(make_raw, seed):
             name = row.key.rpartition("/")[2]
             expected = raw.validation.get(name) or raw.train[content[name][:9]][name]
             assert read_image(raw.path, row) == expected
-            assert Row.from_json(row.to_json()) == row

@@ -37,6 +37,9 @@ def test_a_shorter_or_vanished_archive_is_noticed(raw):
     raw.train_archive()
     row = first_row(raw)
     os.truncate(raw.path / row.container, row.offset + row.size - 1)
+    with pytest.raises(SourceError, match=r"train.tar changed since .* it was modified; restore"):
+        read_image(raw.path, row)
+    row = replace(row, container_mtime=0)  # nobody looked
     with pytest.raises(SourceError, match=r"ends at byte \d+, but the archive has \d+ bytes"):
         read_image(raw.path, row)
     (raw.path / row.container).unlink()

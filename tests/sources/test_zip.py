@@ -75,7 +75,6 @@ def test_stored_and_deflated_images_are_read(tmp_path):
     assert {row.packing[:1] for row in found} == {("stored",), ("deflate",)}
     assert all(row.offset > 0 for row in found)
     assert [(row.key, read_image(tmp_path, row)) for row in found] == IMAGES
-    assert all(Row.from_json(row.to_json()) == row for row in found)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])

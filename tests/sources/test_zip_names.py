@@ -66,7 +66,7 @@ def test_names_with_backslashes_are_trusted_no_more_than_others(tmp_path):
 def test_a_stored_image_is_checked_when_it_is_read(tmp_path):
     (image,) = scan(tmp_path, {"a.png": BODY}).images
     assert image.packing[0] == "stored"
-    stored = Row.from_json(row(image).to_json())
+    stored = row(image)
     assert read_image(tmp_path, stored) == BODY
     content = bytearray((tmp_path / "a.zip").read_bytes())
     content[image.offset + 20] ^= 1

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import pytest
 
 from dataprep.errors import SourceError
+from dataprep.index import Scanned
 from dataprep.sources.base import Dataset, ScanUnit
 from dataprep.sources.conformance.scanning import made_again, scan_all
 from dataprep.sources.containers.reading import close_archives
@@ -38,6 +39,8 @@ class FingerprintTests:
 
     def test_a_touched_container_changes_the_fingerprint(self, dataset: Dataset, raw: Path) -> None:
         for unit in _with_containers(dataset, raw):
+            if not _holds_images(dataset.scan(raw, unit)):
+                continue  # a list may be known by its content
             before = dataset.fingerprint(raw, unit)
             with _touched(raw / unit.container):
                 assert dataset.fingerprint(raw, unit) != before, unit.container
@@ -52,9 +55,10 @@ class FingerprintTests:
             close_archives()
             other = made_again(dataset)
             with _opened_below(copy) as opened:
-                other.scan(copy, unit)
+                scanned = other.scan(copy, unit)
             before = other.fingerprint(copy, unit)
-            for path in sorted(opened - {copy / unit.container}):
+            known = {copy / unit.container} if _holds_images(scanned) else set()
+            for path in sorted(opened - known):
                 content = path.read_bytes()
                 path.write_bytes(content + b"\n")
                 assert other.fingerprint(copy, unit) != before, (
@@ -76,6 +80,10 @@ class FingerprintTests:
                     assert str(caught.value).isprintable(), "a message is one printable line"
             finally:
                 away.rename(container)
+
+
+def _holds_images(scanned: Scanned) -> bool:
+    return bool(scanned.members or any(scanned.rows.values()))
 
 
 def _with_containers(dataset: Dataset, raw: Path) -> Iterator[ScanUnit]:

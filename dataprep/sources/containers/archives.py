@@ -38,7 +38,7 @@ def list_archive(raw: Path, archive: Archive) -> Listing:
     Raises:
         SourceError: the archive is unreadable, damaged or truncated.
     """
-    return _listing(members(raw, archive), archive)
+    return _listing(members(raw, archive), archive, _mtime(raw, archive.container))
 
 
 def list_zip(raw: Path, container: str) -> Listing:
@@ -47,7 +47,7 @@ def list_zip(raw: Path, container: str) -> Listing:
     Raises:
         SourceError: the archive is unreadable, damaged or truncated.
     """
-    return _listing(zip_members(raw, container), Archive(container))
+    return _listing(zip_members(raw, container), Archive(container), _mtime(raw, container))
 
 
 def list_gzip(raw: Path, container: str, restarts_name: str) -> Listing:
@@ -69,7 +69,8 @@ def list_gzip(raw: Path, container: str, restarts_name: str) -> Listing:
         with open(raw / container, "rb", buffering=0) as file:
             stream = ForwardStream(_checked(file.fileno(), container))
             found = walk(stream, archive)
-            listing = _listing(found, archive, ("gzip", restarts_name))
+            mtime = os.fstat(file.fileno()).st_mtime_ns
+            listing = _listing(found, archive, mtime, ("gzip", restarts_name))
             unpacked = stream.produced
             spacing = spacing_for(unpacked, len(listing.images))
             restarts = find_restarts(file.fileno(), container, unpacked, spacing=spacing)
@@ -78,42 +79,44 @@ def list_gzip(raw: Path, container: str, restarts_name: str) -> Listing:
     return Listing(listing.images, listing.ignored, restarts)
 
 
-def _listing(found: Iterable[Member], archive: Archive, packing: Packing = ()) -> Listing:
+def _mtime(raw: Path, container: str) -> int:
+    try:
+        return (raw / container).stat().st_mtime_ns
+    except OSError as error:
+        raise unreadable(container, error) from error
+
+
+def _listing(
+    found: Iterable[Member], archive: Archive, mtime: int, packing: Packing = ()
+) -> Listing:
     images: list[StoredImage] = []
     ignored: list[Ignored] = []
     container = archive.container
     prefix = f"{archive.inner}/" if archive.inner else ""
     for member in found:
-        reason = member.refusal or _refusal(member.name)
+        path, reason = _path_of(member.name)
+        reason = member.refusal or reason
         if reason:
             ignored.append(Ignored(container, prefix + member.name, reason))
         else:
-            images.append(
-                StoredImage(
-                    clean_path(member.name),
-                    container,
-                    member.offset,
-                    member.size,
-                    member.modified,
-                    packing or member.packing,
-                )
-            )
+            place = (container, member.offset, member.size, member.modified)
+            images.append(StoredImage(path, *place, packing or member.packing, mtime))
     if not images and not ignored:
         ignored.append(Ignored(container, archive.inner, "empty archive"))
     return Listing(images, ignored)
 
 
-def _refusal(member_name: str) -> str:
-    """Why a member of this name is left out; empty for an image."""
+def _path_of(member_name: str) -> tuple[str, str]:
+    """The path of a member, and why it is left out; that is empty for an image."""
     if ".." in member_name.split("/"):
-        return "its name leads out of the archive"
+        return "", "its name leads out of the archive"
     try:
         path = clean_path(member_name)
     except ValueError as error:
-        return str(error)
+        return "", str(error)
     if in_clutter(path):
-        return "in a hidden or system folder"
-    return refusal(basename(path))
+        return path, "in a hidden or system folder"
+    return path, refusal(basename(path))
 
 
 def _checked(descriptor: int, container: str) -> Iterator[bytes]:

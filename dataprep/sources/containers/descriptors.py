@@ -15,10 +15,11 @@ class Descriptor:
         OSError: it cannot be opened.
     """
 
-    __slots__ = ("number",)
+    __slots__ = ("mtime", "number")
 
     def __init__(self, path: str) -> None:
         self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.mtime = os.fstat(self.number).st_mtime_ns
 
     def __del__(self) -> None:
         if hasattr(self, "number"):  # os.open may have failed

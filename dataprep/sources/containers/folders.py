@@ -92,5 +92,6 @@ def _take(entry: os.DirEntry[str], folder: str, path: str, images: list[StoredIm
         raise unreadable(container, error) from error
     if not stat.S_ISREG(status.st_mode):
         return "not a regular file"
-    images.append(StoredImage(path, container, 0, status.st_size, int(status.st_mtime)))
+    place = (container, 0, status.st_size, int(status.st_mtime))
+    images.append(StoredImage(path, *place, container_mtime=status.st_mtime_ns))
     return ""

@@ -22,6 +22,7 @@ class StoredImage:
     size: int
     modified: int
     packing: Packing = ()
+    container_mtime: int = 0
 
     @property
     def name(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -47,6 +48,7 @@ def read_image(raw: Path, row: Row, index: Path | None = None) -> bytes:
         if row.offset == 0:
             return _read_file(path, row)
         archive = _open_archive(path)
+        _require_unchanged(row, archive.mtime)
         if not row.packing:
             return _read_member(archive, row)
         if row.packing[0] == "stored":
@@ -58,6 +60,23 @@ def read_image(raw: Path, row: Row, index: Path | None = None) -> bytes:
         raise _changed(row, "it no longer exists") from error
     except OSError as error:
         raise unreadable(row.container, error) from error
+
+
+def require_unchanged(raw: Path, containers: Mapping[str, Row]) -> None:
+    """Make sure that files are still what they were, so that what was read of them counts.
+
+    Args:
+        raw: the raw directory.
+        containers: those that were read from, with any row of each.
+
+    Raises:
+        SourceError: one was changed since it was indexed, or is gone.
+    """
+    for container, row in containers.items():
+        try:
+            _require_unchanged(row, os.stat(f"{raw}/{container}").st_mtime_ns)  # noqa: PTH116
+        except OSError as error:
+            raise unreadable(container, error) from error
 
 
 def close_archives() -> None:
@@ -103,11 +122,14 @@ def _read_file(path: str, row: Row) -> bytes:
         pay(len(data))
         if len(data) < row.size:
             data += read_at(descriptor, len(data), row.size + 1 - len(data))
+        # Afterwards: it may be written while it is read.
+        mtime = os.fstat(descriptor).st_mtime_ns
     finally:
         os.close(descriptor)
     if len(data) != row.size:
         found = f"it has {'more than ' * (len(data) > row.size)}{min(len(data), row.size)} bytes"
         raise _changed(row, f"{found}, expected {row.size}")
+    _require_unchanged(row, mtime)
     return data
 
 
@@ -169,6 +191,11 @@ def _damaged(row: Row, reason: str) -> SourceError:
         f"changed since it was indexed: {printable(reason)}; restore it, or start anew with "
         "--overwrite, which indexes the raw data again"
     )
+
+
+def _require_unchanged(row: Row, mtime: int) -> None:
+    if row.container_mtime not in (0, mtime):
+        raise _changed(row, "it was modified")
 
 
 def _changed(row: Row, finding: str) -> SourceError:

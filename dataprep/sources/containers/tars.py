@@ -11,6 +11,7 @@ import io
 import os
 import stat
 import tarfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ _RECORD: Final = tarfile.RECORDSIZE
 _BUFFER: Final = 8192
 _MOST_AT_ONCE: Final = 1 << 20
 _MOST_PADDING: Final = 64 << 20
+_ADLER: Final = 65521  # RFC 1950: what its sums are taken modulo
 _AGAIN: Final = "copy or download it again"
 
 # What tarfile raises on hostile or damaged headers: its own errors, and what its parsing of
@@ -153,17 +155,53 @@ def walk(stream: _Range | ForwardStream, archive: Archive) -> Iterator[Member]:
             fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape"
         ) as tar:
             # At offset 0 there is no member, and Python 3.10 would seek to -1 to find that out.
-            while tar.offset > 0 and (info := tar.next()) is not None:
+            while tar.offset > 0:
+                while tar.firstmember is None and not tar.pax_headers:
+                    plain = _plain_member(stream, archive, tar.offset)
+                    if plain is None:
+                        break
+                    end = plain.offset - archive.offset + -(-plain.size // _BLOCK) * _BLOCK
+                    if (reached := stream.reach(end)) < end:
+                        raise _truncated(archive, plain.name, end, reached)
+                    tar.offset = end
+                    yield plain
+                if (info := tar.next()) is None:
+                    break
                 tar.members.clear()  # or every header ever read stays in memory
                 if info.size < 0:
                     raise _impossible(info)
                 if (reached := stream.reach(tar.offset)) < tar.offset:
-                    raise _truncated(archive, info, tar.offset, reached)
+                    raise _truncated(archive, info.name, tar.offset, reached)
                 if not info.isdir():
                     yield _member(info, archive, tar.offset)
             _require_end(stream, archive, tar.offset)
     except _DAMAGE as error:
         raise _damaged(start, archive, error) from error
+
+
+def _plain_member(stream: _Range | ForwardStream, archive: Archive, offset: int) -> Member | None:
+    """The member at an offset, if it is a regular file with a plain ustar or GNU header.
+
+    Nearly all are; in a third of the time that `tarfile` takes, which does the rest.
+    """
+    stream.seek(offset)
+    header = stream.read(_BLOCK)
+    # Kind 0, a magic, and no prefix to the name: POSIX.1-1988, and GNU tar's own.
+    if header[156:157] != b"0" or header[257:262] != b"ustar" or header[345:346] != b"\0":
+        return None
+    try:
+        size, modified, checksum = (
+            int(field.rstrip(b"\0 "), 8)
+            for field in (header[124:136], header[136:148], header[148:156])
+        )
+    except ValueError:  # base 256
+        return None
+    # The sum of all bytes, the checksum's own taken for blanks. Adler-32 adds in C, from 1.
+    found = (zlib.adler32(header) & 0xFFFF) - 1 - sum(header[148:156]) + 8 * 32
+    if (found - checksum) % _ADLER or size < 0:
+        return None
+    name = header[: header.find(b"\0", 0, 100) % 101].decode("utf-8", "surrogateescape")
+    return Member(name, archive.offset + offset + _BLOCK, size, modified, "")
 
 
 def _member(info: tarfile.TarInfo, archive: Archive, end: int) -> Member:
@@ -187,10 +225,10 @@ def _refusal(info: tarfile.TarInfo) -> str:
     return _REFUSED_TYPES.get(info.type, f"unknown member type {info.type!r}")
 
 
-def _truncated(archive: Archive, info: tarfile.TarInfo, end: int, size: int) -> SourceError:
+def _truncated(archive: Archive, name: str, end: int, size: int) -> SourceError:
     return SourceError(
         f"{archive.place} is truncated: it has {size} bytes, but its member "
-        f"{printable(info.name)} ends at byte {end}; {_AGAIN}"
+        f"{printable(name)} ends at byte {end}; {_AGAIN}"
     )
 
 
@@ -247,9 +285,10 @@ def _trailing(archive: Archive, offset: int, size: int | None) -> SourceError:
 
 
 class _Tar(tarfile.TarFile):
-    """A `tarfile.TarFile` whose documented but untyped list of members can be emptied."""
+    """A `tarfile.TarFile` with the types of what it does not declare."""
 
     members: list[tarfile.TarInfo]
+    firstmember: tarfile.TarInfo | None
 
 
 class _Window(Positioned):

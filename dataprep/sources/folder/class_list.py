@@ -8,6 +8,7 @@ and a number is that the class's number, as in Places-365's ``/a/airfield 0``.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -18,7 +19,6 @@ from typing import Final
 from unicodedata import normalize
 
 from dataprep.errors import SourceError
-from dataprep.sources.folder.text_files import is_utf8, require_lines
 from dataprep.wording import counted, printable, unreadable
 
 _NUMBER: Final = re.compile(r"[0-9]+", re.ASCII)
@@ -81,17 +81,38 @@ def numbers_in_order(found: Iterable[str]) -> list[str]:
     return names
 
 
+def require_distinct(names: Iterable[str]) -> None:
+    """Refuse names that are one name in two Unicode spellings.
+
+    macOS writes é as two characters, other systems as one.
+
+    Raises:
+        SourceError: two are the same in normal form NFC.
+    """
+    seen: dict[str, str] = {}
+    for name in sorted(name for name in names if not name.isascii()):
+        other = seen.setdefault(normalize("NFC", name), name)
+        if other != name:
+            raise SourceError(
+                f"two classes have the same name in two Unicode spellings, {other!a} and "
+                f"{name!a}; expected one; rename one, or what belongs to it, as the other "
+                "(macOS writes NFD, other systems NFC)"
+            )
+
+
 @lru_cache(maxsize=4)
 def _load(path: Path, _size: int, _modified: int) -> ClassList:
     content = path.read_bytes()
     place = printable(os.fspath(path))
-    require_lines(place, content)
-    text = content.decode("utf-8-sig", "surrogateescape")
-    lines = [line.strip() for line in text.split("\n")]
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise SourceError(f"{place}, line {line}: not UTF-8; save the list as UTF-8") from error
+    if "\0" in text:
+        raise SourceError(f"{place} is UTF-16 or no text; save it as UTF-8")
+    lines = [line.strip() for line in io.StringIO(text, newline=None)]  # ends of any kind
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line]
-    for number, line in numbered:
-        if not is_utf8(line):
-            raise SourceError(f"{place}, line {number}: not UTF-8; save the list as UTF-8")
     if not numbered:
         raise SourceError(f"{place} is empty; expected one class a line")
     pairs = _pairs([line for _, line in numbered], tabs="\t" in text)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from dataprep.errors import SourceError
 from dataprep.sources.containers.listing import Listing, StoredImage
 from dataprep.sources.containers.relative_paths import below, folder_of
 from dataprep.sources.folder.class_list import ClassList
-from dataprep.sources.folder.drafts import Draft
 from dataprep.sources.folder.options import FolderOptions
 from dataprep.sources.folder.units import Container
 from dataprep.sources.split_names import SPLIT_FOLDERS, split_of_folder
@@ -21,9 +20,26 @@ OUTSIDE: Final = "images that are not below --inside"
 WITHOUT_IMAGES: Final = "class folders or archives without images"
 """What they are counted as."""
 
-
 Placed = list[tuple[str, StoredImage]]
 """Images by their path below where everything starts."""
+
+
+class Classified(NamedTuple):  # made in half the time of a frozen dataclass
+    """An image, and what its folders tell of it.
+
+    Attributes:
+        split: the split it belongs to.
+        key: its name within the split.
+        label: its class, or what else `ClassList.indices` knows.
+        group: as in `Row`.
+        image: where its bytes are.
+    """
+
+    split: str
+    key: str
+    label: str
+    group: str
+    image: StoredImage
 
 
 def place_images(container: Container, inside: str, images: Sequence[StoredImage]) -> Placed:
@@ -46,7 +62,7 @@ def classify(
     placed: Placed,
     options: FolderOptions,
     known: ClassList | None,
-) -> list[Draft]:
+) -> Iterator[Classified]:
     """The split, key and class of a container's images.
 
     The folders below the split tell the class. An archive's images that lie in no folder have the
@@ -65,12 +81,11 @@ def classify(
             folders that contradict what else is known, or have an unknown class.
     """
     if not placed:
-        return []
+        return
     paths = [path for path, _ in placed]
     if not container.prefix:
         paths = _with_stem(container, paths)
     wrapped = not container.prefix and _has_split_folders(container, split, paths, options)
-    drafts: list[Draft] = []
     unknown: set[str] = set()
     for path, (_, image) in zip(paths, placed, strict=True):
         top, _, rest = path.partition("/")
@@ -78,18 +93,18 @@ def classify(
         label = folder_of(key) if options.class_from == "path" else key.partition("/")[0]
         if known is not None and label not in known.indices:
             unknown.add(label)
+            continue
         own = split_of_folder(top) if wrapped else split or options.split_name
         group = folder_of(key) if options.group_by == "folder" else ""
         if options.cut:
             own = options.cut.split_of(group or key)
-        drafts.append(Draft(own, key, image, (label,), group))
+        yield Classified(own, key, label, group, image)
     if unknown and known is not None:
         raise SourceError(
             f"unknown class in {printable(container.path)}: {some_of(unknown)}; expected those of "
             f"{known.place}{known.advice(unknown)}; add what is missing there, or move it out of "
             "the raw directory"
         )
-    return drafts
 
 
 def class_without_images(

@@ -4,39 +4,38 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
 from dataprep.errors import SourceError
-from dataprep.index import Ignored, Scanned, Unmatched
+from dataprep.hashing import file_sha256
+from dataprep.index import Ignored, Member, Row, Scanned
 from dataprep.sources.base import Dataset, Found, Option, ScanUnit, wanted_splits
 from dataprep.sources.containers.kinds import list_container, witness
-from dataprep.sources.folder.alike import require_distinct
-from dataprep.sources.folder.class_list import ClassList, load_class_list, numbers_in_order
+from dataprep.sources.folder.class_list import (
+    ClassList,
+    load_class_list,
+    numbers_in_order,
+    require_distinct,
+)
 from dataprep.sources.folder.classes import (
     OUTSIDE,
     WITHOUT_IMAGES,
+    Placed,
     class_without_images,
     classify,
     place_images,
 )
 from dataprep.sources.folder.config import one_spelling
-from dataprep.sources.folder.content_hash import hash_content
-from dataprep.sources.folder.drafts import Draft, make_rows
 from dataprep.sources.folder.layout import find_folders, find_to_join, open_top
-from dataprep.sources.folder.listing_entries import Entries
-from dataprep.sources.folder.listing_scan import ListingUnit, make_listing_units, scan_listing
 from dataprep.sources.folder.options import OPTIONS, ListingOptions, parse_options
-from dataprep.sources.folder.units import Container, ContainerUnit
+from dataprep.sources.folder.units import Container, ContainerUnit, ListingUnit
 from dataprep.sources.folder.witnesses import witness_folder
 from dataprep.wording import counted, printable, sized, unreadable
 
-if TYPE_CHECKING:
-    from dataprep.sources.folder.listing_join import Table
-
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 2
+_SCAN_RULES: Final = 3
 
 
 class Folder(Dataset):
@@ -92,7 +91,7 @@ class Folder(Dataset):
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.
 
-        Of a listing, the places where it can be cut are looked up.
+        Of a listing, the names of its columns are read.
 
         Args:
             raw: the raw directory, as the user gave it.
@@ -104,30 +103,26 @@ class Folder(Dataset):
         """
         self._known()  # so that a wrong list is refused before anything is scanned
         listing = self._wanted.listing
-        found = find_folders(raw, self._wanted) if listing is None else self._listed(raw, listing)
+        found = (
+            find_folders(raw, self._wanted) if listing is None else self._find_listed(raw, listing)
+        )
         return found if splits is None or found.splits is None else _only(found, splits)
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
-        """List one unit: some folders and archives, or a piece of the listing.
+        """List one unit: some folders and archives, or the listing.
 
         Raises:
-            SourceError: something in it is damaged, unreadable, wrongly listed, of an unknown
-                class, or there twice.
+            SourceError: something in it is damaged, unreadable, wrongly listed or of an unknown
+                class.
         """
-        known = self._known()
-        listing = self._wanted.listing
-        if isinstance(unit, ListingUnit) and listing is not None:
-            return scan_listing(raw, unit, Entries(listing, self._wanted, known), known)
+        if isinstance(unit, ListingUnit) and self._wanted.listing is not None:
+            from dataprep.sources.folder.listing import Listing
+
+            listing = Listing(self._wanted.listing, self._wanted, self._known())
+            return Scanned(tables=listing.tables(raw, unit.top, packed=unit.packed))
         if not isinstance(unit, ContainerUnit):
             raise TypeError(f"a unit of another data set: {unit!r}")
-        if listing is None:
-            return self._scan_containers(raw, unit, known, None)
-        # Imported late, as elsewhere: numpy is not needed for --help.
-        from dataprep.sources.folder.listing_join import open_table
-
-        entries = Entries(listing, self._wanted, known)
-        table = open_table(listing, self._wanted)
-        return self._scan_containers(raw, unit, known, (table, entries))
+        return self._scan_containers(raw, unit)
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         """Identify what `scan` would read from by size and modification time.
@@ -136,9 +131,8 @@ class Folder(Dataset):
         are added, removed or renamed in it: that is noticed in a class folder and in every folder
         below, which takes listing all of them. It does not when a file is rewritten in place:
         `read_image` notices that by the file's size. Of the files in a listing nothing is looked
-        at: that one which was missing is there now goes unnoticed. The listing and the list of
-        classes count by their content, the listing also by its size, its time and its format,
-        which `config` leaves out.
+        at. The listing and the list of classes count by their content, the listing also by its
+        size, its time and its format, which `config` leaves out.
 
         Raises:
             SourceError: something the unit needs is gone or unreadable.
@@ -146,65 +140,51 @@ class Folder(Dataset):
         known = self._known()
         listing = self._wanted.listing
         witnesses: list[object] = [None if known is None else known.sha256]
-        if listing is not None:
-            witnesses.append([listing.format, *_status(listing.path), hash_content(listing.path)])
+        if isinstance(unit, ListingUnit) and listing is not None:
+            try:
+                status = listing.path.stat()
+                content = file_sha256(listing.path)
+            except OSError as error:
+                raise unreadable(str(listing.path), error) from error
+            witnesses.append([listing.format, status.st_size, status.st_mtime_ns, content])
         if isinstance(unit, ContainerUnit):
             for container in unit.containers:
                 see = witness_folder if container.prefix else witness
                 witnesses.append(see(raw, container.path))
         return json.dumps([_SCAN_RULES, witnesses], separators=(",", ":"))
 
-    def missing(
-        self, raw: Path, splits: Sequence[str] | None, present: Iterable[str]
-    ) -> Iterator[Unmatched]:
-        """What the listing names but no archive has; missing files were found by `scan`.
-
-        Raises:
-            SourceError: the listing is wrong; names the line.
-        """
-        listing = self._wanted.listing
-        if listing is not None and open_top(raw, self._wanted.inside).archives:
-            from dataprep.sources.folder.listing_join import missing_entries, open_table
-
-            entries = Entries(listing, self._wanted, self._known())
-            table = open_table(listing, self._wanted)
-            yield from missing_entries(table, entries, splits, present)
-
     def _known(self) -> ClassList | None:
         return None if self._wanted.classes is None else load_class_list(self._wanted.classes)
 
-    def _listed(self, raw: Path, listing: ListingOptions) -> Found:
-        entries = Entries(listing, self._wanted, self._known())
+    def _find_listed(self, raw: Path, options: ListingOptions) -> Found:
+        # Imported late, as elsewhere: DuckDB is not needed for --help.
+        from dataprep.sources.folder.listing_file import ListingFile
+
+        listing = ListingFile(options, self._wanted)
         top = open_top(raw, self._wanted.inside)
-        place = f"{entries.file.name} ({sized(_status(listing.path)[0])})"
+        place = f"{listing.name} ({sized(options.path.stat().st_size)})"
+        unit = ListingUnit("listing", listing.name, top.path, packed=bool(top.archives))
+        units: tuple[ScanUnit, ...] = (unit,)
         if top.archives:
-            units: Sequence[ScanUnit] = find_to_join(top)
+            units = (*units, *find_to_join(top))
             archives = counted(len(top.archives), "archive")
             folders = f" and {counted(len(top.folders), 'folder')}" if top.folders else ""
             description = f"listed in {place}: images in {archives}{folders}, read in place"
         else:
-            units = make_listing_units(entries, top.path)
             description = f"listed in {place}: files in {printable(str(raw / top.path))}"
-        if not units:
-            raise SourceError(f"{entries.file.name} lists no images; expected one image a line")
         splits: tuple[str, ...] | None = (self._wanted.split_name,)
         if self._wanted.cut is not None:
             splits = self._wanted.splits
-        elif entries.columns.split is not None:
+        elif "split" in listing.columns:
             splits = None
-        return Found((description,), tuple(units), splits, whole=True)
+        return Found((description,), units, splits, whole=True)
 
-    def _scan_containers(
-        self,
-        raw: Path,
-        unit: ContainerUnit,
-        known: ClassList | None,
-        listed: tuple[Table, Entries] | None,
-    ) -> Scanned:
-        drafts: list[Draft] = []
+    def _scan_containers(self, raw: Path, unit: ContainerUnit) -> Scanned:
+        known = self._known()
+        numbers: dict[str, int] = {} if known is None else dict(known.indices)
+        rows: dict[str, list[Row]] = {}
+        members: list[Member] = []
         ignored: list[Ignored] = list(unit.stray)
-        unmatched: list[Unmatched] = []
-        without_images: list[str] = []
         counts: Counter[str] = Counter()
         restarts = b""
         for container in unit.containers:
@@ -218,20 +198,30 @@ class Folder(Dataset):
             placed = place_images(container, unit.inside, listing.images)
             if outside := len(listing.images) - len(placed):
                 counts[OUTSIDE] += outside
-            if listed is None:
-                drafts += classify(container, unit.split, placed, self._wanted, known)
-                empty = class_without_images(container, listing, unit.inside, self._wanted)
-                if empty and (known is None or empty in known.indices):
-                    without_images.append(empty)
-                    counts[WITHOUT_IMAGES] += 1
-            else:
-                from dataprep.sources.folder.listing_join import join
-
-                found, unlisted = join(container, placed, *listed)
-                drafts += found
-                unmatched += unlisted
-        rows, classes = make_rows(drafts, known, without_images)
-        return Scanned(rows, ignored, unmatched, classes, dict(counts), restarts)
+            if self._wanted.listing is not None:
+                members += _members(container, placed)
+                continue
+            for split, key, label, group, image in classify(
+                container, unit.split, placed, self._wanted, known
+            ):
+                row = Row(
+                    key,
+                    image.container,
+                    image.offset,
+                    image.size,
+                    image.modified,
+                    (numbers.setdefault(label, len(numbers)),),
+                    group=group,
+                    packing=image.packing,
+                    container_mtime=image.container_mtime,
+                )
+                rows.setdefault(split, []).append(row)
+            empty = class_without_images(container, listing, unit.inside, self._wanted)
+            if empty and (known is None or empty in numbers):
+                numbers.setdefault(empty, len(numbers))
+                counts[WITHOUT_IMAGES] += 1
+        classes = list(numbers) if known is None else None
+        return Scanned(rows, ignored, (), classes, dict(counts), restarts, members)
 
 
 def _only(found: Found, splits: Sequence[str]) -> Found:
@@ -253,9 +243,18 @@ def _require_alone(unit: ContainerUnit, container: Container) -> None:
         )
 
 
-def _status(path: Path) -> list[int]:
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise unreadable(str(path), error) from error
-    return [status.st_size, status.st_mtime_ns]
+def _members(container: Container, placed: Placed) -> list[Member]:
+    """Images that a listing may name by their paths or, of a class archive, below its name."""
+    return [
+        Member(
+            path,
+            image.container,
+            image.offset,
+            image.size,
+            image.modified,
+            image.packing,
+            f"{container.stem}/{path}" if container.stem else "",
+            image.container_mtime,
+        )
+        for path, image in placed
+    ]

@@ -1,191 +1,243 @@
-"""A listing of any format as records that can be read piece by piece or one at a time."""
+"""The file that lists images, as a query for its cells: CSV, TSV, JSON lines, Parquet, plain lines.
+
+The database reads it, in the order of its rows. All cells are text.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+import csv
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from glob import escape
+from itertools import islice
+from typing import Final
+
+import duckdb
+import pyarrow as pa
 
 from dataprep.errors import SourceError
-from dataprep.sources.folder.listing_formats import WITH_HEADER, Values, column_names, line_parser
-from dataprep.sources.folder.listing_parquet import ParquetListing
-from dataprep.sources.folder.text_files import require_lines
+from dataprep.index.database import open_database, quoted
+from dataprep.sources.folder.options import FolderOptions, ListingOptions
 from dataprep.wording import printable, unreadable
 
-PIECE: Final = 16 << 20
-"""Bytes of a listing that are scanned at once: some 250,000 lines, some 150 MB as rows."""
-
-_LONGEST_LINE: Final = 1 << 20
-_BOM: Final = b"\xef\xbb\xbf"
-
-
-class ListingFile(Protocol):
-    """What a listing can do, whatever its format.
-
-    A position identifies a record and ascends in the file: the offset of its line in bytes or, in
-    Parquet, its number.
-    """
-
-    name: str
-    """What messages call it."""
-
-    columns: Sequence[str]
-    """The names of its columns."""
-
-    def pieces(self) -> list[tuple[int, int]]:
-        """Ranges of positions, first and one past the last, which together are the whole."""
-
-    def records(self, start: int, stop: int, wanted: Sequence[str]) -> Iterator[tuple[int, Values]]:
-        """The records of a piece: each one's position and the cells of the wanted columns.
-
-        Raises:
-            SourceError: the listing is unreadable, or a record is not what its format demands.
-        """
-
-    def records_at(
-        self, positions: Iterable[int], wanted: Sequence[str]
-    ) -> Iterator[tuple[int, Values]]:
-        """The records at positions, which ascend, in bounded memory.
-
-        Raises:
-            SourceError: see `records`.
-        """
-
-    def place(self, position: int) -> str:
-        """A record as messages name it: ``list.csv, line 5``."""
-
-    def end(self) -> int:
-        """One past the last position."""
+_DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
+_SHOWN: Final = 20  # columns in a message
+_READ_LINES: Final = (  # no byte of a line but its end means anything
+    "read_csv({file}, auto_detect=false, hive_partitioning=false, header=false, strict_mode=false, "
+    "delim='\x01', quote='', escape='', columns={{'line': 'VARCHAR'}})"
+)
 
 
-def open_listing(path: Path, form: str) -> ListingFile:
-    """Read a listing's columns.
-
-    Raises:
-        SourceError: it is unreadable, empty or not of that format.
-    """
-    return ParquetListing(path) if form == "parquet" else LineListing(path, form)
-
-
-class LineListing:
-    """A listing of one line a record.
+class ListingFile:
+    """A listing of any format.
 
     Args:
-        path: the file.
-        form: ``csv``, ``tsv``, ``jsonl`` or ``txt``.
-        piece: about how many bytes a piece has.
+        listing: where it is and how it is read.
+        options: what the user wants besides.
+
+    Attributes:
+        name: what messages call it.
+        columns: names of its columns by what they say: path, label, split, size, group.
+        has_json_labels: whether cells of labels are JSON.
 
     Raises:
-        SourceError: it is unreadable, empty, UTF-16 or without LF ends, or its first line is not of
-            that format.
+        SourceError: it is unreadable, or its columns are not what the options say.
     """
 
-    def __init__(self, path: Path, form: str, piece: int = PIECE) -> None:
-        self.name = printable(path.name)
-        self._path = path
-        self._form = form
-        self._piece = piece
+    def __init__(self, listing: ListingOptions, options: FolderOptions) -> None:
+        self.name = printable(listing.path.name)
+        self._path = listing.path
+        self._format = listing.format
+        self._file = quoted(escape(str(listing.path)))
+        self._types: dict[str, str] = {}
         try:
-            with path.open("rb") as file:
-                first = file.readline(_LONGEST_LINE)
-                self._size = os.fstat(file.fileno()).st_size
+            self._names = self._column_names()
         except OSError as error:
-            raise unreadable(str(path), error) from error
-        require_lines(self.name, first)
-        if not first.strip():
-            raise SourceError(
-                f"{self.name} is empty or starts with an empty line; {self._expected}"
-            )
-        try:
-            self.columns: Sequence[str] = column_names(form, _text(first))
-        except ValueError as error:
-            raise SourceError(f"{self.name}, line 1: {error}") from error
-        self._first = len(first) if form in WITH_HEADER else 0
+            raise unreadable(str(listing.path), error) from error
+        self.columns = _find_columns(self.name, self._names, listing, options)
+        type_ = self._types.get(self.columns["label"], "VARCHAR")
+        self.has_json_labels = self._format == "jsonl" or type_ != "VARCHAR"
 
     @property
-    def _expected(self) -> str:
-        header = "a header and then " if self._form in WITH_HEADER else ""
-        return f"expected {header}one image a line"
+    def head(self) -> int:
+        """How many lines are before the first row."""
+        return 1 if self._format in _DELIMITERS else 0
 
-    def end(self) -> int:
-        """The size in bytes."""
-        return self._size
+    def _column_names(self) -> list[str]:
+        """The names in its header or, in JSON, of its first object."""
+        form, path = self._format, self._path
+        if form == "parquet":
+            with path.open("rb"), open_database(None) as database, self.explaining():
+                found = database.execute(f"describe select * from {self._parquet}").fetchall()
+            self._types = {name: type_ for name, type_, *_ in found}
+            return [name for name, *_ in found]
+        with path.open("rb") as binary:
+            start = binary.read(4)
+        if start.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in start:
+            raise SourceError(f"{self.name} is UTF-16 or no text; save it as UTF-8")
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as text:
+            try:
+                if form == "txt":
+                    return ["path", "label"]
+                if form == "jsonl":
+                    return list(parse_object(text.readline()))
+                names = next(csv.reader(text, delimiter=_DELIMITERS[form]), [])
+            except (ValueError, csv.Error) as error:
+                raise SourceError(f"{self.name}, line 1: {error}; correct the listing") from error
+        if not names:
+            raise SourceError(
+                f"{self.name} is empty or starts with an empty line; expected a header and then "
+                "one image a line"
+            )
+        return names
 
-    def pieces(self) -> list[tuple[int, int]]:
-        """Byte ranges cut at line ends; the header is in none."""
-        with self._open() as file:
-            cuts = [self._first]
-            for target in range(self._first + self._piece, self._size, self._piece):
-                cuts.append(self._line_start(file, target))
-        ends = [*cuts[1:], self._size]
-        return [(start, end) for start, end in zip(cuts, ends, strict=True) if start < end]
+    @property
+    def _parquet(self) -> str:
+        return f"read_parquet({self._file}, binary_as_string=true, hive_partitioning=false)"
 
-    def records(self, start: int, stop: int, wanted: Sequence[str]) -> Iterator[tuple[int, Values]]:
-        """See `ListingFile.records`; lines of nothing but spaces are passed over."""
-        parse = line_parser(self._form, self.columns, wanted)
-        with self._open() as file:
-            file.seek(start)
-            position = start
-            while position < stop and (line := file.readline(_LONGEST_LINE)):
-                text = self._checked(line, position)
-                if text.strip():
-                    try:
-                        values = parse(text)
-                    except ValueError as error:
-                        raise SourceError(f"{self.place(position)}: {error}") from error
-                    yield position, values
-                position += len(line)
+    def cells(self) -> str:
+        """A query for the cells of its columns, as text; labels that are none as JSON."""
+        form = self._format
+        if form == "parquet":
+            source = self._parquet
+            cells = {
+                meaning: f"to_json({_identifier(name)})"
+                if meaning == "label" and self.has_json_labels
+                else f"{_identifier(name)}::varchar"
+                for meaning, name in self.columns.items()
+            }
+        elif form in _DELIMITERS:
+            # Their own names may be any text, and the same twice.
+            columns = ", ".join(f"'c{place}': 'VARCHAR'" for place in range(len(self._names)))
+            source = (
+                f"read_csv({self._file}, auto_detect=false, hive_partitioning=false, header=true, "
+                f"delim='{_DELIMITERS[form]}', quote='\"', escape='\"', columns={{{columns}}})"
+            )
+            places = {meaning: self._names.index(name) for meaning, name in self.columns.items()}
+            cells = {meaning: f"c{place}" for meaning, place in places.items()}
+        else:
+            source = _READ_LINES.format(file=self._file)
+            source = f"(select rtrim(coalesce(line, ''), chr(13)) as line from {source})"
+            # A path may have spaces, and so has that of Caffe's convert_imageset.
+            parts = "regexp_extract(line, '^(.*)[ \t]([^ \t]*)$', {})"
+            cells = {"path": parts.format(1), "label": parts.format(2)}
+            if form == "jsonl":
+                source = f"(select line, try_cast(line as json) as object from {source})"
+                cells = {
+                    meaning: f"json_extract{'' if meaning == 'label' else '_string'}"
+                    f"(object, {quoted(_pointer(name))})"
+                    for meaning, name in self.columns.items()
+                }
+            cells |= {"line": "line", "blank": "trim(line, ' ' || chr(9)) = ''"}
+        absent = dict.fromkeys(("size", "group", "split", "line"), "null::varchar")
+        cells = {**absent, "blank": "false", **cells}
+        named = ", ".join(f'{cell} as "{meaning}"' for meaning, cell in cells.items())
+        return f"select {named} from {source}"
 
-    def records_at(
-        self, positions: Iterable[int], wanted: Sequence[str]
-    ) -> Iterator[tuple[int, Values]]:
-        """See `ListingFile.records_at`."""
-        parse = line_parser(self._form, self.columns, wanted)
-        with self._open() as file:
-            for position in positions:
-                file.seek(position)
-                text = self._checked(file.readline(_LONGEST_LINE), position)
-                try:
-                    yield position, parse(text)
-                except ValueError as error:
-                    raise SourceError(f"{self.place(position)}: {error}") from error
+    def place(self, row: int) -> str:
+        """A row as an editor shows it; in CSV there may be empty lines, and cells of many."""
+        if self._format == "parquet":
+            return f"{self.name}, row {row + 1}"
+        line = row + 1
+        if self._format in _DELIMITERS:
+            with self._path.open(encoding="utf-8", errors="replace", newline="") as text:
+                reader = csv.reader(text, delimiter=_DELIMITERS[self._format])
+                next(islice(filter(None, reader), row + 1, None))
+                line = reader.line_num
+        return f"{self.name}, line {line}"
 
-    def place(self, position: int) -> str:
-        """The number of the line at a byte offset, which takes reading all before it."""
-        number = 1
-        with self._open() as file:
-            while position > 0 and (block := file.read(min(position, 1 << 20))):
-                number += block.count(b"\n")
-                position -= len(block)
-        return f"{self.name}, line {number}"
-
-    def _open(self) -> BinaryIO:
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Say in one line what the database cannot read, and where."""
         try:
-            return self._path.open("rb")
-        except OSError as error:
-            raise unreadable(str(self._path), error) from error
+            yield
+        except duckdb.OutOfMemoryException:
+            raise
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            # A stream's errors have only the text of those of the database.
+            if isinstance(error, OSError) and error.errno is not None:
+                raise unreadable(str(self._path), error) from error
+            raise SourceError(self._explained(str(error))) from error
 
-    def _checked(self, line: bytes, position: int) -> str:
-        if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
-            raise SourceError(
-                f"{self.place(position)}: longer than {_LONGEST_LINE} bytes; {self._expected}"
+    def _explained(self, text: str) -> str:
+        first = printable(text.partition("\n")[0])
+        if self._format == "parquet":
+            return (
+                f"{self.name} is damaged or not a Parquet file: {first}; write it again, or say "
+                "with --listing_format what it is"
             )
-        return _text(line)
-
-    def _line_start(self, file: BinaryIO, target: int) -> int:
-        """The start of the first line that starts at or after an offset."""
-        file.seek(target - 1)
-        line = file.readline(_LONGEST_LINE)
-        if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
-            raise SourceError(
-                f"{self.name} has a line longer than {_LONGEST_LINE} bytes at byte {target}; "
-                f"{self._expected}"
+        line = re.search(r"CSV Error on Line: (\d+)", text)
+        place = f"{self.name}, line {line[1]}" if line else self.name
+        if "not utf-8" in text:
+            return f"{place}: not UTF-8; save the listing as UTF-8"
+        if count := re.search(r"Columns: (\d+) Found: (\d+)", text):
+            return (
+                f"{place}: found {count[2]} columns, expected {count[1]} as in the header; a cell "
+                "that contains the delimiter needs quotes"
             )
-        return target - 1 + len(line)
+        if "unterminated quote" in text:
+            return f"{place}: a quoted cell is not closed; expected cells as RFC 4180 has them"
+        if "invalid state" in text:
+            return f"{place}: lines end in LF and in CR LF; save it with one of them"
+        return f"{place} cannot be read: {first}; correct the listing"
 
 
-def _text(line: bytes) -> str:
-    # Bytes that are no UTF-8 stay what they are: a path may have them.
-    text = line.removeprefix(_BOM).decode("utf-8", "surrogateescape")
-    return text.removesuffix("\n").removesuffix("\r")
+def _find_columns(
+    place: str, names: Sequence[str], listing: ListingOptions, options: FolderOptions
+) -> dict[str, str]:
+    """The columns that the options name, or their defaults, by what they say."""
+
+    def optional(name: str | None, usual: str) -> str:
+        return name if name is not None else usual if usual in names else ""
+
+    plain = listing.format == "txt"  # its columns have no names that could be others
+    wanted = {
+        "path": ("path_column", "path" if plain else listing.path_column),
+        "label": ("label_column", "label" if plain else listing.label_column),
+        "split": ("split_column", optional(listing.split_column, "split")),
+        "size": ("size_column", optional(listing.size_column, "size")),
+        "group": ("group_by", "" if options.group_by in ("path", "folder") else options.group_by),
+    }
+    for option, name in wanted.values():
+        if name and (count := list(names).count(name)) != 1:
+            found = f"{count} columns" if count else "no column"
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            raise SourceError(
+                f"{place} has {found} {printable(name)}, expected one; it has "
+                f"{', '.join(map(printable, names[:_SHOWN]))}{more}; name the right one with "
+                f"--{option}"
+            )
+    columns = {meaning: name for meaning, (_, name) in wanted.items() if name}
+    if "split" in columns and options.cut is not None:
+        raise SourceError(
+            f"{place} has a column {printable(columns['split'])}, and --fractions would cut other "
+            "splits; expected one of the two; leave --fractions out, or rename the column"
+        )
+    return columns
+
+
+def parse_object(line: str) -> dict[str, object]:
+    """A line of JSON.
+
+    Raises:
+        ValueError: it is not one object.
+    """
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON ({error}); expected one object a line") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"found a JSON {type(value).__name__}, expected one object a line")  # noqa: TRY004
+    return value
+
+
+def _pointer(name: str) -> str:
+    """A JSON pointer (RFC 6901) to a field."""
+    return "/" + name.replace("~", "~0").replace("/", "~1")
+
+
+def _identifier(name: str) -> str:
+    """A column's name in SQL."""
+    return '"' + name.replace('"', '""') + '"'

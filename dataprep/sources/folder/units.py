@@ -1,4 +1,4 @@
-"""What there is to scan in a folder of images: class folders and archives, many to a unit."""
+"""What there is to scan in a folder of images: class folders and archives, and a listing."""
 
 from __future__ import annotations
 
@@ -51,6 +51,20 @@ class ContainerUnit(ScanUnit):
     containers: tuple[Container, ...]
     inside: str = ""
     stray: tuple[Ignored, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListingUnit(ScanUnit):
+    """A listing.
+
+    Attributes:
+        top: the directory that the listed paths start from, relative to the raw directory; empty
+            for that itself.
+        packed: whether other units hold the images, which are in archives.
+    """
+
+    top: str
+    packed: bool
 
 
 def make_units(

@@ -134,6 +134,7 @@ class ImageNet(Dataset):
                 image.modified,
                 (label,),
                 boxes.get(image.name, ()),
+                container_mtime=image.container_mtime,
             )
             for image, label in zip(images, labels, strict=True)
         ]

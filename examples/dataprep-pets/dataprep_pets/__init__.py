@@ -10,7 +10,7 @@ The raw directory is what https://www.robots.ox.ac.uk/~vgg/data/pets/ publishes:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -89,10 +89,10 @@ class Pets(Dataset):
         entries = read_lists(raw)
         listing = list_container(raw, unit.container, restarts_name=unit.restarts_name)
         rows: dict[str, list[Row]] = {split: [] for split in self._splits}
-        unlisted: list[Unmatched] = []
-        for image in sorted(listing.images, key=lambda image: image.name):
+        unmatched: list[Unmatched] = []
+        for image in listing.images:
             if (entry := entries.get(image.name)) is None:
-                unlisted.append(Unmatched("unlisted", image.name, unit.container))
+                unmatched.append(Unmatched("unlisted", image.name, unit.container))
                 continue
             row = Row(
                 key=image.name,
@@ -105,25 +105,16 @@ class Pets(Dataset):
                 packing=image.packing,
             )
             rows[self._split_of(image.name, entry)].append(row)
-        return Scanned(rows, listing.ignored, unlisted, restarts=listing.restarts)
+        for name in sorted(entries.keys() - {image.name for image in listing.images}):
+            entry = entries[name]
+            unmatched.append(Unmatched("missing", name, entry.list, self._split_of(name, entry)))
+        return Scanned(rows, listing.ignored, unmatched, restarts=listing.restarts)
 
     @override
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         """Size and time of the images' container and of both lists: all that `scan` reads."""
         read = (unit.container, *LISTS.values())
         return json.dumps([_SCAN_RULES, *(witness(raw, path) for path in read)])
-
-    @override
-    def missing(
-        self, raw: Path, splits: Sequence[str] | None, present: Iterable[str]
-    ) -> Iterator[Unmatched]:
-        """Images that are listed but not there."""
-        entries = read_lists(raw)
-        for name in sorted(entries.keys() - set(present)):
-            if (split := self._split_of(name, entries[name])) in wanted_splits(
-                self._splits, splits
-            ):
-                yield Unmatched("missing", name, entries[name].list, split)
 
     def _split_of(self, name: str, entry: Entry) -> str:
         return "test" if entry.list == LISTS["test"] else self._cut.split_of(name)

@@ -14,10 +14,11 @@ import pytest
 from dataprep.cli import main
 from dataprep.dataset import Records
 from dataprep.errors import SourceError, UsageError
-from dataprep.index import Row, Unmatched
+from dataprep.index import Row
 from dataprep.plugins import load_dataset
 from dataprep.sources.conformance import DatasetTests
 from PIL import Image
+from pyarrow import parquet
 
 from dataprep_pets import Pets
 from dataprep_pets.lists import BREEDS
@@ -133,16 +134,12 @@ def test_what_is_not_listed_and_what_is_missing_are_told(
     assert prepare(raw, out) == 3
     assert "1 image listed but not there" in capsys.readouterr().err
     assert prepare(raw, out, "--max_bad", "2") == 0
-    assert (out / "unmatched.tsv").read_text().splitlines()[1:] == [
-        "unlisted\t\tbeagle_3.jpg\timages",
-        "missing\ttest\tbeagle_1.jpg\tannotations/test.txt",
+    rows = parquet.read_table(out / "records.parquet").to_pylist()
+    columns = ("status", "split", "key", "container")
+    assert [tuple(row[name] for name in columns) for row in rows if row["shard"] is None] == [
+        ("missing", "test", "beagle_1.jpg", "annotations/test.txt"),
+        ("unlisted", None, "beagle_3.jpg", "images"),
     ]
-
-
-def test_only_the_missing_of_the_splits_wanted_are_told(tmp_path: Path) -> None:
-    raw = make_raw(tmp_path / "raw")
-    missing = list(Pets().missing(raw, ("test",), ["Abyssinian_1.jpg"]))
-    assert missing == [Unmatched("missing", "beagle_1.jpg", "annotations/test.txt", "test")]
 
 
 def test_a_validation_split_is_cut_from_trainval_alone(tmp_path: Path) -> None:
@@ -153,7 +150,9 @@ def test_a_validation_split_is_cut_from_trainval_alone(tmp_path: Path) -> None:
     raw = tmp_path / "raw"
     write_lists(raw, lists)
     dataset = Pets(validation_fraction="0.25")
-    missing = Counter(entry.split for entry in dataset.missing(raw, None, []))
+    (raw / "images").mkdir(exist_ok=True)
+    (unit,) = dataset.find(raw, None).units
+    missing = Counter(entry.split for entry in dataset.scan(raw, unit).unmatched)
     assert missing["test"] == 100
     assert 200 < missing["validation"] < 300
     assert missing["train"] == 1000 - missing["validation"]
