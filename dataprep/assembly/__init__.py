@@ -1,1 +1,1 @@
-"""Building a data set in its output directory: index, deck, shards, commit records, lock."""
+"""Building a data set in its output directory: index, order, shards, commit records, lock."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.assembly.job import Output
-from dataprep.assembly.workspace import Workspace, storage_error
-from dataprep.durable_files import PARTIAL
+from dataprep.assembly.workspace import Workspace
+from dataprep.durable_files import PARTIAL, storage_error
 from dataprep.errors import SinkError
 from dataprep.example import Example
 from dataprep.filesystems import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from dataprep.assembly.identity import Identity, check_identity, store_identity
 from dataprep.assembly.job import Job
@@ -14,14 +14,7 @@ from dataprep.assembly.overwrite import (
 )
 
 
-def claim(
-    job: Job,
-    identity: Identity,
-    units: Mapping[str, str],
-    *,
-    overwrite: bool,
-    others: Sequence[str] = (),
-) -> None:
+def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: bool) -> None:
     """Accept a directory that is new or this job's, and write down whose it is.
 
     To be called when nothing that was asked for can be refused any more; hold the lock.
@@ -31,7 +24,6 @@ def claim(
         identity: everything that shapes the bytes of the output, as JSON.
         units: a digest of every piece of the input.
         overwrite: first delete what an earlier job made there.
-        others: files that it makes besides shards and what belongs to them.
 
     Raises:
         DatasetError: the directory is being made in another way, or holds foreign shards.
@@ -44,6 +36,6 @@ def claim(
     fresh = check_identity(workspace, identity, units)
     if fresh:
         remove_unrecorded_files(workspace)
-    check_foreign_files(job, fresh=fresh, others=others)
+    check_foreign_files(job, fresh=fresh)
     if fresh:
         store_identity(workspace, identity, units)

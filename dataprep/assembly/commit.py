@@ -8,18 +8,18 @@ every engine.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dataprep import state_files
 from dataprep.assembly.workspace import Workspace
-from dataprep.canonical import to_json
 from dataprep.durable_files import partial_path, write_once
-from dataprep.errors import DatasetError, PipelineError
+from dataprep.errors import PipelineError
 from dataprep.sinks import ShardName
+from dataprep.state_files import encode, read_state, remove_unless_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,48 +32,27 @@ class CommittedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
-    """An image that is not in the data set, where its bytes are, and why."""
-
-    key: str
-    source: str
-    offset: int
-    size: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """An image that is in the data set but was repaired, or that its decoder warned about."""
-
-    key: str
-    kind: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class CommitRecord:
     """What one finished shard holds.
 
     Attributes:
         files: the data file first, then sidecars.
+        rows: the file of its rows of the table of records.
         records: how many examples were written.
-        classes: examples written, by 0-based class index; an example with several counts for each.
+        rejected: how many images were not.
+        noted: how many of the examples were repaired, or their decoder complained.
         statistics: of the images, as `dataprep.images.Statistics.to_json` gives them.
-        label_sets: where an example has any number of labels: examples written, by their labels
-            joined with ``|``.
     """
 
     split: str
     number: int
     count: int
     files: tuple[CommittedFile, ...]
+    rows: CommittedFile
     records: int
-    classes: dict[int, int]
-    rejected: tuple[Rejected, ...] = ()
-    noted: tuple[Noted, ...] = ()
+    rejected: int = 0
+    noted: int = 0
     statistics: dict[str, Any] | None = None
-    label_sets: dict[str, int] = field(default_factory=dict)
 
     @property
     def shard(self) -> ShardName:
@@ -83,31 +62,20 @@ class CommitRecord:
     @property
     def images(self) -> int:
         """How many images were read: written or rejected."""
-        return self.records + len(self.rejected)
+        return self.records + self.rejected
 
     @property
     def total_bytes(self) -> int:
         """The size of all the shard's files."""
         return sum(file.bytes for file in self.files)
 
-    @classmethod
-    def from_json(cls, text: str | bytes) -> CommitRecord:
-        """Read a record back."""
-        value = json.loads(text)
-        return cls(
-            **{
-                **value,
-                "files": tuple(CommittedFile(**file) for file in value["files"]),
-                "classes": {int(label): count for label, count in value["classes"].items()},
-                "rejected": tuple(Rejected(**image) for image in value["rejected"]),
-                "noted": tuple(Noted(**image) for image in value["noted"]),
-            }
-        )
-
 
 @dataclass(slots=True)
 class Commits:
-    """The records of a directory, read once each however often they are asked for."""
+    """The records of a directory, read once each however often they are asked for.
+
+    One that is damaged counts as not there: its shard is made again.
+    """
 
     workspace: Workspace
     _known: dict[str, CommitRecord] = field(default_factory=dict)
@@ -116,11 +84,9 @@ class Commits:
         """Read the records that appeared since the last call, and return those."""
         new = []
         for path in sorted(self.workspace.commits.glob("[!.]*.json")):
-            if path.stem in self._known:
-                continue
-            record = _load(path)
-            self._known[path.stem] = record
-            new.append(record)
+            if path.stem not in self._known and (record := _load(path)) is not None:
+                self._known[path.stem] = record
+                new.append(record)
         return new
 
     def seen(self, shard: ShardName) -> CommitRecord | None:
@@ -128,19 +94,8 @@ class Commits:
         return self._known.get(str(shard))
 
     def of(self, shard: ShardName) -> CommitRecord | None:
-        """The record of one shard, looked up now; None if there is none that can be read."""
-        try:
-            return _load(_path(self.workspace, shard))
-        except (FileNotFoundError, DatasetError):
-            return None
-
-    def readable(self) -> list[CommitRecord]:
-        """Every record that is not torn."""
-        records = []
-        for path in sorted(self.workspace.commits.glob("[!.]*.json")):
-            with suppress(DatasetError):
-                records.append(_load(path))
-        return records
+        """The record of one shard, looked up now; None if there is none."""
+        return _load(self.workspace.record(shard))
 
     def all(self) -> list[CommitRecord]:
         """Every record, by split and number."""
@@ -148,22 +103,31 @@ class Commits:
         return sorted(self._known.values(), key=lambda record: (record.split, record.number))
 
 
-def _load(path: Path) -> CommitRecord:
+def _load(path: Path) -> CommitRecord | None:
+    state = read_state(path)
     try:
-        return CommitRecord.from_json(path.read_bytes())
-    except (ValueError, TypeError, KeyError) as error:
-        raise DatasetError(
-            f"{path}: not a commit record ({error}); delete it and run again: "
-            "that shard will be made anew"
-        ) from error
+        record = state and CommitRecord(
+            **{
+                **state,
+                "files": tuple(CommittedFile(**file) for file in state["files"]),
+                "rows": CommittedFile(**state["rows"]),
+            }
+        )
+    except (TypeError, KeyError):
+        return None  # of another version
+    return record if record and str(record.shard) == path.stem else None
 
 
 def is_intact(record: CommitRecord, out: Path) -> bool:
-    """Whether every file of a committed shard is there with its recorded size."""
+    """Whether a committed shard is there: every file with its size, and its rows to the last bit.
+
+    Nobody can tell by its rows that they were damaged once they are among those of other shards.
+    """
     try:
-        return all((out / file.path).stat().st_size == file.bytes for file in record.files)
-    except FileNotFoundError:
+        sized = all((out / file.path).stat().st_size == file.bytes for file in record.files)
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    return sized and state_files.is_intact(out / record.rows.path, record.rows.sha256)
 
 
 @contextmanager
@@ -193,11 +157,7 @@ def publish(temporaries: Sequence[Path], finals: Sequence[Path]) -> None:
 
 def commit(workspace: Workspace, record: CommitRecord) -> bool:
     """Record that a published shard is finished; False: somebody else has just done so."""
-    return write_once(_path(workspace, record.shard), to_json(asdict(record)))
-
-
-def _path(workspace: Workspace, shard: ShardName) -> Path:
-    return workspace.commits / f"{shard}.json"
+    return write_once(workspace.record(record.shard), encode(asdict(record)))
 
 
 def publish_once(
@@ -222,18 +182,20 @@ def publish_once(
         workspace: the output directory.
         record: what was made.
         temporaries: where it is.
-        finals: where it belongs, in the same order: the data file first.
+        finals: where it belongs, in the same order: the data file first, its rows last.
 
     Raises:
         PipelineError: somebody else has made other bytes of the same shard.
     """
-    path = _path(workspace, record.shard)
+    path = workspace.record(record.shard)
     earlier = Commits(workspace).of(record.shard)
     if earlier is not None and is_intact(earlier, workspace.out):
         _check_same(earlier, record, workspace, path)
         for temporary in temporaries:
             temporary.unlink(missing_ok=True)
         return
+    for place in (path, workspace.rows(record.shard)):
+        remove_unless_file(place)
     path.unlink(missing_ok=True)
     publish(temporaries, finals)
     if not commit(workspace, record):
@@ -243,10 +205,10 @@ def publish_once(
 
 
 def _check_same(theirs: CommitRecord, ours: CommitRecord, workspace: Workspace, path: Path) -> None:
-    if theirs.files == ours.files:
+    if (theirs.files, theirs.rows) == (ours.files, ours.rows):
         return
     path.unlink(missing_ok=True)
-    pairs = zip(theirs.files, ours.files, strict=False)
+    pairs = zip((*theirs.files, theirs.rows), (*ours.files, ours.rows), strict=False)
     there, here = next(((x, y) for x, y in pairs if x != y), (theirs.files[0], ours.files[0]))
     raise PipelineError(
         f"{workspace.out / here.path}: two workers made different bytes of it (SHA-256 "

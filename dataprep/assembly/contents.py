@@ -11,67 +11,54 @@ from dataprep.images import Statistics
 
 
 @dataclass(frozen=True, slots=True)
-class Inherited:
-    """What is known of a split before its first shard is written, as it stands in the manifest.
+class Counted:
+    """What the table of records says of a split.
 
     Attributes:
-        ignored: what a scan left out.
-        rejected: images that were rejected when the data set that is converted was made.
-        noted: likewise, those that were repaired.
-        statistics: likewise, of the images.
+        totals: how many rows have each status, but for the records.
+        classes: records by 0-based class index; a record with several labels counts for each.
+        class_spread: the largest difference of any class's count between two shards.
+        label_set_spread: the same of any set of labels that records have together; 0 where they
+            have one each.
     """
 
-    ignored: Sequence[Mapping[str, Any]] = ()
-    rejected: Sequence[Mapping[str, Any]] = ()
-    noted: Sequence[Mapping[str, Any]] = ()
-    statistics: Mapping[str, Any] | None = None
+    totals: Mapping[str, int]
+    classes: Mapping[int, int]
+    class_spread: int
+    label_set_spread: int
 
 
 def describe_split(
     records: Sequence[CommitRecord],
     files: Sequence[CommittedFile],
-    inherited: Inherited,
+    counted: Counted,
+    known: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """One split of the manifest.
 
     Args:
         records: the commit record of every shard of the split, by number.
         files: those made once for the whole split.
-        inherited: what was known before the first shard was written.
+        counted: what the table of records says of it.
+        known: statistics of the images from before, if none were collected now.
     """
     counts = [record.records for record in records]
     statistics = merged_statistics(records)
     return {
-        "images_found": sum(record.images for record in records) + len(inherited.rejected),
+        "images_found": sum(counts) + counted.totals["rejected"],
         "records": sum(counts),
+        **counted.totals,
         "bytes": sum(record.total_bytes for record in records),
         "records_per_shard": [min(counts), max(counts)],
-        "class_spread": _spread([record.classes for record in records]),
-        "label_set_spread": _spread([record.label_sets for record in records]),
-        "class_records": _class_totals(records),
+        "class_spread": counted.class_spread,
+        "label_set_spread": counted.label_set_spread,
+        "class_records": {str(label): count for label, count in counted.classes.items()},
         "shards": [
             {"records": record.records, "files": [asdict(file) for file in record.files]}
             for record in records
         ],
         "files": [asdict(file) for file in files],
-        "statistics": inherited.statistics if statistics is None else statistics.summary(),
-        "rejected": [
-            *inherited.rejected,
-            *(
-                {"shard": record.number, **asdict(image)}
-                for record in records
-                for image in record.rejected
-            ),
-        ],
-        "noted": [
-            *inherited.noted,
-            *(
-                {"shard": record.number, **asdict(image)}
-                for record in records
-                for image in record.noted
-            ),
-        ],
-        "ignored": list(inherited.ignored),
+        "statistics": known if statistics is None else statistics.summary(),
     }
 
 
@@ -84,21 +71,3 @@ def merged_statistics(records: Sequence[CommitRecord]) -> Statistics | None:
     for statistics in collected:
         merged.merge(Statistics.from_json(statistics))
     return merged
-
-
-def _class_totals(records: Sequence[CommitRecord]) -> dict[str, int]:
-    totals: dict[int, int] = {}
-    for record in records:
-        for label, count in record.classes.items():
-            totals[label] = totals.get(label, 0) + count
-    return {str(label): totals[label] for label in sorted(totals)}
-
-
-def _spread(shards: Sequence[Mapping[Any, int]]) -> int:
-    """The largest difference of the count of anything between any two shards."""
-    counted = {name for counts in shards for name in counts}
-    spreads = (
-        max(counts) - min(counts)
-        for counts in ([shard.get(name, 0) for shard in shards] for name in counted)
-    )
-    return max(spreads, default=0)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Final, Literal
 
-from dataprep.assembly.commit import Rejected
 from dataprep.assembly.in_order import map_in_order
-from dataprep.assembly.job import Job, Made
+from dataprep.assembly.job import Job, Made, Rejected
 from dataprep.dataset import Records
 from dataprep.errors import ImageError, SinkError, SourceError
 from dataprep.example import Example
 from dataprep.images.decode import raw_to_png, to_pixels
+from dataprep.index import Value
 from dataprep.io_limit import pay
 from dataprep.manifest import manifest_sink, read_manifest
+from dataprep.records_table import RecordsTable, first_rows
 from dataprep.sinks import ShardName
 from dataprep.wording import printable, unreadable
+
+_KEPT: Final = ("channels", "status", "reason")  # of a row of the source
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +51,17 @@ class ConvertJob(Job):
         """The shard's run of examples, in the form that the format stores."""
         change = partial(_changed, pixels=self.output.load_sink().pixels, most=self.max_pixels)
         try:
-            with Records(self.source, shard.split) as records:
+            with Records(self.source, shard.split) as records, RecordsTable(self.source) as table:
                 if records.manifest["sha256"] != self.manifest_sha256:
                     raise changed_meanwhile(self.source)
-                run = _paid(records.between(*run_of(shard, records.ends)))
-                for example in map_in_order(pool, change, run, window):
-                    yield Made(example)
+                start, stop = run_of(shard, records.ends)
+                first = first_rows(records.manifest)[shard.split][0]
+                columns = (*_KEPT, *(name for name, _ in self.output.attributes))
+                rows = table.rows(first + start, first + stop, columns)
+                run = _paid(records.between(start, stop))
+                made = map_in_order(pool, change, run, window)
+                for example, row in zip(made, rows, strict=True):
+                    yield self._made(example, *row)
         except OSError as error:
             raise unreadable(str(self.source), error) from error
 
@@ -72,10 +81,28 @@ class ConvertJob(Job):
 
     def keep_rejected(
         self,
-        rejected: Mapping[ShardName, Sequence[Rejected]],
+        rejected: Iterable[tuple[ShardName, Collection[str]]],
         keep: Callable[[str, str, bytes], None],
     ) -> None:
         """Nothing is ever rejected here."""
+
+    def _made(
+        self,
+        example: Example,
+        channels: int,
+        status: Literal["stored", "repaired", "warned"],
+        reason: str | None,
+        *values: Value | None,
+    ) -> Made:
+        """With what the table of the source says of it."""
+        named = zip((name for name, _ in self.output.attributes), values, strict=True)
+        return Made(
+            example,
+            example.channels if example.format == "RAW" else channels,
+            status,
+            reason,
+            {name: value for name, value in named if value is not None},
+        )
 
 
 def run_of(shard: ShardName, ends: Sequence[int]) -> tuple[int, int]:

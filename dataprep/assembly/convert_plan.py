@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dataprep import __version__
 from dataprep.assembly.claim import claim
-from dataprep.assembly.contents import Inherited
 from dataprep.assembly.convert_job import ConvertJob
 from dataprep.assembly.identity import CONVERTED
 from dataprep.assembly.job import Output, SplitJob
@@ -23,9 +22,13 @@ from dataprep.images import codec_versions
 from dataprep.manifest import dataset_info, describe_info, read_manifest
 from dataprep.part import refuse_part
 from dataprep.plugins import load_sink
+from dataprep.records_table import RecordsTable
 from dataprep.sinks import DatasetInfo, Layout
 from dataprep.striping.rules import Striping
 from dataprep.wording import counted, sized
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # What the raw data was and what was done to it; early manifests lack some of it.
 _KEPT = (
@@ -118,34 +121,32 @@ def plan_conversion(
     return job, identity
 
 
-def inherited(job: ConvertJob, manifest: Mapping[str, Any]) -> dict[str, Inherited]:
-    """What the manifest of the data set that is converted says of images, by split.
+def statistics_of(job: ConvertJob, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the data set that is converted, by split; none if images are stored otherwise."""
+    splits = {} if job.works_on_images else manifest["splits"]
+    return {name: split["statistics"] for name, split in splits.items()}
 
-    Without the shards that they were in, which are others now; and without statistics, if the
-    images are stored in another form.
+
+def others_of(source: Path, manifest: Mapping[str, Any]) -> Iterator[pa.Table]:
+    """The rows of images that are not in the data set that is converted.
+
+    Without the shards that they were to be in, which are others now.
     """
-    return {
-        name: Inherited(
-            ignored=split["ignored"],
-            rejected=[_without_shard(image) for image in split["rejected"]],
-            noted=[_without_shard(image) for image in split["noted"]],
-            statistics=None if job.works_on_images else split["statistics"],
-        )
-        for name, split in manifest["splits"].items()
-    }
-
-
-def _without_shard(image: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in image.items() if name != "shard"}
+    with RecordsTable(source) as table:
+        for rows in table.between(manifest["totals"]["records"]):
+            yield rows.drop_columns(["shard"])
 
 
 def _output(request: ConvertRequest, info: DatasetInfo) -> Output:
+    with RecordsTable(request.source) as table:
+        attributes = table.attributes
     return Output(
         workspace=Workspace(request.out.absolute()),
         sink=request.sink,
         sink_options=request.sink_options,
         layout=request.layout,
         info=info,
+        attributes=attributes,
         build_dir=request.build_dir and request.build_dir.absolute(),
     )
 
@@ -162,7 +163,7 @@ def _split(
         shuffle=manifest["shuffle"][name],
         images=split["records"],
         source_bytes=split["bytes"],
-        input_sha256=manifest["input"][name]["sha256"],
+        digest=manifest["input"][name]["digest"],
     )
 
 
@@ -178,8 +179,6 @@ def _identity(
         "versions": manifest["versions"],
     }
     inherited = {name: manifest[name] for name in kept}
-    if "unmatched" in inherited:  # the file stays where it is
-        inherited["unmatched"] = {**inherited["unmatched"], "file": None}
     return {
         **inherited,
         "num_shards": {split.name: split.shards for split in splits},

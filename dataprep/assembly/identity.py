@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, cast
 
+from dataprep import records_table
 from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
-from dataprep.durable_files import write_durably
 from dataprep.errors import DataprepError, DatasetError
 from dataprep.plugins import load_sink
 from dataprep.sinks import Layout, ShardName
+from dataprep.state_files import read_state, write_state
 
 _SHOWN = 4  # differences spelled out in an error; the rest are counted
 
@@ -39,7 +40,7 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
     """
     if not workspace.job.exists():
         return True
-    ours: dict[str, object] = json.loads(_to_json(identity, units))
+    ours: dict[str, object] = json.loads(to_json({"identity": identity, "units": units}))
     theirs = read_job(workspace)
     if theirs == ours:
         return False
@@ -58,21 +59,18 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
 
 def store_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> None:
     """Make the directory this job's."""
-    write_durably(workspace.job, _to_json(identity, units))
+    write_state(workspace.job, {"identity": identity, "units": units}, flush=True)
 
 
 def read_job(workspace: Workspace) -> dict[str, object]:
     """The stored job.
 
     Raises:
-        DatasetError: it cannot be read.
+        DatasetError: it is damaged.
     """
-    try:
-        stored: dict[str, object] = json.loads(workspace.job.read_bytes())
-    except ValueError as error:
-        raise DatasetError(
-            f"{workspace.job} cannot be read ({error}); use --overwrite to start anew"
-        ) from error
+    stored: dict[str, object] | None = read_state(workspace.job)
+    if stored is None:
+        raise DatasetError(f"{workspace.job} is damaged; use --overwrite to start anew")
     return stored
 
 
@@ -94,13 +92,7 @@ def _paths(identity: Mapping[str, Any]) -> Iterator[PurePosixPath]:
         for number in range(count):
             yield from sink.paths(ShardName(split, number, count), layout)
         yield from sink.split_paths(split, count, layout)
-    unmatched = identity.get("unmatched")
-    if unmatched and unmatched["file"]:
-        yield PurePosixPath(unmatched["file"]["path"])
-
-
-def _to_json(identity: Identity, units: Mapping[str, str]) -> bytes:
-    return to_json({"identity": identity, "units": units})
+    yield PurePosixPath(records_table.NAME)
 
 
 def _what_differs(theirs: Mapping[str, object], ours: Mapping[str, object]) -> list[str]:

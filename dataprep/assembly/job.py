@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from dataprep.assembly.commit import Noted, Rejected
 from dataprep.assembly.lock import Lease
 from dataprep.assembly.workspace import Workspace
 from dataprep.example import Example
 from dataprep.images import Measured
+from dataprep.index import Value
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo, Layout, ShardName, Sink
+
+if TYPE_CHECKING:
+    from dataprep_schemas.tables import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class SplitJob:
         shuffle: how the images are ordered, as the manifest says it.
         images: how many there are, before any is rejected.
         source_bytes: their size in the raw data.
-        input_sha256: of every row's `Row.facts` in key order.
+        digest: of the raw images; see `dataprep.assembly.summary.SplitSummary`.
     """
 
     name: str
@@ -33,7 +37,7 @@ class SplitJob:
     shuffle: str
     images: int
     source_bytes: int
-    input_sha256: str
+    digest: str
 
     def shard_names(self) -> list[ShardName]:
         """Every shard of the split."""
@@ -50,6 +54,8 @@ class Output:
         info: what is true of every example.
         build_dir: where formats that are not written from front to back are built, if the user
             said so; otherwise each worker decides.
+        attributes: name and kind of what else is known of images, whether or not the format has a
+            place for it.
     """
 
     workspace: Workspace
@@ -58,6 +64,7 @@ class Output:
     layout: Layout
     info: DatasetInfo
     build_dir: Path | None = None
+    attributes: tuple[tuple[str, Kind], ...] = ()
 
     def load_sink(self) -> Sink:
         """The format."""
@@ -73,11 +80,34 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """An example that is to be written, and what is known of it besides."""
+    """An example that is to be written, and what is known of it besides.
+
+    Attributes:
+        channels: of the image as it is stored.
+        status: ``repaired`` if it is stored in another form than it came in, since not every
+            reader takes that; ``warned`` if its decoder complained.
+        reason: why, if it is not just stored.
+        attributes: what else is known of it, whether or not the format has a place for it.
+        measured: for the data set's statistics.
+    """
 
     example: Example
-    noted: tuple[Noted, ...] = ()
+    channels: int
+    status: Literal["stored", "repaired", "warned"] = "stored"
+    reason: str | None = None
+    attributes: Mapping[str, Value] = field(default_factory=dict)
     measured: Measured | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """An image that is not in the data set, and why."""
+
+    key: str
+    container: str
+    labels: tuple[int, ...]
+    reason: str
+    attributes: Mapping[str, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +151,25 @@ class Job(ABC):
     def estimate_bytes(self, pending: Sequence[ShardName]) -> int:
         """The size of these shards together, roughly."""
 
+    def check_rejected(  # noqa: B027  # a job without raw data has none
+        self, rejected: Iterable[tuple[ShardName, Collection[str]]]
+    ) -> None:
+        """Make sure that what images were rejected for is still so.
+
+        Args:
+            rejected: shards, and the keys of their rejected images.
+
+        Raises:
+            SourceError: the raw data changed since; perhaps somebody has repaired it.
+        """
+
     @abstractmethod
     def keep_rejected(
         self,
-        rejected: Mapping[ShardName, Sequence[Rejected]],
+        rejected: Iterable[tuple[ShardName, Collection[str]]],
         keep: Callable[[str, str, bytes], None],
     ) -> None:
-        """Hand over the bytes of rejected images: ``keep(split, key, bytes)``.
+        """Hand over the bytes of rejected images, given by key: ``keep(split, key, bytes)``.
 
         Raises:
             SourceError: they cannot be read any more.

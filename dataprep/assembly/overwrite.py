@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from dataprep.assembly.commit import Commits
@@ -16,7 +17,10 @@ from dataprep.errors import DatasetError, SinkError, UsageError
 from dataprep.manifest import read_manifest
 from dataprep.part import NAME as PART
 from dataprep.part import has_part
+from dataprep.records_table import NAME as RECORDS
+from dataprep.records_table import conspicuous
 from dataprep.sources import Found
+from dataprep.state_files import remove_unless_file
 from dataprep.strangers import strangers
 
 
@@ -30,8 +34,9 @@ def remove_built_files(workspace: Workspace) -> None:
         path.unlink(missing_ok=True)
     # Last: a kill until here leaves what is needed to try again.
     workspace.manifest.unlink(missing_ok=True)
+    remove_unless_file(workspace.job)
     workspace.job.unlink(missing_ok=True)
-    for private in (workspace.commits, workspace.deck):
+    for private in (workspace.commits, workspace.order):
         shutil.rmtree(private)
         private.mkdir()
     directories = {parent for path in built for parent in path.parents}
@@ -51,10 +56,14 @@ def remove_unrecorded_files(workspace: Workspace) -> None:
 
 
 def _recorded(workspace: Workspace) -> Iterator[str]:
-    for record in Commits(workspace).readable():
+    for record in Commits(workspace).all():
         yield from (file.path for file in record.files)
         kept = workspace.rejected.relative_to(workspace.out) / record.split
-        yield from (str(kept / safe_file_name(image.key)) for image in record.rejected)
+        # Without its rows, what was kept of the shard's rejected images stays.
+        with suppress(DatasetError):
+            for status, key in conspicuous(workspace.rows(record.shard), ("status", "key")):
+                if status == "rejected":
+                    yield str(kept / safe_file_name(key))
 
 
 def _sealed(workspace: Workspace) -> Iterator[str]:
@@ -65,9 +74,7 @@ def _sealed(workspace: Workspace) -> Iterator[str]:
         manifest = read_manifest(workspace.out)
     except DatasetError:
         return
-    unmatched = manifest.get("unmatched")
-    if unmatched and unmatched["file"]:
-        yield unmatched["file"]["path"]
+    yield RECORDS
     for split in manifest["splits"].values():
         yield from (file["path"] for shard in split["shards"] for file in shard["files"])
         yield from (file["path"] for file in split.get("files", ()))
@@ -102,25 +109,26 @@ def check_request(request: Request, found: Found) -> None:
             )
 
 
-def check_foreign_files(job: Job, *, fresh: bool, others: Sequence[str] = ()) -> None:
+def check_foreign_files(job: Job, *, fresh: bool) -> None:
     """Refuse a directory that holds shards of something else, which readers would take in.
 
     Args:
         job: what will be written.
         fresh: nothing of this job has been written yet, so even its own names are foreign.
-        others: files that it makes besides shards and what belongs to them.
 
     Raises:
         DatasetError: names the first such file.
     """
     made = list(_made_by(job))
-    if len(set(made)) < len(made) or any(path.is_absolute() or ".." in path.parts for path in made):
+    every = {*made, PurePosixPath(RECORDS)}
+    if len(every) <= len(made) or any(path.is_absolute() or ".." in path.parts for path in made):
         raise SinkError(
             f"sink {job.output.sink} gives files one place, or places outside of the output "
             "directory; that is a defect of the sink"
         )
-    expected = {job.workspace.out / path for path in (*made, *map(PurePosixPath, others))}
-    present = [path for path in sorted(expected) if path.exists()] if fresh else []
+    expected = {job.workspace.out / path for path in made}
+    ours = sorted((*expected, job.workspace.records)) if fresh else []
+    present = [path for path in ours if path.exists()]
     for path in (*present, *strangers([split.name for split in job.splits], expected)):
         raise DatasetError(
             f"{path} is in the way: it was not written by this job, and readers would "

@@ -1,49 +1,43 @@
-"""Planning: from a request and an index to a job and its decks."""
+"""Planning: from a request and an index to a job, its shards and their order."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from dataprep import __version__
 from dataprep.assembly.claim import claim
-from dataprep.assembly.deck import deck_is_current, write_deck
 from dataprep.assembly.fitting import describe_examples
-from dataprep.assembly.groups import check_groups
 from dataprep.assembly.image_job import ImageJob
 from dataprep.assembly.job import Output, SplitJob
 from dataprep.assembly.leaving_out import left_out
 from dataprep.assembly.lock import Lease
 from dataprep.assembly.request import Request
 from dataprep.assembly.shard_counts import choose_shard_count, explain_shard_count
-from dataprep.assembly.split_index import SplitIndex, open_index
-from dataprep.assembly.split_summary import (
-    SplitSummary,
-    keep_summaries,
-    read_summaries,
-    summarize,
-    summary_key,
-)
-from dataprep.assembly.survey import Survey
-from dataprep.assembly.workspace import UNMATCHED, Workspace
+from dataprep.assembly.summary import SplitSummary, Summary, choose_images
+from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
-from dataprep.deal import Shuffle, sample
 from dataprep.images import codec_versions
 from dataprep.manifest import describe_info
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo
 from dataprep.sources import Dataset
-from dataprep.sources.split_names import in_usual_order
 from dataprep.wording import counted, sized
+
+if TYPE_CHECKING:  # they load a database, which a run that has nothing to order need not
+    from dataprep.index.images import Images
+    from dataprep.index.order import Shuffle
 
 
 def plan(
     request: Request,
     workspace: Workspace,
-    found: Survey,
+    found: Summary,
+    images: Images,
+    digests: Mapping[str, str],
     lease: Lease,
     *,
     dataset: Dataset,
@@ -51,12 +45,14 @@ def plan(
     official: Mapping[str, int],
     report: Callable[[str], None],
 ) -> tuple[ImageJob, Mapping[str, object]]:
-    """Decide the shards, check that the directory is this job's, and deal.
+    """Decide the shards, check that the directory is this job's, and order the images.
 
     Args:
         request: what the user asked for.
         workspace: the output directory, held by ``lease``.
-        found: the current index.
+        found: what the index says as a whole.
+        images: the index's images.
+        digests: of every piece of the input.
         lease: what workers need to go on.
         dataset: what is prepared.
         index: the directory of the index.
@@ -68,67 +64,49 @@ def plan(
 
     Raises:
         UsageError: the shard counts do not fit, or the format cannot hold such a data set.
-        SourceError: a group is in two splits.
         DatasetError: the directory is being made in another way, or holds foreign shards.
     """
     output = _output(request, describe_examples(found.classes, request.recipe, dataset), report)
-    key = summary_key(request, found)
-    with ExitStack() as stack:
-
-        def merged(names: Iterable[str]) -> dict[str, SplitIndex]:
-            return {
-                name: stack.enter_context(_open(request, workspace, found, dataset, name))
-                for name in names
-            }
-
-        indexes: dict[str, SplitIndex] = {}
-        summaries = read_summaries(workspace, key)
-        if summaries is None:
-            whole = merged(found.splits)
-            grouped = any(index.groups is not None for index in whole.values())
-            everywhere = {**whole, **merged(found.others if grouped else ())}
-            in_order = {name: everywhere[name] for name in in_usual_order(everywhere)}
-            check_groups(in_order, dataset.group)
-            indexes = {name: _limited(request, index) for name, index in whole.items()}
-            summaries = {name: summarize(index) for name, index in indexes.items()}
-        splits = tuple(_plan_split(request, name, summaries[name], output) for name in found.splits)
-        for split in splits:
-            report(_describe(request, split, official.get(split.name), output))
-        identity = _identity(request, dataset, found, splits, output)
-        job = ImageJob(output, splits, lease, request.raw.absolute(), index, request.recipe)
-        # Only now, when nothing that was asked for can be refused any more.
-        listed = [UNMATCHED] if found.unmatched.number else []
-        claim(job, identity, found.digests, overwrite=request.overwrite, others=listed)
-        # The identity is the same for every raw layout; the deck says where the bytes are.
-        token = hashlib.sha256(to_json([identity, found.digests])).hexdigest()
-        for split in splits:
-            if not deck_is_current(workspace, split.name, token):
-                rows = indexes.get(split.name)
-                if rows is None:
-                    rows = _limited(request, merged([split.name])[split.name])
-                _deal(workspace, rows, split, token)
-        if indexes:
-            keep_summaries(workspace, key, summaries)
+    splits = tuple(_plan_split(request, name, found.images[name], output) for name in found.splits)
+    for split in splits:
+        report(_describe(request, split, official.get(split.name), output))
+    identity = _identity(request, dataset, found, splits, output)
+    job = ImageJob(output, splits, lease, request.raw.absolute(), index, request.recipe)
+    # Only now, when nothing that was asked for can be refused any more.
+    claim(job, identity, digests, overwrite=request.overwrite)
+    # The identity is the same for every raw layout; the order says where the bytes are.
+    token = hashlib.sha256(to_json([identity, digests])).hexdigest()
+    _order(workspace, found, images, splits, token, dataset, request)
     return job, identity
 
 
-def _open(
-    request: Request, workspace: Workspace, found: Survey, dataset: Dataset, split: str
-) -> AbstractContextManager[SplitIndex]:
-    return open_index(
-        found.part_paths(),
-        workspace.deck,
-        seed=request.seed,
-        split=split,
-        classes=found.names,
-        multilabel=dataset.multilabel,
-    )
+def _order(
+    workspace: Workspace,
+    found: Summary,
+    images: Images,
+    splits: Sequence[SplitJob],
+    token: str,
+    dataset: Dataset,
+    request: Request,
+) -> None:
+    """Put the images of those splits in order whose order is not there."""
+    # Imported late: a run that is resumed has nothing to order.
+    from dataprep.index.order import order_is_current, write_order
 
-
-def _limited(request: Request, index: SplitIndex) -> SplitIndex:
-    if request.limit is None or request.limit >= len(index):
-        return index
-    return index.take(sample(index.hashes, request.limit))
+    stale = [split for split in splits if not order_is_current(workspace.order, split.name, token)]
+    if stale and not images.has_chosen:
+        choose_images(images, found.splits, found.classes, dataset, request)
+    for split in stale:
+        write_order(
+            workspace.order,
+            images,
+            split=split.name,
+            images=split.images,
+            shards=split.shards,
+            shuffle=cast("Shuffle", split.shuffle),
+            seed=request.seed,
+            token=token,
+        )
 
 
 def _output(request: Request, info: DatasetInfo, report: Callable[[str], None]) -> Output:
@@ -143,18 +121,8 @@ def _output(request: Request, info: DatasetInfo, report: Callable[[str], None]) 
         sink_options=request.sink_options,
         layout=request.layout,
         info=kept,
+        attributes=info.attributes,
         build_dir=request.build_dir and request.build_dir.absolute(),
-    )
-
-
-def _deal(workspace: Workspace, rows: SplitIndex, split: SplitJob, token: str) -> None:
-    write_deck(
-        workspace,
-        rows,
-        split=split.name,
-        shards=split.shards,
-        shuffle=cast("Shuffle", split.shuffle),
-        token=token,
     )
 
 
@@ -165,7 +133,7 @@ def _plan_split(request: Request, name: str, summary: SplitSummary, output: Outp
         shuffle=request.shuffle or ("stratified" if name == "train" else "none"),
         images=summary.images,
         source_bytes=summary.source_bytes,
-        input_sha256=summary.input_sha256,
+        digest=summary.digest,
     )
 
 
@@ -181,7 +149,7 @@ def _describe(request: Request, split: SplitJob, official: int | None, output: O
 def _identity(
     request: Request,
     dataset: Dataset,
-    found: Survey,
+    found: Summary,
     splits: Sequence[SplitJob],
     output: Output,
 ) -> dict[str, object]:
@@ -199,13 +167,13 @@ def _identity(
         "examples": describe_info(output.info),
         "classes_sha256": hashlib.sha256(to_json(output.info.classes)).hexdigest(),
         "layout": request.layout,
-        "unmatched": found.unmatched.describe(),
+        "unmatched": asdict(found.unmatched),
         "counts": dict(found.counts),
         "input": {
             split.name: {
                 "images": split.images,
                 "bytes": split.source_bytes,
-                "sha256": split.input_sha256,
+                "digest": split.digest,
             }
             for split in splits
         },

@@ -1,19 +1,20 @@
-"""``--keep_rejected``: the bytes of what is not in the data set, for whoever wants to look."""
+"""Images that are not in the data set: which, and with ``--keep_rejected`` their bytes."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from dataprep.assembly.commit import Rejected
+from dataprep.assembly.commit import CommitRecord
 from dataprep.assembly.job import Job
 from dataprep.durable_files import write_durably
+from dataprep.records_table import conspicuous
 from dataprep.sinks import ShardName
 
 
-def keep_rejected_images(job: Job, rejected: Mapping[ShardName, Sequence[Rejected]]) -> None:
-    """Copy rejected images, by shard, from the raw data to ``OUT/rejected/<split>/``.
+def keep_rejected_images(job: Job, rejected: Iterable[tuple[ShardName, Collection[str]]]) -> None:
+    """Copy rejected images, given by shard and key, from the raw data to ``OUT/rejected/<split>/``.
 
     Raises:
         SourceError: the raw data cannot be read any more.
@@ -25,6 +26,27 @@ def keep_rejected_images(job: Job, rejected: Mapping[ShardName, Sequence[Rejecte
         write_durably(directory / safe_file_name(key), data)
 
     job.keep_rejected(rejected, keep)
+
+
+def rejected_images(
+    job: Job, records: Sequence[CommitRecord]
+) -> Iterator[tuple[str, str, str, str]]:
+    """Split, key, container and reason of every rejected image."""
+    columns = ("status", "split", "key", "container", "reason")
+    for record in records:
+        if record.rejected:
+            for status, *found in conspicuous(job.workspace.rows(record.shard), columns):
+                if status == "rejected":
+                    yield tuple(found)
+
+
+def rejected_keys(
+    job: Job, records: Sequence[CommitRecord]
+) -> Iterator[tuple[ShardName, list[str]]]:
+    """The shards that have any, and their keys."""
+    for record in records:
+        if record.rejected:
+            yield record.shard, [key for _, key, *_ in rejected_images(job, [record])]
 
 
 def safe_file_name(key: str) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dataprep.assembly.seal import MaxBad
-from dataprep.deal import Shuffle
 from dataprep.images import Recipe
 from dataprep.sinks import Layout
 from dataprep.striping.rules import Striping
+
+if TYPE_CHECKING:
+    from dataprep.index.order import Shuffle
 
 EVERY_SPLIT = "*"
 """In `Request.num_shards`: the count of every split that is not named."""

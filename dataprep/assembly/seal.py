@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain
-from typing import Any
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
 from dataprep.assembly.commit import CommitRecord, Commits
-from dataprep.assembly.contents import Inherited, describe_split
+from dataprep.assembly.contents import describe_split
 from dataprep.assembly.job import Job
+from dataprep.assembly.joined_rows import join_rows
 from dataprep.assembly.lock import check_held
-from dataprep.assembly.rejected import keep_rejected_images
+from dataprep.assembly.rejected import keep_rejected_images, rejected_images, rejected_keys
 from dataprep.assembly.split_files import make_split_files
 from dataprep.canonical import to_json
 from dataprep.durable_files import sync_directory, write_durably
@@ -21,7 +22,10 @@ from dataprep.errors import DatasetError, PipelineError, RejectedError, UsageErr
 from dataprep.manifest import seal_manifest
 from dataprep.wording import printable
 
-_SHOWN = 10  # rejected images spelled out on the terminal; all of them are in the records
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHOWN = 10  # rejected images spelled out on the terminal; all of them are in the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +79,30 @@ class Outcome:
 def seal(
     job: Job,
     identity: Mapping[str, object],
-    inherited: Mapping[str, Inherited],
     *,
     max_bad: MaxBad,
     keep_rejected: bool,
     report: Callable[[str], None],
     missing: int = 0,
     unlisted: int = 0,
+    others: Iterable[pa.Table] = (),
+    statistics: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Write the manifest, if no more images were rejected than the user allows.
 
     Every decision is made from the commit records, so accepting rejected images later costs no
     second pass over the data.
+
+    Args:
+        job: what was built.
+        identity: everything that shapes the bytes of the output.
+        max_bad: how many images may be rejected, missing or not listed.
+        keep_rejected: whether to copy rejected images.
+        report: takes one line for the user.
+        missing: how many images are listed but not there.
+        unlisted: how many are there but not listed.
+        others: rows of the table of records, of images that no shard was to have.
+        statistics: of the splits' images, if they are known from before.
 
     Raises:
         RejectedError: more were rejected; nothing is sealed, everything is kept.
@@ -95,21 +111,19 @@ def seal(
     """
     check_held(job.workspace, job.lease)
     records = _all_records(job)
-    rejected = [(record.split, image) for record in records for image in record.rejected]
-    bad = len(rejected) + missing + unlisted
-    for split, image in rejected[:_SHOWN]:
-        report(printable(f"rejected: {split}: {image.key} in {image.source}: {image.reason}"))
-    if len(rejected) > _SHOWN:
-        report(f"rejected: and {len(rejected) - _SHOWN} more; `dataprep status` lists them all")
+    rejected = sum(record.rejected for record in records)
+    bad = rejected + missing + unlisted
+    for split, key, container, reason in islice(rejected_images(job, records), _SHOWN):
+        report(printable(f"rejected: {split}: {key} in {container}: {reason}"))
+    if rejected > _SHOWN:
+        report(f"rejected: and {rejected - _SHOWN} more; `dataprep status` lists them all")
     if keep_rejected:
-        keep_rejected_images(
-            job, {record.shard: record.rejected for record in records if record.rejected}
-        )
+        keep_rejected_images(job, rejected_keys(job, records))
     images = sum(split.images for split in job.splits) + missing
     if not max_bad.allows(bad, images):
         others = f" and {missing + unlisted} missing or not listed" if missing + unlisted else ""
         raise RejectedError(
-            f"{len(rejected)} of {images:,} images rejected{others}, --max_bad allows {max_bad}; "
+            f"{rejected} of {images:,} images rejected{others}, --max_bad allows {max_bad}; "
             f"the shards are kept, {_seal_state(job)}",
             rejected=bad,
         )
@@ -118,13 +132,17 @@ def seal(
         split.name: [record for record in records if record.split == split.name]
         for split in job.splits
     }
+    joined = join_rows(job, records, others)
+    known = statistics or {}
     files = {split.name: make_split_files(job, split, by_split[split.name]) for split in job.splits}
     manifest = seal_manifest(
         {
             **identity,
             "classes": [list(entry) for entry in job.output.info.classes],
+            "records_table": joined.described,
+            "totals": joined.totals,
             "splits": {
-                name: describe_split(shards, files[name], inherited[name])
+                name: describe_split(shards, files[name], joined.splits[name], known.get(name))
                 for name, shards in by_split.items()
             },
         }
@@ -132,7 +150,7 @@ def seal(
     # The manifest must never outlive a shard's rename in a power cut.
     out = job.workspace.out
     written = [*chain(*files.values()), *chain(*(record.files for record in records))]
-    for directory in {(out / file.path).parent for file in written}:
+    for directory in {out, *((out / file.path).parent for file in written)}:
         sync_directory(directory)
     check_held(job.workspace, job.lease)
     write_durably(job.workspace.manifest, to_json(manifest))
@@ -141,9 +159,8 @@ def seal(
         records=sum(record.records for record in records),
         bytes=sum(file.bytes for file in written),
         shards=len(records),
-        rejected=len(rejected) + sum(len(known.rejected) for known in inherited.values()),
-        noted=sum(len(record.noted) for record in records)
-        + sum(len(known.noted) for known in inherited.values()),
+        rejected=joined.totals["rejected"],
+        noted=joined.totals["repaired"] + joined.totals["warned"],
         unmatched=missing + unlisted,
         spread=_worst_spread(manifest) if job.output.info.multilabel else None,
     )

@@ -6,26 +6,24 @@ data set.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from dataprep.assembly.build_directory import building, check_written
 from dataprep.assembly.commit import (
     CommitRecord,
     CommittedFile,
-    Noted,
-    Rejected,
     publish_once,
     temporary_files,
 )
-from dataprep.assembly.job import Job, Made
+from dataprep.assembly.job import Job, Made, Rejected
 from dataprep.assembly.progress import ShardProgress
-from dataprep.assembly.workspace import storage_error
+from dataprep.assembly.shard_rows import ShardRows
+from dataprep.durable_files import storage_error
+from dataprep.hashing import file_sha256
 from dataprep.images import Statistics
-from dataprep.sinks import ShardName, ShardWriter, WrittenFile
+from dataprep.sinks import ShardName, WrittenFile
 
 
 class ShardStoppedError(Exception):
@@ -51,16 +49,26 @@ def write_shard(
     """
     output = job.output
     sink = output.load_sink()
-    finals = [job.workspace.out / path for path in sink.paths(shard, output.layout)]
-    tally = _Tally()
+    out = job.workspace.out
+    finals = [*(out / path for path in sink.paths(shard, output.layout)), job.workspace.rows(shard)]
     progress = ShardProgress(job.workspace, shard, job.lease.look_seconds)
     try:
         with temporary_files(finals) as temporaries:
-            with building(temporaries, output) as places:
+            *shard_files, rows_file = temporaries
+            with (
+                ShardRows(rows_file, shard, output) as rows,
+                building(shard_files, output) as places,
+            ):
+                statistics: Statistics | None = None
                 writer = places.open(sink, output.info)
                 try:
                     for item in _until(stop, job.items(shard, pool, window)):
-                        tally.count(item, writer)
+                        if isinstance(item, Made):
+                            writer.write(item.example)
+                            if item.measured is not None:
+                                statistics = statistics or Statistics()
+                                statistics.add(item.measured)
+                        rows.add(item)
                         progress.advance()
                     written = writer.close()
                 except BaseException:
@@ -68,12 +76,14 @@ def write_shard(
                     raise
                 check_written(sink, places.paths, written)
                 places.deliver(written)
+                rows.close()
             if job.lease.lost_now():
                 raise ShardStoppedError
-            record = _record(job, shard, tally, finals, written)
+            of_rows = WrittenFile(rows_file.stat().st_size, file_sha256(rows_file))
+            record = _record(shard, rows, statistics, _committed(out, finals, [*written, of_rows]))
             publish_once(job.workspace, record, temporaries, finals)
     except OSError as error:
-        raise storage_error(error, job.workspace.out, f"writing {shard}") from error
+        raise storage_error(error, out, f"writing {shard}") from error
     finally:
         progress.finish()
 
@@ -85,50 +95,30 @@ def _until(stop: Callable[[], bool], items: Iterator[Made | Rejected]) -> Iterat
         yield item
 
 
-@dataclass(slots=True)
-class _Tally:
-    """What has been written so far, and what has not."""
-
-    records: int = 0
-    labels: Counter[int] = field(default_factory=Counter)
-    label_sets: Counter[str] = field(default_factory=Counter)
-    rejected: list[Rejected] = field(default_factory=list)
-    noted: list[Noted] = field(default_factory=list)
-    statistics: Statistics | None = None
-
-    def count(self, item: Made | Rejected, writer: ShardWriter) -> None:
-        if isinstance(item, Rejected):
-            self.rejected.append(item)
-            return
-        writer.write(item.example)
-        self.records += 1
-        self.labels.update(item.example.labels)
-        self.label_sets["|".join(map(str, item.example.labels))] += 1
-        self.noted += item.noted
-        if item.measured is not None:
-            self.statistics = self.statistics or Statistics()
-            self.statistics.add(item.measured)
+def _committed(
+    out: Path, finals: Sequence[Path], written: Sequence[WrittenFile]
+) -> list[CommittedFile]:
+    return [
+        CommittedFile(final.relative_to(out).as_posix(), file.bytes, file.sha256)
+        for final, file in zip(finals, written, strict=True)
+    ]
 
 
 def _record(
-    job: Job,
     shard: ShardName,
-    tally: _Tally,
-    finals: Sequence[Path],
-    written: Sequence[WrittenFile],
+    rows: ShardRows,
+    statistics: Statistics | None,
+    committed: Sequence[CommittedFile],
 ) -> CommitRecord:
+    *files, of_rows = committed
     return CommitRecord(
         split=shard.split,
         number=shard.number,
         count=shard.count,
-        files=tuple(
-            CommittedFile(final.relative_to(job.workspace.out).as_posix(), file.bytes, file.sha256)
-            for final, file in zip(finals, written, strict=True)
-        ),
-        records=tally.records,
-        classes=dict(sorted(tally.labels.items())),
-        rejected=tuple(tally.rejected),
-        noted=tuple(tally.noted),
-        statistics=None if tally.statistics is None else tally.statistics.to_json(),
-        label_sets=dict(sorted(tally.label_sets.items())) if job.output.info.multilabel else {},
+        files=tuple(files),
+        rows=of_rows,
+        records=rows.records,
+        rejected=rows.statuses["rejected"],
+        noted=rows.statuses["repaired"] + rows.statuses["warned"],
+        statistics=None if statistics is None else statistics.to_json(),
     )

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from dataprep.assembly.job import Output
 from dataprep.assembly.request import EVERY_SPLIT
-from dataprep.deal import check_shard_count, default_shard_count
 from dataprep.errors import UsageError
 from dataprep.sinks import Sink
+from dataprep.wording import counted
 
 # The counts of Google's imagenet_to_gcs, which tensorflow/models' reader insists on.
 _PREFERRED = {"train": 1024}
@@ -61,6 +61,33 @@ def explain_shard_count(
     if shards >= preferred or _asked(split, wanted) is not None:
         return ""
     return f" ({preferred} would hold fewer than 100 each)"
+
+
+def check_shard_count(count: int, shards: int, split: str) -> None:
+    """Refuse a shard count that would leave a shard empty.
+
+    Raises:
+        UsageError: with the count that would work in its text.
+    """
+    if shards < 1:
+        raise UsageError(f"--num_shards {split}={shards}: a split needs at least 1 shard")
+    if shards > count:
+        raise UsageError(
+            f"--num_shards {split}={shards}: {split} has {counted(count, 'image')}, so "
+            f"{counted(shards - count, 'shard')} would be empty; use at most {split}={count}"
+        )
+
+
+def default_shard_count(count: int, preferred: int, *, smallest: int = 100) -> int:
+    """The shard count to use where the user gave none.
+
+    ``preferred`` where that gives at least ``smallest`` examples a shard, else the largest
+    power of two that does, and never less than 1.
+    """
+    if count >= preferred * smallest:
+        return preferred
+    fitting = max(count // smallest, 1)
+    return int(1 << (fitting.bit_length() - 1))
 
 
 def _asked(split: str, wanted: Mapping[str, int] | None) -> int | None:

@@ -6,11 +6,12 @@
     OUT/index/train/…                 sidecars of the format
     OUT/manifest.json                 written last; its presence means the data set is sealed
     OUT/rejected/                     bytes of rejected images, with --keep_rejected
-    OUT/unmatched.tsv                 images that are listed but missing, or there but not listed
+    OUT/records.parquet               a row for every image that was found
     OUT/.dataprep/job.json            what this directory is being made from, and how
-    OUT/.dataprep/index/              one file a scanned directory or archive
-    OUT/.dataprep/deck/               one file a split: every row, in writing order
-    OUT/.dataprep/commits/            one record a finished shard
+    OUT/.dataprep/index/              a table a scanned directory or archive
+    OUT/.dataprep/order/              the images of every split as tables, in writing order
+    OUT/.dataprep/unmatched.csv       images that are listed but missing, or there but not listed
+    OUT/.dataprep/commits/            a record of each finished shard, and its rows of the table
     OUT/.dataprep/progress/           how far unfinished shards are
     OUT/.dataprep/orders-…            what the workers of a run are to do
     OUT/.dataprep/failure-…           what they failed at
@@ -20,16 +21,12 @@
 
 from __future__ import annotations
 
-import errno
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep import manifest
-from dataprep.errors import SinkError
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-UNMATCHED = "unmatched.tsv"
+from dataprep import manifest, records_table
+from dataprep.sinks import ShardName
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +51,22 @@ class Workspace:
         return self.private / "index"
 
     @property
-    def deck(self) -> Path:
+    def order(self) -> Path:
         """The order of every split."""
-        return self.private / "deck"
+        return self.private / "order"
 
     @property
     def commits(self) -> Path:
         """The commit records."""
         return self.private / "commits"
+
+    def record(self, shard: ShardName) -> Path:
+        """The commit record of a shard."""
+        return self.commits / f"{shard}.json"
+
+    def rows(self, shard: ShardName) -> Path:
+        """The rows of a shard in the table of records."""
+        return self.commits / f"{shard}.parquet"
 
     @property
     def progress(self) -> Path:
@@ -90,6 +95,11 @@ class Workspace:
         return self.out / manifest.NAME
 
     @property
+    def records(self) -> Path:
+        """The table of records."""
+        return self.out / records_table.NAME
+
+    @property
     def rejected(self) -> Path:
         """Bytes of rejected images."""
         return self.out / "rejected"
@@ -97,39 +107,13 @@ class Workspace:
     @property
     def unmatched(self) -> Path:
         """Images that are listed but missing, or there but not listed."""
-        return self.out / UNMATCHED
+        return self.private / "unmatched.csv"
 
     def private_directories(self) -> tuple[Path, ...]:
         """Every directory that dataprep keeps for itself."""
-        return self.private, self.index, self.deck, self.commits, self.progress
+        return self.private, self.index, self.order, self.commits, self.progress
 
     def make(self) -> None:
         """Create the output directory and the private ones."""
         for directory in self.private_directories():
             directory.mkdir(parents=True, exist_ok=True)
-
-
-def is_full(error: BaseException | None) -> bool:
-    """Whether this is a file system's refusal to take more."""
-    return isinstance(error, OSError) and error.errno in _FULL
-
-
-def storage_error(error: OSError, out: Path, doing: str = "") -> SinkError:
-    """What to tell the user when the output directory refuses something.
-
-    Args:
-        error: the refusal.
-        out: the output directory.
-        doing: what was being done, e.g. ``writing train-00000-of-00004``.
-    """
-    during = f" while {doing}" if doing else ""
-    if is_full(error):
-        return SinkError(
-            f"{out}: no space left{during} ({error.strerror}); free some and run the same command "
-            "again: finished shards are kept"
-        )
-    where = f" ({error.filename})" if error.filename else ""
-    return SinkError(
-        f"{out} cannot be written{during}: {error.strerror or error}{where}; "
-        "mend that and run the same command again"
-    )

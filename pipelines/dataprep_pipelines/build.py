@@ -9,8 +9,10 @@ from dataprep.assembly.job import Job
 from dataprep.assembly.lock import check_held
 from dataprep.assembly.output_layout import lay_out
 from dataprep.assembly.progress import forget_progress
+from dataprep.assembly.rejected import rejected_keys
 from dataprep.assembly.space import check_free_space
 from dataprep.sinks import ShardName
+from dataprep.state_files import remove_unless_file
 from dataprep.striping.rules import Striping
 from dataprep.wording import counted
 from dataprep_pipelines.engines import Running
@@ -46,6 +48,7 @@ def build(
     """
     commits = Commits(job.workspace)
     intact = [record for record in commits.refresh() if is_intact(record, job.workspace.out)]
+    job.check_rejected(rejected_keys(job, intact))
     done = {record.shard for record in intact}
     pending = [shard for shard in job.shard_names() if shard not in done]
     if not pending:
@@ -71,4 +74,6 @@ def _forget(job: Job, pending: Sequence[ShardName]) -> None:
     """A seal or a record of a shard that must be made again would be a lie meanwhile."""
     job.workspace.manifest.unlink(missing_ok=True)
     for shard in pending:
-        (job.workspace.commits / f"{shard}.json").unlink(missing_ok=True)
+        place = job.workspace.record(shard)
+        remove_unless_file(place)
+        place.unlink(missing_ok=True)

@@ -7,18 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from dataprep import manifest as manifests
+from dataprep import records_table
 from dataprep.assembly.build_directory import remove_build_directories
 from dataprep.assembly.convert_job import changed_meanwhile
 from dataprep.assembly.convert_plan import (
     ConvertRequest,
     check_conversion,
-    inherited,
+    others_of,
     plan_conversion,
+    statistics_of,
 )
 from dataprep.assembly.lock import locked
 from dataprep.assembly.seal import MaxBad, Outcome, seal
 from dataprep.assembly.sweeping import remove_partial_files
-from dataprep.assembly.workspace import Workspace, storage_error
+from dataprep.assembly.workspace import Workspace
+from dataprep.durable_files import storage_error
 from dataprep.errors import DatasetError
 from dataprep.verify import Level, verify
 from dataprep_pipelines.at_work import at_work
@@ -78,20 +81,21 @@ def convert(
             return seal(
                 job,
                 identity,
-                inherited(job, manifest),
                 max_bad=MaxBad(),
                 keep_rejected=False,
                 report=reporter.line,
+                others=others_of(request.source, manifest),
+                statistics=statistics_of(job, manifest),
             )
     except BrokenPipeError:
         raise  # nobody reads the terminal's lines any more; not the output directory's fault
     except OSError as error:
-        raise storage_error(error, request.out) from error
+        raise storage_error(error, request.out, "converting") from error
 
 
 def _witnesses(source: Path, manifest: Mapping[str, Any]) -> list[tuple[int, int, int] | None]:
     """What changes when a file of the data set does: it is verified only once, and read later."""
-    names = [manifests.NAME]
+    names = [manifests.NAME, records_table.NAME]
     for split in manifest["splits"].values():
         names += [file["path"] for shard in split["shards"] for file in shard["files"]]
     return [_witness(source / name) for name in names]

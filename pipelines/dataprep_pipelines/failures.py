@@ -19,8 +19,7 @@ from pathlib import Path
 
 from dataprep import errors
 from dataprep.assembly.lock import Lease
-from dataprep.assembly.workspace import is_full
-from dataprep.durable_files import partial_path
+from dataprep.durable_files import is_full, partial_path
 from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
 from dataprep.io_limit import lift
 from dataprep.sinks import ShardName

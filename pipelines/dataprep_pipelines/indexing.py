@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from dataprep.assembly.index_parts import IndexPart, is_current, part_path
+from dataprep.assembly.index_parts import Part, forget_part, has_part, is_current, read_part
 from dataprep.assembly.request import Request
 from dataprep.errors import PipelineError
-from dataprep.sources import Dataset, Found
+from dataprep.sources import Dataset, Found, ScanUnit
 from dataprep.wording import counted
 from dataprep_pipelines.engines import Running, TasksFailedError
 from dataprep_pipelines.engines.shared_places import SharedPlaces
@@ -26,7 +27,7 @@ def index_of(
     directory: Path,
     failures: FailureLog,
     reporter: Reporter,
-) -> list[IndexPart]:
+) -> list[tuple[ScanUnit, Part]]:
     """The index of everything that was found.
 
     Args:
@@ -42,22 +43,25 @@ def index_of(
     Raises:
         DataprepError: something cannot be scanned.
     """
-    parts = [IndexPart(unit, part_path(directory, unit)) for unit in found.units]
+    kept = {unit: read_part(directory, unit) for unit in found.units}
     # Files rewritten in place leave their folder's time as it was; --overwrite trusts nothing.
     stale = [
-        part for part in parts if request.overwrite or not is_current(part, dataset, request.raw)
+        unit
+        for unit, part in kept.items()
+        if request.overwrite or not is_current(part, dataset, request.raw, unit)
     ]
     if not stale:
-        reporter.line(f"index: {counted(len(parts), 'part')} reused")
-        return parts
-    before = {part.path: _version(part.path) for part in stale}
+        reporter.line(f"index: {counted(len(kept), 'part')} reused")
+        return _whole(kept)
+    for unit in stale:
+        forget_part(directory, unit)
 
     from dataprep_pipelines.scan import Scan, ScanUnits
 
     pace = Pace()
 
     def show() -> None:
-        done = sum(_version(path) != version for path, version in before.items())
+        done = sum(has_part(directory, unit) for unit in stale)
         reporter.scanning(done, len(stale))
 
     def watch() -> None:
@@ -65,13 +69,12 @@ def index_of(
             with pace.looking():
                 show()
 
-    units = [part.unit for part in stale]
     what = Scan(dataset, places.raw, directory)
     try:
         with given(
             what, failures.lease, None if running.is_local else places.described(), "scan"
         ) as orders:
-            graph = ScanUnits(orders, units, running.scan_helpers(), failures)
+            graph = ScanUnits(orders, stale, running.scan_helpers(), failures)
             share = running.scan_share()
             running.run(lambda pipeline: pipeline | graph, share, watch=watch, stop=failures.stop)
         show()
@@ -81,16 +84,15 @@ def index_of(
     finally:
         reporter.finished()
     failures.reraise()
-    missing = [part for part in stale if _version(part.path) == before[part.path]]
-    if missing:
-        raise PipelineError(f"the engine ended but {missing[0].unit.name} was not scanned")
+    return _whole(kept | {unit: read_part(directory, unit) for unit in stale})
+
+
+def _whole(kept: Mapping[ScanUnit, Part | None]) -> list[tuple[ScanUnit, Part]]:
+    parts = []
+    for unit, part in kept.items():
+        if part is None:
+            raise PipelineError(
+                f"the engine ended but {unit.name} was not scanned; run the same command again"
+            )
+        parts.append((unit, part))
     return parts
-
-
-def _version(path: Path) -> tuple[int, int] | None:
-    """What changes when a file is replaced; a shared index is never without its parts."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_ino, status.st_mtime_ns

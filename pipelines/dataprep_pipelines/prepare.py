@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dataprep.assembly.build_directory import remove_build_directories
-from dataprep.assembly.contents import Inherited
 from dataprep.assembly.fitting import fit_request
-from dataprep.assembly.index_parts import IndexPart, is_unchanged
+from dataprep.assembly.index_parts import is_unchanged
 from dataprep.assembly.lock import Lease, check_held, locked
 from dataprep.assembly.overwrite import check_request
 from dataprep.assembly.plan import plan
 from dataprep.assembly.request import Request
 from dataprep.assembly.seal import Outcome, seal
-from dataprep.assembly.survey import Survey, check_splits, survey
+from dataprep.assembly.summary import (
+    Parts,
+    check_splits,
+    check_unmatched,
+    digests_of,
+    part_tables,
+    report_summary,
+    statuses_of,
+    summarize,
+)
 from dataprep.assembly.sweeping import remove_partial_files
-from dataprep.assembly.unmatched import check_unmatched, publish_unmatched, report_unmatched
-from dataprep.assembly.workspace import Workspace, storage_error
+from dataprep.assembly.workspace import Workspace
 from dataprep.canonical import to_json
+from dataprep.durable_files import storage_error
 from dataprep.errors import DatasetError, SourceError
 from dataprep.plugins import load_dataset
 from dataprep.sources import Dataset, Found, close_archives
-from dataprep.wording import counted, printable
+from dataprep.wording import printable
 from dataprep_pipelines.at_work import at_work
 from dataprep_pipelines.build import build
 from dataprep_pipelines.engines import Engine, Running, check
@@ -31,6 +39,9 @@ from dataprep_pipelines.engines.shared_places import SharedPlaces
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.indexing import index_of
 from dataprep_pipelines.reporter import Reporter
+
+if TYPE_CHECKING:
+    from dataprep.index.images import Images
 
 
 def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
@@ -64,7 +75,7 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Outcome:
     except BrokenPipeError:
         raise  # nobody reads the terminal's lines any more; not the output directory's fault
     except OSError as error:
-        raise storage_error(error, request.out) from error
+        raise storage_error(error, request.out, "preparing") from error
 
 
 def _prepare(
@@ -80,35 +91,49 @@ def _prepare(
     failures = FailureLog(lease)
     index = _index_directory(request, dataset, workspace)
     parts = index_of(request, running, places, dataset, found, index, failures, reporter)
-    surveyed = survey(request, workspace, dataset, found, parts)
-    _report(surveyed, reporter)
-    report_unmatched(surveyed.unmatched, reporter.line)
-    images = sum(min(count, request.limit or count) for count in surveyed.images.values())
-    check_unmatched(surveyed.unmatched, images, request.max_bad)
-    job, identity = plan(
-        request,
-        workspace,
-        surveyed,
-        lease,
-        dataset=dataset,
-        index=index,
-        official=found.official_counts,
-        report=reporter.line,
-    )
+    with _images_of(request, workspace, dataset, index, parts) as images:
+        summary = summarize(request, workspace, dataset, found, parts, images)
+        report_summary(summary, reporter.line)
+        check_unmatched(request, workspace, summary)
+        job, identity = plan(
+            request,
+            workspace,
+            summary,
+            images,
+            digests_of(parts),
+            lease,
+            dataset=dataset,
+            index=index,
+            official=found.official_counts,
+            report=reporter.line,
+        )
     check_held(workspace, lease)
-    publish_unmatched(workspace, surveyed.unmatched)
     build(job, running, places, failures, reporter, request.striping)
     _check_unchanged(parts, dataset, request.raw)
-    ignored = surveyed.ignored
-    return seal(
-        job,
-        identity,
-        {split.name: Inherited(ignored=ignored.get(split.name, ())) for split in job.splits},
-        max_bad=request.max_bad,
-        keep_rejected=request.keep_rejected,
-        report=reporter.line,
-        missing=surveyed.unmatched.missing.number,
-        unlisted=surveyed.unmatched.unlisted.number,
+    with _images_of(request, workspace, dataset, index, parts) as images:
+        return seal(
+            job,
+            identity,
+            max_bad=request.max_bad,
+            keep_rejected=request.keep_rejected,
+            report=reporter.line,
+            missing=summary.unmatched.missing,
+            unlisted=summary.unmatched.unlisted,
+            others=images.unstored() if summary.unmatched.number or summary.ignored[0] else (),
+        )
+
+
+def _images_of(
+    request: Request, workspace: Workspace, dataset: Dataset, index: Path, parts: Parts
+) -> Images:
+    from dataprep.index.images import Images
+
+    return Images(
+        part_tables(index, parts),
+        workspace.private,
+        statuses_of(parts),
+        [attribute.name for attribute in dataset.attributes],
+        request.splits,
     )
 
 
@@ -131,19 +156,12 @@ def _index_directory(request: Request, dataset: Dataset, workspace: Workspace) -
     return directory
 
 
-def _report(surveyed: Survey, reporter: Reporter) -> None:
-    for split, entries in surveyed.ignored.items():
-        reporter.line(_describe_ignored(split, entries))
-    for what, number in surveyed.counts.items():
-        reporter.line(f"{what}: {number:,} in the raw data")
-
-
-def _check_unchanged(parts: Sequence[IndexPart], dataset: Dataset, raw: Path) -> None:
+def _check_unchanged(parts: Parts, dataset: Dataset, raw: Path) -> None:
     """What was read must be what was indexed: images cannot tell that they were exchanged."""
-    for part in parts:
-        if not is_unchanged(part, dataset, raw):
+    for unit, part in parts:
+        if not is_unchanged(part, dataset, raw, unit):
             raise SourceError(
-                f"{printable(part.unit.container)}, or a list of what is in it, changed while it "
+                f"{printable(unit.container)}, or a list of what is in it, changed while it "
                 "was read; nothing was sealed: leave the raw data alone and run again with "
                 "--overwrite"
             )
@@ -160,11 +178,3 @@ def _make(workspace: Workspace, index_dir: Path | None) -> None:
         raise DatasetError(
             f"{option} {place} cannot be used: {error.strerror}; choose another"
         ) from error
-
-
-def _describe_ignored(split: str, entries: Sequence[Mapping[str, str]]) -> str:
-    first = entries[0]
-    what = counted(len(entries), "file") + " ignored"
-    place = printable(first["container"]) or "the raw directory"
-    where = f"{first['name']!r} in {place}"
-    return f"{split}: {what}, the first {where}: {first['reason']}"

@@ -10,7 +10,7 @@ import apache_beam as beam
 from dataprep.assembly.commit import Commits, is_intact
 from dataprep.assembly.job import Job
 from dataprep.assembly.shard import ShardStoppedError, write_shard
-from dataprep.assembly.workspace import storage_error
+from dataprep.durable_files import storage_error
 from dataprep.sinks import ShardName
 from dataprep_pipelines.dealer import Dealer
 from dataprep_pipelines.engines import STOP, QuietLauncherError, Share, worker_died

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dataprep.assembly.commit import (
     CommitRecord,
     Commits,
     CommittedFile,
-    Noted,
-    Rejected,
     commit,
     is_intact,
     publish,
@@ -25,17 +27,18 @@ from dataprep.assembly.commit import (
 from dataprep.assembly.sweeping import remove_partial_files
 from dataprep.assembly.workspace import Workspace
 from dataprep.durable_files import partial_path, write_durably
-from dataprep.errors import DatasetError, PipelineError
+from dataprep.errors import PipelineError
+from dataprep.state_files import write_state
 
 RECORD = CommitRecord(
     split="train",
     number=1,
     count=4,
     files=(CommittedFile("train/a", 3, "00"), CommittedFile("index/train/a", 2, "11")),
+    rows=CommittedFile(".dataprep/commits/train-00001-of-00004.parquet", 3, "22"),
     records=2,
-    classes={3: 1, 999: 1},
-    rejected=(Rejected("k", "x.tar", 512, 9, "truncated"),),
-    noted=(Noted("l", "repaired", "a PNG"),),
+    rejected=1,
+    noted=1,
 )
 
 
@@ -53,20 +56,77 @@ def test_refresh_tells_only_what_is_new(workspace: Workspace) -> None:
     assert commits.refresh() == []
 
 
-def test_a_torn_record_is_named_with_the_way_out(workspace: Workspace) -> None:
-    path = workspace.commits / "train-00000-of-00004.json"
-    path.write_text('{"split": "train"}')
-    with pytest.raises(DatasetError, match="delete it and run again"):
-        Commits(workspace).all()
+def test_a_record_of_another_shard_or_version_is_none(workspace: Workspace) -> None:
+    write_state(workspace.commits / "train-00000-of-00004.json", asdict(RECORD))
+    write_state(workspace.record(RECORD.shard), {"split": "train", "classes": {}})
+    assert Commits(workspace).all() == []
 
 
-@pytest.mark.parametrize(("content", "intact"), [(b"abc", True), (b"ab", False), (None, False)])
-def test_a_shard_is_intact_only_with_its_files(
-    tmp_path: Path, content: bytes | None, intact: bool
+def as_a(kind: str, path: Path) -> None:
+    path.unlink()
+    if kind == "directory":
+        path.mkdir()
+        (path / "x").touch()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("nowhere")
+
+
+@given(data=st.data())
+def test_a_record_with_any_byte_changed_is_none(data: st.DataObject) -> None:
+    with TemporaryDirectory() as name:
+        workspace = Workspace(Path(name))
+        workspace.make()
+        commit(workspace, RECORD)
+        path = workspace.record(RECORD.shard)
+        right = path.read_bytes()
+        at = data.draw(st.integers(0, len(right) - 1))
+        other = data.draw(st.integers(0, 255).filter(lambda byte: byte != right[at]))
+        path.write_bytes(right[:at] + bytes([other]) + right[at + 1 :])
+        assert Commits(workspace).all() == []
+        path.write_bytes(right[:at])
+        assert Commits(workspace).all() == []
+        path.write_bytes(right)
+        assert Commits(workspace).all() == [RECORD]
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "link"])
+def test_what_stands_where_a_record_and_its_rows_belong_makes_room(
+    workspace: Workspace, kind: str
 ) -> None:
-    if content is not None:
-        (tmp_path / "file").write_bytes(content)
-    record = CommitRecord("s", 0, 1, (CommittedFile("file", 3, ""),), 1, {})
+    finals = [*(workspace.out / path for path in OURS)]
+    for path in (workspace.record(RECORD.shard), finals[-1]):
+        path.touch()
+        as_a(kind, path)
+    assert Commits(workspace).all() == []
+    with temporary_files(finals) as temporaries:
+        for temporary, data in zip(temporaries, OURS.values(), strict=True):
+            temporary.write_bytes(data)
+        publish_once(workspace, record_of(OURS), temporaries, finals)
+    assert Commits(workspace).all() == [record_of(OURS)]
+    assert is_intact(record_of(OURS), workspace.out)
+
+
+@pytest.mark.parametrize(
+    ("content", "rows", "intact"),
+    [
+        (b"abc", b"de", True),
+        (b"xyz", b"de", True),  # its size is right; `dataprep verify` looks further
+        (b"ab", b"de", False),
+        (None, b"de", False),
+        (b"abc", b"dx", False),
+        (b"abc", None, False),
+    ],
+)
+def test_a_shard_is_intact_only_with_its_files_and_rows(
+    tmp_path: Path, content: bytes | None, rows: bytes | None, intact: bool
+) -> None:
+    for name, data in (("file", content), ("rows", rows)):
+        if data is not None:
+            (tmp_path / name).write_bytes(data)
+    of_rows = CommittedFile("rows", 2, hashlib.sha256(b"de").hexdigest())
+    record = CommitRecord("s", 0, 1, (CommittedFile("file", 3, ""),), of_rows, 1)
     assert is_intact(record, tmp_path) is intact
 
 
@@ -142,34 +202,36 @@ def test_a_failed_durable_write_leaves_the_old_file(
 
 
 def record_of(contents: dict[str, bytes]) -> CommitRecord:
-    files = tuple(
+    *files, rows = (
         CommittedFile(path, len(data), hashlib.sha256(data).hexdigest())
         for path, data in contents.items()
     )
-    return replace(RECORD, files=files)
+    return replace(RECORD, files=tuple(files), rows=rows)
 
 
-OURS = {"train/a": b"abc", "index/train/a": b"de"}
+ROWS = ".dataprep/commits/train-00001-of-00004.parquet"
+OURS = {"train/a": b"abc", "index/train/a": b"de", ROWS: b"rows"}
 
 
 @pytest.mark.parametrize("recorded", [False, True])
-@pytest.mark.parametrize("there", ["both", "data", "index", "short", "none"])
-@pytest.mark.parametrize("differs", [None, "train/a", "index/train/a"])
+@pytest.mark.parametrize("there", ["all", "data", "index", "rows", "short", "none"])
+@pytest.mark.parametrize("differs", [None, *OURS])
 def test_a_shard_is_published_once(
     workspace: Workspace, recorded: bool, there: str, differs: str | None
 ) -> None:
     """Whatever another worker left of it: a record, files, the same bytes or others."""
     finals = [workspace.out / path for path in OURS]
     theirs = {path: b"!" * len(data) if path == differs else data for path, data in OURS.items()}
-    present = {"both": finals, "short": finals, "data": finals[:1], "index": finals[1:], "none": []}
+    one = {"data": finals[:1], "index": finals[1:2], "rows": finals[2:], "none": []}
+    present = {"all": finals, "short": finals, **one}
     for final, data in zip(finals, theirs.values(), strict=True):
-        final.parent.mkdir(parents=True)
+        final.parent.mkdir(parents=True, exist_ok=True)
         if final in present[there]:
             final.write_bytes(data[:-1] if there == "short" else data)
     if recorded:
         commit(workspace, record_of(theirs))
     before = {final: final.stat().st_ino for final in finals if final.exists()}
-    whole = recorded and there == "both"
+    whole = recorded and there == "all"
 
     def publish_ours() -> None:
         with temporary_files(finals) as temporaries:

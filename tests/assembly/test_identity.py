@@ -72,7 +72,7 @@ def test_raw_data_that_was_only_touched_is_refused_too(workspace: Workspace) -> 
 
 def test_a_torn_job_file_is_named(workspace: Workspace) -> None:
     workspace.job.write_text("{")
-    with pytest.raises(DatasetError, match="cannot be read"):
+    with pytest.raises(DatasetError, match="is damaged; use --overwrite"):
         check_identity(workspace, IDENTITY, UNITS)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
 from dataprep.synthesize.chestxray14.plan import plan_chestxray14
-from tests.conftest import Cli, Made, Raw, make
+from tests.conftest import Cli, Made, Raw, make, rows_of
 
 
 @pytest.fixture(scope="module")
@@ -23,20 +22,17 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make(Raw(path / "raw", options, "chestxray14"), path / "out", "--max_bad", 3)
 
 
-def test_a_converted_set_says_what_was_unmatched_but_has_no_list_of_it(
+def test_a_converted_set_has_the_rows_of_what_was_unmatched(
     cli: Cli, few: Made, tmp_path: Path
 ) -> None:
-    assert "unmatched.tsv" in few.files
+    assert rows_of(few.out, "unlisted")
     new = tmp_path / "new"
     result = cli("convert", few.out, "--to", new, "--sink", "webdataset", "--workers", 1)
     assert result.code == 0, result
-    before, after = (
-        json.loads((out / "manifest.json").read_bytes())["unmatched"] for out in (few.out, new)
-    )
-    assert before["file"]["path"] == "unmatched.tsv"
-    assert after == {**before, "file": None}
-    assert not (new / "unmatched.tsv").exists()
-    verified = cli("verify", new)
+    for statuses in (("missing", "unlisted"), ("rejected",)):
+        rows = [{**row, "shard": None} for row in rows_of(few.out, *statuses)]
+        assert rows_of(new, *statuses) == rows
+    verified = cli("verify", new, "--level", "records")
     assert verified.code == 0, verified
 
 
@@ -46,4 +42,5 @@ def test_an_unlisted_image_counts_whichever_split_is_wanted(
 ) -> None:
     result = cli(*few.command(tmp_path, "--splits", split))
     assert result.code == 3, result
-    assert "1 image there but not listed: 00000006_999.png\n" in result.out
+    (unlisted,) = rows_of(few.out, "unlisted")
+    assert f"1 image there but not listed: {unlisted['key']}\n" in result.out

@@ -18,7 +18,8 @@ from PIL import Image
 
 from tests.conftest import Made, Raw, make, write_tiny_raw
 
-# Imports everything once, then forks a process a run, so that a kill costs no start-up.
+# Imports everything once, then forks a process a run, so that a kill costs no start-up. The process
+# that forks never opens a database or reads a table: their threads would not be there in its forks.
 # With a step, the run kills itself right before its so-manyth change of the output directory.
 _FORKS = """
 import json, os, signal, sys
@@ -46,16 +47,16 @@ def die_at(step, out):
 
 print("ready", flush=True)
 for line in sys.stdin:
-    order = json.loads(line)
+    run = json.loads(line)
     child = os.fork()
     if child == 0:
         os.setsid()
         null = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(null, number)
-        if order["step"]:
-            die_at(order["step"], order["out"])
-        os._exit(main(order["words"]))
+        if run["step"]:
+            die_at(run["step"], run["out"])
+        os._exit(main(run["words"]))
     print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
@@ -79,9 +80,9 @@ class Forks:
     def start(self, words: list[str], *, step: int = 0, out: Path | Sequence[Path] = ()) -> int:
         """Start a run; returns its process, which leads a process group."""
         counted = [out] if isinstance(out, Path) else out
-        order = {"words": words, "step": step, "out": [str(path) for path in counted]}
+        run = {"words": words, "step": step, "out": [str(path) for path in counted]}
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.write(json.dumps(run) + "\n")
         self._process.stdin.flush()
         return int(self._answer())
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dataprep.assembly import image_job
 from dataprep_pipelines import convert, prepare, worker
 from tests.conftest import Cli, Made, Shelf, hashes, leftovers
 
@@ -80,10 +81,7 @@ def test_an_archive_that_is_exchanged_after_it_was_indexed_is_refused(
     after(monkeypatch, prepare, "plan", exchange)
     result = cli(*raw.command(tmp_path / "out"))
     assert result.code == 1
-    assert (
-        "ILSVRC2012_img_train.tar, or a list of what is in it, changed while it was read"
-        in result.error
-    )
+    assert "ILSVRC2012_img_train.tar changed since it was indexed: it was modified" in result.error
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
@@ -137,3 +135,64 @@ def test_overwriting_lets_a_linked_directory_be(cli: Cli, tiny: Made, tmp_path: 
     assert {path.name for path in (tmp_path / "elsewhere").iterdir()} == {
         Path(name).name for name in tiny.files if name.startswith("train/")
     }
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["stays", "comes back"])
+def test_an_archive_that_changed_between_two_runs_is_never_mixed(
+    cli: Cli, photos: Made, tmp_path: Path, back: bool
+) -> None:
+    raw, out = photos.raw.copy(tmp_path / "raw"), tmp_path / "out"
+    assert cli(*raw.command(out)).code == 0
+    made = hashes(out)
+    # As a run leaves it that was killed.
+    (out / "manifest.json").unlink()
+    (out / ".dataprep" / "commits" / "train-00000-of-00005.json").unlink()
+    archive = raw.path / "ILSVRC2012_img_train.tar"
+    content, status = archive.read_bytes(), archive.stat()
+    flip_a_byte(archive)  # the same members of the same sizes
+    os.utime(archive, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    if back:
+        archive.write_bytes(content)
+        os.utime(archive, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert cli(*raw.command(out)).code == 0
+        assert hashes(out) == made
+        return
+    result = cli(*raw.command(out))
+    assert result.code == 1
+    assert "the raw data of train-" in result.error
+    assert result.error.endswith("or --overwrite to start it anew")
+    assert not (out / "manifest.json").exists()
+
+
+def test_an_archive_that_is_written_while_a_shard_is_made_is_noticed_before_the_commit(
+    cli: Cli, photos: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw, out = photos.raw.copy(tmp_path / "raw"), tmp_path / "out"
+    archive = raw.path / "ILSVRC2012_img_train.tar"
+    status = archive.stat()
+
+    def rewrite() -> None:
+        os.utime(archive, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+
+    after(monkeypatch, image_job, "_convert", rewrite)
+    result = cli(*raw.command(out, "--workers", 1))
+    assert result.code == 1
+    assert "ILSVRC2012_img_train.tar changed since it was indexed: it was modified" in result.error
+    assert not [*(out / ".dataprep" / "commits").glob("train-*.json")]
+    assert leftovers(out) == []
+
+
+def test_rejections_do_not_outlive_a_repaired_source(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    raw, out = tiny.raw.copy(tmp_path / "raw"), tmp_path / "out"
+    (image, *_) = sorted(raw.path.glob("train/*/*.JPEG"))
+    content = image.read_bytes()
+    image.write_bytes(content[:-9])
+    assert cli(*raw.command(out)).code == 3
+    assert cli(*raw.command(out)).code == 3
+    image.write_bytes(content)
+    result = cli(*raw.command(out, "--max_bad", 1))
+    assert result.code == 1
+    assert f"{image.name} changed since it was indexed: it was modified" in result.error
+    assert not (out / "manifest.json").exists()
+    assert cli(*raw.command(out, "--overwrite")).code == 0
+    assert hashes(out) == tiny.files

@@ -25,7 +25,7 @@ def check_finished(made: Made, out: Path) -> None:
     assert hashes(out) == made.files
     assert leftovers(out) == []
     notes = [path for path in (out / ".dataprep").rglob("*") if path.is_file()]
-    assert {path.suffix for path in notes} == {".json", ".jsonl"}
+    assert {path.suffix for path in notes} == {".json", ".parquet"}
 
 
 # --- right before every single change of the output directory ---
@@ -56,18 +56,23 @@ def test_a_kill_before_any_change_leaves_only_what_overwrite_may_replace(
     whole = hashes(tmp_path / "whole")
     out = tmp_path / "out"
     refused = {}
+    replaced = 0
     for step in range(1, 200, 3):
         code = forks.run(mini.command(out), step=step, out=out)
-        if (out / ".dataprep" / "deck" / "train.json").exists():  # before it, nothing is in the way
+        if (
+            out / ".dataprep" / "order" / "train.json"
+        ).exists():  # before it, nothing is in the way
             result = cli(*mini.command(out, *other))
             if result.code:
                 refused[step] = result.error
             else:
                 assert hashes(out) == whole, step
+                replaced += code != 0
         shutil.rmtree(out, ignore_errors=True)
         if code == 0:
             break
     assert refused == {}
+    assert replaced > 3
 
 
 def test_a_kill_while_overwriting_is_healed_by_overwriting_again(

@@ -27,7 +27,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Made:
     options = ("--num_shards", "1", "--max_bad", "3", "--workers", "1")
     split = ("--split", "random-by-patient", "--test_fraction", "0.4", "--validation_fraction", "0")
     made = make(Raw(path / "raw", (*split, *options), "chestxray14"), path / "out")
-    assert {"unmatched.tsv", "manifest.json"} < made.files.keys()
+    assert {"records.parquet", "manifest.json"} < made.files.keys()
     return made
 
 
@@ -64,7 +64,7 @@ def test_a_kill_before_missing_images_are_refused_changes_nothing(
     out = tmp_path / "out"
     refused = few.command(out, "--max_bad", "0")
     assert cli(*refused).code == 3
-    named = (out / ".dataprep" / "unmatched.tsv").read_bytes()
+    named = (out / ".dataprep" / "unmatched.csv").read_bytes()
     assert hashes(out) == {}
     shutil.rmtree(out)
     for step in range(4, 200, 9):
@@ -74,7 +74,7 @@ def test_a_kill_before_missing_images_are_refused_changes_nothing(
         assert code == -signal.SIGKILL
         assert cli(*refused).code == 3, step
         assert hashes(out) == {}, step
-        assert (out / ".dataprep" / "unmatched.tsv").read_bytes() == named, step
+        assert (out / ".dataprep" / "unmatched.csv").read_bytes() == named, step
         assert leftovers(out) == [], step
         shutil.rmtree(out)
     assert step > 9

@@ -10,7 +10,6 @@ from typing import cast
 import pytest
 
 from dataprep.assembly.claim import claim
-from dataprep.assembly.contents import Inherited
 from dataprep.assembly.identity import read_job
 from dataprep.assembly.job import Job
 from dataprep.assembly.lock import locked
@@ -36,9 +35,8 @@ class TakenMeanwhile(MaxBad):
 
 def seal_again(job: Job, max_bad: MaxBad) -> None:
     identity = cast("dict[str, object]", read_job(job.workspace)["identity"])
-    inherited = {split.name: Inherited() for split in job.splits}
     report = list[str]().append
-    seal(job, identity, inherited, max_bad=max_bad, keep_rejected=False, report=report)
+    seal(job, identity, max_bad=max_bad, keep_rejected=False, report=report)
 
 
 def test_it_seals_nothing(job: Job) -> None:  # pytest hands in the fixture

@@ -6,6 +6,7 @@ import io
 import shutil
 import tarfile
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import dataprep
 from dataprep.assembly.lock import locked
 from dataprep.assembly.workspace import Workspace
 from dataprep.errors import SourceError
+from dataprep.index.database import Database, open_database
 from dataprep_pipelines.failures import FailureLog
 from tests.conftest import Cli, Made, hashes
 
@@ -46,14 +48,14 @@ def words(raw: Path, out: Path, *more: object) -> list[object]:
 
 
 def forget_shards(out: Path) -> None:
-    """As if killed after the deck was written and before the first shard was committed."""
+    """As if killed after the order was written and before the first shard was committed."""
     (out / "manifest.json").unlink()
     shutil.rmtree(out / "train")
     for record in (out / ".dataprep" / "commits").iterdir():
         record.unlink()
 
 
-def test_a_deck_is_dealt_anew_when_the_bytes_moved(cli: Cli, tmp_path: Path) -> None:
+def test_the_order_is_written_anew_when_the_bytes_moved(cli: Cli, tmp_path: Path) -> None:
     assert len({len(data) for data in IMAGES.values()}) == 1  # sizes cannot tell
     raw, out = tmp_path / "raw", tmp_path / "out"
     raw.mkdir()
@@ -68,32 +70,37 @@ def test_a_deck_is_dealt_anew_when_the_bytes_moved(cli: Cli, tmp_path: Path) -> 
     assert hashes(out) == before
 
 
-def test_a_resumed_job_does_not_merge_the_index_again(
+def test_a_resumed_job_does_not_open_the_index_again(
     cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tiny.copy(tmp_path / "out")
     (out / "train" / "train-00003-of-00006").unlink()
 
-    def never(*arguments: object, **options: object) -> None:
-        raise AssertionError("merged again")
+    opened: list[Path | None] = []
 
-    monkeypatch.setattr("dataprep.assembly.plan.open_index", never)
+    def open_index(directory: Path | None, *, rows: int) -> AbstractContextManager[Database]:
+        opened.append(directory)
+        return open_database(directory, rows=rows)
+
+    # The seal opens one too, for the records.
+    monkeypatch.setattr("dataprep.index.images.open_database", open_index)
     assert cli(*tiny.command(out)).code == 0
+    assert opened == []
     assert hashes(out) == tiny.files
-    monkeypatch.undo()
     for torn in (b"{", b"{}", b"[]", b'{"key": "0", "splits": {}}'):
-        (out / ".dataprep" / "deck" / "summary.json").write_bytes(torn)
+        (out / ".dataprep" / "order" / "summary.json").write_bytes(torn)
         (out / "train" / "train-00003-of-00006").unlink()
         assert cli(*tiny.command(out)).code == 0
+        assert opened.pop()
         assert hashes(out) == tiny.files
 
 
-@pytest.mark.parametrize("deck", ["train.jsonl", "train.json", "validation.jsonl"])
-def test_a_deck_that_is_gone_is_dealt_again(
-    cli: Cli, tiny: Made, tmp_path: Path, deck: str
+@pytest.mark.parametrize("name", ["train-00000.parquet", "train.json", "validation-00000.parquet"])
+def test_an_order_that_is_gone_is_written_again(
+    cli: Cli, tiny: Made, tmp_path: Path, name: str
 ) -> None:
     out = tiny.copy(tmp_path / "out")
-    (out / ".dataprep" / "deck" / deck).unlink()
+    (out / ".dataprep" / "order" / name).unlink()
     (out / "train" / "train-00003-of-00006").unlink()
     (out / "validation" / "validation-00001-of-00002").unlink()
     assert cli(*tiny.command(out)).code == 0
@@ -134,18 +141,21 @@ def test_somebody_s_own_file_of_that_name_is_in_the_way(cli: Cli, tmp_path: Path
     raw.mkdir()
     out.mkdir()
     pack(raw / "all.tar", sorted(IMAGES))
-    own = out / "unmatched.tsv"
+    own = out / "records.parquet"
     own.write_text("mine")
+    for more in ((), ("--overwrite",), ()):
+        result = cli(*words(raw, out, *more))
+        assert result.code == 1
+        assert f"{own} is in the way" in result.error
+        assert own.read_text() == "mine"
+    own.unlink()
     assert cli(*words(raw, out)).code == 0
+    sealed = hashes(out)
+    assert "records.parquet" in sealed
+    (out / "manifest.json").unlink()
+    assert cli(*words(raw, out)).code == 0  # what is there is ours
     assert cli(*words(raw, out, "--overwrite")).code == 0
-    assert own.read_text() == "mine"
-    listing = tmp_path / "list.csv"
-    listing.write_text("path,label\ndark/0.png,a\nlight/0.png,b\nlight/9.png,b\n")
-    more = ("--listing", listing, "--overwrite", "--max_bad", 7, "--num_shards", 1)
-    result = cli(*words(raw, out, *more))
-    assert result.code == 1
-    assert f"{own} is in the way" in result.error
-    assert own.read_text() == "mine"
+    assert hashes(out) == sealed
 
 
 def test_a_raw_directory_without_images_is_one_line(cli: Cli, tmp_path: Path) -> None:
@@ -155,7 +165,21 @@ def test_a_raw_directory_without_images_is_one_line(cli: Cli, tmp_path: Path) ->
     result = cli(*words(tmp_path / "raw", tmp_path / "out", "--listing", listing, "--max_bad", 2))
     assert result.code == 1
     assert "no images found" in result.error
-    assert "2 images listed but not there, such as a.png" in result.error
+    assert "2 images listed but not there, such as b.png" in result.error
+
+
+def test_what_was_missing_is_no_longer_told_of_when_it_is_there(cli: Cli, tmp_path: Path) -> None:
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    listing = tmp_path / "list.csv"
+    listing.write_text("\n".join(["path,label", *(f"{name},a" for name in IMAGES), ""]))
+    raw.mkdir()
+    pack(raw / "all.tar", sorted(IMAGES)[1:])
+    assert cli(*words(raw, out, "--listing", listing)).code == 3
+    told = out / ".dataprep" / "unmatched.csv"
+    assert sorted(IMAGES)[0] in told.read_text()
+    pack(raw / "all.tar", sorted(IMAGES))
+    assert cli(*words(raw, out, "--listing", listing)).code == 0
+    assert not told.exists()
 
 
 class _PluginError(SourceError):

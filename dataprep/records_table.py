@@ -1,0 +1,199 @@
+"""``records.parquet``: a row for every image that was found, whatever became of it.
+
+First the records, by name of their split, shard and position, so that the number of a record's row
+is known; then what is not in the data set, by status, split and key. The columns are those of
+`dataprep_schemas.tables`. pyarrow is loaded only when the table is read or written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from typing_extensions import Self
+
+from dataprep.errors import DatasetError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from dataprep_schemas.tables import Kind
+
+NAME = "records.parquet"
+
+STORED = ("stored", "repaired", "warned")
+"""Statuses of images that are in the data set."""
+
+STATUSES = (*STORED, "rejected", "missing", "unlisted", "ignored")
+
+_ALL_DIFFERENT = ("key", "position", "bytes", "xxh3")  # a dictionary of these is a waste
+
+
+def parquet_writer(file: IO[bytes], schema: pa.Schema) -> parquet.ParquetWriter:
+    """A writer of rows of ``records``: equal rows in equal groups are equal bytes."""
+    from pyarrow import parquet
+
+    repetitive = [name for name in schema.names if name not in _ALL_DIFFERENT]
+    return parquet.ParquetWriter(
+        file,
+        schema,
+        compression="zstd",
+        use_dictionary=_leaves(schema, repetitive),
+        write_page_checksum=True,
+    )
+
+
+def first_rows(manifest: Mapping[str, Any]) -> dict[str, list[int]]:
+    """By split, the row of each shard's first record; of the whole data set, also of a part."""
+    splits = sorted(manifest["splits"].items())
+    sizes = [shard["records"] for _, split in splits for shard in split["shards"]]
+    starts = iter(accumulate(sizes, initial=0))
+    return {name: [next(starts) for _ in split["shards"]] for name, split in splits}
+
+
+class RecordsTable:
+    """The table of a sealed data set, open; used by one thread.
+
+    Args:
+        out: the directory that holds the manifest.
+
+    Raises:
+        DatasetError: it cannot be read.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.path = out / NAME
+        with _readable(self.path):
+            self._file = _opened(self.path)
+            groups = range(self._file.num_row_groups)
+            sizes = [self._file.metadata.row_group(group).num_rows for group in groups]
+            self._ends = list(accumulate(sizes))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        """The table itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close."""
+        self.close()
+
+    @property
+    def attributes(self) -> tuple[tuple[str, Kind], ...]:
+        """Name and kind of the data set's own columns."""
+        from dataprep_schemas.tables import RECORDS
+
+        own = [field for field in self._file.schema_arrow if field.name not in RECORDS]
+        return tuple((field.name, "int" if str(field.type) == "int64" else "text") for field in own)
+
+    def between(
+        self, start: int, stop: int | None = None, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """Rows ``start`` to ``stop - 1``, some at a time.
+
+        Args:
+            start: 0-based.
+            stop: to the end if None.
+            columns: only these; all if None.
+
+        Raises:
+            DatasetError: they are damaged, or not there.
+        """
+        wanted = (self._ends[-1] if self._ends else 0) if stop is None else stop
+        at = start
+        for group, end in enumerate(self._ends):
+            begin = self._ends[group - 1] if group else 0
+            if begin <= at < min(end, wanted):
+                with _readable(self.path):
+                    table = self._file.read_row_group(group, columns=columns)
+                yield table.slice(at - begin, min(end, wanted) - at)
+                at = min(end, wanted)
+        if at < wanted:
+            raise DatasetError(f"{self.path} has no row {at:,}; `dataprep verify` names bad files")
+
+    def rows(self, start: int, stop: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """The same, each row as a tuple of these columns."""
+        for table in self.between(start, stop, columns):
+            yield from zip(*(table.column(name).to_pylist() for name in columns), strict=True)
+
+    def totals(self) -> dict[str | None, Counter[str]]:
+        """By split, or None where nobody knows it, how many rows have each status."""
+        found: dict[str | None, Counter[str]] = {}
+        for table in self.between(0, columns=["split", "status"]):
+            grouped = table.group_by(["split", "status"]).aggregate([([], "count_all")])
+            for row in grouped.to_pylist():
+                found.setdefault(row["split"], Counter())[row["status"]] += row["count_all"]
+        return found
+
+
+def conspicuous(path: Path, columns: Sequence[str], most: int | None = None) -> Iterator[Any]:
+    """Rows of a file of records that are not just stored, each as a tuple of these columns.
+
+    Args:
+        path: ``records.parquet``, or the rows of a shard.
+        columns: which.
+        most: no more than so many.
+
+    Raises:
+        DatasetError: they cannot be read.
+    """
+    import pyarrow.compute as pc
+
+    with _readable(path), _opened(path) as file:
+        left = most
+        for group in range(file.num_row_groups):
+            if left == 0:
+                return
+            statuses = file.read_row_group(group, columns=["status"]).column("status")
+            chosen = pc.indices_nonzero(pc.not_equal(statuses, "stored"))
+            if not len(chosen):
+                continue
+            table = file.read_row_group(group, columns=list(columns)).take(chosen[:left])
+            yield from zip(*(table.column(name).to_pylist() for name in columns), strict=True)
+            left = None if left is None else left - len(table)
+
+
+def row_groups(path: Path) -> Iterator[pa.Table]:
+    """A file of records, some rows at a time.
+
+    Raises:
+        DatasetError: it cannot be read.
+    """
+    with _readable(path), _opened(path) as file:
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group)
+
+
+def _opened(path: Path) -> parquet.ParquetFile:
+    from pyarrow import parquet
+
+    return parquet.ParquetFile(path, page_checksum_verification=True)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).partition("\n")[0]
+        raise DatasetError(
+            f"{path} cannot be read ({reason}); run the command that made the data set again"
+        ) from error
+
+
+def _leaves(schema: pa.Schema, names: Sequence[str]) -> list[str]:
+    """What Parquet calls columns: of a list, its elements."""
+    import pyarrow as pa
+
+    lists = {field.name for field in schema if pa.types.is_list(field.type)}
+    return [f"{name}.list.element" if name in lists else name for name in names]
