@@ -102,7 +102,7 @@ def _case(
     write: Callable[[Path, int], None],
     options: Mapping[str, str] | None = None,
 ) -> _Case:
-    what = f"find, scan, deal a listing of {images:,} images, {labels}, {cores} cores"
+    what = f"find, scan, order a listing of {images:,} images, {labels}, {cores} cores"
     return _Case(f"{name}-{images}.csv", what, images, write, options or {})
 
 

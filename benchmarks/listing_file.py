@@ -1,7 +1,7 @@
 """Writes a listing of any number of images that are not there, in seconds and in bounded memory.
 
-Their sizes are listed, so nothing looks for the files. The rows are shuffled: every piece of the
-listing has keys of the whole range, which is the hardest input for what merges the pieces.
+Their sizes are listed, so nothing looks for the files. The rows are shuffled: that is the hardest
+input for what sorts them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How long until the first image of a full ImageNet can be written, and in how much memory?
 
-Find, scan and deal of 1,281,167 members in 1000 nested archives, on two cores, in a program of
-its own whose start-up counts; then the same again, when the index is there and is only checked.
+Finding, scanning and ordering 1,281,167 members in 1000 nested archives, on two cores, in a program
+of its own whose start-up counts; then the same again, when the index is there and is only checked.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def measure(setting: Setting) -> list[Row]:
         with jobs.fresh(setting.work / "out") as out:
             first.append(_once(raw, out, cores, images))
             second.append(_once(raw, out, cores, images))
-    what = f"find, scan, deal {images:,} members in nested tars, {cores} cores"
+    what = f"find, scan, order {images:,} members in nested tars, {cores} cores"
     peaks = tuple(one.usage.peak_bytes / _GIB for one in first)
     anew = tuple(float(one.parts) for one in second)
     return [

@@ -1,7 +1,7 @@
 """The other program of scan and listing: a data set's command up to the first image it would write.
 
 Prints the seconds of each step, how many parts of the index were made, and how large the index
-and the deck are.
+and the order are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataprep_pipelines.engines import Engine
 from dataprep_pipelines.prepare import prepare
 
 
-class _DealtError(Exception):
+class _OrderedError(Exception):
     """Everything is planned; the rest of the job is not wanted."""
 
 
@@ -51,9 +51,9 @@ class _Stopwatch:
         self.scanned = time.perf_counter()
 
     def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:  # noqa: ARG002
-        """Dealt, and about to write."""
+        """In order, and about to write."""
         self.images = sum(split.images for split in job.splits)
-        raise _DealtError
+        raise _OrderedError
 
     def progress(self, new: Sequence[CommitRecord], under_way: int) -> None:
         """Never called."""
@@ -75,14 +75,14 @@ def main(dataset: str, options: dict[str, str], raw: Path, out: Path, cores: int
     start = time.perf_counter()
     try:
         prepare(request, Engine(cores), watch)
-    except _DealtError:
+    except _OrderedError:
         end = time.perf_counter()
     else:
         sys.exit("there was nothing to write")
     scanned = watch.scanned or watch.found
-    steps = {"find": watch.found - start, "scan": scanned - watch.found, "deal": end - scanned}
+    steps = {"find": watch.found - start, "scan": scanned - watch.found, "order": end - scanned}
     workspace = Workspace(out)
-    sizes = {"index": _size(workspace.index), "deck": _size(workspace.deck)}
+    sizes = {"index": _size(workspace.index), "order": _size(workspace.order)}
     said = {"images": watch.images, "parts": watch.parts, "steps": steps, "sizes": sizes}
     print(json.dumps(said))
 

@@ -16,7 +16,10 @@ from benchmarks.measure import run
 from benchmarks.results import Row, Target
 from benchmarks.setting import Setting
 
-_LARGE = ("apache_beam", "google.protobuf", "grpc", "numpy", "PIL", "simplejpeg", "tensorflow")
+_LARGE = (
+    *("apache_beam", "duckdb", "google.protobuf", "grpc", "numpy", "PIL", "pyarrow", "simplejpeg"),
+    "tensorflow",
+)
 _PROBE = f"""
 import json, sys
 from dataprep.cli import main

@@ -14,11 +14,13 @@ from typing import Any, Literal, SupportsIndex, get_args, overload
 
 from typing_extensions import Self
 
-from dataprep.errors import UsageError
+from dataprep.errors import DatasetError, UsageError
 from dataprep.example import Example
 from dataprep.manifest import dataset_info, manifest_sink, read_manifest
-from dataprep.part import present
+from dataprep.part import present, shard_numbers
+from dataprep.records_table import NAME, RecordsTable, first_rows
 from dataprep.sinks import DatasetInfo, ShardReader, Sink
+from dataprep.wording import printable
 
 _MOST_OPEN = 32  # shards a thread keeps open; a process may usually open 1024 files
 
@@ -46,7 +48,8 @@ class Records:
     """
 
     def __init__(self, out: Path, split: str) -> None:
-        manifest = present(out, read_manifest(out))
+        whole = read_manifest(out)
+        manifest = present(out, whole)
         if split not in manifest["splits"]:
             known = ", ".join(manifest["splits"])
             raise UsageError(f"{out} has no split {split!r}; it has: {known}")
@@ -57,6 +60,8 @@ class Records:
         self._sink: Sink = manifest_sink(manifest)
         shards = manifest["splits"][split]["shards"]
         self._files = [[file["path"] for file in shard["files"]] for shard in shards]
+        rows, numbers = first_rows(whole)[split], shard_numbers(out, whole)[split]
+        self._first_rows = [rows[number] for number in numbers]
         self.ends: list[int] = list(accumulate(shard["records"] for shard in shards))
         self._numbers: dict[str, int] | None = None
         self._open = _OpenShards()
@@ -114,16 +119,19 @@ class Records:
                     yield from (reader[number - begin] for number in range(first, last))
 
     def number_of(self, key: str) -> int:
-        """The number of the example with this key; the first call reads all keys.
+        """The number of the example with this key; the first call reads all keys of the table.
 
         Raises:
             KeyError: there is none.
+            DatasetError: the table cannot be read.
         """
         if self._numbers is None:
             numbers: dict[str, int] = {}
-            for shard, begin in enumerate([0, *self.ends[:-1]]):
-                with self._new_reader(shard) as reader:
-                    numbers.update((found, begin + at) for at, found in enumerate(reader.keys()))
+            with RecordsTable(self.out) as table:
+                for shard, row in enumerate(self._first_rows):
+                    begin, end = self._start(shard), self.ends[shard]
+                    rows = table.rows(row, row + end - begin, ["key"])
+                    numbers.update((found, at) for at, (found,) in enumerate(rows, start=begin))
             self._numbers = numbers
         return self._numbers[key]
 
@@ -132,8 +140,15 @@ class Records:
 
         Raises:
             KeyError: there is none.
+            DatasetError: the table cannot be read, or is of another data set.
         """
-        return self[self.number_of(key)]
+        example = self[self.number_of(key)]
+        if example.key != key:
+            raise DatasetError(
+                f"{self.out / NAME} does not say where {printable(key)} is; `dataprep verify` "
+                "names bad files"
+            )
+        return example
 
     def part(self, rank: int, world_size: int, *, uneven: Uneven = "keep") -> RecordsPart:
         """The share of one rank: a consecutive run, so that it reads few files.

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -94,8 +94,8 @@ def present(out: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest, restricted to the splits, shards and files of them that should be here.
 
     ``shards``, ``files``, ``records``, ``bytes`` and ``records_per_shard`` are those of what is
-    here. Everything else that is said of a split, such as ``class_records``, ``rejected`` and
-    ``statistics``, cannot be known of a part, and stays what it is of the whole split.
+    here. Everything else that is said of a split, such as ``class_records`` and ``statistics``,
+    cannot be known of a part, and stays what it is of the whole split.
 
     Raises:
         DatasetError: ``part.json`` cannot be understood, or is of another data set.
@@ -109,6 +109,20 @@ def present(out: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
         if name in part.splits
     }
     return {**manifest, "splits": splits}
+
+
+def shard_numbers(out: Path, manifest: Mapping[str, Any]) -> dict[str, Sequence[int]]:
+    """Which shards should be here, by split: the numbers of those that `present` leaves.
+
+    Raises:
+        DatasetError: ``part.json`` cannot be understood, or is of another data set.
+    """
+    part = read_part(out, manifest)
+    return {
+        name: range(len(split["shards"])) if part is None else part.splits[name]
+        for name, split in manifest["splits"].items()
+        if part is None or name in part.splits
+    }
 
 
 def refuse_part(out: Path, manifest: Mapping[str, Any], doing: str) -> None:

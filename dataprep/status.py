@@ -117,7 +117,7 @@ def _rate(workspace: Workspace, records: list[CommitRecord], held: Holder | None
         made = [
             (status.st_mtime, record.images)
             for record in records
-            if (status := (workspace.commits / f"{record.shard}.json").stat()).st_mtime > start
+            if (status := workspace.record(record.shard).stat()).st_mtime > start
         ]
     except FileNotFoundError:
         return None  # a record that another run has just replaced

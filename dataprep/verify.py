@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
+import xxhash
 
-from dataprep.errors import ImageError, SinkError
+from dataprep.errors import DatasetError, ImageError, SinkError
 from dataprep.example import Example
 from dataprep.hashing import file_sha256
 from dataprep.images import Recipe, prepare
 from dataprep.io_limit import pay
 from dataprep.keys import KEY_HASH, key_hash, repeated
 from dataprep.manifest import NAME, dataset_info, manifest_sink, read_manifest
-from dataprep.part import Part, present, read_part
+from dataprep.part import Part, present, read_part, shard_numbers
+from dataprep.records_table import NAME as RECORDS
+from dataprep.records_table import STATUSES, STORED, RecordsTable, first_rows
 from dataprep.sinks import DatasetInfo, Sink
 from dataprep.strangers import strangers
 from dataprep.wording import printable
@@ -27,6 +30,12 @@ from dataprep.wording import printable
 Level = Literal["size", "hash", "records", "decode", "reader"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 _READING = ("records", "decode", "reader")
+
+# What a record and its row of the table have in common; a row has its status besides.
+_COLUMNS: Final = (
+    *("key", "labels", "classes", "format", "height", "width", "bytes", "xxh3"),
+    *("split", "shard", "position"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +59,15 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class _Shard:
-    """A shard, or the files that its split has besides, which hold no records of their own."""
+    """A shard, or the files that its split has besides, which hold no records of their own.
+
+    Attributes:
+        row: of its first record in the table.
+    """
 
     split: str
+    number: int
+    row: int
     records: int | None
     files: tuple[dict[str, Any], ...]
 
@@ -86,7 +101,8 @@ def verify(
         out: the directory that holds ``manifest.json``.
         level: ``size``: every file is there, with its size. ``hash``: and with its SHA-256.
             ``records``: and the format's own checksums, record counts, labels, class names where
-            the format stores them, and class counts hold. ``decode``: and every image decodes in
+            the format stores them, and class counts hold, and the table of records says the same
+            of each. ``decode``: and every image decodes in
             full. ``reader``: and the format's own reader, not written by us, gives the same images
             and labels.
         threads: shards looked at at the same time.
@@ -106,7 +122,7 @@ def verify(
         max_pixels=manifest["image"]["max_pixels"],
     )
     check = _Check(out, level, manifest_sink(manifest), dataset_info(manifest), recipe)
-    shards = [*_shards(manifest)]
+    shards = [*_shards(manifest, whole, shard_numbers(out, whole))]
     problems = [*_check_accounts(whole), *_check_strangers(out, manifest, part)]
     classes: dict[str, Counter[int]] = {split: Counter() for split in manifest["splits"]}
     keys = {split: bytearray() for split in manifest["splits"]}
@@ -124,7 +140,8 @@ def verify(
                 progress(sum(file["bytes"] for file in shard.files))
     if level in _READING and not problems:
         problems += _check_class_counts(manifest, whole, classes)
-        problems += _check_unique(keys)
+        problems += _check_totals(out, whole)
+    problems += _check_unique(keys)
     return Verified(
         files=sum(len(shard.files) for shard in shards),
         bytes=sum(file["bytes"] for shard in shards for file in shard.files),
@@ -134,16 +151,18 @@ def verify(
     )
 
 
-def _shards(manifest: dict[str, Any]) -> Iterator[_Shard]:
+def _shards(
+    manifest: dict[str, Any], whole: dict[str, Any], numbers: Mapping[str, Sequence[int]]
+) -> Iterator[_Shard]:
     """The shards, and what else the manifest names, as shards without records."""
-    unmatched = manifest.get("unmatched")
-    if unmatched and unmatched["file"]:
-        yield _Shard(next(iter(manifest["splits"])), None, (unmatched["file"],))
+    rows = first_rows(whole)
+    yield _Shard(next(iter(manifest["splits"])), 0, 0, None, (manifest["records_table"],))
     for split, content in manifest["splits"].items():
-        for shard in content["shards"]:
-            yield _Shard(split, shard["records"], tuple(shard["files"]))
+        for number, shard in zip(numbers[split], content["shards"], strict=True):
+            row = rows[split][number]
+            yield _Shard(split, number, row, shard["records"], tuple(shard["files"]))
         if content["files"]:
-            yield _Shard(split, None, tuple(content["files"]))
+            yield _Shard(split, 0, 0, None, tuple(content["files"]))
 
 
 def _check_shard(check: _Check, shard: _Shard) -> _Result:
@@ -157,7 +176,7 @@ def _check_shard(check: _Check, shard: _Shard) -> _Result:
     if check.level in _READING and not problems and shard.records is not None:
         records, place = 0, shard.files[0]["path"]
         try:
-            for example, what in _read_shard(check, shard):
+            for example, what in _read_shard(check, shard, records=shard.records):
                 records += 1
                 classes.update(example.labels)
                 keys += key_hash(example.key)
@@ -165,6 +184,8 @@ def _check_shard(check: _Check, shard: _Shard) -> _Result:
                     problems.append(Problem(place, f"record {records - 1}: {what}"))
         except SinkError as error:
             problems.append(Problem(place, str(error)))
+        except DatasetError as error:
+            problems.append(Problem(RECORDS, str(error)))
         if not problems and records != shard.records:
             what = f"holds {records} records, the manifest says {shard.records}"
             problems.append(Problem(place, what))
@@ -185,12 +206,23 @@ def _check_file(path: Path, expected: dict[str, Any], *, hashed: bool) -> str | 
     return None
 
 
-def _read_shard(check: _Check, shard: _Shard) -> Iterator[tuple[Example, str | None]]:
+def _read_shard(
+    check: _Check, shard: _Shard, *, records: int
+) -> Iterator[tuple[Example, str | None]]:
     """Every record, and what is wrong with it, if anything."""
     paths = [check.out / file["path"] for file in shard.files]
-    with check.sink.reader(paths, check.info) as reader:
-        for example in reader:
-            yield example, _judge(check, example)
+    with check.sink.reader(paths, check.info) as reader, RecordsTable(check.out) as table:
+        own = tuple(name for name, _ in check.info.attributes)
+        rows = table.rows(shard.row, shard.row + records, (*_COLUMNS, *own, "status"))
+        for position, example in enumerate(reader):
+            said = next(rows, None)
+            place = (shard.split, shard.number, position)
+            what = _judge(check, example)
+            if what is None and said is not None:
+                what = _other_row(said, example, place, check.info)
+                if what is not None:
+                    rows = iter(())  # of a table that is of another data set, one row says it
+            yield example, what
         if check.level == "reader":
             _compare_with_reference(check, paths, iter(reader))
 
@@ -225,6 +257,32 @@ def _other_class(example: Example, info: DatasetInfo) -> str | None:
         if found != expected:
             named, wanted = printable(found), printable(expected)
             return f"its class is {named!r}, the manifest says {wanted!r}"
+    return None
+
+
+def _other_row(
+    said: tuple[Any, ...], example: Example, place: tuple[str, int, int], info: DatasetInfo
+) -> str | None:
+    """What the table of records says of it, if that is something else."""
+    own = tuple(name for name, _ in info.attributes)
+    found = (
+        example.key,
+        list(example.labels),
+        [info.classes[label][0] for label in example.labels],
+        example.format,
+        example.height,
+        example.width,
+        len(example.encoded),
+        xxhash.xxh3_128_hexdigest(example.encoded),
+        *place,
+        *(example.attributes.get(name) for name in own),
+    )
+    *values, status = said
+    for name, here, there in zip((*_COLUMNS, *own), found, values, strict=True):
+        if here != there:
+            return printable(f"{example.key}: its {name} is {here}, {RECORDS} says {there}")
+    if status not in STORED:
+        return printable(f"{example.key}: is in the data set, {RECORDS} says it was {status}")
     return None
 
 
@@ -264,11 +322,29 @@ def _check_unique(keys: dict[str, bytearray]) -> Iterator[Problem]:
 def _check_accounts(manifest: dict[str, Any]) -> Iterator[Problem]:
     """Every image of the input is a record or a rejection."""
     for name, split in manifest["splits"].items():
-        known = split["records"] + len(split["rejected"])
+        known = split["records"] + split["rejected"]
         images = manifest["input"][name]["images"]
         if not known == split["images_found"] == images:
             what = f"{name}: {known} records and rejected images, but the input had {images}"
             yield Problem(NAME, what)
+
+
+def _check_totals(out: Path, manifest: dict[str, Any]) -> Iterator[Problem]:
+    """The table has as many rows of each status as the manifest says."""
+    with RecordsTable(out) as table:
+        found = table.totals()
+    everything: Counter[str] = sum(found.values(), Counter())
+    pairs = [("all splits", everything, manifest["totals"])]
+    pairs += [
+        (name, found.get(name, Counter()), split) for name, split in manifest["splits"].items()
+    ]
+    for name, counts, said in pairs:
+        stored = sum(counts[status] for status in STORED)
+        numbers = {"records": stored, **{status: counts[status] for status in STATUSES[1:]}}
+        for status, number in numbers.items():
+            if number != said[status]:
+                what = f"{name}: {number} rows are {status}, the manifest says {said[status]}"
+                yield Problem(RECORDS, what)
 
 
 def _check_strangers(out: Path, manifest: dict[str, Any], part: Part | None) -> Iterator[Problem]:

@@ -13,10 +13,12 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from PIL import Image
+from pyarrow import parquet
 
 from dataprep.cli import main
 from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
@@ -147,6 +149,12 @@ def hashes(out: Path) -> dict[str, str]:
         for path in sorted(out.rglob("*"))
         if path.is_file() and ".dataprep" not in path.relative_to(out).parts
     }
+
+
+def rows_of(out: Path, *statuses: str) -> list[dict[str, Any]]:
+    """Rows of the table of records, as pyarrow reads it; all, or those with one of the statuses."""
+    rows: list[dict[str, Any]] = parquet.read_table(out / "records.parquet").to_pylist()
+    return [row for row in rows if not statuses or row["status"] in statuses]
 
 
 def leftovers(out: Path) -> list[str]:

@@ -15,6 +15,7 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 import dataprep
 from dataprep.dataset import Records, RecordsPart, Uneven
@@ -123,6 +124,25 @@ def test_by_number_and_in_order_and_by_key_are_the_same(records: Records) -> Non
     assert {records.classes[example.class_index][0] for example in examples} == {
         example.synset for example in examples
     }
+
+
+def test_a_table_that_is_missing_damaged_or_of_another_data_set_is_one_line(
+    tiny: Made, tmp_path: Path
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    path = out / "records.parquet"
+    table = parquet.read_table(path)
+    first = Records(tiny.out, "train")[0].key
+    parquet.write_table(table.take([1, 0, *range(2, len(table))]), path)
+    with pytest.raises(DatasetError, match=f"does not say where {first} is; `dataprep verify`"):
+        Records(out, "train").by_key(first)
+    parquet.write_table(table[:9], path)
+    with pytest.raises(DatasetError, match="has no row 9"):
+        Records(out, "train").by_key(first)
+    path.unlink()
+    with pytest.raises(DatasetError, match=r"records\.parquet cannot be read"):
+        Records(out, "train").by_key(first)
+    assert Records(out, "train")[0].key == first  # which needs no table
 
 
 def test_parts_slices_and_parts_of_parts(records: Records) -> None:

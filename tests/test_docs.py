@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from dataprep.cli import main
 from dataprep.plugins import DATASETS, OUR_PACKAGE, SINKS, installed, load_sink, package_of
 from dataprep.sources.chestxray14.dataset import ChestXray14
-from dataprep.sources.chestxray14.labels import FINDINGS
+from dataprep.sources.chestxray14.findings import FINDINGS
+from dataprep_schemas.tables import RECORDS
+from tests.conftest import Cli, Raw, rows_of
 from tests.regenerate_docs import PAGE, page
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+OUTPUT_PAGE = (ROOT / "docs" / "output.md").read_text(encoding="utf-8")
 DATASETS_PAGE = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
 
 
@@ -94,3 +99,29 @@ def test_links_lead_somewhere() -> None:
 
 def test_the_changelog_has_a_place_for_what_is_new() -> None:
     assert "## Unreleased" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_columns_of_the_table_are_those_of_the_output_page() -> None:
+    section = OUTPUT_PAGE.partition("## records.parquet")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (.+) \|$", section, re.MULTILINE)
+    assert rows == [(name, kind, meaning) for name, (kind, meaning) in RECORDS.items()]
+
+
+def test_the_queries_of_the_output_page_answer_what_they_ask(
+    cli: Cli, spoilt: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli(*spoilt.command(tmp_path / "OUT", "--max_bad", 4)).code == 0
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```sql\n(.*?)```", OUTPUT_PAGE, re.DOTALL)
+    example = rows_of(tmp_path / "OUT", "stored")[3]
+    block = block.replace("n01440764/n01440764_10026.JPEG", example["key"])
+    odd, classes, place, twice, sizes = (
+        duckdb.sql(query).fetchall() for query in block.split(";") if query.strip()
+    )
+    assert sorted(row[1] for row in odd) == ["rejected"] * 4 + ["repaired"] * 2
+    records = rows_of(tmp_path / "OUT", "stored", "repaired", "warned")
+    assert sum(row[-1] for row in classes) == len(records)
+    assert place == [(example["split"], example["shard"], example["position"])]
+    hashes = Counter(row["xxh3"] for row in records)
+    assert {row[0] for row in twice} == {found for found, number in hashes.items() if number > 1}
+    assert {row[:2] for row in sizes} == {(row["split"], row["format"]) for row in records}

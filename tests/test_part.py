@@ -79,10 +79,10 @@ def test_verify_checks_what_should_be_here(
 ) -> None:
     result = cli("verify", second, "--level", level, "--workers", 1)
     assert result.code == 0, result
-    assert result.out.startswith(f"{second}: 8 files, ")
+    assert result.out.startswith(f"{second}: 9 files, ")
     assert result.out.endswith(f" 14 records: all good ({level}), part 2 of 3\n")
     result = cli("verify", validation, "--level", level, "--workers", 1)
-    assert result.out.startswith(f"{validation}: 4 files, ")
+    assert result.out.startswith(f"{validation}: 5 files, ")
     assert result.out.endswith(f" 6 records: all good ({level}), only validation\n")
 
 
@@ -101,7 +101,7 @@ def test_verify_names_what_is_missing_from_a_part(cli: Cli, second: Path, tmp_pa
     (out / "train/train-00004-of-00006").unlink()
     result = cli("verify", out)
     assert result.out == "bad: train/train-00004-of-00006: is missing\n"
-    assert result.error.endswith(f"{out}: 1 of 8 files bad; stage it again")
+    assert result.error.endswith(f"{out}: 1 of 9 files bad; stage it again")
 
 
 def test_verify_names_a_shard_of_another_part(

@@ -17,6 +17,7 @@ from dataprep.wording import counted, printable, sized
 _CAFFE = "data.mdb"  # what is in an LMDB directory
 _SUFFIXES = {".lmdb": "lmdb-torch", ".rec": "recordio", ".tar": "webdataset"}
 _HDF5 = ".h5"  # of several formats
+_SHOWN = 5  # images that are not just stored
 _OF_A_SPLIT = (".txt", ".binaryproto")  # Caffe's list of files, and its mean image
 
 
@@ -61,7 +62,6 @@ def _show_manifest(out: Path, manifest: dict[str, Any]) -> None:
         click.echo(
             f"{counted(unmatched['missing'], 'image')} listed but not there, "
             f"{unmatched['unlisted']:,} there but not listed"
-            + (f": {unmatched['file']['path']} names them" if unmatched["file"] else "")
         )
     for what, number in manifest.get("counts", {}).items():
         click.echo(f"{what}: {number:,} in the raw data")
@@ -84,12 +84,25 @@ def _show_manifest(out: Path, manifest: dict[str, Any]) -> None:
             f"  {counted(len(split['shards']), 'shard')} of {size} records; "
             f"no class differs by more than {split['class_spread']} between two shards"
         )
-        click.echo(
-            f"  {len(split['rejected'])} rejected, {len(split['noted'])} noted, "
-            f"{len(split['ignored'])} ignored; first shard {split['shards'][0]['files'][0]['path']}"
-        )
+        counts = ", ".join(f"{split[name]:,} {name}" for name in ("rejected", "repaired", "warned"))
+        click.echo(f"  {counts}; first shard {split['shards'][0]['files'][0]['path']}")
         if split["statistics"] and split["statistics"]["images"]:
             _show_statistics(split["statistics"])
+    _show_conspicuous(out, manifest)
+
+
+def _show_conspicuous(out: Path, manifest: dict[str, Any]) -> None:
+    """The first images that are not just stored, and why; the table names all."""
+    from dataprep.records_table import NAME, conspicuous
+
+    totals = manifest["totals"]
+    number = sum(totals.values()) - totals["records"]
+    columns = ("status", "split", "key", "reason")
+    for status, split, key, reason in conspicuous(out / NAME, columns, most=_SHOWN):
+        text = f"{status}: {split}: {key}" if split else f"{status}: {key}"
+        click.echo(printable(f"{text}: {reason}" if reason else text))
+    if number > _SHOWN:
+        click.echo(f"and {number - _SHOWN:,} more; {NAME} names all of them")
 
 
 def _show_part(name: str, split: dict[str, Any], whole: dict[str, Any]) -> None:

@@ -48,7 +48,7 @@ class TerminalReporter:
 
     def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:
         """A new phase: these shards of the job are already there."""
-        self._rejected = sum(len(record.rejected) for record in committed)
+        self._rejected = sum(record.rejected for record in committed)
         self._bytes = self._bytes_before = sum(record.total_bytes for record in committed)
         self._started = time.monotonic()
         images = sum(split.images for split in job.splits)
@@ -60,7 +60,7 @@ class TerminalReporter:
         if self._bar is None:
             return
         self._committed += _images(new)
-        self._rejected += sum(len(record.rejected) for record in new)
+        self._rejected += sum(record.rejected for record in new)
         self._bytes += sum(record.total_bytes for record in new)
         postfix = f"{self._rejected} rejected"
         if written := self._bytes - self._bytes_before:  # known of committed shards only

@@ -21,6 +21,7 @@ def command(out: Path) -> None:
 
     Reads only what is in the directory, so it works from any host, during a run or after it.
     """
+    from dataprep.records_table import conspicuous
     from dataprep.status import read_status
 
     status = read_status(out)
@@ -36,12 +37,12 @@ def command(out: Path) -> None:
         left = sum(split.images - split.images_done for split in status.splits)
         minutes = left / status.images_per_second / 60
         click.echo(f"{status.images_per_second:,.0f} images/s; about {minutes:.0f} minutes left")
+    columns = ("status", "key", "container", "reason")
     for record in status.records:
-        for image in record.rejected:
-            where = printable(f"{image.key} in {image.source}")
-            click.echo(f"rejected: {record.split}: {where}: {image.reason}")
-        for noted in record.noted:
-            click.echo(f"{noted.kind}: {record.split}: {printable(noted.key)}: {noted.text}")
+        if record.rejected or record.noted:
+            for kind, key, container, reason in conspicuous(out / record.rows.path, columns):
+                where = f"{key} in {container}" if kind == "rejected" else key
+                click.echo(f"{kind}: {record.split}: {printable(where)}: {reason}")
 
 
 def _state(status: Status) -> str:
@@ -54,7 +55,7 @@ def _state(status: Status) -> str:
         return f"sealed, {status.part}" if status.part else "sealed"
     if missing or not status.splits:
         return "not running and not finished; run the same command again to resume"
-    rejected = sum(len(record.rejected) for record in status.records)
+    rejected = sum(record.rejected for record in status.records)
     if rejected:
         return f"not sealed: --max_bad {rejected} with the same command accepts what was rejected"
     return "every shard is there, not sealed; run the same command again to seal it"

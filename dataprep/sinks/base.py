@@ -107,7 +107,7 @@ class ShardWriter(ABC):
 
     @abstractmethod
     def write(self, example: Example) -> None:
-        """Append one example, in deck order.
+        """Append one example, in writing order.
 
         Raises:
             SinkError: the format cannot hold it; the message says why.

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from dataprep.canonical import to_json
 from dataprep.errors import StagingError
 from dataprep.filesystems import is_memory, space_of
+from dataprep.memory import available
 from dataprep.staging.claim import claim, is_current
 from dataprep.staging.copying.files import default_streams, rehash_files
 from dataprep.staging.copying.watch import Watch
@@ -20,7 +21,6 @@ from dataprep.staging.errand import Errand
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.labels import LABELS, labels_here, remove_labels, write_labels
 from dataprep.staging.landed import Landed
-from dataprep.staging.memory import available
 from dataprep.staging.nodes.agreement import NodeDone, NodeStart, agree_to_finish, agree_to_start
 from dataprep.staging.nodes.peers import Peers
 from dataprep.staging.present import Present, find_present

@@ -133,9 +133,7 @@ def _named(source: Path, manifest: Mapping[str, Any]) -> Inventory:
 
 
 def _files_of(manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    unmatched = manifest.get("unmatched")
-    if unmatched and unmatched["file"]:
-        yield unmatched["file"]
+    yield manifest["records_table"]
     for split in manifest["splits"].values():
         for shard in split["shards"]:
             yield from shard["files"]

@@ -18,7 +18,7 @@ from dataprep.filesystems import (
     scratch_conventions,
     user_name,
 )
-from dataprep.staging.memory import available
+from dataprep.memory import available
 from dataprep.staging.nodes.placement import Placement
 from dataprep.wording import printable, sized
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
+from dataprep.memory import available
 from dataprep.staging.copying.files import default_streams
 from dataprep.staging.copying.warm import warm_files
 from dataprep.staging.copying.watch import Watch
 from dataprep.staging.errand import share_of
 from dataprep.staging.inventory import read_inventory
-from dataprep.staging.memory import available
 from dataprep.staging.nodes.placement import find_placement
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.selection import select

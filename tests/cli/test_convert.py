@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 
 from dataprep.dataset import Records
-from tests.conftest import ENCODED, FORMATS, PIXELS, Cli, Made, Raw, Shelf, hashes, leftovers
+from tests.conftest import (
+    ENCODED,
+    FORMATS,
+    PIXELS,
+    Cli,
+    Made,
+    Raw,
+    Shelf,
+    hashes,
+    leftovers,
+    rows_of,
+)
 
 COUNTS = ("--num_shards", "train=6,validation=2")
 
@@ -105,16 +116,16 @@ def test_what_is_known_of_bad_images_is_carried_over(cli: Cli, spoilt: Raw, tmp_
     assert cli(*spoilt.command(out, "--max_bad", 4, *stats)).code == 0
     convert(cli, out, tmp_path / "new", "--sink", "lmdb")
     before, after = manifest(out)["splits"], manifest(tmp_path / "new")["splits"]
-    assert sum(len(split["rejected"]) for split in after.values()) == 4
-    assert sum(len(split["noted"]) for split in after.values()) > 0
     for split in before:
-        for what in ("ignored", "statistics", "images_found", "records"):
+        for what in ("rejected", "repaired", "statistics", "images_found", "records"):
             assert after[split][what] == before[split][what], what
-        for what in ("rejected", "noted"):  # but not in which shard, for it is another now
-            known = [{**image, "shard": None} for image in before[split][what]]
-            assert [{**image, "shard": None} for image in after[split][what]] == known
-            assert not any("shard" in image for image in after[split][what])
         assert after[split]["statistics"]["images"] == after[split]["records"]
+    assert manifest(tmp_path / "new")["totals"] == manifest(out)["totals"]
+    assert [row["shard"] for row in rows_of(tmp_path / "new", "rejected")] == [None] * 4
+    anywhere = {"shard": None, "position": None}  # which are others now
+    known = [{**row, **anywhere} for row in rows_of(out)]
+    assert [{**row, **anywhere} for row in rows_of(tmp_path / "new")] == known
+    assert len(rows_of(out, "repaired")) > 0
     assert cli("verify", tmp_path / "new", "--level", "records").code == 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Cli, Raw, hashes, leftovers
+from tests.conftest import Cli, Raw, hashes, leftovers, rows_of
 
 
 def accepting(message: str) -> list[str]:
@@ -28,7 +28,7 @@ def test_rejected_images_exit_with_3_and_the_command_that_accepts_them_seals(
     assert sum(line.startswith("rejected: train: ") for line in result.out.splitlines()) == 4
     assert not (out / "manifest.json").exists()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*-of-*")}
-    assert len(before) == 3 * 4
+    assert len(before) == 4 * 4
     result = cli(*accepting(result.error))
     assert result.code == 0
     assert "4 rejected" in result.out.splitlines()[-1]
@@ -79,30 +79,36 @@ def test_the_manifest_accounts_for_every_image(cli: Cli, spoilt: Raw, tmp_path: 
         "validation": {path.name for path in (spoilt.path / "validation").iterdir()},
     }
     for name, split in manifest["splits"].items():
-        rejected = {image["key"] for image in split["rejected"]}
-        assert split["images_found"] == len(on_disk[name])
-        assert split["records"] + len(split["rejected"]) == split["images_found"]
-        assert rejected <= on_disk[name]
+        rows = [row for row in rows_of(tmp_path) if row["split"] == name]
+        assert {row["key"] for row in rows} == on_disk[name]
+        assert split["images_found"] == len(on_disk[name]) == len(rows)
+        assert split["records"] + split["rejected"] == split["images_found"]
         assert sum(split["class_records"].values()) == split["records"]
         assert sum(shard["records"] for shard in split["shards"]) == split["records"]
-    train = manifest["splits"]["train"]
-    assert len(train["rejected"]) == 4
-    assert len({image["reason"] for image in train["rejected"]}) == 4
+    rejected = rows_of(tmp_path, "rejected")
+    assert len(rejected) == manifest["splits"]["train"]["rejected"] == 4
+    assert len({row["reason"] for row in rejected}) == 4
+    assert manifest["totals"]["rejected"] == 4
+    assert manifest["records_table"]["rows"] == len(rows_of(tmp_path))
 
 
 def test_a_cmyk_jpeg_and_a_png_are_repaired_and_noted(
     cli: Cli, spoilt: Raw, tmp_path: Path
 ) -> None:
     assert cli(*spoilt.command(tmp_path, "--max_bad", 4)).code == 0
-    manifest = json.loads((tmp_path / "manifest.json").read_bytes())
-    noted = manifest["splits"]["train"]["noted"]
+    noted = rows_of(tmp_path, "repaired", "warned")
     assert len(noted) == 2
-    assert sorted("PNG" in image["text"] for image in noted) == [False, True]
-    assert sorted("CMYK" in image["text"] for image in noted) == [False, True]
+    assert sorted("PNG" in image["reason"] for image in noted) == [False, True]
+    assert sorted("CMYK" in image["reason"] for image in noted) == [False, True]
     status = cli("status", tmp_path)
     for image in noted:
         assert image["key"] in status.out
     assert status.out.count("rejected: train: ") == 4
+    inspected = cli("inspect", tmp_path).out
+    assert "4 rejected, 2 repaired, 0 warned" in inspected
+    assert inspected.count("repaired: train: ") == 2
+    assert inspected.count("rejected: train: ") == 3
+    assert inspected.endswith("and 1 more; records.parquet names all of them\n")
 
 
 def test_keep_rejected_writes_exactly_the_bytes_of_the_source(
@@ -111,11 +117,9 @@ def test_keep_rejected_writes_exactly_the_bytes_of_the_source(
     assert cli(*spoilt.command(tmp_path, "--keep_rejected")).code == 3
     kept = {path.name: path.read_bytes() for path in (tmp_path / "rejected" / "train").iterdir()}
     assert cli(*spoilt.command(tmp_path, "--max_bad", 4)).code == 0
-    manifest = json.loads((tmp_path / "manifest.json").read_bytes())
-    rejected = manifest["splits"]["train"]["rejected"]
     assert kept == {
         image["key"].replace("/", "_"): (spoilt.path / "train" / image["key"]).read_bytes()
-        for image in rejected
+        for image in rows_of(tmp_path, "rejected")
     }
     assert len(kept) == 4
 

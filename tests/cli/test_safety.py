@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.state_files import read_state, write_state
 from tests.conftest import DATAPREP, Cli, Made, Raw, hashes
 
 
@@ -61,7 +61,9 @@ def test_a_rejection_lost_from_a_record_is_not_sealed(
 ) -> None:
     assert cli(*spoilt.command(tmp_path, "--max_bad", "4")).code == 0
     for path in (tmp_path / ".dataprep" / "commits").glob("*.json"):
-        path.write_text(json.dumps({**json.loads(path.read_text()), "rejected": []}))
+        state = read_state(path)
+        assert state is not None
+        write_state(path, {**state, "rejected": 0})
     (tmp_path / "manifest.json").unlink()
     assert "account for" in cli(*spoilt.command(tmp_path)).error
 

@@ -12,7 +12,7 @@ import pytest
 
 from dataprep.assembly.marker import Sighting, sight
 from dataprep.status import read_status
-from tests.conftest import Cli, Made, Raw
+from tests.conftest import Cli, Made
 
 
 def everything(out: Path) -> dict[Path, tuple[int, int]]:
@@ -126,7 +126,7 @@ def test_inspect_a_set(cli: Cli, tiny: Made) -> None:
     assert result.out.startswith(f"{tiny.out}: imagenet, tfrecord, seed 0\n")
     assert "train: 24 records of 24 images" in result.out
     assert "6 shards of 4 records" in result.out
-    assert "0 rejected, 0 noted, 0 ignored" in result.out
+    assert "0 rejected, 0 repaired, 0 warned" in result.out
     assert "first shard train/train-00000-of-00006" in result.out
 
 
@@ -155,8 +155,3 @@ def test_inspect_what_is_not_there(cli: Cli, tmp_path: Path) -> None:
     result = cli("inspect", tmp_path / "none")
     assert result.code == 1
     assert "no such file or directory" in result.error
-
-
-def test_inspect_tells_of_rejected_and_noted_images(cli: Cli, spoilt: Raw, tmp_path: Path) -> None:
-    assert cli(*spoilt.command(tmp_path, "--max_bad", "4")).code == 0
-    assert "4 rejected, 2 noted" in cli("inspect", tmp_path).out

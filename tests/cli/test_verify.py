@@ -8,9 +8,11 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from dataprep.canonical import to_json
 from dataprep.manifest import seal_manifest
@@ -39,7 +41,7 @@ def test_a_whole_set_is_good_at_every_level(
 ) -> None:
     result = cli("verify", photos.out, "--level", level, "--workers", workers)
     assert result.code == 0, result
-    assert result.out.startswith(f"{photos.out}: 14 files")
+    assert result.out.startswith(f"{photos.out}: 15 files")
     assert result.out.endswith(f"40 records: all good ({level})\n")
     assert result.err == ""
 
@@ -84,7 +86,7 @@ def test_missing_and_resized_files_are_named_at_every_level(
     assert result.code == 1
     assert result.out.startswith(f"bad: {name}: ")
     assert what in result.out
-    assert "1 of 16 files" in result.error
+    assert "1 of 17 files" in result.error
 
 
 def test_every_bad_file_is_named_and_the_advice_heals_them(cli: Cli, tiny: Made, out: Path) -> None:
@@ -96,7 +98,7 @@ def test_every_bad_file_is_named_and_the_advice_heals_them(cli: Cli, tiny: Made,
     assert cli("verify", out, "--level", "size").code == 0
     result = cli("verify", out)
     assert sorted(line.split(": ")[1] for line in result.out.splitlines()) == sorted(bad)
-    assert "3 of 16 files bad" in result.error
+    assert "3 of 17 files bad" in result.error
     assert "delete damaged shards and run" in result.error
     for name in bad:
         (out / name).unlink()
@@ -115,6 +117,9 @@ def resealed(out: Path) -> Iterator[dict[str, object]]:
                 content = (out / file["path"]).read_bytes()
                 file["bytes"] = len(content)
                 file["sha256"] = hashlib.sha256(content).hexdigest()
+    content = (out / "records.parquet").read_bytes()
+    manifest["records_table"]["bytes"] = len(content)
+    manifest["records_table"]["sha256"] = hashlib.sha256(content).hexdigest()
     del manifest["sha256"], manifest["format"]
     (out / "manifest.json").write_bytes(to_json(seal_manifest(manifest)))
 
@@ -129,6 +134,60 @@ def test_records_that_do_not_hold_what_the_manifest_says_are_found_at_level_reco
     result = cli("verify", out, "--level", "records")
     assert result.code == 1
     assert result.out.startswith(f"bad: {SHARD}: ")
+
+
+OTHER_ROWS: dict[str, dict[str, object]] = {
+    "key": {"key": "another"},
+    "labels": {"labels": [1]},
+    "classes": {"classes": []},
+    "bytes": {"bytes": 1},
+    "height": {"height": 17},
+    "xxh3": {"xxh3": 32 * "0"},
+    "shard": {"shard": 5},
+    "position": {"position": 1},
+}
+
+
+@pytest.mark.parametrize("name", OTHER_ROWS)
+def test_a_table_that_says_something_else_is_found_at_level_records(
+    cli: Cli, out: Path, name: str
+) -> None:
+    path = out / "records.parquet"
+    table = parquet.read_table(path)
+    for _ in resealed(out):
+        rows = table.to_pylist()
+        rows[8].update(OTHER_ROWS[name])  # the first of SHARD
+        parquet.write_table(pa.Table.from_pylist(rows, table.schema), path)
+    assert cli("verify", out).code == 0
+    result = cli("verify", out, "--level", "records")
+    assert result.code == 1
+    assert result.out.startswith(f"bad: {SHARD}: record 0: ")
+    assert f"its {name} is" in result.out
+    assert len(result.out.splitlines()) == 1
+    for _ in resealed(out):
+        parquet.write_table(table.slice(0, 29), path)
+    result = cli("verify", out, "--level", "records")
+    assert "records.parquet has no row 29" in result.out
+    assert cli("verify", out).code == 0
+
+
+def test_totals_are_those_of_the_table(cli: Cli, out: Path) -> None:
+    for manifest in resealed(out):
+        manifest["totals"]["missing"] += 1  # type: ignore[index]
+    result = cli("verify", out, "--level", "records")
+    assert (
+        result.out == "bad: records.parquet: all splits: 0 rows are missing, the manifest says 1\n"
+    )
+
+
+def test_a_table_that_is_damaged_is_named_at_every_level_but_size(cli: Cli, out: Path) -> None:
+    data = bytearray((out / "records.parquet").read_bytes())
+    data[40] ^= 1
+    (out / "records.parquet").write_bytes(data)
+    for level in LEVELS[1:]:
+        result = cli("verify", out, "--level", level)
+        assert result.code == 1
+        assert "bad: records.parquet: its SHA-256 is not the manifest's" in result.out
 
 
 def test_a_swapped_shard_is_found_at_level_records(cli: Cli, out: Path) -> None:

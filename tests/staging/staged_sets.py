@@ -35,7 +35,8 @@ def make_sets(path: Path) -> Sets:
 def named(source: Path, *splits: str) -> dict[str, str]:
     """The SHA-256 of every file that a manifest names, and of itself; of some splits only."""
     manifest = json.loads((source / "manifest.json").read_text())
-    found = {"manifest.json": hashes(source)["manifest.json"]}
+    table = manifest["records_table"]  # of all splits together, so it comes along with any of them
+    found = {"manifest.json": hashes(source)["manifest.json"], table["path"]: table["sha256"]}
     for split in splits or manifest["splits"]:
         for holder in (manifest["splits"][split], *manifest["splits"][split]["shards"]):
             found |= {file["path"]: file["sha256"] for file in holder["files"]}

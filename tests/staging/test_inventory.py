@@ -48,11 +48,10 @@ def test_the_files_of_a_split_belong_to_the_data_set(shelf: Shelf) -> None:
     assert {file.path: file.sha256 for file in read_inventory(made.out).files} == made.files
 
 
-def test_the_list_of_unmatched_images_belongs_to_the_data_set(tiny: Made, tmp_path: Path) -> None:
-    listed = {"path": "unmatched.tsv", "bytes": 7, "sha256": 64 * "a"}
-    body = {"unmatched": {"missing": 1, "unlisted": 0, "first": ["x"], "file": listed}}
-    source = resealed(tiny, tmp_path / "out", lambda manifest: manifest.update(body))
-    assert SourceFile("unmatched.tsv", 7, 64 * "a") in read_inventory(source).files
+def test_the_table_of_records_belongs_to_the_data_set(tiny: Made) -> None:
+    size = (tiny.out / "records.parquet").stat().st_size
+    file = SourceFile("records.parquet", size, tiny.files["records.parquet"])
+    assert file in read_inventory(tiny.out).files
 
 
 def test_only_the_manifest_is_looked_at(tiny: Made, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def split(name: str, records: list[int], *more: str) -> dict[str, Any]:
 
 
 def inventory(digest: str = "d", **splits: dict[str, Any]) -> Inventory:
-    named = [file("manifest.json", 10), file("unmatched.tsv", 20)]
+    named = [file("manifest.json", 10), file("records.parquet", 20)]
     for each in splits.values():
         named += [entry for shard in each["shards"] for entry in shard["files"]] + each["files"]
     files = sorted((SourceFile(**entry) for entry in named), key=lambda found: found.path)
@@ -73,7 +73,7 @@ def test_every_split_by_name_is_everything() -> None:
 def test_one_split() -> None:
     found = select(small(), splits=["validation"])
     assert paths(found) == [
-        *("i/validation0", "i/validation1", "manifest.json", "unmatched.tsv"),
+        *("i/validation0", "i/validation1", "manifest.json", "records.parquet"),
         *("validation/0", "validation/1"),
     ]
     assert (found.notes, found.records) == ((), 6)
@@ -98,7 +98,7 @@ def test_a_share() -> None:
     found = select(small(), share=Share(1, 2))
     assert paths(found) == [
         *("i/train1", "i/train3", "i/train5", "i/validation1", "manifest.json"),
-        *("train/1", "train/3", "train/5", "unmatched.tsv", "validation/1"),
+        *("records.parquet", "train/1", "train/3", "train/5", "validation/1"),
     ]
     assert found.records == 4 + 4 + 3 + 3
     assert part_of(found) == {

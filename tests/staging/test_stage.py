@@ -182,9 +182,10 @@ def test_a_node_that_becomes_another_one_gets_the_part_of_that_one(
     to = tmp_path / "to"
     told = ("--share", "node", "--world_size", 3, "--rendezvous", "none", "--rank")
     staged(cli, source, to, *told, 0)
-    first = set(arrived(to))
+    first, written = set(arrived(to)), times(to)
     staged(cli, source, to, *told, 2)
-    assert set(arrived(to)) & first == {"manifest.json", "part.json"}
+    assert set(arrived(to)) & first == {"manifest.json", "part.json", "records.parquet"}
+    assert times(to)["records.parquet"] == written["records.parquet"]  # both nodes have it
     verified(cli, to)
     staged(cli, source, to, *told, 0)
     assert set(arrived(to)) == first

@@ -136,7 +136,7 @@ def test_warming_reads_all_and_writes_nothing(cli: Cli, mine: Path, tmp_path: Pa
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     result = cli("stage", mine, "--warm")
     assert result.code == 0, result
-    assert "21 files, " in result.out
+    assert f"{len(named(mine))} files, " in result.out
     assert "in the page cache" in result.out
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     shards(mine)[2].write_bytes(b"short")
@@ -413,5 +413,5 @@ def test_it_runs_as_a_program_and_flushes_to_the_disk(source: Path, tmp_path: Pa
     command = [sys.executable, "-m", "dataprep", "stage", str(source), "--to", str(to)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    assert " in 20 files copied " in done.stdout.splitlines()[-1]
+    assert f" in {len(named(source)) - 1} files copied " in done.stdout.splitlines()[-1]
     assert (to / PRIVATE / "complete.json").exists()
