@@ -10,7 +10,7 @@ A column that has no value for a row is null.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
@@ -117,9 +117,3 @@ def schema_of(
     columns = {"index": INDEX, "order": ORDER, "records": RECORDS}[table]
     own = [(name, types["int64" if kind == "int" else "string"]) for name, kind in attributes]
     return pa.schema([*((name, types[kind]) for name, (kind, _) in columns.items()), *own])
-
-
-def reserved(names: Iterable[str]) -> list[str]:
-    """Those of the names that an attribute cannot have, since a table has them."""
-    taken = {*INDEX, *ORDER, *RECORDS}
-    return [name for name in names if name in taken]
