@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import apache_beam as beam
 
 from dataprep.sinks import ShardName
-from dataprep_pipelines.engines import Share
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.orders import Orders
+from dataprep_pipelines.runners import Share
 
 
 class _DoNothing(beam.DoFn):  # type: ignore[misc]  # Beam ships no types

@@ -194,11 +194,11 @@ def _run_empty(client: Client, count: int) -> None:
 
 def _empty_shards(count: int) -> beam.PTransform:
     from benchmarks.empty_shards import EmptyShards
-    from dataprep.assembly.lease import Lease
+    from dataprep.build.lease import Lease
     from dataprep.sinks import ShardName
-    from dataprep_pipelines.engines import Share
     from dataprep_pipelines.failures import FailureLog
     from dataprep_pipelines.orders import Orders
+    from dataprep_pipelines.runners import Share
 
     private = Path("/scratch/project/imagenet/.dataprep")  # only its name is sent
     lease = Lease(private / "lock", "m" * 200, private / "failure-0123456789abcdef.json")
@@ -217,7 +217,7 @@ def _pipeline(client: Client | None) -> beam.Pipeline:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from dataprep_pipelines.engines.dask.runner import ShardRunner
+    from dataprep_pipelines.runners.dask.runner import ShardRunner
 
     return beam.Pipeline(runner=ShardRunner(client), options=PipelineOptions([]))
 
@@ -225,7 +225,7 @@ def _pipeline(client: Client | None) -> beam.Pipeline:
 def _task_bytes() -> int:
     from distributed.protocol.pickle import dumps
 
-    from dataprep_pipelines.engines.dask.tasks import tasks_of
+    from dataprep_pipelines.runners.dask.tasks import tasks_of
 
     pipeline = _pipeline(None)
     _ = pipeline | _empty_shards(1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from dataprep.cli import main
-from dataprep_pipelines.engines import share
+from dataprep_pipelines.runners import share
 
 if __name__ == "__main__":
     share.LARGE = 1

@@ -13,14 +13,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dataprep.assembly.commit import CommitRecord
-from dataprep.assembly.job import Job
-from dataprep.assembly.request import Request
-from dataprep.assembly.seal import MaxBad
-from dataprep.assembly.workspace import Workspace
+from dataprep.build.commit import CommitRecord
+from dataprep.build.job import Job
+from dataprep.build.request import Request
+from dataprep.build.seal import MaxBad
+from dataprep.build.workspace import Workspace
 from dataprep.images import Recipe
-from dataprep_pipelines.engines import Engine
 from dataprep_pipelines.prepare import prepare
+from dataprep_pipelines.runners import Engine
 
 
 class _OrderedError(Exception):

@@ -27,7 +27,7 @@ from benchmarks.measure import Usage, run
 from benchmarks.results import Row, Target
 from benchmarks.setting import Setting
 from benchmarks.speed import rounds
-from dataprep.filesystems import filesystem_of
+from dataprep.system.filesystems import filesystem_of
 
 _SHARDS = 20
 _MEMORY = Path("/dev/shm")

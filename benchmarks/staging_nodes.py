@@ -40,11 +40,11 @@ from benchmarks.measure import CommandFailedError
 from benchmarks.results import Row
 from benchmarks.setting import ROOT, CannotRunError, Setting
 from benchmarks.speed import rounds
-from dataprep.memory import available
 from dataprep.staging.broadcast import mpi
 from dataprep.staging.copying.files import default_streams
 from dataprep.staging.cost_model import Estimate, Machine, Mode, estimate
-from dataprep.wording import sized
+from dataprep.system.memory import available
+from dataprep.system.messages import sized
 
 _SHARDS = 16
 _DISK = 100_000_000  # bytes a second that all nodes together may read

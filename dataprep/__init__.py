@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dataprep.dataset import Records
-    from dataprep.example import Example
+    from dataprep.records import Records
+    from dataprep.sinks.example import Example
 
 __version__ = "0.1.0"
 __all__ = ["Example", "Records", "__version__", "open"]
@@ -26,7 +26,7 @@ def open(path: str | os.PathLike[str], split: str = "train") -> Records:  # noqa
         dataprep.errors.UsageError: no such split, or a format that is not installed.
     """
     # Imported here, because `import dataprep` should cost nothing.
-    from dataprep.dataset import Records
+    from dataprep.records import Records
 
     return Records(Path(path), split)
 
@@ -34,11 +34,11 @@ def open(path: str | os.PathLike[str], split: str = "train") -> Records:  # noqa
 def __getattr__(name: str) -> object:
     """``dataprep.Records`` and ``dataprep.Example``, imported when first asked for."""
     if name == "Records":
-        from dataprep.dataset import Records
+        from dataprep.records import Records
 
         return Records
     if name == "Example":
-        from dataprep.example import Example
+        from dataprep.sinks.example import Example
 
         return Example
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,9 +7,9 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
+from dataprep.datasets.base import Dataset
 from dataprep.errors import DataprepError, UsageError
 from dataprep.sinks.base import Sink
-from dataprep.sources.base import Dataset
 
 SINKS = "dataprep.sinks"
 DATASETS = "dataprep.datasets"

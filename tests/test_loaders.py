@@ -216,7 +216,7 @@ def test_what_is_named_in_annotations_can_be_imported(tiny: Made) -> None:
     assert {"Example", "Records", "open"} <= {*dir(dataprep)}
     with pytest.raises(AttributeError, match="'dataprep' has no attribute 'Sample'"):
         _ = dataprep.Sample  # type: ignore[attr-defined]
-    code = "import sys, dataprep; print('dataprep.dataset' in sys.modules)"
+    code = "import sys, dataprep; print('dataprep.records' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

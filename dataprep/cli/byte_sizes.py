@@ -6,7 +6,7 @@ import re
 
 import click
 
-from dataprep.wording import sized
+from dataprep.system.messages import sized
 
 _SCALES = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}

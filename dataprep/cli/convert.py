@@ -56,7 +56,7 @@ def command(**options: Any) -> None:
     Order, labels and image bytes stay; arrays of pixels become PNG where a format stores image
     files. The manifest says what it was made from. Resumes like any other job.
     """
-    from dataprep.assembly.convert_plan import ConvertRequest
+    from dataprep.build.convert_plan import ConvertRequest
     from dataprep.cli.progress import TerminalReporter
     from dataprep.cli.stopping import resumable
     from dataprep.cli.verifying import verify_bar

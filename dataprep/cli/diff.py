@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from dataprep.cli.resource_options import WORKERS
-from dataprep.cores import usable_cores
 from dataprep.errors import DatasetError
-from dataprep.wording import counted
+from dataprep.system.cores import usable_cores
+from dataprep.system.messages import counted
 
 
 @click.command()
@@ -25,8 +25,8 @@ def command(a: Path, b: Path, workers: int | None) -> None:
     """
     from tqdm import tqdm
 
-    from dataprep.diff import diff
-    from dataprep.manifest import read_manifest
+    from dataprep.build.diff import diff
+    from dataprep.build.manifest import read_manifest
 
     threads = workers or usable_cores()
     total = sum(

@@ -10,11 +10,11 @@ import click
 
 from dataprep.cli.beam_options import beam_options
 from dataprep.cli.sink_options import options
-from dataprep.cores import usable_cores
 from dataprep.errors import UsageError
+from dataprep.system.cores import usable_cores
 
 if TYPE_CHECKING:
-    from dataprep_pipelines.engines import Engine
+    from dataprep_pipelines.runners import Engine
 
 _CLUSTERS = ("dask_client_address", "dask_scheduler_file", "dask_slurm")
 _PATIENCE = 300
@@ -61,7 +61,7 @@ def chosen_engine(values: Mapping[str, Any]) -> Engine:
     Raises:
         UsageError: an option of Dask without ``--runner dask``.
     """
-    from dataprep_pipelines.engines import DaskChoice, Engine
+    from dataprep_pipelines.runners import DaskChoice, Engine
 
     patience = values["dask_patience"]
     dask = DaskChoice(

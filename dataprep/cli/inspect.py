@@ -12,7 +12,7 @@ import click
 from dataprep.errors import DatasetError, UsageError
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo, Sink
-from dataprep.wording import counted, printable, sized
+from dataprep.system.messages import counted, printable, sized
 
 _CAFFE = "data.mdb"  # what is in an LMDB directory
 _SUFFIXES = {".lmdb": "lmdb-torch", ".rec": "recordio", ".tar": "webdataset"}
@@ -37,7 +37,7 @@ _OF_A_SPLIT = (".txt", ".binaryproto")  # Caffe's list of files, and its mean im
 )
 def command(target: Path, records: int, sink: str | None) -> None:
     """Show what is in a data set (OUT, from its manifest) or in one shard."""
-    from dataprep.manifest import NAME, read_manifest
+    from dataprep.build.manifest import NAME, read_manifest
 
     if not target.exists():
         raise DatasetError(f"{target}: no such file or directory")
@@ -52,7 +52,7 @@ def command(target: Path, records: int, sink: str | None) -> None:
 
 
 def _show_manifest(out: Path, manifest: dict[str, Any]) -> None:
-    from dataprep.part import present, read_part
+    from dataprep.build.part import present, read_part
 
     click.echo(f"{out}: {manifest['dataset']}, {manifest['sink']['name']}, seed {manifest['seed']}")
     for ancestor in manifest.get("lineage", ()):
@@ -93,7 +93,7 @@ def _show_manifest(out: Path, manifest: dict[str, Any]) -> None:
 
 def _show_conspicuous(out: Path, manifest: dict[str, Any]) -> None:
     """The first images that are not just stored, and why; the table names all."""
-    from dataprep.records_table import NAME, conspicuous
+    from dataprep.index.records import NAME, conspicuous
 
     totals = manifest["totals"]
     number = sum(totals.values()) - totals["records"]
@@ -145,7 +145,7 @@ def _listed(out: Path, shard: Path) -> tuple[Sink, list[Path], DatasetInfo] | No
     Raises:
         UsageError: it is a file of the split that holds no records.
     """
-    from dataprep.manifest import dataset_info, manifest_sink, read_manifest
+    from dataprep.build.manifest import dataset_info, manifest_sink, read_manifest
 
     manifest = read_manifest(out)
     for split in manifest["splits"].values():

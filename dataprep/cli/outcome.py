@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dataprep.wording import counted, sized
+from dataprep.system.messages import counted, sized
 
 if TYPE_CHECKING:
-    from dataprep.assembly.seal import Outcome
+    from dataprep.build.seal import Outcome
 
 
 def describe_outcome(out: Path, outcome: Outcome) -> str:

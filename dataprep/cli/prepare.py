@@ -18,12 +18,12 @@ from dataprep.cli.resource_options import within_limits
 from dataprep.cli.sink_options import Decorated, chosen_options, options
 from dataprep.cli.striping_options import chosen_striping
 from dataprep.cli.values import shard_counts
+from dataprep.datasets.base import Dataset, Option
 from dataprep.errors import DataprepError
 from dataprep.plugins import dataset_class
-from dataprep.sources.base import Dataset, Option
 
 if TYPE_CHECKING:
-    from dataprep.assembly.request import Request
+    from dataprep.build.request import Request
     from dataprep.images import Recipe
 
 _RESUMING = """\
@@ -126,8 +126,8 @@ def _prepare(dataset: type[Dataset], context: click.Context, values: dict[str, A
 
 
 def _request(dataset: type[Dataset], values: dict[str, Any]) -> Request:
-    from dataprep.assembly.request import Request
-    from dataprep.assembly.seal import MaxBad
+    from dataprep.build.request import Request
+    from dataprep.build.seal import MaxBad
 
     return Request(
         dataset=dataset.name,

@@ -9,8 +9,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from dataprep.assembly.commit import CommitRecord
-from dataprep.assembly.job import Job
+from dataprep.build.commit import CommitRecord
+from dataprep.build.job import Job
 from dataprep.cli.pipes import forget_stdout
 
 _LINE_SECONDS = 30.0

@@ -11,7 +11,7 @@ from dataprep.cli.given_paths import GivenPath
 from dataprep.cli.stage_conflicts import check_options, check_rendezvous
 from dataprep.cli.stage_options import stage_options
 from dataprep.errors import StagingError, UsageError
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 
 if TYPE_CHECKING:
     from dataprep.staging.request import StageRequest

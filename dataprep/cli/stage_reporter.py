@@ -10,7 +10,7 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from dataprep.wording import sized
+from dataprep.system.messages import sized
 
 _LINE_SECONDS = 30.0
 

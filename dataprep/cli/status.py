@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dataprep.wording import counted, printable
+from dataprep.system.messages import counted, printable
 
 if TYPE_CHECKING:
-    from dataprep.assembly.lock import Holder
-    from dataprep.status import Status
+    from dataprep.build.lock import Holder
+    from dataprep.build.status import Status
 
 
 @click.command()
@@ -21,8 +21,8 @@ def command(out: Path) -> None:
 
     Reads only what is in the directory, so it works from any host, during a run or after it.
     """
-    from dataprep.records_table import conspicuous
-    from dataprep.status import read_status
+    from dataprep.build.status import read_status
+    from dataprep.index.records import conspicuous
 
     status = read_status(out)
     click.echo(f"{out}: {_state(status)}")

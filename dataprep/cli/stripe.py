@@ -13,12 +13,12 @@ from dataprep.cli.byte_sizes import ByteSize
 from dataprep.cli.given_paths import GivenPath
 from dataprep.cli.striping_options import LIMITS, check_stripe_size, stripe_count
 from dataprep.errors import DatasetError
-from dataprep.wording import counted, some_of
+from dataprep.system.messages import counted, some_of
 
 if TYPE_CHECKING:
-    from dataprep.striping.layout import Layout
-    from dataprep.striping.lfs import Lfs
-    from dataprep.striping.striping import Plan
+    from dataprep.system.lustre.layout import Layout
+    from dataprep.system.lustre.lfs import Lfs
+    from dataprep.system.lustre.striping import Plan
 
 _SHARD = 150_000_000  # what shards are made to be; any size below 1 GiB means the same
 
@@ -66,11 +66,11 @@ def command(directory: Path, **options: Any) -> None:
     New files get the layout; it is read back, since a site may refuse it without saying so. DIR is
     made if it is not there. Elsewhere than on Lustre nothing is done.
     """
-    from dataprep.filesystems import filesystem_of
-    from dataprep.striping.contents import existing_files, expected_in, promised_files
-    from dataprep.striping.lfs import find_lfs
-    from dataprep.striping.rules import Striping, wanted_layout
-    from dataprep.striping.striping import LUSTRE, explain_other, plan_directories
+    from dataprep.system.filesystems import filesystem_of
+    from dataprep.system.lustre.contents import existing_files, expected_in, promised_files
+    from dataprep.system.lustre.lfs import find_lfs
+    from dataprep.system.lustre.rules import Striping, wanted_layout
+    from dataprep.system.lustre.striping import LUSTRE, explain_other, plan_directories
 
     striping = Striping(
         count=options["count"],
@@ -101,7 +101,7 @@ def command(directory: Path, **options: Any) -> None:
 
 
 def _carry_out(lfs: Lfs, plans: Sequence[Plan]) -> None:
-    from dataprep.striping.striping import carry_out
+    from dataprep.system.lustre.striping import carry_out
 
     outcomes = []
     for plan in plans:
@@ -117,7 +117,7 @@ def _carry_out(lfs: Lfs, plans: Sequence[Plan]) -> None:
 
 
 def _treat_files(lfs: Lfs, plans: Sequence[Plan], files: Sequence[Path], *, migrate: bool) -> None:
-    from dataprep.striping.migration import files_to_migrate, migrate_files
+    from dataprep.system.lustre.migration import files_to_migrate, migrate_files
 
     others = files_to_migrate(lfs, files, plans)
     if not others:
@@ -141,8 +141,8 @@ def _treat_files(lfs: Lfs, plans: Sequence[Plan], files: Sequence[Path], *, migr
 def _print_commands(
     lfs: Lfs, plans: Sequence[Plan], files: Sequence[Path], *, migrate: bool
 ) -> None:
-    from dataprep.striping.lfs import migrate_words, setstripe_words
-    from dataprep.striping.migration import files_to_migrate
+    from dataprep.system.lustre.lfs import migrate_words, setstripe_words
+    from dataprep.system.lustre.migration import files_to_migrate
 
     for plan in plans:
         if not plan.directory.exists():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dataprep.wording import counted, sized
+from dataprep.system.messages import counted, sized
 
 if TYPE_CHECKING:
     from dataprep.synthesize.chestxray14.dataset import ChestXray14Summary

@@ -13,7 +13,7 @@ def shard_counts(text: str | None) -> dict[str, int] | None:
     """
     if text is None:
         return None
-    from dataprep.assembly.request import EVERY_SPLIT
+    from dataprep.build.request import EVERY_SPLIT
 
     if text.strip().isdecimal() and int(text) > 0:
         return {EVERY_SPLIT: int(text)}

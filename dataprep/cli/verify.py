@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from dataprep.cli.resource_options import WORKERS
-from dataprep.cores import usable_cores
 from dataprep.errors import DatasetError
-from dataprep.wording import counted, sized
+from dataprep.system.cores import usable_cores
+from dataprep.system.messages import counted, sized
 
 
 @click.command()
@@ -28,9 +28,9 @@ def command(out: Path, level: str, workers: int | None) -> None:
 
     OUT is the directory that holds manifest.json. Exit code 1 if anything is wrong.
     """
+    from dataprep.build.manifest import manifest_sink, read_manifest
+    from dataprep.build.verify import LEVELS, verify
     from dataprep.cli.verifying import verify_bar
-    from dataprep.manifest import manifest_sink, read_manifest
-    from dataprep.verify import LEVELS, verify
 
     threads = workers or usable_cores()
     checked = LEVELS[LEVELS.index(level)]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from dataprep.manifest import read_manifest
-from dataprep.part import present
+from dataprep.build.manifest import read_manifest
+from dataprep.build.part import present
 
 
 @contextmanager

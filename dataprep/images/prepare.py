@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 
 from numpy.typing import NDArray
 
-from dataprep.boxes import WHOLE
 from dataprep.images import decoders, encode, foreign, jpeg, orientation, pixels, png, png_flaw
+from dataprep.images.boxes import WHOLE
 from dataprep.images.jpeg import Frame
 from dataprep.images.pixels import Level, Pixels
 from dataprep.images.png import Header

@@ -12,10 +12,10 @@ from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from dataprep.cores import usable_cores
-from dataprep.durable_files import partial_path
 from dataprep.errors import PipelineError, SinkError
-from dataprep.memory import available
+from dataprep.system.cores import usable_cores
+from dataprep.system.durable_files import partial_path
+from dataprep.system.memory import available
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,7 +38,7 @@ def open_database(
 
     Args:
         directory: takes the files, which are removed at the end; what a killed process left is
-            swept by `dataprep.assembly.sweeping`. None: for queries that keep nothing, as a scan.
+            swept by `dataprep.build.sweeping`. None: for queries that keep nothing, as a scan.
         rows: about how many the largest table has, where that is known.
         ordered: whether a scan gives the rows in the order of the file.
 

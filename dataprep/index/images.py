@@ -16,11 +16,11 @@ from typing import Any, Final
 import pyarrow as pa
 from typing_extensions import Self
 
-from dataprep.durable_files import partial_path
 from dataprep.errors import SourceError
 from dataprep.index.database import Database, open_database, quoted, tables
 from dataprep.index.label_sets import rank_label_sets
-from dataprep.wording import counted, printable, some_of
+from dataprep.system.durable_files import partial_path
+from dataprep.system.messages import counted, printable, some_of
 from dataprep_schemas.tables import ORDER
 
 _SHOWN: Final = 5  # of what cannot be listed in full

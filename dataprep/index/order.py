@@ -29,13 +29,13 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 from pyarrow import parquet
 
-from dataprep.durable_files import write_durably
 from dataprep.errors import SinkError
 from dataprep.index.database import quoted
 from dataprep.index.images import Images, column_list, hash_sql
 from dataprep.index.rows import Row
 from dataprep.index.tables import order_rows
-from dataprep.state_files import (
+from dataprep.system.durable_files import write_durably
+from dataprep.system.state_files import (
     is_intact,
     read_file,
     read_state,

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from dataprep.errors import SourceError
 from dataprep.index.rows import Box, Member, Packing, Row, Scanned, Value
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 from dataprep_schemas.tables import ORDER, Kind, schema_of
 
 Attributes = tuple[tuple[str, Kind], ...]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dataprep.errors import SinkError
-from dataprep.example import Example
 from dataprep.index import Value
 from dataprep.sinks.base import DatasetInfo
-from dataprep.wording import printable, some_of
+from dataprep.sinks.example import Example
+from dataprep.system.messages import printable, some_of
 
 MISSING = -(2**63)
 """What stands for a number that is missing, where a format has to say something: no value."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from typing_extensions import Self
 
 from dataprep.errors import UsageError
-from dataprep.example import Example
+from dataprep.sinks.example import Example
 
 if TYPE_CHECKING:
     from dataprep.images.statistics import Statistics

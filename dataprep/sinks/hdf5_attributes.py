@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dataprep.errors import SinkError
-from dataprep.example import Example
 from dataprep.index import Value
 from dataprep.sinks.annotations import MISSING, attributes_to_store
 from dataprep.sinks.base import DatasetInfo
+from dataprep.sinks.example import Example
 from dataprep.sinks.hdf5_file import add_dataset, column, key_array
 
 GROUP = "attributes"

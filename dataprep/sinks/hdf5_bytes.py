@@ -33,12 +33,12 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.example import Example
 from dataprep.index import Box
 from dataprep.sinks.annotations import box_labels_to_store
 from dataprep.sinks.base import (
     DatasetInfo,
 )
+from dataprep.sinks.example import Example
 from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column
 from dataprep.sinks.hdf5_records import RecordsReader, RecordsWriter
 from dataprep.sinks.hdf5_seal import check_seal

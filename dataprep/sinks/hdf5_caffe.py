@@ -22,13 +22,13 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.example import Example
 from dataprep.sinks.base import (
     DatasetInfo,
     FinishedShard,
     Layout,
     WrittenFile,
 )
+from dataprep.sinks.example import Example
 from dataprep.sinks.hashed_file import HashedFile
 from dataprep.sinks.hdf5_arrays import one_shape, raw_pixels
 from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column

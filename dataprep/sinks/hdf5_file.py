@@ -22,7 +22,7 @@ import numpy.typing as npt
 from dataprep.errors import SinkError
 from dataprep.sinks.base import DatasetInfo
 from dataprep.sinks.hdf5_seal import check_seal
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 
 LAYOUT_VERSION = 1
 

@@ -11,9 +11,9 @@ import h5py
 import numpy.typing as npt
 
 from dataprep.errors import SinkError
-from dataprep.example import Example
 from dataprep.index import Box
 from dataprep.sinks.base import DatasetInfo, ShardReader, ShardWriter, WrittenFile
+from dataprep.sinks.example import Example
 from dataprep.sinks.hashed_file import hash_finished
 from dataprep.sinks.hdf5_attributes import AttributeColumns, StoredAttributes
 from dataprep.sinks.hdf5_file import (

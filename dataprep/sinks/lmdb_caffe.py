@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, ClassVar
 from typing_extensions import override
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.example import Example
 from dataprep.sinks import datum
 from dataprep.sinks.base import (
     DatasetInfo,
@@ -30,6 +29,7 @@ from dataprep.sinks.base import (
 )
 from dataprep.sinks.caffe_mean import write_mean
 from dataprep.sinks.caffe_reference import with_dali, with_lmdb
+from dataprep.sinks.example import Example
 from dataprep.sinks.lmdb_caffe_reader import LmdbShardReader
 from dataprep.sinks.lmdb_environment import LmdbWriter, check_key, library_versions
 from dataprep.sinks.naming import shard_path

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from dataprep.errors import SinkError
-from dataprep.example import Example
 from dataprep.images.sniff import sniff
 from dataprep.sinks import datum
 from dataprep.sinks.base import DatasetInfo, ShardReader
+from dataprep.sinks.example import Example
 from dataprep.sinks.lmdb_pages import LmdbPages, Place, located
 
 

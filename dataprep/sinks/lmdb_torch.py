@@ -25,7 +25,6 @@ import msgpack
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.example import Example
 from dataprep.images.sniff import sniff
 from dataprep.index import Value
 from dataprep.sinks.annotations import attributes_to_store
@@ -38,6 +37,7 @@ from dataprep.sinks.base import (
     Sink,
     WrittenFile,
 )
+from dataprep.sinks.example import Example
 from dataprep.sinks.lmdb_environment import LmdbWriter, library_versions
 from dataprep.sinks.lmdb_pages import LmdbPages, located
 from dataprep.sinks.naming import shard_path

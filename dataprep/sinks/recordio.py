@@ -21,7 +21,6 @@ from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
 from dataprep.errors import ImageError, SinkError, UsageError
-from dataprep.example import Example
 from dataprep.images.sniff import sniff
 from dataprep.sinks.base import (
     DatasetInfo,
@@ -32,6 +31,7 @@ from dataprep.sinks.base import (
     Sink,
     WrittenFile,
 )
+from dataprep.sinks.example import Example
 from dataprep.sinks.hashed_file import HashedFile
 from dataprep.sinks.naming import shard_path
 from dataprep.sinks.recordio_dali import dali_records

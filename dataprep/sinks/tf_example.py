@@ -21,7 +21,6 @@ from functools import lru_cache
 from google.protobuf.message import DecodeError
 
 from dataprep.errors import ImageError, SinkError
-from dataprep.example import Example
 from dataprep.images.sniff import sniff
 from dataprep.index import Box, Value
 from dataprep.sinks.annotations import (
@@ -30,7 +29,8 @@ from dataprep.sinks.annotations import (
     check_box_labels,
 )
 from dataprep.sinks.base import DatasetInfo
-from dataprep.wording import printable
+from dataprep.sinks.example import Example
+from dataprep.system.messages import printable
 from dataprep_schemas import example_pb2
 
 LABEL_BASE = 1

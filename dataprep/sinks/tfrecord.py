@@ -19,7 +19,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.example import Example
 from dataprep.sinks import tf_example
 from dataprep.sinks.base import (
     DatasetInfo,
@@ -30,6 +29,7 @@ from dataprep.sinks.base import (
     Sink,
     WrittenFile,
 )
+from dataprep.sinks.example import Example
 from dataprep.sinks.hashed_file import HashedFile
 from dataprep.sinks.tfrecord_framing import (
     HEADER_SIZE,

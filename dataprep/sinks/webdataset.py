@@ -21,7 +21,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.example import Example
 from dataprep.sinks import webdataset_sample
 from dataprep.sinks.base import (
     DatasetInfo,
@@ -32,6 +31,7 @@ from dataprep.sinks.base import (
     Sink,
     WrittenFile,
 )
+from dataprep.sinks.example import Example
 from dataprep.sinks.hashed_file import HashedFile
 from dataprep.sinks.tar_framing import BLOCK, header, padding, trailer
 from dataprep.sinks.webdataset_reader import WebDatasetReader

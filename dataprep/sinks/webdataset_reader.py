@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dataprep.errors import SinkError
-from dataprep.example import Example
 from dataprep.sinks import webdataset_sample
 from dataprep.sinks.base import DatasetInfo, ShardReader
+from dataprep.sinks.example import Example
 from dataprep.sinks.tar_framing import BLOCK, RECORD, Member, read_member, read_members
 
 _FIRST_LINE = re.compile(rb"v1\.2 ([0-9]{1,18})\n")

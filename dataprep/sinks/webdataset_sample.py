@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from dataprep.errors import ImageError, SinkError
-from dataprep.example import Example
 from dataprep.images.sniff import sniff
 from dataprep.sinks.annotations import (
     attributes_to_store,
@@ -22,6 +21,7 @@ from dataprep.sinks.annotations import (
     check_box_labels,
 )
 from dataprep.sinks.base import DatasetInfo
+from dataprep.sinks.example import Example
 
 IMAGES = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG"}
 PARTS = frozenset({*IMAGES, "cls", "json"})

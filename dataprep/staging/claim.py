@@ -11,7 +11,7 @@ from dataprep.staging.target.cleaning import plan_of
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.leases import add_lease, others, remove_lease
 from dataprep.staging.target.sentinel import Sentinel, read_sentinel
-from dataprep.wording import printable, some_of
+from dataprep.system.messages import printable, some_of
 
 
 def claim(errand: Errand, directory: StageDirectory) -> Sentinel | None:

@@ -10,10 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from dataprep.canonical import to_json
+from dataprep.build.strangers import strangers
 from dataprep.errors import StagingError
-from dataprep.filesystems import is_memory, space_of
-from dataprep.memory import available
 from dataprep.staging.claim import claim, is_current
 from dataprep.staging.copying.files import default_streams, rehash_files
 from dataprep.staging.copying.watch import Watch
@@ -37,8 +35,10 @@ from dataprep.staging.target.sentinel import (
     remove_sentinel,
     write_sentinel,
 )
-from dataprep.strangers import strangers
-from dataprep.wording import counted, printable, sized
+from dataprep.system.canonical import to_json
+from dataprep.system.filesystems import is_memory, space_of
+from dataprep.system.memory import available
+from dataprep.system.messages import counted, printable, sized
 
 # Brings files into the target: copies them from the source, or takes part in a broadcast.
 Transfer = Callable[[Sequence[SourceFile], Watch, Callable[[Landed], None]], None]

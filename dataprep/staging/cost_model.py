@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from dataprep.errors import UsageError
-from dataprep.wording import counted, sized
+from dataprep.system.messages import counted, sized
 
 Mode = Literal["everything", "share", "broadcast"]
 Limit = Literal["parallel file system", "largest file's stripes", "network", "storage", "hashing"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dataprep.errors import StagingError
 from dataprep.staging.inventory import Inventory
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 
 
 def environment(inventory: Inventory, target: Path) -> dict[str, str]:
@@ -38,7 +38,7 @@ def write_environment(path: Path, variables: Mapping[str, str]) -> None:
     Raises:
         StagingError: it cannot be written.
     """
-    from dataprep.durable_files import write_durably
+    from dataprep.system.durable_files import write_durably
 
     try:
         write_durably(path, os.fsencode(render(variables)))

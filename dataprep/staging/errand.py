@@ -12,7 +12,7 @@ from dataprep.staging.nodes.placement import Placement, require_node
 from dataprep.staging.request import StageRequest
 from dataprep.staging.scratch import Target, find_target
 from dataprep.staging.selection import Selection, Share, select
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 
 
 @dataclass(frozen=True, slots=True)

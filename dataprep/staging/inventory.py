@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from dataprep import part
-from dataprep.canonical import to_json
-from dataprep.durable_files import is_partial
+from dataprep.build import part
+from dataprep.build.manifest import NAME, read_manifest
 from dataprep.errors import DatasetError, UsageError
-from dataprep.manifest import NAME, read_manifest
 from dataprep.staging.private import PRIVATE
-from dataprep.wording import printable
+from dataprep.system.canonical import to_json
+from dataprep.system.durable_files import is_partial
+from dataprep.system.messages import printable
 
 _OURS = ".dataprep"  # what begins like this is a directory of ours, not data
 _LMDB_LOCK = "lock.mdb"  # of the machine that has the database open

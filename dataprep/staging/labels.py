@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import os
 
-from dataprep.canonical import to_json
-from dataprep.manifest import NAME as MANIFEST
-from dataprep.part import NAME as PART
+from dataprep.build.manifest import NAME as MANIFEST
+from dataprep.build.part import NAME as PART
 from dataprep.staging.errand import Errand
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.landed import Landed
 from dataprep.staging.target.directory import StageDirectory
+from dataprep.system.canonical import to_json
 
 LABELS = frozenset({MANIFEST, PART})
 

@@ -15,7 +15,7 @@ from dataprep.staging.selection import Selection
 from dataprep.staging.target.beneath import opened_parent
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.sentinel import Sentinel, changed_files
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 
 
 @dataclass(frozen=True, slots=True)

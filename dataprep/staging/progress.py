@@ -6,7 +6,7 @@ import threading
 
 from dataprep.staging.request import StageReporter
 from dataprep.staging.target.node_lock import NodeLock
-from dataprep.wording import sized
+from dataprep.system.messages import sized
 
 
 class Progress:

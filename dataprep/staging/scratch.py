@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.errors import StagingError
-from dataprep.filesystems import (
+from dataprep.staging.nodes.placement import Placement
+from dataprep.system.filesystems import (
     Scratch,
     filesystem_of,
     is_memory,
@@ -18,9 +19,8 @@ from dataprep.filesystems import (
     scratch_conventions,
     user_name,
 )
-from dataprep.memory import available
-from dataprep.staging.nodes.placement import Placement
-from dataprep.wording import printable, sized
+from dataprep.system.memory import available
+from dataprep.system.messages import printable, sized
 
 _LONGEST_NAME = 100
 

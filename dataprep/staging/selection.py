@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dataprep.build.part import Part, part_json
 from dataprep.errors import UsageError
-from dataprep.part import Part, part_json
 from dataprep.staging.inventory import Inventory, SourceFile
 from dataprep.staging.share import check_replicas, deal_shards, least_replicas
-from dataprep.wording import counted, printable, some_of
+from dataprep.system.messages import counted, printable, some_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
 from dataprep.errors import UsageError
-from dataprep.wording import counted
+from dataprep.system.messages import counted
 
 
 def check_replicas(nodes: int, replicas: int) -> None:

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 from dataprep.errors import DataprepError
-from dataprep.filesystems import filesystem_of, is_network
 from dataprep.staging.broadcast import mpi
 from dataprep.staging.broadcast.files import MOST_LANES, broadcast_files
 from dataprep.staging.copier import Transfer, run_copier
@@ -27,6 +26,7 @@ from dataprep.staging.nodes.placement import Placement, find_placement
 from dataprep.staging.progress import Progress
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.target.directory import StageDirectory
+from dataprep.system.filesystems import filesystem_of, is_network
 
 
 def stage(request: StageRequest, reporter: StageReporter) -> Path:

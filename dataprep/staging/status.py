@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from dataprep.build.manifest import read_manifest
+from dataprep.build.part import NAME as PART
+from dataprep.build.part import read_part
 from dataprep.errors import DatasetError
-from dataprep.manifest import read_manifest
-from dataprep.part import NAME as PART
-from dataprep.part import read_part
 from dataprep.staging.target.cleaning import read_plan
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.leases import others
 from dataprep.staging.target.node_lock import describe_holder
 from dataprep.staging.target.sentinel import Sentinel, changed_files, read_sentinel
-from dataprep.wording import counted, printable, sized, some_of
+from dataprep.system.messages import counted, printable, sized, some_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from dataprep.memory import available
 from dataprep.staging.copying.files import default_streams
 from dataprep.staging.copying.warm import warm_files
 from dataprep.staging.copying.watch import Watch
@@ -13,7 +12,8 @@ from dataprep.staging.inventory import read_inventory
 from dataprep.staging.nodes.placement import find_placement
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.selection import select
-from dataprep.wording import counted, sized
+from dataprep.system.memory import available
+from dataprep.system.messages import counted, sized
 
 
 def warm(request: StageRequest, reporter: StageReporter) -> None:

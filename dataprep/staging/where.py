@@ -10,7 +10,7 @@ from dataprep.staging.nodes.placement import Placement
 from dataprep.staging.scratch import find_target
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.sentinel import RETIRED, Sentinel, read_sentinel
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 
 
 def absolute_source(source: Path) -> Path:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dataprep.errors import DatasetError
-from dataprep.wording import printable, some_of
+from dataprep.system.messages import printable, some_of
 
 STAGING = ".synthesize.partial"
 # Without it --overwrite on the wrong directory would delete somebody's real data, which

@@ -11,9 +11,9 @@ from pathlib import Path
 from socket import gethostname
 
 import dataprep
+from dataprep.build.manifest import read_manifest
+from dataprep.build.part import present, read_part
 from dataprep.errors import DataprepError
-from dataprep.manifest import read_manifest
-from dataprep.part import present, read_part
 
 
 def main(out: Path) -> str:

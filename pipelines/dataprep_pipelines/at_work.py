@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from dataprep.assembly.lock import Lease
-from dataprep.assembly.sweeping import remove_partial_files
-from dataprep.assembly.workspace import Workspace
-from dataprep_pipelines.engines import Engine, Running, started
-from dataprep_pipelines.engines.shared_places import SharedPlaces
+from dataprep.build.lock import Lease
+from dataprep.build.sweeping import remove_partial_files
+from dataprep.build.workspace import Workspace
+from dataprep_pipelines.runners import Engine, Running, started
+from dataprep_pipelines.runners.shared_places import SharedPlaces
 
 
 @contextmanager

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dataprep.assembly.commit import Commits, is_intact
-from dataprep.assembly.job import Job
-from dataprep.assembly.lock import check_held
-from dataprep.assembly.output_layout import lay_out
-from dataprep.assembly.progress import forget_progress
-from dataprep.assembly.rejected import rejected_keys
-from dataprep.assembly.space import check_free_space
+from dataprep.build.commit import Commits, is_intact
+from dataprep.build.job import Job
+from dataprep.build.lock import check_held
+from dataprep.build.output_layout import lay_out
+from dataprep.build.progress import forget_progress
+from dataprep.build.rejected import rejected_keys
+from dataprep.build.space import check_free_space
 from dataprep.sinks import ShardName
-from dataprep.state_files import remove_unless_file
-from dataprep.striping.rules import Striping
-from dataprep.wording import counted
-from dataprep_pipelines.engines import Running
-from dataprep_pipelines.engines.shared_places import SharedPlaces
+from dataprep.system.lustre.rules import Striping
+from dataprep.system.messages import counted
+from dataprep.system.state_files import remove_unless_file
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.orders import given
 from dataprep_pipelines.reporter import Reporter
 from dataprep_pipelines.rounds import Rounds
+from dataprep_pipelines.runners import Running
+from dataprep_pipelines.runners.shared_places import SharedPlaces
 
 
 def build(

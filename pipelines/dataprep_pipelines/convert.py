@@ -6,30 +6,30 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dataprep import manifest as manifests
-from dataprep import records_table
-from dataprep.assembly.build_directory import remove_build_directories
-from dataprep.assembly.convert_job import changed_meanwhile
-from dataprep.assembly.convert_plan import (
+from dataprep.build import manifest as manifests
+from dataprep.build.build_directory import remove_build_directories
+from dataprep.build.convert_job import changed_meanwhile
+from dataprep.build.convert_plan import (
     ConvertRequest,
     check_conversion,
     others_of,
     plan_conversion,
     statistics_of,
 )
-from dataprep.assembly.lock import locked
-from dataprep.assembly.seal import MaxBad, Outcome, seal
-from dataprep.assembly.sweeping import remove_partial_files
-from dataprep.assembly.workspace import Workspace
-from dataprep.durable_files import storage_error
+from dataprep.build.lock import locked
+from dataprep.build.seal import MaxBad, Outcome, seal
+from dataprep.build.sweeping import remove_partial_files
+from dataprep.build.verify import Level, verify
+from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
-from dataprep.verify import Level, verify
+from dataprep.index import records as records_table
+from dataprep.system.durable_files import storage_error
 from dataprep_pipelines.at_work import at_work
 from dataprep_pipelines.build import build
-from dataprep_pipelines.engines import Engine, check
-from dataprep_pipelines.engines.shared_places import SharedPlaces
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.reporter import Reporter
+from dataprep_pipelines.runners import Engine, check
+from dataprep_pipelines.runners.shared_places import SharedPlaces
 
 
 def convert(

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dataprep.shared_bytes import Place, SharedBytes
 from dataprep.sinks import ShardName
+from dataprep.system.shared_bytes import Place, SharedBytes
 
 _NEXT = struct.Struct("=Q")
 

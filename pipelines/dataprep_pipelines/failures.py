@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dataprep import errors
-from dataprep.assembly.lock import Lease
-from dataprep.durable_files import is_full, partial_path
+from dataprep.build.lock import Lease
 from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
-from dataprep.io_limit import lift
 from dataprep.sinks import ShardName
-from dataprep_pipelines.engines.explaining import RunEndsError, as_raised
+from dataprep.system.durable_files import is_full, partial_path
+from dataprep.system.io_limit import lift
+from dataprep_pipelines.runners.explaining import RunEndsError, as_raised
 
 # A full disk may refuse even the few bytes of a failure; the launcher keeps its threads' here.
 _UNWRITTEN: dict[Path, str] = {}

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dataprep.assembly.index_parts import Part, forget_part, has_part, is_current, read_part
-from dataprep.assembly.request import Request
+from dataprep.build.index_parts import Part, forget_part, has_part, is_current, read_part
+from dataprep.build.request import Request
+from dataprep.datasets import Dataset, Found, ScanUnit
 from dataprep.errors import PipelineError
-from dataprep.sources import Dataset, Found, ScanUnit
-from dataprep.wording import counted
-from dataprep_pipelines.engines import Running, TasksFailedError
-from dataprep_pipelines.engines.shared_places import SharedPlaces
+from dataprep.system.messages import counted
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.orders import given
 from dataprep_pipelines.pace import Pace
 from dataprep_pipelines.reporter import Reporter
+from dataprep_pipelines.runners import Running, TasksFailedError
+from dataprep_pipelines.runners.shared_places import SharedPlaces
 
 
 def index_of(

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dataprep.assembly.lock import Lease
-from dataprep.durable_files import write_durably
-from dataprep.sources import close_archives
-from dataprep_pipelines.engines.shared_places import CannotWorkError, SharedPlaces
+from dataprep.build.lock import Lease
+from dataprep.datasets import close_archives
+from dataprep.system.durable_files import write_durably
+from dataprep_pipelines.runners.shared_places import CannotWorkError, SharedPlaces
 
 _READING = threading.Lock()
 _READ: OrderedDict[Path, Any] = OrderedDict()

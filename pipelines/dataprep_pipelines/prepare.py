@@ -6,15 +6,15 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dataprep.assembly.build_directory import remove_build_directories
-from dataprep.assembly.fitting import fit_request
-from dataprep.assembly.index_parts import is_unchanged
-from dataprep.assembly.lock import Lease, check_held, locked
-from dataprep.assembly.overwrite import check_request
-from dataprep.assembly.plan import plan
-from dataprep.assembly.request import Request
-from dataprep.assembly.seal import Outcome, seal
-from dataprep.assembly.summary import (
+from dataprep.build.build_directory import remove_build_directories
+from dataprep.build.fitting import fit_request
+from dataprep.build.index_parts import is_unchanged
+from dataprep.build.lock import Lease, check_held, locked
+from dataprep.build.overwrite import check_request
+from dataprep.build.plan import plan
+from dataprep.build.request import Request
+from dataprep.build.seal import Outcome, seal
+from dataprep.build.summary import (
     Parts,
     check_splits,
     check_unmatched,
@@ -24,21 +24,21 @@ from dataprep.assembly.summary import (
     statuses_of,
     summarize,
 )
-from dataprep.assembly.sweeping import remove_partial_files
-from dataprep.assembly.workspace import Workspace
-from dataprep.canonical import to_json
-from dataprep.durable_files import storage_error
+from dataprep.build.sweeping import remove_partial_files
+from dataprep.build.workspace import Workspace
+from dataprep.datasets import Dataset, Found, close_archives
 from dataprep.errors import DatasetError, SourceError
 from dataprep.plugins import load_dataset
-from dataprep.sources import Dataset, Found, close_archives
-from dataprep.wording import printable
+from dataprep.system.canonical import to_json
+from dataprep.system.durable_files import storage_error
+from dataprep.system.messages import printable
 from dataprep_pipelines.at_work import at_work
 from dataprep_pipelines.build import build
-from dataprep_pipelines.engines import Engine, Running, check
-from dataprep_pipelines.engines.shared_places import SharedPlaces
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.indexing import index_of
 from dataprep_pipelines.reporter import Reporter
+from dataprep_pipelines.runners import Engine, Running, check
+from dataprep_pipelines.runners.shared_places import SharedPlaces
 
 if TYPE_CHECKING:
     from dataprep.index.images import Images

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from dataprep.assembly.commit import CommitRecord
-from dataprep.assembly.job import Job
+from dataprep.build.commit import CommitRecord
+from dataprep.build.job import Job
 
 
 class Reporter(Protocol):

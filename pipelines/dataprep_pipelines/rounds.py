@@ -11,19 +11,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from dataprep.assembly.commit import Commits, is_intact
-from dataprep.assembly.job import Job
-from dataprep.assembly.lock import check_held
-from dataprep.assembly.progress import ProgressWatch
+from dataprep.build.commit import Commits, is_intact
+from dataprep.build.job import Job
+from dataprep.build.lock import check_held
+from dataprep.build.progress import ProgressWatch
 from dataprep.errors import DataprepError, PipelineError
 from dataprep.sinks import ShardName
-from dataprep.wording import counted
+from dataprep.system.messages import counted
 from dataprep_pipelines.dealer import Dealer, dealing
-from dataprep_pipelines.engines import KillsWorkersError, Running, Share, TasksFailedError
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.orders import Orders
 from dataprep_pipelines.pace import Pace
 from dataprep_pipelines.reporter import Reporter
+from dataprep_pipelines.runners import KillsWorkersError, Running, Share, TasksFailedError
 
 Failed = dict[ShardName, DataprepError]
 

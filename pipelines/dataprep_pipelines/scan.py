@@ -10,13 +10,13 @@ from pathlib import Path
 
 import apache_beam as beam
 
-from dataprep.assembly.index_parts import scan_into
-from dataprep.sources import Dataset, ScanUnit
-from dataprep_pipelines.engines import STOP, worker_died
+from dataprep.build.index_parts import scan_into
+from dataprep.datasets import Dataset, ScanUnit
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.lanes import Lanes
 from dataprep_pipelines.orders import Orders
 from dataprep_pipelines.processes import helper_processes
+from dataprep_pipelines.runners import STOP, worker_died
 
 # A process takes about a second to start. Most scans are over before that would pay.
 _PATIENCE_SECONDS = 2.0

@@ -7,18 +7,18 @@ from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 
 import apache_beam as beam
 
-from dataprep.assembly.commit import Commits, is_intact
-from dataprep.assembly.job import Job
-from dataprep.assembly.shard import ShardStoppedError, write_shard
-from dataprep.durable_files import storage_error
+from dataprep.build.commit import Commits, is_intact
+from dataprep.build.job import Job
+from dataprep.build.shard import ShardStoppedError, write_shard
 from dataprep.sinks import ShardName
+from dataprep.system.durable_files import storage_error
 from dataprep_pipelines.dealer import Dealer
-from dataprep_pipelines.engines import STOP, QuietLauncherError, Share, worker_died
 from dataprep_pipelines.failing import FAILING
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.lanes import Lanes
 from dataprep_pipelines.orders import Orders
 from dataprep_pipelines.processes import helper_processes
+from dataprep_pipelines.runners import STOP, QuietLauncherError, Share, worker_died
 
 _IN_FLIGHT = 3  # images a helper: enough to keep it busy, few enough to bound the memory
 _LEAST_IN_FLIGHT = 32  # what helpers get through while the writer ends one of LMDB's transactions

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.dataset import Records
-from dataprep.example import Example
+from dataprep.records import Records
+from dataprep.sinks.example import Example
 from tests.conftest import (
     FINDINGS,
     Cli,
@@ -207,7 +207,7 @@ def test_official_lists_that_share_a_patient_are_refused_by_name(
 LEAKY = """
 from dataclasses import replace
 import pyarrow.compute as pc
-from dataprep.sources.chestxray14.dataset import ChestXray14
+from dataprep.datasets.chestxray14.dataset import ChestXray14
 
 class Leaky(ChestXray14):
     name = "leaky"

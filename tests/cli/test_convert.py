@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.dataset import Records
+from dataprep.records import Records
 from tests.conftest import (
     ENCODED,
     FORMATS,

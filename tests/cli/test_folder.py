@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.dataset import Records
+from dataprep.records import Records
 from tests.conftest import Cli, Made, Raw, hashes, leftovers, write_folders
 
 CLASSES = ["airfield", "bar", "cañon"]

@@ -15,9 +15,9 @@ import pytest
 
 from dataprep import plugins
 from dataprep.cli.presets import PRESETS
-from dataprep.dataset import Records
 from dataprep.images.decode import to_pixels
 from dataprep.plugins import SINKS, installed, load_sink
+from dataprep.records import Records
 from dataprep_schemas import caffe_pb2
 from tests.conftest import FORMATS, PIXELS, Cli, Made, Raw, Shelf, hashes, leftovers
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.assembly.lock import locked
-from dataprep.assembly.workspace import Workspace
+from dataprep.build.lock import locked
+from dataprep.build.workspace import Workspace
 from tests.conftest import Cli, Made, Raw, hashes
 
 
@@ -169,8 +169,8 @@ def test_a_directory_in_use_is_refused_naming_host_and_process(
 ) -> None:
     out = tiny.copy(tmp_path / "out")
     program = (
-        "import sys; from pathlib import Path; from dataprep.assembly.lock import locked;"
-        "from dataprep.assembly.workspace import Workspace\n"
+        "import sys; from pathlib import Path; from dataprep.build.lock import locked;"
+        "from dataprep.build.workspace import Workspace\n"
         "with locked(Workspace(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

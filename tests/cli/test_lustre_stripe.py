@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.assembly.image_job import ImageJob
-from dataprep.assembly.output_layout import lay_out
+from dataprep.build.image_job import ImageJob
+from dataprep.build.output_layout import lay_out
 from dataprep.errors import DatasetError
 from tests.conftest import Cli, Made, hashes, leftovers
-from tests.striping.lustre import PROGRESSIVE, Lustre, layout, make_lustre
+from tests.system.lustre.lustre import PROGRESSIVE, Lustre, layout, make_lustre
 
 MIB = 1 << 20
 

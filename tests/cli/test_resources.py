@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dataprep import io_limit
 from dataprep.cli.resource_options import within_limits
 from dataprep.errors import UsageError
+from dataprep.system import io_limit
 from tests.conftest import Cli, Made, hashes
 
 # Runs the command line and tells how nice it was in the end.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.state_files import read_state, write_state
+from dataprep.system.state_files import read_state, write_state
 from tests.conftest import DATAPREP, Cli, Made, Raw, hashes
 
 

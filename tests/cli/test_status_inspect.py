@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.assembly.marker import Sighting, sight
-from dataprep.status import read_status
+from dataprep.build.marker import Sighting, sight
+from dataprep.build.status import read_status
 from tests.conftest import Cli, Made
 
 
@@ -91,7 +91,7 @@ def test_status_looks_at_the_lock_once(
         lock.write_text("1\nnode-0816\n")  # another run takes over
         return found
 
-    monkeypatch.setattr("dataprep.assembly.lock.sight", look_and_lose)
+    monkeypatch.setattr("dataprep.build.lock.sight", look_and_lose)
     held = read_status(out).holder
     assert held is not None
     assert (held.host, held.process, held.is_running) == ("node-0815", 4711, None)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli, Made
-from tests.striping.lustre import PROGRESSIVE, Lustre, layout, make_lustre
+from tests.system.lustre.lustre import PROGRESSIVE, Lustre, layout, make_lustre
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -392,7 +392,7 @@ def test_elsewhere_nothing_is_done_and_that_is_said(
 def test_on_beegfs_its_own_commands_are_named(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("dataprep.filesystems.filesystem_of", lambda path: kind)
+    monkeypatch.setattr("dataprep.system.filesystems.filesystem_of", lambda path: kind)
     (line,) = cli("stripe", tmp_path, "--file_size", "42GB").out.splitlines()
     assert "`beegfs entry set --num-targets 7 --chunk-size 4M DIR`" in line
     assert "`beegfs-ctl --setpattern --numtargets=7 --chunksize=4M DIR`" in line
@@ -402,7 +402,7 @@ def test_on_beegfs_its_own_commands_are_named(
 def test_on_others_it_is_one_line(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("dataprep.filesystems.filesystem_of", lambda path: kind)
+    monkeypatch.setattr("dataprep.system.filesystems.filesystem_of", lambda path: kind)
     result = cli("stripe", tmp_path)
     assert result.code == 0
     (line,) = result.out.splitlines()
@@ -439,7 +439,7 @@ def test_a_tool_that_hangs_is_not_waited_for_for_ever(
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-    monkeypatch.setattr("dataprep.striping.lfs._SECONDS", 0.1)
+    monkeypatch.setattr("dataprep.system.lustre.lfs._SECONDS", 0.1)
     result = cli("stripe", lustre.mount / "out")
     assert result.code == 1
     assert "did not answer within" in result.error

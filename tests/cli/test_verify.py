@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from dataprep.canonical import to_json
-from dataprep.manifest import seal_manifest
+from dataprep.build.manifest import seal_manifest
+from dataprep.system.canonical import to_json
 from tests.conftest import Cli, Made, Shelf, hashes
 
 LEVELS = ("size", "hash", "records", "decode")

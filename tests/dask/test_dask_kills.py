@@ -224,7 +224,7 @@ def test_when_the_last_worker_dies_and_none_comes_the_run_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = own_cluster(1)
-    monkeypatch.setattr("dataprep_pipelines.engines.dask.running._LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("dataprep_pipelines.runners.dask.running._LOOK_SECONDS", 0.1)
     out = tmp_path / "out"
     Steer.of(out).order(SHARD, "SIGKILL")
     command = tiny.command(out, *SINK, *cluster.options(), "--dask_patience", 1)

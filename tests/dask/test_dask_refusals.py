@@ -28,7 +28,7 @@ SINK = ("--sink", "steered")
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits for an answer as long as a test should."""
     connecting = pytest.importorskip(
-        "dataprep_pipelines.engines.dask.connecting", reason="the extra dask is not installed"
+        "dataprep_pipelines.runners.dask.connecting", reason="the extra dask is not installed"
     )
     monkeypatch.setattr(connecting, "_CONNECT_SECONDS", 0.5)
     monkeypatch.setattr(connecting, "_ANSWER_SECONDS", 0.5)
@@ -231,7 +231,7 @@ def test_what_is_no_address_is_wrong_usage(
 
 
 def test_addresses_are_understood() -> None:
-    addresses = pytest.importorskip("dataprep_pipelines.engines.dask.addresses")
+    addresses = pytest.importorskip("dataprep_pipelines.runners.dask.addresses")
     for address in (
         "tcp://10.0.0.1:8786",
         "node-1.site:8786",

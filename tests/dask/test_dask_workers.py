@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 running = pytest.importorskip(
-    "dataprep_pipelines.engines.dask.running", reason="the extra dask is not installed"
+    "dataprep_pipelines.runners.dask.running", reason="the extra dask is not installed"
 )
 
 

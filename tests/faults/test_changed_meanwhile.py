@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.assembly import image_job
+from dataprep.build import image_job
 from dataprep_pipelines import convert, prepare, worker
 from tests.conftest import Cli, Made, Shelf, hashes, leftovers
 

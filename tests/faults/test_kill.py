@@ -192,7 +192,7 @@ def test_a_signal_stops_cleanly_and_says_how_to_go_on(
 
 @pytest.mark.parametrize(
     ("command", "function"),
-    [("verify", "dataprep.verify.verify"), ("status", "dataprep.status.read_status")],
+    [("verify", "dataprep.build.verify.verify"), ("status", "dataprep.build.status.read_status")],
 )
 def test_control_c_is_130_in_every_command(
     cli: Cli, tiny: Made, monkeypatch: pytest.MonkeyPatch, command: str, function: str

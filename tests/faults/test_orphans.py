@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.assembly.commit import CommitRecord
-from dataprep.assembly.job import Job
-from dataprep.assembly.lock import locked
-from dataprep.assembly.request import Request
-from dataprep.assembly.seal import MaxBad
-from dataprep.assembly.sweeping import remove_partial_files
-from dataprep.assembly.workspace import Workspace
+from dataprep.build.commit import CommitRecord
+from dataprep.build.job import Job
+from dataprep.build.lock import locked
+from dataprep.build.request import Request
+from dataprep.build.seal import MaxBad
+from dataprep.build.sweeping import remove_partial_files
+from dataprep.build.workspace import Workspace
 from dataprep.errors import PipelineError
 from dataprep.images import Recipe
 from dataprep.sinks import ShardName
-from dataprep_pipelines.engines import Engine, Share
-from dataprep_pipelines.engines.local import LocalRunning
-from dataprep_pipelines.engines.shared_places import SharedPlaces
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.orders import given
 from dataprep_pipelines.prepare import prepare
+from dataprep_pipelines.runners import Engine, Share
+from dataprep_pipelines.runners.local import LocalRunning
+from dataprep_pipelines.runners.shared_places import SharedPlaces
 from dataprep_pipelines.write import WriteShards
 from tests.conftest import Made, hashes, leftovers
 

@@ -9,13 +9,13 @@ from typing import cast
 
 import pytest
 
-from dataprep.assembly.claim import claim
-from dataprep.assembly.identity import read_job
-from dataprep.assembly.job import Job
-from dataprep.assembly.lock import locked
-from dataprep.assembly.seal import MaxBad, seal
+from dataprep.build.claim import claim
+from dataprep.build.identity import read_job
+from dataprep.build.job import Job
+from dataprep.build.lock import locked
+from dataprep.build.seal import MaxBad, seal
 from dataprep.errors import LockedError
-from tests.assembly.markers import claim_of
+from tests.build.markers import claim_of
 from tests.conftest import Made, hashes
 from tests.faults.test_orphans import job
 

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.dataset import Records
+from dataprep.records import Records
 from tests.conftest import FINDINGS, Labelled, Made, Shelf, read_labels, shelf_of
 from tests.interop.protobuf_wire import Datum
 

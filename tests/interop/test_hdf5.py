@@ -11,8 +11,8 @@ import h5py
 import numpy as np
 import pytest
 
-from dataprep.example import Example
 from dataprep.sinks import DatasetInfo
+from dataprep.sinks.example import Example
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
 from tests.interop.conftest import Built
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.example import Example
 from dataprep.sinks import DatasetInfo
+from dataprep.sinks.example import Example
 from dataprep.sinks.lmdb_caffe import LmdbSink
 from dataprep.sinks.lmdb_torch import LmdbTorchSink
 from tests.interop.conftest import Built, RawImage

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dataprep.example import Example
 from dataprep.sinks import DatasetInfo, Sink
+from dataprep.sinks.example import Example
 from dataprep.sinks.lmdb_caffe import LmdbSink
 from dataprep.sinks.recordio import RecordIOSink
 from dataprep.sinks.tfrecord import TFRecordSink

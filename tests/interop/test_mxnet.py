@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.example import Example
 from dataprep.sinks import DatasetInfo
+from dataprep.sinks.example import Example
 from dataprep.sinks.recordio import RecordIOSink
 from tests.interop.conftest import Built, decode
 

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.example import Example
 from dataprep.images import Recipe, prepare
 from dataprep.sinks import DatasetInfo, tf_example
+from dataprep.sinks.example import Example
 from dataprep.sinks.tfrecord import TFRecordSink
 from dataprep_schemas import imagenet_classes
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.example import Example
+from dataprep.sinks.example import Example
 from tests.interop.conftest import Built
 
 # TensorFlow and the like leave threads behind, about which newer Pythons warn.

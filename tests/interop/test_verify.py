@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from dataprep.build.manifest import manifest_sink, read_manifest
+from dataprep.build.verify import verify
 from dataprep.cli import main
 from dataprep.errors import UsageError
-from dataprep.manifest import manifest_sink, read_manifest
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
-from dataprep.verify import verify
 from tests.interop.conftest import Built
 
 PIXELS = ("--resize", "32x24")

@@ -13,7 +13,7 @@ import pytest
 _FAULTS = """
 import resource, sys
 if "keep" in sys.argv:
-    from dataprep_pipelines.engines.dask.allocating import keep_memory
+    from dataprep_pipelines.runners.dask.allocating import keep_memory
     keep_memory()
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dataprep.plugins import load_sink
-from dataprep.shared_bytes import Place
 from dataprep.sinks import ShardName
+from dataprep.system.shared_bytes import Place
 from dataprep_pipelines.dealer import Dealer, dealing
 from tests.conftest import Cli, Made, leftovers
 from tests.steering import add_distribution
@@ -21,7 +21,7 @@ SHARDS = tuple(ShardName("train", number, 300) for number in range(300))
 
 _TAKE = """
 import sys
-from dataprep.shared_bytes import Place
+from dataprep.system.shared_bytes import Place
 from dataprep_pipelines.dealer import Dealer
 for position in Dealer(Place(*sys.argv[1:]), tuple(range(300))).deal():
     print(position)
@@ -99,7 +99,7 @@ def test_one_slow_shard_keeps_a_process_from_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With fixed portions, the other shards of the waiting process would never be made."""
-    monkeypatch.setattr("dataprep_pipelines.engines.share.THREADS_PER_PROCESS", 1)
+    monkeypatch.setattr("dataprep_pipelines.runners.share.THREADS_PER_PROCESS", 1)
     out = tmp_path / "out"
     counts = ("--num_shards", "train=9,validation=3")
     result = cli(*tiny.raw.command(out), *counts, "--sink", "slow", "--workers", 2)

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dataprep_pipelines.engines import share
-from dataprep_pipelines.engines.share import processes_for
+from dataprep_pipelines.runners import share
+from dataprep_pipelines.runners.share import processes_for
 from tests.conftest import FORMATS, Cli, Made, Shelf, hashes, leftovers
 
 

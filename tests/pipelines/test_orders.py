@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.assembly.lease import Lease
-from dataprep.sources.containers import reading
+from dataprep.archives import reading
+from dataprep.build.lease import Lease
 from dataprep_pipelines import orders
-from dataprep_pipelines.engines.shared_places import CannotWorkError, SharedPlaces
 from dataprep_pipelines.orders import Orders, given
+from dataprep_pipelines.runners.shared_places import CannotWorkError, SharedPlaces
 
 
 @pytest.fixture

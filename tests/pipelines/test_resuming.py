@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 import dataprep
-from dataprep.assembly.lock import locked
-from dataprep.assembly.workspace import Workspace
+from dataprep.build.lock import locked
+from dataprep.build.workspace import Workspace
 from dataprep.errors import SourceError
 from dataprep.index.database import Database, open_database
 from dataprep_pipelines.failures import FailureLog

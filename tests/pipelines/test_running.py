@@ -16,11 +16,11 @@ import pytest
 
 from dataprep.cli.stopping import resumable
 from dataprep.errors import DataprepError, PipelineError, SinkError, StoppedError, UsageError
-from dataprep_pipelines.engines import STOP, Engine, RunEndsError, Share, check
-from dataprep_pipelines.engines.explaining import explained
-from dataprep_pipelines.engines.local import LocalRunning
-from dataprep_pipelines.engines.named import NamedRunning
-from dataprep_pipelines.engines.share import LARGE, local_share
+from dataprep_pipelines.runners import STOP, Engine, RunEndsError, Share, check
+from dataprep_pipelines.runners.explaining import explained
+from dataprep_pipelines.runners.local import LocalRunning
+from dataprep_pipelines.runners.named import NamedRunning
+from dataprep_pipelines.runners.share import LARGE, local_share
 
 HAPPENED: list[str] = []
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.assembly.request import Request
-from dataprep.assembly.seal import MaxBad
+from dataprep.build.request import Request
+from dataprep.build.seal import MaxBad
+from dataprep.datasets import Dataset, Found, Scanned, ScanUnit
 from dataprep.errors import PipelineError, SourceError
 from dataprep.images import Recipe
-from dataprep.sources import Dataset, Found, Scanned, ScanUnit
 from dataprep_pipelines import scan
-from dataprep_pipelines.engines import Engine
 from dataprep_pipelines.prepare import prepare
+from dataprep_pipelines.runners import Engine
 from tests.conftest import Made, Raw, hashes, leftovers
 from tests.pipelines.test_invariance import Recorder
 

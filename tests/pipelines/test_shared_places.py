@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep_pipelines.engines.shared_places import CannotWorkError, SharedPlaces, programs
+from dataprep_pipelines.runners.shared_places import CannotWorkError, SharedPlaces, programs
 from tests.steering import add_distribution
 
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import PipelineError, UsageError
-from dataprep_pipelines.engines.dask import slurm_jobs
-from dataprep_pipelines.engines.dask.slurm import SlurmWorkers, cluster_class
-from dataprep_pipelines.engines.dask.slurm_jobs import SlurmJobs
+from dataprep_pipelines.runners.dask import slurm_jobs
+from dataprep_pipelines.runners.dask.slurm import SlurmWorkers, cluster_class
+from dataprep_pipelines.runners.dask.slurm_jobs import SlurmJobs
 
 dask = pytest.importorskip("dask", reason="dask is not installed")
 # Not imported to find out: it would be in charge of Ctrl-C from then on.
@@ -211,7 +211,7 @@ def test_without_slurm_it_says_so(slurm: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_dask_jobqueue_does_not_take_ctrl_c() -> None:
     script = """
 import os, signal
-from dataprep_pipelines.engines.dask.slurm import cluster_class
+from dataprep_pipelines.runners.dask.slurm import cluster_class
 print(cluster_class().__name__)
 try:
     os.kill(os.getpid(), signal.SIGINT)

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.example import Example
 from dataprep.sinks import (
     DatasetInfo,
     FinishedShard,
@@ -23,6 +22,7 @@ from dataprep.sinks import (
     ShardName,
     WrittenFile,
 )
+from dataprep.sinks.example import Example
 from tests.sinks.toy_sink import Listing, ToyReader, ToySink, ToyWriter
 
 # --- What they store ---

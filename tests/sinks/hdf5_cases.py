@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from dataprep.example import Example
 from dataprep.sinks.base import DatasetInfo, FinishedShard, ShardName, Sink
+from dataprep.sinks.example import Example
 
 CLASSES = (("n01440764", "tench"), ("n01443537", "goldfish"), ("n01484850", "great white shark"))
 ONE = DatasetInfo(CLASSES)

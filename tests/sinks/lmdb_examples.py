@@ -9,8 +9,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from dataprep.example import Example
 from dataprep.sinks.base import DatasetInfo, ShardName, Sink, WrittenFile
+from dataprep.sinks.example import Example
 
 CLASSES = tuple((f"n{number:08d}", f"class {number}") for number in range(14))
 SINGLE = DatasetInfo(classes=CLASSES)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.example import Example
 from dataprep.sinks.base import DatasetInfo, Sink
+from dataprep.sinks.example import Example
 from dataprep.sinks.hdf5_arrays import Hdf5ArraysSink
 from dataprep.sinks.hdf5_caffe import Hdf5CaffeSink
 from tests.sinks.hdf5_cases import CLASSES, KEYS, arrays, example, read, write, write_split

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dataprep.errors import SinkError
-from dataprep.example import Example
 from dataprep.sinks.base import DatasetInfo
+from dataprep.sinks.example import Example
 from dataprep.sinks.hdf5_arrays import Hdf5ArraysSink
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
 from dataprep.sinks.hdf5_caffe import Hdf5CaffeSink

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import SinkError
-from dataprep.example import Example
 from dataprep.sinks.base import DatasetInfo, ShardName
+from dataprep.sinks.example import Example
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
 from dataprep.sinks.hdf5_stream import IMAGES_AT
 from tests.sinks.hdf5_cases import (

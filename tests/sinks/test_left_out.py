@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from dataprep.assembly.leaving_out import left_out
-from dataprep.manifest import dataset_info, describe_info
+from dataprep.build.leaving_out import left_out
+from dataprep.build.manifest import dataset_info, describe_info
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo
 

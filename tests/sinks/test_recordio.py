@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.example import Example
 from dataprep.sinks import DatasetInfo, ShardName, recordio_framing
+from dataprep.sinks.example import Example
 from dataprep.sinks.recordio import RecordIOSink
 from dataprep.sinks.recordio_dali import dali_records
 

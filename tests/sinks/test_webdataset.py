@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.example import Example
 from dataprep.sinks import DatasetInfo, ShardName, tar_framing
+from dataprep.sinks.example import Example
 from dataprep.sinks.webdataset import WebDatasetSink
 from dataprep.sinks.webdataset_sample import decode, encode
 

@@ -10,7 +10,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from dataprep.errors import SinkError
-from dataprep.example import Example
 from dataprep.sinks import (
     DatasetInfo,
     FinishedShard,
@@ -21,6 +20,7 @@ from dataprep.sinks import (
     Sink,
     WrittenFile,
 )
+from dataprep.sinks.example import Example
 from dataprep.sinks.hashed_file import HashedFile
 
 

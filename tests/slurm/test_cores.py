@@ -13,7 +13,7 @@ from tests.slurm.cluster import Cluster
 pytestmark = pytest.mark.slurm
 
 _SHOW = (
-    "import os, sys; from dataprep.allotment import allotted_cores; "
+    "import os, sys; from dataprep.system.allotment import allotted_cores; "
     "print(sys.argv[1], allotted_cores(os.environ))"
 )
 

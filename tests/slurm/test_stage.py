@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.hooks.render import Hook, render
+from dataprep.staging.hooks.render import Hook, render
 from tests.conftest import Made, Raw, make, write_tiny_raw
 from tests.slurm.cluster import NODES, OPEN_MPI, Cluster
 

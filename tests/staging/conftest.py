@@ -32,10 +32,10 @@ _SPOKEN = re.compile(
 _FORKS = """
 import json, os, signal, sys
 import dataprep.cli.stage, dataprep.cli.stage_reporter, dataprep.cli.stopping
-import dataprep.staging.stage, dataprep.staging.status, dataprep.assembly.workspace
+import dataprep.staging.stage, dataprep.staging.status, dataprep.build.workspace
 from pathlib import Path
 from dataprep.cli import entry_point
-from dataprep.manifest import read_manifest
+from dataprep.build.manifest import read_manifest
 
 read_manifest(Path(sys.argv[1]))  # imports what checks it
 
@@ -180,7 +180,7 @@ class Forks:
 # Reading stops behind so many files, as if the file system hung, until a file is there.
 _HANGING = """
 import os, time
-from dataprep.bandwidth import Bandwidth
+from dataprep.system.bandwidth import Bandwidth
 def take(self, count, check=lambda: None, left=[{files}]):
     left[0] -= 1
     while left[0] < 0 and not os.path.exists({going_on!r}):

@@ -369,7 +369,7 @@ if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
 _FULL_FOUND = """
 import os
 import dataprep.staging.copier as copier
-from dataprep.filesystems import Space
+from dataprep.system.filesystems import Space
 if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
     copier.space_of = lambda place: Space(1000, 4096)
 """

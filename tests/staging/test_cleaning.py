@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dataprep.durable_files import partial_path
 from dataprep.errors import StagingError
 from dataprep.staging.landed import Landed
 from dataprep.staging.private import PRIVATE
@@ -29,6 +28,7 @@ from dataprep.staging.target.sentinel import (
     retire_sentinel,
     write_sentinel,
 )
+from dataprep.system.durable_files import partial_path
 
 STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")

@@ -18,13 +18,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.cores import usable_cores
 from dataprep.errors import StagingError
 from dataprep.staging.copying.files import copy_files, default_streams, piece_bytes
 from dataprep.staging.copying.streams import in_order
 from dataprep.staging.copying.watch import Watch
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.landed import Landed
+from dataprep.system.cores import usable_cores
 
 _PIECE = 1 << 22
 _SIZES = {

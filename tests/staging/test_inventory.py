@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from dataprep.canonical import to_json
+from dataprep.build.manifest import seal_manifest
 from dataprep.errors import DatasetError, UsageError
-from dataprep.manifest import seal_manifest
 from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
+from dataprep.system.canonical import to_json
 from tests.conftest import Made, Shelf, hashes
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import StagingError
-from dataprep.filesystems import filesystem_of
 from dataprep.staging.copying.reading import Piece, SourceReader
 from dataprep.staging.inventory import SourceFile
+from dataprep.system.filesystems import filesystem_of
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 

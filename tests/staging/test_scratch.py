@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dataprep import filesystems
 from dataprep.errors import StagingError
 from dataprep.staging import scratch
 from dataprep.staging.nodes.placement import Placement
 from dataprep.staging.scratch import Target, find_target
+from dataprep.system import filesystems
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 JOB = Placement("n0", 0, 1, 0, "slurm-4711", None, None, "Slurm")

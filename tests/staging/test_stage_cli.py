@@ -14,7 +14,7 @@ from dataprep.cli.stage_conflicts import check_rendezvous
 from dataprep.errors import UsageError
 from dataprep.staging.nodes.placement import find_placement
 from dataprep.staging.target.directory import StageDirectory
-from dataprep.wording import sized
+from dataprep.system.messages import sized
 from tests.conftest import Cli, Shelf, hashes
 from tests.staging.conftest import Forks
 from tests.staging.staged_sets import PRIVATE, arrived, flip, named, shards, write_plain

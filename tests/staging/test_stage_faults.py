@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("outside", "unflushed")
 
 # Believes that there is room, as if another process had filled the disk afterwards.
 LYING = (
-    "import dataprep.staging.copier as copier; from dataprep.filesystems import Space;"
+    "import dataprep.staging.copier as copier; from dataprep.system.filesystems import Space;"
     "copier.space_of = lambda place: Space(1 << 40, 4096)"
 )
 

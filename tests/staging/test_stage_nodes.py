@@ -18,13 +18,13 @@ pytestmark = pytest.mark.usefixtures("outside", "unflushed")
 NODES = 3
 
 _CROWDED = (
-    "import dataprep.staging.copier as copier; from dataprep.filesystems import Space;"
+    "import dataprep.staging.copier as copier; from dataprep.system.filesystems import Space;"
     "copier.space_of = lambda place: Space(1000, 4096)"
 )
 # Reading waits as if the file system hung, so that others can fail meanwhile.
 _HANGING = """
 import time
-from dataprep.bandwidth import Bandwidth
+from dataprep.system.bandwidth import Bandwidth
 def take(self, count, check=lambda: None):
     while True:
         check()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.filesystems import Space
+from dataprep.system.filesystems import Space
 from tests.conftest import Cli, Result
 from tests.staging.conftest import Call, Forks, eventually, free_port
 from tests.staging.staged_sets import PRIVATE, Sets, arrived, flip, is_sealed, named, shards
@@ -24,7 +24,7 @@ _HERE = "has come this far"
 _LOCKING_WAITS = f"""
 import os, time
 import dataprep.staging.copier as copier
-from dataprep.bandwidth import Bandwidth
+from dataprep.system.bandwidth import Bandwidth
 def wait(check=lambda: None):
     print({_HERE!r}, flush=True)
     while not os.path.exists(GO):

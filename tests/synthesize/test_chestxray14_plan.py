@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataprep.datasets.chestxray14.files import find_lists
+from dataprep.datasets.chestxray14.lists import read_listed
+from dataprep.datasets.chestxray14.options import OPTIONS, read_settings
 from dataprep.errors import SourceError, UsageError
-from dataprep.sources.chestxray14.files import find_lists
-from dataprep.sources.chestxray14.lists import read_listed
-from dataprep.sources.chestxray14.options import OPTIONS, read_settings
 from dataprep.synthesize.chestxray14.labels import parse_labels
 from dataprep.synthesize.chestxray14.lists import made_up_lists
 from dataprep.synthesize.chestxray14.numbers import patient_numbers

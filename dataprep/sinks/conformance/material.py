@@ -9,8 +9,8 @@ from typing import Literal
 
 from PIL import Image
 
-from dataprep.example import Example
 from dataprep.sinks.base import DatasetInfo, Sink
+from dataprep.sinks.example import Example
 
 _ATTRIBUTES: tuple[tuple[str, Literal["int", "text"]], ...] = (
     ("patient_id", "int"),

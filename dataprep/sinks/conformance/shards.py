@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from dataprep.errors import UsageError
-from dataprep.example import Example
 from dataprep.sinks.base import DatasetInfo, Layout, ShardName, ShardWriter, Sink, WrittenFile
 from dataprep.sinks.conformance.material import CASES, Case
+from dataprep.sinks.example import Example
 
 ONLY = ShardName("train", 0, 1)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dataprep.example import Example
 from dataprep.images.statistics import Measured, Statistics, histogram_of
 from dataprep.sinks.base import DatasetInfo, FinishedShard, Layout, ShardName, Sink, WrittenFile
 from dataprep.sinks.conformance.material import Case
@@ -23,6 +22,7 @@ from dataprep.sinks.conformance.shards import (
     temporary_paths,
     write_shard,
 )
+from dataprep.sinks.example import Example
 
 _PER_SHARD = 5
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import DataprepError, UsageError
-from dataprep.example import Example
 from dataprep.sinks.base import DatasetInfo, Sink
 from dataprep.sinks.conformance.material import CASES, Case
 from dataprep.sinks.conformance.process import in_another_process
@@ -26,6 +25,7 @@ from dataprep.sinks.conformance.shards import (
     start,
     write_shard,
 )
+from dataprep.sinks.example import Example
 
 _PATIENCE_SECONDS = 60
 

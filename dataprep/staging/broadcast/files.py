@@ -34,7 +34,6 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
-from dataprep.canonical import to_json
 from dataprep.errors import DataprepError, StagingError
 from dataprep.staging.broadcast.failure import Failure
 from dataprep.staging.broadcast.lanes import Arrival, Lanes
@@ -46,7 +45,8 @@ from dataprep.staging.copying.watch import Watch
 from dataprep.staging.copying.writing import TargetWriter
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.landed import Landed, Verify
-from dataprep.wording import printable
+from dataprep.system.canonical import to_json
+from dataprep.system.messages import printable
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -12,12 +12,12 @@ from queue import Empty, SimpleQueue
 
 from typing_extensions import Self
 
-from dataprep.bandwidth import Bandwidth
 from dataprep.errors import StagingError
 from dataprep.staging.broadcast.failure import Failure
 from dataprep.staging.broadcast.plan import Parcel
 from dataprep.staging.copying.reading import Piece, SourceReader
 from dataprep.staging.inventory import SourceFile
+from dataprep.system.bandwidth import Bandwidth
 
 # What the byte behind a parcel's own says of it.
 SOUND = 1  # without this bit, its reader has failed

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from dataprep.bandwidth import Bandwidth
 from dataprep.staging.copying.reading import SourceReader
 from dataprep.staging.copying.rehashing import rehash_files
 from dataprep.staging.copying.streams import default_streams, in_order, run_streams
@@ -16,6 +15,7 @@ from dataprep.staging.copying.watch import Watch
 from dataprep.staging.copying.writing import TargetWriter
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.landed import Landed, Verify
+from dataprep.system.bandwidth import Bandwidth
 
 __all__ = ["copy_files", "default_streams", "rehash_files"]
 

@@ -14,7 +14,7 @@ from typing_extensions import Self
 
 from dataprep.errors import StagingError
 from dataprep.staging.inventory import SourceFile
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 _LARGEST_HOLE = 1 << 26  # hashed in one go, about 50 ms, before anybody looks whether to stop

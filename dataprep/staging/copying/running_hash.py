@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dataprep.errors import StagingError
 from dataprep.staging.inventory import SourceFile
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 
 _ZEROS = bytes(1 << 20)
 

@@ -8,10 +8,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from dataprep.cores import usable_cores
 from dataprep.errors import DataprepError, StagingError
 from dataprep.staging.copying.watch import Watch
 from dataprep.staging.inventory import SourceFile
+from dataprep.system.cores import usable_cores
 
 _MOST = 8  # more of one node's streams gain nothing, and 1536 nodes open files too
 _FEWEST = 2  # one waits for the storage while the other hashes

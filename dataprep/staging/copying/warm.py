@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dataprep.bandwidth import Bandwidth
 from dataprep.errors import StagingError
 from dataprep.staging.copying.files import piece_bytes
 from dataprep.staging.copying.reading import SourceReader
@@ -14,7 +13,8 @@ from dataprep.staging.copying.streams import in_order, run_streams
 from dataprep.staging.copying.watch import Watch
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.landed import Verify
-from dataprep.wording import printable, sized
+from dataprep.system.bandwidth import Bandwidth
+from dataprep.system.messages import printable, sized
 
 
 def warm_files(

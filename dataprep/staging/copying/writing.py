@@ -19,7 +19,7 @@ from dataprep.staging.landed import Landed, Verify
 from dataprep.staging.target.beneath import opened_parent, place_of
 from dataprep.staging.target.partials import partial_name
 from dataprep.staging.target.refusals import target_error
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 
 
 class TargetWriter:

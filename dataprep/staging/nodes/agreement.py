@@ -14,7 +14,7 @@ from typing_extensions import Self
 
 from dataprep.errors import NoRoomError, StagingError
 from dataprep.staging.nodes.peers import Report
-from dataprep.wording import counted, printable, sized
+from dataprep.system.messages import counted, printable, sized
 
 _NAMED = 5  # nodes that a message names
 _LISTED = 8  # nodes up to which each one's speed is told

@@ -11,7 +11,7 @@ from typing import TypeVar
 from dataprep.errors import NoRoomError, StagingError
 from dataprep.staging.nodes.peers import Report
 from dataprep.staging.nodes.rendezvous_protocol import Message
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from dataprep.staging.nodes.rendezvous_protocol import (
     proof,
     proves,
 )
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 
 _CONNECT_SECONDS = 2.0  # a firewall that swallows everything must not hold up the other ports
 _ANSWER_SECONDS = 10.0  # node 0 may have 1535 others to greet

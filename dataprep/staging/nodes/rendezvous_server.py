@@ -21,7 +21,7 @@ from dataprep.staging.nodes.rendezvous_protocol import (
     proof,
     proves,
 )
-from dataprep.wording import counted, printable
+from dataprep.system.messages import counted, printable
 
 _HELLO_SECONDS = 10.0  # within which a newcomer must have shown who it is
 _STRANGERS = 64  # connections of unknown origin at the same time, besides one a node

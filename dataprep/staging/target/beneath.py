@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dataprep.errors import StagingError
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -10,14 +10,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep.canonical import to_json
 from dataprep.errors import StagingError
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.leases import others, remove_lease
 from dataprep.staging.target.node_lock import lock_now, node_lock
 from dataprep.staging.target.removal import Removal
 from dataprep.staging.target.sentinel import RETIRED, is_inside, read_sentinel, retire_sentinel
-from dataprep.wording import counted, printable, sized, some_of
+from dataprep.system.canonical import to_json
+from dataprep.system.messages import counted, printable, sized, some_of
 
 PLAN = "planned.json"
 

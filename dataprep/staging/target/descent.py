@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dataprep.errors import StagingError
 from dataprep.staging.target.refusals import refused
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 
 _MOST_LINKS = 40  # the kernel's own limit
 _OVERFLOW = 65534  # whom a user namespace shows for owners that it does not know

@@ -15,14 +15,14 @@ from typing import BinaryIO
 
 from typing_extensions import Self
 
-from dataprep.canonical import to_json
-from dataprep.durable_files import partial_path
 from dataprep.errors import StagingError
 from dataprep.staging.private import PRIVATE
 from dataprep.staging.target.descent import Descent, descend, for_everybody, owner_name, remove_made
 from dataprep.staging.target.partials import partials_of
 from dataprep.staging.target.refusals import refused
-from dataprep.wording import printable
+from dataprep.system.canonical import to_json
+from dataprep.system.durable_files import partial_path
+from dataprep.system.messages import printable
 
 _MADE = "made"  # notes of the directories that were created; one file a process that created some
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC

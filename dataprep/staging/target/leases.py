@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from dataprep.canonical import to_json
 from dataprep.staging.target.directory import StageDirectory, private_name
+from dataprep.system.canonical import to_json
 
 _KIND = "lease"
 

@@ -18,7 +18,7 @@ from dataprep.errors import StagingError
 from dataprep.staging.private import PRIVATE
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.refusals import refused
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 
 LOCK = "lock"  # its name in the private directory
 

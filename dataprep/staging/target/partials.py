@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
-from dataprep.durable_files import PARTIAL
 from dataprep.staging.target.beneath import opened_parent, place_of
 from dataprep.staging.target.refusals import target_error
+from dataprep.system.durable_files import PARTIAL
 
 _END = re.compile(rf"\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
 _END_LENGTH = len(f".{'0' * 8}{PARTIAL}")
@@ -19,7 +19,7 @@ _MAX_NAME = 255 - 1 - _END_LENGTH  # NAME_MAX, less what a temporary name adds
 
 
 def partial_name(name: str) -> str:
-    """Like `dataprep.durable_files.partial_path`, for names that leave no room for it too."""
+    """Like `durable_files.partial_path`, for names that leave no room for it too."""
     return f".{_shortened(name)}.{secrets.token_hex(4)}{PARTIAL}"
 
 

@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 
 from dataprep.errors import NoRoomError, StagingError
-from dataprep.wording import printable
+from dataprep.system.messages import printable
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _IN_THE_WAY = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENOTEMPTY})

@@ -16,7 +16,7 @@ from dataprep.staging.target.descent import remove_made
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import LOCK
 from dataprep.staging.target.partials import partials_of
-from dataprep.wording import counted, printable, some_of
+from dataprep.system.messages import counted, printable, some_of
 
 _NOT_A_FOLDER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST})

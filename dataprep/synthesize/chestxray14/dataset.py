@@ -10,7 +10,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeAlias
 
-from dataprep.cores import usable_cores
 from dataprep.errors import UsageError
 from dataprep.synthesize.chestxray14.encoding import encode_radiograph
 from dataprep.synthesize.chestxray14.layouts import (
@@ -29,6 +28,7 @@ from dataprep.synthesize.defects import spoil
 from dataprep.synthesize.parallel import ordered_map
 from dataprep.synthesize.staging import staged
 from dataprep.synthesize.tar_members import NamedFile
+from dataprep.system.cores import usable_cores
 
 DEFAULT_SIZE = 256
 _SIZES = (8, 4096)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dataprep.errors import SourceError
 from dataprep.synthesize.imagenet.plan import keyed_seed
-from dataprep.wording import printable, unreadable
+from dataprep.system.messages import printable, unreadable
 
 CSV_2017 = "Data_Entry_2017.csv"
 CSV_2020 = "Data_Entry_2017_v2020.csv"

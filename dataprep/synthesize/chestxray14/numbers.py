@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import count
 
+from dataprep.datasets.chestxray14.options import OPTIONS, read_settings
 from dataprep.errors import UsageError
-from dataprep.sources.chestxray14.options import OPTIONS, read_settings
 
 LEAST_PATIENTS = 3  # one each for train, validation and test
 MOST_PATIENTS = 30_805  # as many as the original has

@@ -10,7 +10,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeAlias
 
-from dataprep.cores import usable_cores
 from dataprep.synthesize.defects import Defect, spoil
 from dataprep.synthesize.imagenet.encoding import Kind, encode
 from dataprep.synthesize.imagenet.layouts import (
@@ -25,6 +24,7 @@ from dataprep.synthesize.imagenet.plan import ImageNetPlan, PlannedImage, keyed_
 from dataprep.synthesize.parallel import ordered_map
 from dataprep.synthesize.staging import staged
 from dataprep.synthesize.tar_members import NamedFile
+from dataprep.system.cores import usable_cores
 
 _Painted: TypeAlias = tuple[PlannedImage, bytes]
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 from dataprep.errors import SinkError
-from dataprep.example import Example
 from dataprep.sinks import DatasetInfo, ShardReader, ShardWriter, WrittenFile
+from dataprep.sinks.example import Example
 from dataprep.sinks.hashed_file import HashedFile
 from streaming import LocalDataset, MDSWriter
 from streaming.base.format.mds import MDSReader

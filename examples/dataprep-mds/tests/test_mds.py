@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from dataprep.cli import main
-from dataprep.dataset import Records
 from dataprep.errors import SinkError
-from dataprep.example import Example
+from dataprep.records import Records
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.conformance import SinkTests
+from dataprep.sinks.example import Example
 from streaming import LocalDataset, MDSWriter, StreamingDataset
 
 from dataprep_mds import MdsSink

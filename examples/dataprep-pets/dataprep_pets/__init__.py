@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from dataprep.errors import SourceError
-from dataprep.sources import (
+from dataprep.datasets import (
     Attribute,
     Cut,
     Dataset,
@@ -30,7 +29,8 @@ from dataprep.sources import (
     wanted_splits,
     witness,
 )
-from dataprep.wording import counted, printable
+from dataprep.errors import SourceError
+from dataprep.system.messages import counted, printable
 from typing_extensions import override
 
 from dataprep_pets.lists import BREEDS, LISTS, Entry, read_lists

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dataprep.errors import SourceError
-from dataprep.wording import printable, unreadable
+from dataprep.system.messages import printable, unreadable
 
 LISTS: Final = {"train": "annotations/trainval.txt", "test": "annotations/test.txt"}
 """The published lists, by split."""

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from dataprep.cli import main
-from dataprep.dataset import Records
+from dataprep.datasets.conformance import DatasetTests
 from dataprep.errors import SourceError, UsageError
 from dataprep.index import Row
 from dataprep.plugins import load_dataset
-from dataprep.sources.conformance import DatasetTests
+from dataprep.records import Records
 from PIL import Image
 from pyarrow import parquet
 

@@ -1,0 +1,205 @@
+"""Reads one image's bytes from wherever the index says they are."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from dataprep.archives.descriptors import Descriptor, read_at
+from dataprep.archives.gzip_reading import read_unpacked
+from dataprep.archives.restarts import Restarts
+from dataprep.errors import SourceError
+from dataprep.index import Row
+from dataprep.system.io_limit import pay
+from dataprep.system.messages import printable, unreadable
+
+# The usual limit of a process is 1024 open files; the sinks and Beam need some of them.
+_MOST_OPEN_ARCHIVES: Final = 64
+_RAW_DEFLATE: Final = -15  # zlib's code for deflate without a header, with a window of 32 KiB
+
+
+def read_image(raw: Path, row: Row, index: Path | None = None) -> bytes:
+    """Read the bytes of one image.
+
+    Archives stay open and are shared by all threads (`os.pread` has no file position); a file
+    in a tree costs three system calls: open, read, close.
+
+    Args:
+        raw: the raw directory the row was made from.
+        row: where the image is. Offset 0 means that the container is the image itself: in an
+            archive a header comes first.
+        index: the directory that has the restart points of gzip archives; not needed for others.
+
+    Returns:
+        Exactly `row.size` bytes.
+
+    Raises:
+        SourceError: the container is gone, unreadable, damaged, shorter than the row says or, in a
+            tree, no longer of the size it had when it was indexed; or the restart points of a gzip
+            archive are gone or damaged.
+        ValueError: it is in a gzip archive, and there is no `index`.
+    """
+    path = f"{raw}/{row.container}"
+    try:
+        if row.offset == 0:
+            return _read_file(path, row)
+        archive = _open_archive(path)
+        _require_unchanged(row, archive.mtime)
+        if not row.packing:
+            return _read_member(archive, row)
+        if row.packing[0] == "stored":
+            return _read_stored(archive, row)
+        if row.packing[0] == "deflate":
+            return _read_deflated(archive, row)
+        return _read_gzip(archive, _restarts(index, row), row)
+    except FileNotFoundError as error:
+        raise _changed(row, "it no longer exists") from error
+    except OSError as error:
+        raise unreadable(row.container, error) from error
+
+
+def require_unchanged(raw: Path, containers: Mapping[str, Row]) -> None:
+    """Make sure that files are still what they were, so that what was read of them counts.
+
+    Args:
+        raw: the raw directory.
+        containers: those that were read from, with any row of each.
+
+    Raises:
+        SourceError: one was changed since it was indexed, or is gone.
+    """
+    for container, row in containers.items():
+        try:
+            _require_unchanged(row, os.stat(f"{raw}/{container}").st_mtime_ns)  # noqa: PTH116
+        except OSError as error:
+            raise unreadable(container, error) from error
+
+
+def close_archives() -> None:
+    """Close the archives kept open, so that the next read sees the files as they are then.
+
+    Restart points are forgotten as well. An archive that another thread is reading from is closed
+    when that read is done.
+    """
+    _open_archive.cache_clear()
+    _open_restarts.cache_clear()
+
+
+@lru_cache(maxsize=_MOST_OPEN_ARCHIVES)
+def _open_archive(path: str) -> Descriptor:
+    return Descriptor(path)
+
+
+@lru_cache(maxsize=_MOST_OPEN_ARCHIVES)
+def _open_restarts(path: str, name: str) -> Restarts:
+    return Restarts(path, name)
+
+
+def _restarts(index: Path | None, row: Row) -> Restarts:
+    if index is None:
+        raise ValueError(f"{row.container} is a gzip archive: the directory of its index is needed")
+    name = str(row.packing[1])
+    try:
+        return _open_restarts(f"{index}/{name}", name)
+    except FileNotFoundError as error:
+        raise SourceError(
+            f"the index lacks {printable(name)}, the restart points of {printable(row.container)}; "
+            "start anew with --overwrite, which indexes the raw data again"
+        ) from error
+    except OSError as error:
+        raise unreadable(name, error) from error
+
+
+def _read_file(path: str, row: Row) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # One byte more than indexed shows that a file grew, without asking for its size.
+        data = os.read(descriptor, row.size + 1)
+        pay(len(data))
+        if len(data) < row.size:
+            data += read_at(descriptor, len(data), row.size + 1 - len(data))
+        # Afterwards: it may be written while it is read.
+        mtime = os.fstat(descriptor).st_mtime_ns
+    finally:
+        os.close(descriptor)
+    if len(data) != row.size:
+        found = f"it has {'more than ' * (len(data) > row.size)}{min(len(data), row.size)} bytes"
+        raise _changed(row, f"{found}, expected {row.size}")
+    _require_unchanged(row, mtime)
+    return data
+
+
+def _read_member(archive: Descriptor, row: Row) -> bytes:
+    data = read_at(archive.number, row.offset, row.size)
+    if len(data) < row.size:
+        raise _ends(archive, row, row.size)
+    return data
+
+
+def _read_stored(archive: Descriptor, row: Row) -> bytes:
+    data = _read_member(archive, row)
+    if zlib.crc32(data) != row.packing[1]:
+        raise _damaged(row, "its CRC-32 is not what the archive says")
+    return data
+
+
+def _read_deflated(archive: Descriptor, row: Row) -> bytes:
+    _, size, crc = row.packing
+    packed = read_at(archive.number, row.offset, int(size))
+    if len(packed) < int(size):
+        raise _ends(archive, row, int(size))
+    inflater = zlib.decompressobj(_RAW_DEFLATE)
+    try:
+        data = inflater.decompress(packed, row.size + 1)
+    except zlib.error as error:
+        raise _damaged(row, str(error)) from error
+    if len(data) != row.size or zlib.crc32(data) != crc:
+        raise _damaged(row, "its CRC-32 or size is not what the archive says")
+    return data
+
+
+def _read_gzip(archive: Descriptor, restarts: Restarts, row: Row) -> bytes:
+    size = os.fstat(archive.number).st_size
+    if size != restarts.packed:
+        raise _changed(row, f"it has {size} bytes, expected {restarts.packed}")
+    try:
+        data = read_unpacked(archive.number, restarts, row.offset, row.size)
+    except zlib.error as error:
+        raise _damaged(row, str(error)) from error
+    except EOFError as error:
+        raise _damaged(row, "its compressed data end too early") from error
+    if len(data) < row.size:
+        raise _damaged(row, "its compressed data end too early")
+    return data
+
+
+def _ends(archive: Descriptor, row: Row, size: int) -> SourceError:
+    return _changed(
+        row,
+        f"{printable(row.key)} ends at byte {row.offset + size}, but the archive has "
+        f"{os.fstat(archive.number).st_size} bytes",
+    )
+
+
+def _damaged(row: Row, reason: str) -> SourceError:
+    return SourceError(
+        f"cannot unpack {printable(row.key)} from {printable(row.container)}, which is damaged or "
+        f"changed since it was indexed: {printable(reason)}; restore it, or start anew with "
+        "--overwrite, which indexes the raw data again"
+    )
+
+
+def _require_unchanged(row: Row, mtime: int) -> None:
+    if row.container_mtime not in (0, mtime):
+        raise _changed(row, "it was modified")
+
+
+def _changed(row: Row, finding: str) -> SourceError:
+    return SourceError(
+        f"{printable(row.container)} changed since it was indexed: {finding}; restore it, or "
+        "start anew with --overwrite, which indexes the raw data again"
+    )

@@ -1,0 +1,147 @@
+"""Lists a zip archive where it lies, without trusting it.
+
+`zipfile` parses the central directory (ZIP64, names in UTF-8 or code page 437); this module
+adds where each member's bytes are, which only the member's own header tells.
+"""
+
+from __future__ import annotations
+
+import calendar
+import io
+import stat
+import struct
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dataprep.archives.descriptors import read_at
+from dataprep.archives.tars import Member
+from dataprep.errors import SourceError
+from dataprep.index import Packing
+from dataprep.system.io_limit import pay
+from dataprep.system.messages import printable, unreadable
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+# A member's own header, from the length of its name on. Source: APPNOTE.TXT, section 4.3.7.
+_LOCAL: Final = struct.Struct("<4s22xHH")
+_LOCAL_MAGIC: Final = b"PK\x03\x04"
+_ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
+_PATCH: Final = 0x20
+_UTF_8: Final = 0x800
+_UNIX: Final = 3
+_AGAIN: Final = "copy or download it again"
+
+# What zipfile raises on hostile or damaged archives: its own errors, and what its parsing of
+# numbers, names and extra fields lets through.
+_DAMAGE: Final = (
+    zipfile.BadZipFile,
+    NotImplementedError,
+    struct.error,
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    EOFError,
+    MemoryError,
+)
+
+
+def zip_members(raw: Path, container: str) -> Iterator[Member]:
+    """Yield the members of a zip archive but folders, in the order of its central directory.
+
+    Modification times have no zone in a zip archive; they are taken as UTC, so that they are the
+    same on every machine.
+
+    In a name with backslashes and no slash they are its separators, as unzip and 7-Zip take it too:
+    older tools on Windows wrote them, although APPNOTE.TXT, section 4.4.17.1, demands slashes.
+
+    Raises:
+        SourceError: the archive is unreadable, damaged or truncated. It may be raised after
+            members were yielded.
+    """
+    try:
+        with io.BufferedReader(_File(raw / container)) as file:
+            try:
+                with zipfile.ZipFile(file) as archive:
+                    for info in archive.infolist():
+                        name = _name(info.filename)
+                        if not name.endswith("/"):
+                            yield _member(file.fileno(), archive.start_dir, info, name)
+            except _DAMAGE as error:
+                raise _damaged(container, error) from error
+    except OSError as error:
+        raise unreadable(container, error) from error
+
+
+class _File(io.FileIO):
+    """An open archive whose bytes are paid for."""
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        count = super().readinto(buffer) or 0
+        pay(count)
+        return count
+
+    def readall(self) -> bytes:
+        data = super().readall()
+        pay(len(data))
+        return data
+
+
+def _name(written: str) -> str:
+    return written if "/" in written else written.replace("\\", "/")
+
+
+def _member(descriptor: int, end: int, info: zipfile.ZipInfo, name: str) -> Member:
+    modified = _seconds(info.date_time)
+    if reason := _refusal(info):
+        return Member(name, 0, info.file_size, modified, reason)
+    offset = _start(descriptor, info)
+    if offset + info.compress_size > end:
+        raise zipfile.BadZipFile(f"impossible size of {info.orig_filename}")
+    packing: Packing = ("stored", info.CRC)
+    if info.compress_type == zipfile.ZIP_DEFLATED:
+        packing = ("deflate", info.compress_size, info.CRC)
+    elif info.compress_size != info.file_size:
+        raise zipfile.BadZipFile(f"contradictory sizes of {info.orig_filename}")
+    return Member(name, offset, info.file_size, modified, "", packing)
+
+
+def _refusal(info: zipfile.ZipInfo) -> str:
+    if info.flag_bits & _ENCRYPTED:
+        return "encrypted"
+    kind = stat.S_IFMT(info.external_attr >> 16) if info.create_system == _UNIX else 0
+    if kind == stat.S_IFLNK:
+        return "symbolic link, never followed"
+    if kind not in (0, stat.S_IFREG):
+        return "not a regular file"
+    stored = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    if not stored or info.flag_bits & _PATCH:
+        return f"compressed by method {info.compress_type} (expected 0, stored, or 8, deflate)"
+    return ""
+
+
+def _start(descriptor: int, info: zipfile.ZipInfo) -> int:
+    """Where the bytes of a member start, by its own header, which must have the same name."""
+    name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF_8 else "cp437")
+    header = read_at(descriptor, info.header_offset, _LOCAL.size + len(name))
+    if len(header) < _LOCAL.size:
+        raise zipfile.BadZipFile(f"no header of {info.orig_filename}")
+    magic, name_size, extra_size = _LOCAL.unpack_from(header)
+    if magic != _LOCAL_MAGIC or name_size != len(name) or header[_LOCAL.size :] != name:
+        raise zipfile.BadZipFile(f"no header of {info.orig_filename} where it should be")
+    return info.header_offset + _LOCAL.size + len(name) + int(extra_size)
+
+
+def _seconds(moment: tuple[int, int, int, int, int, int]) -> int:
+    year, month, day, *time = moment
+    # DOS times may have a month 0 or 15 and a day 0.
+    return calendar.timegm((year, min(max(month, 1), 12), max(day, 1), *time))
+
+
+def _damaged(container: str, error: BaseException) -> SourceError:
+    reason = printable(str(error)) or type(error).__name__
+    return SourceError(
+        f"{printable(container)} is damaged or not a zip archive: {reason}; {_AGAIN}"
+    )

@@ -1,0 +1,186 @@
+"""Formats that are not written from front to back are built on node-local storage first.
+
+LMDB and HDF5 write here and there, which parallel and network file systems answer slowly and
+lock badly; one sequential copy is what they like. Elsewhere the files are built in place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dataprep.build.job import Output
+from dataprep.build.workspace import Workspace
+from dataprep.errors import SinkError
+from dataprep.sinks import DatasetInfo, ShardWriter, Sink, WrittenFile
+from dataprep.sinks.example import Example
+from dataprep.system.durable_files import PARTIAL, storage_error
+from dataprep.system.filesystems import (
+    filesystem_of,
+    is_network,
+    node_local_scratch,
+    scratch_places,
+)
+from dataprep.system.io_limit import is_limited, pay
+
+_CHUNK = 1 << 22
+
+
+@dataclass(slots=True)
+class Places:
+    """Where a sink writes, and where its files must be in the end: in ``out``."""
+
+    paths: Sequence[Path]
+    targets: Sequence[Path]
+    out: Path
+    _paid: int = 0  # bytes written in place so far, as far as is known
+
+    def open(self, sink: Sink, info: DatasetInfo) -> ShardWriter:
+        """Start a shard here, which is held up by a bound on bytes a second."""
+        writer = sink.open(self.paths, info)
+        if not is_limited() or self.paths != self.targets:
+            return writer
+        return _HeldUp(writer, sink.value_bytes if sink.pixels else 1, self._pay)
+
+    def _pay(self, count: int) -> None:
+        self._paid += count
+        pay(count)
+
+    def deliver(self, written: Sequence[WrittenFile]) -> None:
+        """Copy what was built elsewhere, checking that it is what the sink wrote.
+
+        Raises:
+            SinkError: it is not; or the output directory is full, and the like.
+        """
+        for path, target, file in zip(self.paths, self.targets, written, strict=True):
+            if path != target and self._copied(path, target) != file.sha256:
+                raise SinkError(
+                    f"{path}: what was copied from here is not what was written; "
+                    "check this node's storage, then run the same command again"
+                )
+        if self.paths == self.targets:
+            pay(max(0, sum(file.bytes for file in written) - self._paid))
+
+    def _copied(self, path: Path, target: Path) -> str:
+        try:
+            return _copy(path, target)
+        except OSError as error:
+            raise storage_error(error, self.out, f"copying from {path}") from error
+
+
+class _HeldUp(ShardWriter):
+    """A writer whose bytes are paid for, record by record; what a format adds, in the end.
+
+    Args:
+        writer: the format's.
+        scale: bytes in the file for each of an example's.
+        pay: told them.
+    """
+
+    def __init__(self, writer: ShardWriter, scale: int, pay: Callable[[int], None]) -> None:
+        self._writer = writer
+        self._scale = scale
+        self._pay = pay
+
+    def write(self, example: Example) -> None:
+        self._writer.write(example)
+        self._pay(len(example.encoded) * self._scale)
+
+    def close(self) -> Sequence[WrittenFile]:
+        return self._writer.close()
+
+    def abandon(self) -> None:
+        self._writer.abandon()
+
+
+@contextmanager
+def building(targets: Sequence[Path], output: Output) -> Iterator[Places]:
+    """The paths that a shard's files are written to; removed afterwards if they are elsewhere.
+
+    Raises:
+        SinkError: the output is on a network file system and no other storage can be found; or
+            that is full, and the like.
+    """
+    scratch, out = build_place(output), output.workspace.out
+    if scratch is None:
+        yield Places(targets, targets, out)
+        return
+    directory = scratch / f"{_prefix(output.workspace)}{secrets.token_hex(4)}{PARTIAL}"
+    try:
+        directory.mkdir(mode=0o700)
+        yield Places([directory / target.name for target in targets], targets, out)
+    except OSError as error:
+        raise storage_error(error, scratch, f"building files of {out}") from error
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def check_written(sink: Sink, paths: Sequence[Path], written: Sequence[WrittenFile]) -> None:
+    """Believe no plugin: what it says of its files must be true as far as a look can tell.
+
+    Raises:
+        SinkError: it is not.
+    """
+    sizes = [path.stat().st_size if path.exists() else None for path in paths]
+    if sizes != [file.bytes for file in written]:
+        raise SinkError(
+            f"sink {sink.name} says it wrote files of {[file.bytes for file in written]} bytes, "
+            f"but there are files of {sizes}; that is a defect of the sink"
+        )
+
+
+def remove_build_directories(workspace: Workspace, build_dir: Path | None) -> None:
+    """Delete what killed runs of the same output left on this machine; hold its lock."""
+    for place in {*scratch_places(), *([build_dir] if build_dir else [])}:
+        for path in place.glob(f"{_prefix(workspace)}*{PARTIAL}"):
+            if path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.getuid():
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _prefix(workspace: Workspace) -> str:
+    """Names the output directory, so that another job's files are left alone."""
+    place = hashlib.sha256(os.fsencode(workspace.out.resolve())).hexdigest()[:16]
+    return f".dataprep-{place}-"
+
+
+def build_place(output: Output) -> Path | None:
+    """Where the shards' files are built; None if in their place.
+
+    Raises:
+        SinkError: the output is on a network file system and no other storage can be found.
+    """
+    sink = output.load_sink()
+    if not sink.seeks:
+        return None
+    if output.build_dir is not None:
+        return output.build_dir
+    kind = filesystem_of(output.workspace.out)
+    if not is_network(kind):
+        return None
+    found = node_local_scratch()
+    if found is None:
+        raise SinkError(
+            f"{output.workspace.out} is on {kind}, where {sink.name} files cannot be built well, "
+            "and no node-local scratch was found; name some with --build_dir"
+        )
+    return found
+
+
+def _copy(source: Path, target: Path) -> str:
+    """Copy and flush; returns the SHA-256 of what was copied."""
+    digest = hashlib.sha256()
+    with source.open("rb") as reading, target.open("xb", buffering=0) as writing:
+        while chunk := reading.read(_CHUNK):
+            digest.update(chunk)
+            rest = memoryview(chunk)
+            while rest:
+                rest = rest[writing.write(rest) :]
+            pay(len(chunk))
+        os.fsync(writing.fileno())
+    return digest.hexdigest()

@@ -1,0 +1,217 @@
+"""Commit records: the only evidence that a shard is finished.
+
+A shard is written under temporary names, flushed, renamed, and only then recorded; so a shard
+with a record is whole, and a shard without one is made again, to the same bytes. Progress,
+resuming and the manifest all read these records, and nothing else, so they work the same on
+every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dataprep.build.workspace import Workspace
+from dataprep.errors import PipelineError
+from dataprep.sinks import ShardName
+from dataprep.system import state_files
+from dataprep.system.durable_files import partial_path, write_once
+from dataprep.system.state_files import encode, read_state, remove_unless_file
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedFile:
+    """One finished file: its path relative to the output directory, size and hash."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """What one finished shard holds.
+
+    Attributes:
+        files: the data file first, then sidecars.
+        rows: the file of its rows of the table of records.
+        records: how many examples were written.
+        rejected: how many images were not.
+        noted: how many of the examples were repaired, or their decoder complained.
+        statistics: of the images, as `dataprep.images.Statistics.to_json` gives them.
+    """
+
+    split: str
+    number: int
+    count: int
+    files: tuple[CommittedFile, ...]
+    rows: CommittedFile
+    records: int
+    rejected: int = 0
+    noted: int = 0
+    statistics: dict[str, Any] | None = None
+
+    @property
+    def shard(self) -> ShardName:
+        """Which shard this is."""
+        return ShardName(self.split, self.number, self.count)
+
+    @property
+    def images(self) -> int:
+        """How many images were read: written or rejected."""
+        return self.records + self.rejected
+
+    @property
+    def total_bytes(self) -> int:
+        """The size of all the shard's files."""
+        return sum(file.bytes for file in self.files)
+
+
+@dataclass(slots=True)
+class Commits:
+    """The records of a directory, read once each however often they are asked for.
+
+    One that is damaged counts as not there: its shard is made again.
+    """
+
+    workspace: Workspace
+    _known: dict[str, CommitRecord] = field(default_factory=dict)
+
+    def refresh(self) -> list[CommitRecord]:
+        """Read the records that appeared since the last call, and return those."""
+        new = []
+        for path in sorted(self.workspace.commits.glob("[!.]*.json")):
+            if path.stem not in self._known and (record := _load(path)) is not None:
+                self._known[path.stem] = record
+                new.append(record)
+        return new
+
+    def seen(self, shard: ShardName) -> CommitRecord | None:
+        """The record of one shard, if `refresh` has come across it."""
+        return self._known.get(str(shard))
+
+    def of(self, shard: ShardName) -> CommitRecord | None:
+        """The record of one shard, looked up now; None if there is none."""
+        return _load(self.workspace.record(shard))
+
+    def all(self) -> list[CommitRecord]:
+        """Every record, by split and number."""
+        self.refresh()
+        return sorted(self._known.values(), key=lambda record: (record.split, record.number))
+
+
+def _load(path: Path) -> CommitRecord | None:
+    state = read_state(path)
+    try:
+        record = state and CommitRecord(
+            **{
+                **state,
+                "files": tuple(CommittedFile(**file) for file in state["files"]),
+                "rows": CommittedFile(**state["rows"]),
+            }
+        )
+    except (TypeError, KeyError):
+        return None  # of another version
+    return record if record and str(record.shard) == path.stem else None
+
+
+def is_intact(record: CommitRecord, out: Path) -> bool:
+    """Whether a committed shard is there: every file with its size, and its rows to the last bit.
+
+    Nobody can tell by its rows that they were damaged once they are among those of other shards.
+    """
+    try:
+        sized = all((out / file.path).stat().st_size == file.bytes for file in record.files)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return sized and state_files.is_intact(out / record.rows.path, record.rows.sha256)
+
+
+@contextmanager
+def temporary_files(finals: Sequence[Path]) -> Iterator[list[Path]]:
+    """Temporary names beside the final ones; whatever is left of them is removed on an error."""
+    for final in finals:
+        final.parent.mkdir(parents=True, exist_ok=True)
+    temporaries = [partial_path(final) for final in finals]
+    try:
+        yield temporaries
+    except BaseException:
+        for path in temporaries:
+            path.unlink(missing_ok=True)
+        raise
+
+
+def publish(temporaries: Sequence[Path], finals: Sequence[Path]) -> None:
+    """Rename finished files into place, the data file last: what readers glob for is complete.
+
+    Repeating it is harmless, since the same shard always has the same bytes. The renames are not
+    flushed to the disk here: a record that outlives them in a power cut is found out by
+    `is_intact`, and sealing flushes the directories once.
+    """
+    for temporary, final in reversed(list(zip(temporaries, finals, strict=True))):
+        temporary.replace(final)
+
+
+def commit(workspace: Workspace, record: CommitRecord) -> bool:
+    """Record that a published shard is finished; False: somebody else has just done so."""
+    return write_once(workspace.record(record.shard), encode(asdict(record)))
+
+
+def publish_once(
+    workspace: Workspace, record: CommitRecord, temporaries: Sequence[Path], finals: Sequence[Path]
+) -> None:
+    """Publish a shard and record it, unless another worker has done so.
+
+    Two workers may make one shard: an engine gives it away again when it takes the first for dead.
+    Whoever comes second throws away what it made, having found it the same; so files that readers
+    may have open are never exchanged. Should both come at the same moment, they put the same bytes
+    in place twice, which is harmless, and one of them records it. ::
+
+        record  its files  same bytes  what happens
+        no      any        -           renamed and recorded
+        yes     gone       -           renamed and recorded again
+        yes     there      yes         ours is thrown away
+        yes     there      no          PipelineError: two machines do not make the same
+
+    In the last case the record is withdrawn, so that no other run trusts it.
+
+    Args:
+        workspace: the output directory.
+        record: what was made.
+        temporaries: where it is.
+        finals: where it belongs, in the same order: the data file first, its rows last.
+
+    Raises:
+        PipelineError: somebody else has made other bytes of the same shard.
+    """
+    path = workspace.record(record.shard)
+    earlier = Commits(workspace).of(record.shard)
+    if earlier is not None and is_intact(earlier, workspace.out):
+        _check_same(earlier, record, workspace, path)
+        for temporary in temporaries:
+            temporary.unlink(missing_ok=True)
+        return
+    for place in (path, workspace.rows(record.shard)):
+        remove_unless_file(place)
+    path.unlink(missing_ok=True)
+    publish(temporaries, finals)
+    if not commit(workspace, record):
+        winner = Commits(workspace).of(record.shard)
+        if winner is not None:
+            _check_same(winner, record, workspace, path)
+
+
+def _check_same(theirs: CommitRecord, ours: CommitRecord, workspace: Workspace, path: Path) -> None:
+    if (theirs.files, theirs.rows) == (ours.files, ours.rows):
+        return
+    path.unlink(missing_ok=True)
+    pairs = zip((*theirs.files, theirs.rows), (*ours.files, ours.rows), strict=False)
+    there, here = next(((x, y) for x, y in pairs if x != y), (theirs.files[0], ours.files[0]))
+    raise PipelineError(
+        f"{workspace.out / here.path}: two workers made different bytes of it (SHA-256 "
+        f"{there.sha256[:12]} and {here.sha256[:12]}): they do not run the same programs, or the "
+        "raw data changed; mend that and run again with --overwrite"
+    )

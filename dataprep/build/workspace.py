@@ -1,0 +1,120 @@
+"""Where things are in an output directory, and how files get there safely.
+
+::
+
+    OUT/train/train-00000-of-01024    finished shards (or directly in OUT, --layout flat)
+    OUT/index/train/…                 sidecars of the format
+    OUT/manifest.json                 written last; its presence means the data set is sealed
+    OUT/rejected/                     bytes of rejected images, with --keep_rejected
+    OUT/records.parquet               a row for every image that was found
+    OUT/.dataprep/job.json            what this directory is being made from, and how
+    OUT/.dataprep/index/              a table a scanned directory or archive
+    OUT/.dataprep/order/              the images of every split as tables, in writing order
+    OUT/.dataprep/unmatched.csv       images that are listed but missing, or there but not listed
+    OUT/.dataprep/commits/            a record of each finished shard, and its rows of the table
+    OUT/.dataprep/progress/           how far unfinished shards are
+    OUT/.dataprep/orders-…            what the workers of a run are to do
+    OUT/.dataprep/failure-…           what they failed at
+    OUT/.dataprep/slurm/              logs of the jobs of --dask_slurm
+    OUT/.dataprep/lock                who is working here
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from dataprep.build import manifest
+from dataprep.index import records as records_table
+from dataprep.sinks import ShardName
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The paths of one output directory."""
+
+    out: Path
+
+    @property
+    def private(self) -> Path:
+        """What dataprep keeps for itself."""
+        return self.out / ".dataprep"
+
+    @property
+    def job(self) -> Path:
+        """The identity of what is being built here."""
+        return self.private / "job.json"
+
+    @property
+    def index(self) -> Path:
+        """The default place of the index."""
+        return self.private / "index"
+
+    @property
+    def order(self) -> Path:
+        """The order of every split."""
+        return self.private / "order"
+
+    @property
+    def commits(self) -> Path:
+        """The commit records."""
+        return self.private / "commits"
+
+    def record(self, shard: ShardName) -> Path:
+        """The commit record of a shard."""
+        return self.commits / f"{shard}.json"
+
+    def rows(self, shard: ShardName) -> Path:
+        """The rows of a shard in the table of records."""
+        return self.commits / f"{shard}.parquet"
+
+    @property
+    def progress(self) -> Path:
+        """How far the shards that are being written have come."""
+        return self.private / "progress"
+
+    @property
+    def lock(self) -> Path:
+        """The marker of the process that works here."""
+        return self.private / "lock"
+
+    def new_failure_file(self) -> Path:
+        """Where the first failure of a new run is told, so that its other workers stop.
+
+        Every run has its own: a worker that outlived a killed run must not stop the next one.
+        """
+        return self.private / f"failure-{secrets.token_hex(4)}.json"
+
+    def run_files(self) -> list[Path]:
+        """What runs told their workers and these told them: of earlier runs, and of this one."""
+        return sorted([*self.private.glob("failure-*.json"), *self.private.glob("orders-*.pickle")])
+
+    @property
+    def manifest(self) -> Path:
+        """The seal."""
+        return self.out / manifest.NAME
+
+    @property
+    def records(self) -> Path:
+        """The table of records."""
+        return self.out / records_table.NAME
+
+    @property
+    def rejected(self) -> Path:
+        """Bytes of rejected images."""
+        return self.out / "rejected"
+
+    @property
+    def unmatched(self) -> Path:
+        """Images that are listed but missing, or there but not listed."""
+        return self.private / "unmatched.csv"
+
+    def private_directories(self) -> tuple[Path, ...]:
+        """Every directory that dataprep keeps for itself."""
+        return self.private, self.index, self.order, self.commits, self.progress
+
+    def make(self) -> None:
+        """Create the output directory and the private ones."""
+        for directory in self.private_directories():
+            directory.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,40 @@
+"""Where images come from: one class a data set finds, lists and labels its raw files.
+
+Nothing here decodes an image or writes a file. `find` looks at directories and archive headers,
+`scan` lists one directory or archive at a time, and `read_image` fetches bytes by offset. What a
+data set of a third party needs is here; docs/datasets.md shows one.
+"""
+
+from __future__ import annotations
+
+from dataprep.archives.kinds import container_kind, list_container, witness
+from dataprep.archives.listing import Listing, StoredImage
+from dataprep.archives.reading import close_archives, read_image
+from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
+from dataprep.datasets.imagenet.dataset import ImageNet
+from dataprep.datasets.splitting import Cut, parse_seed, parse_share
+from dataprep.index import Ignored, Row, Scanned, Unmatched
+
+__all__ = [
+    "Attribute",
+    "Cut",
+    "Dataset",
+    "Found",
+    "Ignored",
+    "ImageNet",
+    "Listing",
+    "Option",
+    "Row",
+    "ScanUnit",
+    "Scanned",
+    "StoredImage",
+    "Unmatched",
+    "close_archives",
+    "container_kind",
+    "list_container",
+    "parse_seed",
+    "parse_share",
+    "read_image",
+    "wanted_splits",
+    "witness",
+]

@@ -1,0 +1,222 @@
+"""The plug: what a data set must be able to do. Nothing else differs between data sets.
+
+A third party subclasses `Dataset`, implements `find`, `scan` and `fingerprint`, and names the
+class in the entry-point group ``dataprep.datasets``; then ``dataprep NAME`` prepares it, with
+every option, format and guarantee that the shipped data sets have.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from dataprep.errors import UsageError
+from dataprep.index import Scanned
+from dataprep.system.messages import printable
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a data set on the command line; its value is text.
+
+    Attributes:
+        name: without the dashes: ``validation_fraction``.
+        help: what ``--help`` says.
+        default: the value if the user gives none; None if it then has none.
+        choices: the only values there are; empty if any text will do.
+        metavar: what stands for the value in ``--help``.
+        file: whether it is the path of an existing file; then the data set gets it absolute.
+    """
+
+    name: str
+    help: str
+    default: str | None = None
+    choices: tuple[str, ...] = ()
+    metavar: str | None = None
+    file: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """Something that a data set knows of its examples besides labels, such as an age in years.
+
+    Attributes:
+        name: of letters, digits and underscores: ``patient_id``.
+        kind: of its values: whole numbers or text. An example may lack it.
+    """
+
+    name: str
+    kind: Literal["int", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanUnit:
+    """One piece of raw data to scan; a data set adds what it needs in a subclass.
+
+    Units travel to other processes, so they hold small, plain values, and their ``repr`` is part
+    of what tells whether an earlier scan is still good.
+
+    Attributes:
+        name: unique and stable within a data set, safe as a file name: ``train-n01440764``.
+        container: the directory, archive or list to read, relative to the raw directory;
+            what messages name.
+    """
+
+    name: str
+    container: str
+
+    @property
+    def restarts_name(self) -> str:
+        """The name, in the index, of the restart points if the unit is a gzip archive."""
+        return f"{self.name}.restarts"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What lies under the raw directory.
+
+    Attributes:
+        description: lines for the terminal.
+        units: what to scan, in a stable order.
+        splits: the splits that scanning will find, in the order they are prepared; None if only
+            scanning can tell.
+        official_counts: how many images each split of the complete data set has, where known.
+        whole: whether anything in the raw directory may be taken for images, so that no output
+            may go there; otherwise only what the units' containers are in.
+    """
+
+    description: tuple[str, ...]
+    units: tuple[ScanUnit, ...]
+    splits: tuple[str, ...] | None
+    official_counts: Mapping[str, int] = field(default_factory=dict)
+    whole: bool = False
+
+
+def wanted_splits(there: Sequence[str], asked: Sequence[str] | None) -> tuple[str, ...]:
+    """The splits that are prepared, in their own order.
+
+    Args:
+        there: the splits that there are.
+        asked: those that the user asked for; None: all.
+
+    Raises:
+        UsageError: the user asked for none, or for one that there is not.
+    """
+    unknown = [split for split in asked or () if split not in there]
+    if unknown or (asked is not None and not asked):
+        raise UsageError(
+            f"--splits names {', '.join(map(printable, unknown)) or 'nothing'}; the splits are "
+            f"{', '.join(there)}"
+        )
+    return tuple(split for split in there if asked is None or split in asked)
+
+
+class Dataset(ABC):
+    """A data set in its published form: how to find it, list it and label it.
+
+    Args:
+        options: values for `OPTIONS`.
+
+    Raises:
+        UsageError: an option it does not have, or a value that is none of its choices.
+    """
+
+    name: ClassVar[str]
+    """What the command line calls it; also the name of its entry point."""
+
+    summary: ClassVar[str] = ""
+    """The help of its command: a line, then perhaps paragraphs."""
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = ()
+    """Its own options, besides those that all data sets share."""
+
+    defaults: ClassVar[Mapping[str, str]] = {}
+    """Shared options whose default is another for this data set: ``{"color": "gray"}``."""
+
+    attributes: ClassVar[tuple[Attribute, ...]] = ()
+    """What its rows may have in `Row.attributes`."""
+
+    formats: ClassVar[frozenset[Literal["JPEG", "PNG"]]] = frozenset({"JPEG"})
+    """The formats, of ``JPEG`` and ``PNG``, that stay byte for byte unless the user asks for
+    another; what its readers expect."""
+
+    group: ClassVar[str] = "group"
+    """What `Row.group` is, for messages: ``patient``."""
+
+    def __init__(self, **options: str) -> None:
+        known = {option.name: option for option in self.OPTIONS}
+        for name, value in options.items():
+            option = known.get(name)
+            if option is None:
+                listed = ", ".join(known) or "none"
+                raise UsageError(f"data set {self.name} has no option {name!r}; it has: {listed}")
+            if option.choices and value not in option.choices:
+                raise UsageError(f"--{name} {value} is not one of {', '.join(option.choices)}")
+        defaults = {name: option.default for name, option in known.items()}
+        self.options: dict[str, str] = {
+            name: value for name, value in {**defaults, **options}.items() if value is not None
+        }
+
+    def config(self) -> Mapping[str, str]:
+        """The options that shape the index, kept in the manifest; no paths.
+
+        Of a file, whatever identifies its content belongs here or in `fingerprint`.
+        """
+        files = {option.name for option in self.OPTIONS if option.file}
+        return {name: value for name, value in self.options.items() if name not in files}
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether an example has any number of labels, as a radiograph has findings."""
+        return False
+
+    @property
+    def has_boxes(self) -> bool:
+        """Whether examples may have bounding boxes."""
+        return False
+
+    def classes(self) -> Sequence[tuple[str, str]] | None:
+        """Every class as (identifier, name); the position is the 0-based class index.
+
+        None if only scanning can tell; then the classes are what the units' `Scanned.classes`
+        have, and `order_classes` orders them.
+        """
+        return None
+
+    def order_classes(self, found: Iterable[str]) -> Sequence[tuple[str, str]]:
+        """The classes that scanning found, as (identifier, name), in the order of their index."""
+        return [(name, name) for name in sorted(found)]
+
+    @abstractmethod
+    def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
+        """Detect what lies under `raw`, reading directories and archive headers only.
+
+        Args:
+            raw: the raw directory, as the user gave it.
+            splits: the splits wanted; None demands every split of the data set.
+
+        Raises:
+            SourceError: nothing was found, or two things that contradict each other.
+            UsageError: `splits` names a split the data set does not have.
+        """
+
+    @abstractmethod
+    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+        """List one unit: the rows of each split sorted by key, and whatever was left out.
+
+        Raises:
+            SourceError: the unit is damaged, unreadable, mislabelled or holds a key twice.
+        """
+
+    @abstractmethod
+    def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
+        """Identify what `scan` would read, cheaply, so that an earlier index can be reused.
+
+        `config` and the unit itself are taken into account by the caller.
+
+        Raises:
+            SourceError: something the unit needs is gone or unreadable.
+        """

@@ -1,0 +1,139 @@
+"""ChestX-ray14, the NIH's 112,120 frontal radiographs with up to 14 findings each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Final, Literal
+
+from dataprep.archives.kinds import list_container, witness
+from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
+from dataprep.datasets.chestxray14.files import Lists, find_lists
+from dataprep.datasets.chestxray14.layout import ImageUnit, find_images
+from dataprep.datasets.chestxray14.options import OPTIONS, SIDE_LISTS, read_settings
+from dataprep.index import Member, Scanned
+
+# The NIH's lists, which no patient is in both of: 28,008 and 2,797 patients.
+_OFFICIAL_TRAIN_VALIDATION: Final = 86_524
+_OFFICIAL_TEST: Final = 25_596
+# Part of every fingerprint: raise it whenever the same raw data would scan differently.
+_SCAN_RULES: Final = 3
+
+
+class ChestXray14(Dataset):
+    """The NIH's ChestX-ray14 in its archives, unpacked by part, or in one folder.
+
+    Keys are file names, and labels, splits and attributes come from the lists that are published
+    with the images, so none of them depends on how the images are kept.
+    """
+
+    name: ClassVar[str] = "chestxray14"
+    summary: ClassVar[str] = (
+        "Prepare ChestX-ray14, the NIH's 112,120 chest radiographs of 30,805 patients.\n\n"
+        "The raw directory holds Data_Entry_2017_v2020.csv (or Data_Entry_2017.csv), "
+        "train_val_list.txt, test_list.txt and perhaps BBox_List_2017.csv, and the images: "
+        "images_001.tar.gz to images_012.tar.gz (also .tar or .zip), the same unpacked, or "
+        "images/*.png. No patient is ever in two splits."
+    )
+    OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
+    defaults: ClassVar[Mapping[str, str]] = {"color": "gray"}
+    attributes: ClassVar[tuple[Attribute, ...]] = (
+        Attribute("patient_id", "int"),
+        Attribute("view", "text"),
+        Attribute("age", "int"),
+        Attribute("gender", "text"),
+        Attribute("follow_up", "int"),
+    )
+    formats: ClassVar[frozenset[Literal["JPEG", "PNG"]]] = frozenset({"PNG", "JPEG"})
+    group: ClassVar[str] = "patient"
+
+    def __init__(self, **options: str) -> None:
+        super().__init__(**options)
+        self._settings = read_settings(self.options)
+
+    def config(self) -> Mapping[str, str]:
+        """The options that shape the index, each written in one way only; no paths."""
+        return self._settings.config()
+
+    @property
+    def multilabel(self) -> bool:
+        """An image has any number of the findings; of "No Finding" it has none."""
+        return True
+
+    @property
+    def has_boxes(self) -> bool:
+        """Radiologists marked findings in 880 images."""
+        return True
+
+    def classes(self) -> Sequence[tuple[str, str]]:
+        """The 14 findings, in the order asked for."""
+        return [(finding, finding) for finding in self._settings.order]
+
+    def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
+        """Find the images and the lists; the lists are read and checked against each other.
+
+        Raises:
+            SourceError: images or a list are missing, are there in two forms, or a list cannot be
+                used; the official lists share a patient.
+            UsageError: `splits` is empty or names a split that there is not.
+        """
+        from dataprep.datasets.chestxray14.lists import describe
+
+        wanted = wanted_splits(self._settings.splits, splits)
+        images = find_images(raw)
+        lists = self._lists(raw)
+        return Found(
+            description=(images.description, *describe(lists, self._settings.cut)),
+            units=(ScanUnit("labels", lists.labels.place), *images.units),
+            splits=wanted,
+            official_counts=self._official_counts(),
+        )
+
+    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+        """List one archive or folder; or what the lists say, for the images of all of them.
+
+        Raises:
+            SourceError: the unit is unreadable or damaged; a list cannot be used.
+        """
+        if not isinstance(unit, ImageUnit):
+            from dataprep.datasets.chestxray14.lists import read_listed
+
+            listed, counts = read_listed(self._lists(raw), self._settings.cut)
+            return Scanned(tables=(listed,), counts=counts)
+        listing = list_container(raw, unit.container, restarts_name=unit.restarts_name)
+        members = [
+            Member(
+                image.name,
+                image.container,
+                image.offset,
+                image.size,
+                image.modified,
+                image.packing,
+                container_mtime=image.container_mtime,
+            )
+            for image in listing.images
+        ]
+        ignored = (*unit.stray, *listing.ignored)
+        return Scanned(members=members, ignored=ignored, restarts=listing.restarts)
+
+    def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
+        """Identify what `scan` would read: a container's size and time, or the lists' content.
+
+        Raises:
+            SourceError: something the unit needs is gone or unreadable.
+        """
+        if isinstance(unit, ImageUnit):
+            return json.dumps([_SCAN_RULES, *witness(raw, unit.container)])
+        return json.dumps([_SCAN_RULES, *self._lists(raw).witnesses()])
+
+    def _lists(self, raw: Path) -> Lists:
+        return find_lists(raw, self.options, self._settings.official)
+
+    def _official_counts(self) -> dict[str, int]:
+        """How many images the NIH's splits have, unless the lists are the user's own."""
+        if not self._settings.official or any(option in self.options for option in SIDE_LISTS):
+            return {}
+        whole = "validation" not in self._settings.splits
+        train = {"train": _OFFICIAL_TRAIN_VALIDATION} if whole else {}
+        return {**train, "test": _OFFICIAL_TEST}

@@ -1,0 +1,260 @@
+"""Any other image set: class folders, archives of them, or a file that lists the images."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Final, Literal
+
+from dataprep.archives.kinds import list_container, witness
+from dataprep.datasets.base import Dataset, Found, Option, ScanUnit, wanted_splits
+from dataprep.datasets.folder.class_list import (
+    ClassList,
+    load_class_list,
+    numbers_in_order,
+    require_distinct,
+)
+from dataprep.datasets.folder.classes import (
+    OUTSIDE,
+    WITHOUT_IMAGES,
+    Placed,
+    class_without_images,
+    classify,
+    place_images,
+)
+from dataprep.datasets.folder.config import one_spelling
+from dataprep.datasets.folder.layout import find_folders, find_to_join, open_top
+from dataprep.datasets.folder.options import OPTIONS, ListingOptions, parse_options
+from dataprep.datasets.folder.units import Container, ContainerUnit, ListingUnit
+from dataprep.datasets.folder.witnesses import witness_folder
+from dataprep.errors import SourceError
+from dataprep.index import Ignored, Member, Row, Scanned
+from dataprep.system.hashing import file_sha256
+from dataprep.system.messages import counted, printable, sized, unreadable
+
+# Part of every fingerprint: raise it whenever the same raw data would scan differently.
+_SCAN_RULES: Final = 3
+
+
+class Folder(Dataset):
+    """Images in class folders or archives, or listed in a file.
+
+    A key is an image's path below the split's folder, the same for every form: a file of a class
+    archive has the archive's name before it. A listed image has the path it is listed with.
+    """
+
+    name: ClassVar[str] = "folder"
+    summary: ClassVar[str] = """Any image set: class folders, archives of them, or a listing.
+
+    Without --listing, a folder's name is the class of what is in it: CLASS/x.jpg, also in .tar,
+    .tar.gz or .zip archives; an archive whose images are in no folder is a class itself. Top
+    folders or archives called train, val or test are splits. With --listing FILE, the file names
+    the images, which are files below the raw directory or in archives there, and their labels.
+    """
+    OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
+    formats: ClassVar[frozenset[Literal["JPEG", "PNG"]]] = frozenset({"JPEG", "PNG"})
+
+    def __init__(self, **options: str) -> None:
+        super().__init__(**options)
+        self._wanted = parse_options(self.options)
+
+    def config(self) -> Mapping[str, str]:
+        """The options that shape the index, each written in one way only; no paths of files."""
+        return one_spelling(self.options, self._wanted)
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether the listing's labels have a separator."""
+        return self._wanted.listing is not None and bool(self._wanted.listing.label_separator)
+
+    def classes(self) -> Sequence[tuple[str, str]] | None:
+        """The classes of ``--classes``; None without.
+
+        Raises:
+            SourceError: the list cannot be used.
+        """
+        known = self._known()
+        return None if known is None else known.classes
+
+    def order_classes(self, found: Iterable[str]) -> Sequence[tuple[str, str]]:
+        """By name; by value if all are whole numbers, so that these stay the labels they were.
+
+        Raises:
+            SourceError: two are one name in two Unicode spellings.
+        """
+        names = numbers_in_order(found)
+        require_distinct(names)
+        return [(name, name) for name in names]
+
+    def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
+        """Detect what there is from the listings of the top two levels; no archive is opened.
+
+        Of a listing, the names of its columns are read.
+
+        Args:
+            raw: the raw directory, as the user gave it.
+            splits: the splits wanted; None: all that are there.
+
+        Raises:
+            SourceError: nothing was found, or what was found contradicts itself or the options.
+            UsageError: `splits` names a split that is known not to be there.
+        """
+        self._known()  # so that a wrong list is refused before anything is scanned
+        listing = self._wanted.listing
+        found = (
+            find_folders(raw, self._wanted) if listing is None else self._find_listed(raw, listing)
+        )
+        return found if splits is None or found.splits is None else _only(found, splits)
+
+    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+        """List one unit: some folders and archives, or the listing.
+
+        Raises:
+            SourceError: something in it is damaged, unreadable, wrongly listed or of an unknown
+                class.
+        """
+        if isinstance(unit, ListingUnit) and self._wanted.listing is not None:
+            from dataprep.datasets.folder.listing import Listing
+
+            listing = Listing(self._wanted.listing, self._wanted, self._known())
+            return Scanned(tables=listing.tables(raw, unit.top, packed=unit.packed))
+        if not isinstance(unit, ContainerUnit):
+            raise TypeError(f"a unit of another data set: {unit!r}")
+        return self._scan_containers(raw, unit)
+
+    def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
+        """Identify what `scan` would read from by size and modification time.
+
+        Of an archive these are its own. A folder's time changes when entries
+        are added, removed or renamed in it: that is noticed in a class folder and in every folder
+        below, which takes listing all of them. It does not when a file is rewritten in place:
+        `read_image` notices that by the file's size. Of the files in a listing nothing is looked
+        at. The listing and the list of classes count by their content, the listing also by its
+        size, its time and its format, which `config` leaves out.
+
+        Raises:
+            SourceError: something the unit needs is gone or unreadable.
+        """
+        known = self._known()
+        listing = self._wanted.listing
+        witnesses: list[object] = [None if known is None else known.sha256]
+        if isinstance(unit, ListingUnit) and listing is not None:
+            try:
+                status = listing.path.stat()
+                content = file_sha256(listing.path)
+            except OSError as error:
+                raise unreadable(str(listing.path), error) from error
+            witnesses.append([listing.format, status.st_size, status.st_mtime_ns, content])
+        if isinstance(unit, ContainerUnit):
+            for container in unit.containers:
+                see = witness_folder if container.prefix else witness
+                witnesses.append(see(raw, container.path))
+        return json.dumps([_SCAN_RULES, witnesses], separators=(",", ":"))
+
+    def _known(self) -> ClassList | None:
+        return None if self._wanted.classes is None else load_class_list(self._wanted.classes)
+
+    def _find_listed(self, raw: Path, options: ListingOptions) -> Found:
+        # Imported late, as elsewhere: DuckDB is not needed for --help.
+        from dataprep.datasets.folder.listing_file import ListingFile
+
+        listing = ListingFile(options, self._wanted)
+        top = open_top(raw, self._wanted.inside)
+        place = f"{listing.name} ({sized(options.path.stat().st_size)})"
+        unit = ListingUnit("listing", listing.name, top.path, packed=bool(top.archives))
+        units: tuple[ScanUnit, ...] = (unit,)
+        if top.archives:
+            units = (*units, *find_to_join(top))
+            archives = counted(len(top.archives), "archive")
+            folders = f" and {counted(len(top.folders), 'folder')}" if top.folders else ""
+            description = f"listed in {place}: images in {archives}{folders}, read in place"
+        else:
+            description = f"listed in {place}: files in {printable(str(raw / top.path))}"
+        splits: tuple[str, ...] | None = (self._wanted.split_name,)
+        if self._wanted.cut is not None:
+            splits = self._wanted.splits
+        elif "split" in listing.columns:
+            splits = None
+        return Found((description,), units, splits, whole=True)
+
+    def _scan_containers(self, raw: Path, unit: ContainerUnit) -> Scanned:
+        known = self._known()
+        numbers: dict[str, int] = {} if known is None else dict(known.indices)
+        rows: dict[str, list[Row]] = {}
+        members: list[Member] = []
+        ignored: list[Ignored] = list(unit.stray)
+        counts: Counter[str] = Counter()
+        restarts = b""
+        for container in unit.containers:
+            listing = list_container(
+                raw, container.path, deep=True, restarts_name=unit.restarts_name
+            )
+            if listing.restarts:
+                _require_alone(unit, container)
+                restarts = listing.restarts
+            ignored += listing.ignored
+            placed = place_images(container, unit.inside, listing.images)
+            if outside := len(listing.images) - len(placed):
+                counts[OUTSIDE] += outside
+            if self._wanted.listing is not None:
+                members += _members(container, placed)
+                continue
+            for split, key, label, group, image in classify(
+                container, unit.split, placed, self._wanted, known
+            ):
+                row = Row(
+                    key,
+                    image.container,
+                    image.offset,
+                    image.size,
+                    image.modified,
+                    (numbers.setdefault(label, len(numbers)),),
+                    group=group,
+                    packing=image.packing,
+                    container_mtime=image.container_mtime,
+                )
+                rows.setdefault(split, []).append(row)
+            empty = class_without_images(container, listing, unit.inside, self._wanted)
+            if empty and (known is None or empty in numbers):
+                numbers.setdefault(empty, len(numbers))
+                counts[WITHOUT_IMAGES] += 1
+        classes = list(numbers) if known is None else None
+        return Scanned(rows, ignored, (), classes, dict(counts), restarts, members)
+
+
+def _only(found: Found, splits: Sequence[str]) -> Found:
+    """What is needed for the splits wanted."""
+    wanted = wanted_splits(found.splits or (), splits)
+    units = tuple(
+        unit
+        for unit in found.units
+        if not isinstance(unit, ContainerUnit) or not unit.split or unit.split in splits
+    )
+    return Found(found.description, units, wanted, found.official_counts, found.whole)
+
+
+def _require_alone(unit: ContainerUnit, container: Container) -> None:
+    if len(unit.containers) > 1:
+        raise SourceError(
+            f"{printable(container.path)} is compressed with gzip, which its name does not say; "
+            "expected a name that ends in .tar.gz or .tgz; rename it"
+        )
+
+
+def _members(container: Container, placed: Placed) -> list[Member]:
+    """Images that a listing may name by their paths or, of a class archive, below its name."""
+    return [
+        Member(
+            path,
+            image.container,
+            image.offset,
+            image.size,
+            image.modified,
+            image.packing,
+            f"{container.stem}/{path}" if container.stem else "",
+            image.container_mtime,
+        )
+        for path, image in placed
+    ]

@@ -1,0 +1,307 @@
+"""Reading a finished data set, whatever its format: by number, by key, or a rank's share."""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Literal, SupportsIndex, get_args, overload
+
+from typing_extensions import Self
+
+from dataprep.build.manifest import dataset_info, manifest_sink, read_manifest
+from dataprep.build.part import present, shard_numbers
+from dataprep.errors import DatasetError, UsageError
+from dataprep.index.records import NAME, RecordsTable, first_rows
+from dataprep.sinks import DatasetInfo, ShardReader, Sink
+from dataprep.sinks.example import Example
+from dataprep.system.messages import printable
+
+_MOST_OPEN = 32  # shards a thread keeps open; a process may usually open 1024 files
+
+Uneven = Literal["keep", "drop", "repeat"]
+
+_INHERITED: list[object] = []  # readers of the parent process, kept so that nothing closes them
+
+
+class Records:
+    """The examples of one split, in the order they were written.
+
+    Of a node's part of a data set, those of the shards that are there, numbered from 0.
+
+    May be used from several threads, and pickled or forked into other processes: each opens the
+    files for itself, at its first read, and at most 32 shards at a time. They are closed by
+    `close`, at the end of a ``with`` block, or when nobody needs them any more.
+
+    Args:
+        out: the directory that holds ``manifest.json``.
+        split: which split.
+
+    Raises:
+        DatasetError: there is no intact manifest, or it is not clear what is there of it.
+        UsageError: no such split, or a format that is not installed.
+    """
+
+    def __init__(self, out: Path, split: str) -> None:
+        whole = read_manifest(out)
+        manifest = present(out, whole)
+        if split not in manifest["splits"]:
+            known = ", ".join(manifest["splits"])
+            raise UsageError(f"{out} has no split {split!r}; it has: {known}")
+        self.out = out.absolute()
+        self.split = split
+        self.manifest: dict[str, Any] = manifest
+        self.info: DatasetInfo = dataset_info(manifest)
+        self._sink: Sink = manifest_sink(manifest)
+        shards = manifest["splits"][split]["shards"]
+        self._files = [[file["path"] for file in shard["files"]] for shard in shards]
+        rows, numbers = first_rows(whole)[split], shard_numbers(out, whole)[split]
+        self._first_rows = [rows[number] for number in numbers]
+        self.ends: list[int] = list(accumulate(shard["records"] for shard in shards))
+        self._numbers: dict[str, int] | None = None
+        self._open = _OpenShards()
+
+    @property
+    def classes(self) -> Sequence[tuple[str, str]]:
+        """(identifier, name) of every class; the position is the 0-based class index."""
+        return self.info.classes
+
+    def __repr__(self) -> str:
+        """Where and what."""
+        return f"<{len(self):,} records of {self.split} in {self.out}, {self._sink.name}>"
+
+    def __len__(self) -> int:
+        """How many examples there are."""
+        return self.ends[-1] if self.ends else 0
+
+    @overload
+    def __getitem__(self, number: SupportsIndex) -> Example: ...
+    @overload
+    def __getitem__(self, number: slice) -> RecordsPart: ...
+    def __getitem__(self, number: SupportsIndex | slice) -> Example | RecordsPart:
+        """Example ``number``, 0-based, negative from the end; or a part, by a slice of step 1.
+
+        Raises:
+            IndexError: there is no such example.
+            SinkError: it is damaged.
+        """
+        if isinstance(number, slice):
+            return RecordsPart(self, 0, len(self))[number]
+        index = operator.index(number)
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(f"{self.out} {self.split}: no example {number} of {len(self)}")
+        shard = bisect_right(self.ends, index)
+        return self._reader(shard)[index - self._start(shard)]
+
+    def __iter__(self) -> Iterator[Example]:
+        """Every example in order, checking whatever the format lets one check."""
+        return self.between(0, len(self))
+
+    def between(self, start: int, stop: int) -> Iterator[Example]:
+        """Examples ``start`` to ``stop - 1`` in order; whole shards are read from end to end."""
+        for shard, end in enumerate(self.ends):
+            begin = self._start(shard)
+            first, last = max(start, begin), min(stop, end)
+            if first >= last:
+                continue
+            # A reader of its own: whoever iterates may read by number in between.
+            with self._new_reader(shard) as reader:
+                if (first, last) == (begin, end):
+                    yield from reader
+                else:
+                    yield from (reader[number - begin] for number in range(first, last))
+
+    def number_of(self, key: str) -> int:
+        """The number of the example with this key; the first call reads all keys of the table.
+
+        Raises:
+            KeyError: there is none.
+            DatasetError: the table cannot be read.
+        """
+        if self._numbers is None:
+            numbers: dict[str, int] = {}
+            with RecordsTable(self.out) as table:
+                for shard, row in enumerate(self._first_rows):
+                    begin, end = self._start(shard), self.ends[shard]
+                    rows = table.rows(row, row + end - begin, ["key"])
+                    numbers.update((found, at) for at, (found,) in enumerate(rows, start=begin))
+            self._numbers = numbers
+        return self._numbers[key]
+
+    def by_key(self, key: str) -> Example:
+        """The example with this key.
+
+        Raises:
+            KeyError: there is none.
+            DatasetError: the table cannot be read, or is of another data set.
+        """
+        example = self[self.number_of(key)]
+        if example.key != key:
+            raise DatasetError(
+                f"{self.out / NAME} does not say where {printable(key)} is; `dataprep verify` "
+                "names bad files"
+            )
+        return example
+
+    def part(self, rank: int, world_size: int, *, uneven: Uneven = "keep") -> RecordsPart:
+        """The share of one rank: a consecutive run, so that it reads few files.
+
+        Args:
+            rank: 0-based.
+            world_size: how many ranks there are.
+            uneven: what to do when the number of examples cannot be divided. ``keep``: sizes
+                differ by 1. ``drop``: leave the last few out. ``repeat``: some ranks see an
+                example that the next rank sees too. With the last two all ranks take equally
+                many steps, without which data-parallel training hangs.
+
+        Raises:
+            UsageError: there is no such rank, or no such way.
+        """
+        if uneven not in get_args(Uneven):
+            raise UsageError(f"uneven={uneven!r} is none of {', '.join(get_args(Uneven))}")
+        if not 0 <= rank < world_size:
+            raise UsageError(f"there is no rank {rank} in a world of size {world_size}")
+        total = len(self)
+        if uneven == "drop":
+            size = total // world_size
+            return RecordsPart(self, rank * size, (rank + 1) * size)
+        start, stop = rank * total // world_size, (rank + 1) * total // world_size
+        if uneven == "repeat" and total:
+            size = -(-total // world_size)
+            start = min(start, total - size)
+            stop = start + size
+        return RecordsPart(self, start, stop)
+
+    def close(self) -> None:
+        """Close what this thread has open; reading opens it again.
+
+        What other threads have open is closed when they end.
+        """
+        self._open.close()
+
+    def __enter__(self) -> Self:
+        """The examples themselves."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close."""
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what is open."""
+        return {**self.__dict__, "_open": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Open nothing yet."""
+        self.__dict__.update(state)
+        self._open = _OpenShards()
+
+    def _start(self, shard: int) -> int:
+        return self.ends[shard - 1] if shard else 0
+
+    def _reader(self, shard: int) -> ShardReader:
+        found = self._open.get(shard)
+        if found is None:
+            found = self._new_reader(shard)
+            self._open.put(shard, found)
+        return found
+
+    def _new_reader(self, shard: int) -> ShardReader:
+        return self._sink.reader([self.out / path for path in self._files[shard]], self.info)
+
+
+class RecordsPart(Sequence[Example]):
+    """A consecutive run of a split's examples.
+
+    Args:
+        records: the whole split.
+        start: number of the first example.
+        stop: number behind the last one.
+    """
+
+    def __init__(self, records: Records, start: int, stop: int) -> None:
+        self.records = records
+        self.numbers = range(start, stop)
+
+    def __len__(self) -> int:
+        """How many examples there are."""
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, number: SupportsIndex) -> Example: ...
+    @overload
+    def __getitem__(self, number: slice) -> RecordsPart: ...
+    def __getitem__(self, number: SupportsIndex | slice) -> Example | RecordsPart:
+        """An example by its number in this part; or a smaller part by a slice of step 1.
+
+        Raises:
+            IndexError: there is no such example.
+            UsageError: the slice has another step.
+        """
+        if isinstance(number, slice):
+            numbers = self.numbers[number]
+            if numbers.step != 1:
+                raise UsageError("a part of a data set is consecutive: slices need the step 1")
+            return RecordsPart(self.records, numbers.start, max(numbers.start, numbers.stop))
+        return self.records[self.numbers[number]]
+
+    def __iter__(self) -> Iterator[Example]:
+        """In order."""
+        return self.records.between(self.numbers.start, self.numbers.stop)
+
+
+class _OpenShards(threading.local):
+    """The readers of one thread of one process."""
+
+    def __init__(self) -> None:
+        self._readers = _Readers()
+
+    def get(self, shard: int) -> ShardReader | None:
+        return self._own().get(shard)
+
+    def put(self, shard: int, reader: ShardReader) -> None:
+        self._own().put(shard, reader)
+
+    def close(self) -> None:
+        self._own().close()
+
+    def _own(self) -> _Readers:
+        if self._readers.process != os.getpid():
+            self._readers = _Readers()
+        return self._readers
+
+
+class _Readers:
+    """Open readers, the least recently used closed first, the rest when this goes away."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self._readers: OrderedDict[int, ShardReader] = OrderedDict()
+
+    def get(self, shard: int) -> ShardReader | None:
+        if shard in self._readers:
+            self._readers.move_to_end(shard)
+        return self._readers.get(shard)
+
+    def put(self, shard: int, reader: ShardReader) -> None:
+        self._readers[shard] = reader
+        if len(self._readers) > _MOST_OPEN:
+            self._readers.popitem(last=False)[1].close()
+
+    def close(self) -> None:
+        while self._readers:
+            self._readers.popitem()[1].close()
+
+    def __del__(self) -> None:
+        if self.process == os.getpid():
+            self.close()
+        else:
+            # Forked: HDF5 and LMDB forbid even to close what the parent opened.
+            _INHERITED.append(self._readers)

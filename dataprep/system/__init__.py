@@ -1,0 +1,1 @@
+"""What the machine gives: cores, memory, file systems; files that survive a crash."""

@@ -1,0 +1,81 @@
+"""What a run leaves for the next one to believe, each file with a hash over all of its bytes.
+
+A file that is torn, damaged, of another kind or not there at all is the same to whoever reads it:
+None, and what it told is found out again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dataprep.system.canonical import to_json
+from dataprep.system.durable_files import write_durably
+from dataprep.system.hashing import file_sha256
+
+State = dict[str, Any]
+
+
+def encode(state: Mapping[str, Any]) -> bytes:
+    """A state file's bytes: JSON that carries the SHA-256 of the rest of it."""
+    state = json.loads(to_json(state))  # as it is read back, where every key is text
+    return to_json({**state, "checksum": _digest(state)})
+
+
+def write_state(path: Path, state: Mapping[str, Any], *, flush: bool = False) -> None:
+    """Put a state where `read_state` finds it: whole or not at all.
+
+    Args:
+        path: the file; a directory that stands there is in a place of ours, and goes.
+        state: JSON; no ``checksum``.
+        flush: whether it must outlive a power cut; after one, a torn state counts as not there.
+    """
+    remove_unless_file(path)
+    write_durably(path, encode(state), flush=flush)
+
+
+def read_state(path: Path) -> State | None:
+    """What was written; None if not exactly that is there."""
+    try:
+        data = read_file(path)
+        state = json.loads(data)
+        claimed = state.pop("checksum")
+        whole = claimed == _digest(state) and encode(state) == data
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return state if whole else None
+
+
+def read_file(path: Path) -> bytes:
+    """A regular file's bytes; anything else (a pipe, a device) is an OSError, at once."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is not a regular file")
+        return file.read()
+
+
+def is_intact(path: Path, sha256: str) -> bool:
+    """Whether a regular file is there and has this hash."""
+    try:
+        return path.is_file() and file_sha256(path) == sha256
+    except OSError:
+        return False
+
+
+def remove_unless_file(path: Path) -> None:
+    """Make room for a file where something else stands."""
+    if path.is_symlink() or (path.exists() and not path.is_dir() and not path.is_file()):
+        path.unlink()
+    elif path.is_dir():
+        shutil.rmtree(path)
+
+
+def _digest(state: Mapping[str, Any]) -> str:
+    return hashlib.sha256(to_json(state)).hexdigest()

@@ -1,0 +1,183 @@
+"""Directories and archives alike: what they are, what is in them, and what is refused."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import os
+import zipfile
+
+import pytest
+
+from dataprep.archives.kinds import container_kind, list_container, witness
+from dataprep.errors import SourceError
+
+NAMES = ["b.png", "x/y/c.JPEG", "x/a.jpg", "x/notes.txt", ".git/d.png", "@eaDir/e.jpg", "x/.f.png"]
+IMAGES = ["b.png", "x/a.jpg", "x/y/c.JPEG"]
+
+
+def zipped(names):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name in names:
+            archive.writestr(name, name)
+    return stream.getvalue()
+
+
+@pytest.fixture
+def forms(raw):
+    """Write the same files as a folder and as each archive: {container: restarts name}."""
+
+    def write(names):
+        members = [(name, name.encode()) for name in names]
+        raw.write("a.tar", raw.tar(members))
+        raw.write("a.tar.gz", gzip.compress(raw.tar(members)))
+        raw.write("a.zip", zipped(names))
+        return {"a.tar": "", "a.tar.gz": "a.restarts", "a.zip": ""}
+
+    return write
+
+
+def paths(raw, container, **options):
+    return [image.path for image in list_container(raw.path, container, **options).images]
+
+
+def test_every_form_lists_the_same(raw, forms):
+    archives = forms(NAMES)
+    for name in NAMES:
+        raw.write(f"a/{name}", name.encode())
+    assert paths(raw, "a", deep=True) == IMAGES
+    for container, restarts in archives.items():
+        found = list_container(raw.path, container, restarts_name=restarts)
+        assert sorted(image.path for image in found.images) == IMAGES
+        assert {ignored.name for ignored in found.ignored} == set(NAMES) - set(IMAGES)
+        assert bool(found.restarts) == bool(restarts)
+
+
+def test_names_are_cleaned_and_those_that_lead_out_are_left_out(raw, forms):
+    names = ["./a.png", "/etc/b.png", "x//./c.png", "../d.png", "x/../e.png", "..f.png"]
+    for container, restarts in forms(names).items():
+        found = list_container(raw.path, container, restarts_name=restarts)
+        assert [image.path for image in found.images] == ["a.png", "etc/b.png", "x/c.png"]
+        assert [image.name for image in found.images] == ["a.png", "b.png", "c.png"]
+        assert [(ignored.name, ignored.reason) for ignored in found.ignored] == [
+            ("../d.png", "its name leads out of the archive"),
+            ("x/../e.png", "its name leads out of the archive"),
+            ("..f.png", "hidden file"),
+        ]
+
+
+def test_the_content_says_what_an_archive_is(raw, forms):
+    forms(["a.png"])
+    for number, (container, archive) in enumerate(
+        [("b.tar", "a.tar.gz"), ("b.zip", "a.tar"), ("b.tgz", "a.zip"), ("b.bin", "a.tar")]
+    ):
+        (raw.path / container).write_bytes((raw.path / archive).read_bytes())
+        assert paths(raw, container, restarts_name=str(number)) == ["a.png"]
+
+
+def test_a_gzip_archive_needs_a_name_for_its_restart_points(raw, forms):
+    forms(["a.png"])
+    with pytest.raises(ValueError, match=r"a.tar.gz is a gzip archive: restarts_name is needed"):
+        list_container(raw.path, "a.tar.gz")
+    (raw.path / "a.tar.gz").rename(raw.path / "b.tar")  # which nobody could have foreseen
+    with pytest.raises(SourceError, match=r"b.tar is compressed with gzip, which its name does"):
+        list_container(raw.path, "b.tar")
+    found = list_container(raw.path, "b.tar", restarts_name="unit.restarts")
+    assert [image.packing for image in found.images] == [("gzip", "unit.restarts")]
+
+
+@pytest.mark.parametrize(
+    ("container", "content", "message"),
+    [
+        ("a.csv", b"Image Index,Finding Labels\n", "a.csv is no archive that can be read in place"),
+        ("a.tar.bz2", bz2.compress(b"x"), "a.tar.bz2 is no archive that can be read in place"),
+        ("a.tgz", b"<html>", "a.tgz is not compressed with gzip, as its name says"),
+        ("a.tar", b"<html>", "a.tar is damaged or not a tar archive"),
+        ("a.zip", b"<html>", "a.zip is damaged or not a zip archive"),
+        ("a.tar", b"", "a.tar has 0 bytes"),
+    ],
+)
+def test_anything_else_is_refused(raw, container, content, message):
+    raw.write(container, content)
+    with pytest.raises(SourceError, match=message) as caught:
+        list_container(raw.path, container, restarts_name="r")
+    assert "\n" not in str(caught.value)
+    if "is no" in message:
+        assert "expected a folder, .tar, .tar.gz, .tgz or .zip" in str(caught.value)
+
+
+def test_what_is_gone_or_no_file_is_refused(raw):
+    for function in (list_container, witness):
+        with pytest.raises(SourceError, match=r"cannot read gone.tar: No such file"):
+            function(raw.path, "gone.tar")
+    os.mkfifo(raw.path / "pipe.tar")
+    with pytest.raises(SourceError, match=r"pipe.tar is not a regular file"):
+        list_container(raw.path, "pipe.tar")
+
+
+def test_names_tell_what_an_archive_should_be():
+    kinds = {"a.tar": "tar", "A.TAR": "tar", "a.tar.gz": "gzip", "a.TGZ": "gzip", "a.zip": "zip"}
+    assert {name: container_kind(name) for name in kinds} == kinds
+    assert {container_kind(name) for name in ("a", "a.gz", "a.tar.bz2", "a.csv.gz")} == {None}
+
+
+def test_a_witness_follows_size_and_time(raw):
+    raw.write("a.tar", b"four")
+    assert witness(raw.path, "a.tar") == [4, (raw.path / "a.tar").stat().st_mtime_ns]
+
+
+def test_a_folder_is_only_searched_below_if_asked(raw):
+    for name in NAMES:
+        raw.write(f"a/{name}", b"x")
+    found = list_container(raw.path, "a")
+    assert [image.path for image in found.images] == ["b.png"]
+    assert {ignored.name: ignored.reason for ignored in found.ignored} == dict.fromkeys(
+        ["x", ".git", "@eaDir"], "folder, not searched for images"
+    )
+    found = list_container(raw.path, "a", deep=True)
+    assert [(image.path, image.container) for image in found.images] == [
+        (name, f"a/{name}") for name in IMAGES
+    ]
+    assert [(ignored.name, ignored.reason.partition(" (")[0]) for ignored in found.ignored] == [
+        (".git", "hidden or system folder, not searched for images"),
+        ("@eaDir", "hidden or system folder, not searched for images"),
+        ("x/.f.png", "hidden file"),
+        ("x/notes.txt", "not an image name"),
+    ]
+
+
+def test_the_raw_directory_itself_may_be_listed(raw):
+    raw.write("b/a.png", b"x")
+    assert [(image.path, image.container) for image in list_container(raw.path, "").images] == []
+    found = list_container(raw.path, "", deep=True)
+    assert [(image.path, image.container) for image in found.images] == [("b/a.png", "b/a.png")]
+
+
+def test_linked_folders_are_followed_but_not_in_circles(raw):
+    raw.write("elsewhere/one.png", b"1")
+    raw.write("a/inner/two.png", b"2")
+    (raw.path / "a" / "linked").symlink_to(raw.path / "elsewhere")
+    (raw.path / "a" / "inner" / "circle").symlink_to(raw.path / "a")
+    found = list_container(raw.path, "a", deep=True)
+    assert [image.path for image in found.images] == ["inner/two.png", "linked/one.png"]
+    assert [(ignored.name, ignored.reason) for ignored in found.ignored] == [
+        ("inner/circle", "symbolic link to a folder that it is in")
+    ]
+
+
+def test_a_link_that_leads_nowhere_is_named(raw):
+    raw.write("a/x/one.png", b"1")
+    (raw.path / "a" / "x" / "two.png").symlink_to("gone.png")
+    with pytest.raises(SourceError, match=r"a/x/two.png is a symbolic link to gone.png, which"):
+        list_container(raw.path, "a", deep=True)
+
+
+def test_an_empty_folder_is_named(raw):
+    (raw.path / "a" / "b").mkdir(parents=True)
+    for options in ({"deep": True}, {"deep": False}):
+        found = list_container(raw.path, "a/b", **options)
+        assert [(ignored.container, ignored.reason) for ignored in found.ignored] == [
+            ("a/b", "empty folder")
+        ]

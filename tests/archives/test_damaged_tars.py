@@ -1,0 +1,198 @@
+"""Damaged archives: nothing is lost in silence, and nothing outside an archive is read."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tarfile
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataprep.datasets import ImageNet
+from dataprep.errors import SourceError
+
+SYNSET = "n01440764"
+IMAGES = [(f"{SYNSET}_{number}.JPEG", bytes([number]) * 700) for number in range(1, 5)]
+END = len(IMAGES) * (512 + 1024)
+
+
+@settings(max_examples=60, deadline=None)
+@given(kept=st.integers(0, END + 511))
+def test_a_truncated_inner_archive_is_refused_and_never_read_beyond(make_raw, kept):
+    with TemporaryDirectory() as directory:
+        raw = make_raw(Path(directory) / "raw")
+        inner = raw.tar(IMAGES)[:kept]
+        follower = raw.tar([(f"{SYNSET}_9.JPEG", b"belongs to the next archive")])
+        outer = [(f"{SYNSET}.tar", inner), ("n01443537.tar", follower)]
+        raw.write_tar("ILSVRC2012_img_train.tar", outer)
+        damaged, whole = ImageNet().find(raw.path, ["train"]).units
+        with pytest.raises(
+            SourceError, match=rf"\(inner archive {SYNSET}.tar\) (is|has 0)"
+        ) as caught:
+            ImageNet().scan(raw.path, damaged)
+        assert "copy or download it again" in str(caught.value)
+        assert [row.key for row in ImageNet().scan(raw.path, whole).rows["train"]] == [
+            f"n01443537/{SYNSET}_9.JPEG"
+        ]
+
+
+@pytest.mark.parametrize("kept", [None, 1536, 2000, END])
+def test_no_byte_outside_the_inner_archive_is_read(raw, monkeypatch, kept):
+    inner = raw.tar(IMAGES)[:kept]
+    neighbour = raw.tar(IMAGES)
+    outer = [("n01443537.tar", neighbour), (f"{SYNSET}.tar", inner), ("n01484850.tar", neighbour)]
+    raw.write_tar("ILSVRC2012_img_train.tar", outer)
+    unit = ImageNet().find(raw.path, ["train"]).units[0]
+    assert unit.category == SYNSET
+    read = []
+    preadv = os.preadv
+
+    def record(descriptor, buffers, offset):
+        read.append((offset, offset + sum(map(len, buffers))))
+        return preadv(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", record)
+    with pytest.raises(SourceError) if kept else nullcontext():
+        ImageNet().scan(raw.path, unit)
+    assert read
+    assert min(start for start, _ in read) >= unit.offset
+    assert max(end for _, end in read) <= unit.offset + unit.size
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_truncated_outer_archive_is_refused(make_raw, data):
+    with TemporaryDirectory() as directory:
+        raw = make_raw(Path(directory) / "raw")
+        inner = raw.tar(IMAGES)
+        outer = raw.tar([(f"{name}.tar", inner) for name in (SYNSET, "n01443537")])
+        kept = data.draw(st.integers(0, 2 * (512 + len(inner)) + 511))
+        raw.write("ILSVRC2012_img_train.tar", outer[:kept])
+        with pytest.raises(SourceError, match=r"ILSVRC2012_img_train.tar (is|has 0)"):
+            ImageNet().find(raw.path, ["train"])
+
+
+@settings(max_examples=40, deadline=None)
+@given(kept=st.integers(0, END + 511))
+def test_a_truncated_validation_archive_is_refused(make_raw, kept):
+    with TemporaryDirectory() as directory:
+        raw = make_raw(Path(directory) / "raw")
+        images = [
+            (f"ILSVRC2012_val_0000000{number}.JPEG", body)
+            for number, (_, body) in enumerate(IMAGES, 1)
+        ]
+        raw.write("ILSVRC2012_img_val.tar", raw.tar(images)[:kept])
+        with pytest.raises(SourceError, match=r"ILSVRC2012_img_val.tar (is|has 0)"):
+            raw.scan("validation")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, END + 1023), st.binary(min_size=1, max_size=40))))
+def test_whatever_is_overwritten_the_answer_is_rows_or_a_source_error(make_raw, patches):
+    with TemporaryDirectory() as directory:
+        raw = make_raw(Path(directory) / "raw")
+        content = bytearray(raw.tar(IMAGES))
+        for offset, patch in patches:
+            content[offset : offset + len(patch)] = patch
+        with suppress(SourceError):
+            rows, _ = raw.scan_class_tar(SYNSET, bytes(content))
+            assert all(row.offset + row.size <= len(content) for row in rows)
+
+
+@pytest.mark.parametrize("member", range(len(IMAGES)))
+def test_a_damaged_header_is_refused_and_not_taken_for_the_end(raw, member):
+    content = bytearray(raw.tar(IMAGES))
+    content[member * 1536 + 150] ^= 1
+    with pytest.raises(SourceError, match=f"{SYNSET}.tar is damaged"):
+        raw.scan_class_tar(SYNSET, bytes(content))
+
+
+def test_a_hole_is_not_taken_for_the_end(raw):
+    images = [(f"{SYNSET}_{number}.JPEG", b"x" * 20_000) for number in range(4)]
+    content = bytearray(raw.tar(images))
+    content[20_992:40_000] = bytes(40_000 - 20_992)
+    with pytest.raises(SourceError, match="end-of-archive mark at byte 20992 but goes on for"):
+        raw.scan_class_tar(SYNSET, bytes(content))
+
+
+def test_a_lone_zero_block_is_not_taken_for_the_end(raw):
+    content = bytearray(raw.tar(IMAGES))
+    content[1536:2048] = bytes(512)
+    with pytest.raises(SourceError, match="end-of-archive mark at byte 1536"):
+        raw.scan_class_tar(SYNSET, bytes(content))
+
+
+def test_joined_archives_are_refused_and_an_unfilled_record_is_not(raw):
+    with pytest.raises(SourceError, match="joined archives"):
+        raw.scan_class_tar(SYNSET, raw.tar(IMAGES) * 2)
+    padding = raw.tar(IMAGES)[: END + 1024] + b"left over" * 50
+    assert len(raw.scan_class_tar(SYNSET, padding)[0]) == len(IMAGES)
+    assert len(raw.scan_class_tar(SYNSET, raw.tar(IMAGES)[: END + 512])[0]) == len(IMAGES)
+
+
+def test_an_archive_with_gigabytes_after_its_end_is_refused_without_reading_them(raw):
+    raw.write(f"train/{SYNSET}.tar", raw.tar(IMAGES))
+    os.truncate(raw.path / f"train/{SYNSET}.tar", 1 << 40)
+    with pytest.raises(SourceError, match="an unfinished download"):
+        raw.scan("train")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        # Without a time, which would make the test's name another in every process.
+        (gzip.compress(b"x" * 2000, mtime=0), r"is compressed \(gzip\); expected a plain tar"),
+        (b"<!DOCTYPE html>" * 100, "is damaged or not a tar archive"),
+        (b"short", "is damaged or not a tar archive"),
+        (b"", "has 0 bytes; expected a tar archive"),
+    ],
+)
+def test_what_is_not_a_tar_is_refused(raw, content, message):
+    with pytest.raises(SourceError, match=f"{SYNSET}.tar {message}"):
+        raw.scan_class_tar(SYNSET, content)
+    raw.write_tar("ILSVRC2012_img_val.tar", [])
+    raw.write("ILSVRC2012_img_val.tar", content)
+    with pytest.raises(SourceError, match=f"img_val.tar {message}"):
+        raw.scan("validation")
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+@pytest.mark.parametrize("size", [3 << 20, 1 << 33, (1 << 60), -512, -(1 << 60)])
+def test_a_forged_extension_length_neither_claims_memory_nor_loops(raw, kind, size):
+    header = raw.special("long", kind, size=size).tobuf(tarfile.GNU_FORMAT)
+    content = raw.tar(IMAGES, end=False) + header + bytes(10_240)
+    with pytest.raises(SourceError, match=f"{SYNSET}.tar is damaged"):
+        raw.scan_class_tar(SYNSET, content)
+
+
+@pytest.mark.parametrize("size", [-1, -512, -5120])
+def test_a_negative_size_is_refused(raw, size):
+    header = raw.special("a.JPEG", tarfile.REGTYPE, size=size).tobuf(tarfile.GNU_FORMAT)
+    content = raw.tar(IMAGES, end=False) + header + raw.tar([])
+    with pytest.raises(SourceError, match="is damaged"):
+        raw.scan_class_tar(SYNSET, content)
+
+
+def test_a_size_for_all_members_is_refused_where_it_overlaps_the_next(raw):
+    extension = tarfile.TarInfo.create_pax_global_header({"size": "5000"})
+    with pytest.raises(SourceError, match=rf"impossible size of {SYNSET}_1.JPEG"):
+        raw.scan_class_tar(SYNSET, extension + raw.tar(IMAGES))
+
+
+def test_an_extension_header_of_the_whole_archive_is_not_read(raw):
+    header = raw.special("long", tarfile.GNUTYPE_LONGNAME, size=48 << 20)
+    raw.write(f"train/{SYNSET}.tar", header.tobuf(tarfile.GNU_FORMAT))
+    os.truncate(raw.path / f"train/{SYNSET}.tar", 64 << 20)
+    with pytest.raises(SourceError, match=r"extension header of \d+ bytes"):
+        raw.scan("train")
+
+
+def test_endless_chains_of_extension_headers_are_refused(raw):
+    chain = raw.special("long", tarfile.GNUTYPE_LONGNAME).tobuf(tarfile.GNU_FORMAT) * 5000
+    with pytest.raises(SourceError, match="is damaged"):
+        raw.scan_class_tar(SYNSET, chain + raw.tar(IMAGES))

@@ -1,0 +1,140 @@
+"""Reading by offset, from many archives and threads, and noticing that the input changed."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dataprep.archives import reading
+from dataprep.datasets import ImageNet, close_archives, read_image
+from dataprep.errors import SourceError
+from dataprep_schemas import imagenet_classes
+
+
+def first_row(raw):
+    return raw.scan("train")[0][0]
+
+
+def test_a_file_of_another_size_is_noticed(raw):
+    raw.train_tree()
+    row = first_row(raw)
+    raw.write(row.container, b"short")
+    with pytest.raises(SourceError, match=f"{row.container} changed since .* it has 5 bytes, exp"):
+        read_image(raw.path, row)
+    raw.write(row.container, b"x" * (row.size + 1))
+    with pytest.raises(SourceError, match=f"has more than {row.size} bytes, expected {row.size}"):
+        read_image(raw.path, row)
+    (raw.path / row.container).unlink()
+    with pytest.raises(SourceError, match=r"changed since it was indexed: it no longer exists"):
+        read_image(raw.path, row)
+
+
+def test_a_shorter_or_vanished_archive_is_noticed(raw):
+    raw.train_archive()
+    row = first_row(raw)
+    os.truncate(raw.path / row.container, row.offset + row.size - 1)
+    with pytest.raises(SourceError, match=r"train.tar changed since .* it was modified; restore"):
+        read_image(raw.path, row)
+    row = replace(row, container_mtime=0)  # nobody looked
+    with pytest.raises(SourceError, match=r"ends at byte \d+, but the archive has \d+ bytes"):
+        read_image(raw.path, row)
+    (raw.path / row.container).unlink()
+    close_archives()
+    with pytest.raises(SourceError, match=r"train.tar changed since .* it no longer exists"):
+        read_image(raw.path, row)
+
+
+def test_a_directory_in_place_of_an_image_is_noticed(raw):
+    raw.train_tree()
+    row = first_row(raw)
+    with pytest.raises(SourceError, match="cannot read train: "):
+        read_image(raw.path, replace(row, container="train"))
+
+
+def test_an_empty_file_is_read_as_one(raw):
+    raw.write("train/n01440764/a.JPEG", b"")
+    assert read_image(raw.path, first_row(raw)) == b""
+
+
+def test_a_new_search_sees_a_replaced_archive(raw):
+    raw.train_archive()
+    read_image(raw.path, first_row(raw))
+    raw.write("new", raw.tar([("n01440764.tar", raw.tar([("a.JPEG", b"new bytes")]))]))
+    (raw.path / "new").replace(raw.path / "ILSVRC2012_img_train.tar")
+    close_archives()
+    assert read_image(raw.path, first_row(raw)) == b"new bytes"
+
+
+def test_short_reads_are_completed(raw, monkeypatch):
+    raw.train_archive()
+    archived = first_row(raw)
+    raw.write("image.JPEG", b"0123456789")
+    file = replace(archived, container="image.JPEG", offset=0, size=10)
+    read, pread = os.read, os.pread
+    monkeypatch.setattr(os, "read", lambda fd, size: read(fd, min(size, 3)))
+    monkeypatch.setattr(os, "pread", lambda fd, size, offset: pread(fd, min(size, 3), offset))
+    assert read_image(raw.path, file) == b"0123456789"
+    assert len(read_image(raw.path, archived)) == archived.size
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_threads_share_a_bounded_number_of_open_archives(raw):
+    synsets = [synset for synset, _ in imagenet_classes()[:150]]
+    for synset in synsets:
+        raw.write_tar(f"train/{synset}.tar", [(f"{synset}_1.JPEG", synset.encode())])
+    rows = raw.scan("train")[0]
+    before = open_files()
+    with ThreadPoolExecutor(8) as pool:
+        images = list(pool.map(lambda row: read_image(raw.path, row).decode(), rows * 5))
+    assert images == synsets * 5
+    assert before + 32 < open_files() <= before + reading._MOST_OPEN_ARCHIVES + 8
+    close_archives()
+    assert open_files() <= before + 8
+
+
+def fingerprints(raw):
+    found = ImageNet().find(raw.path, None)
+    return [ImageNet().fingerprint(raw.path, unit) for unit in found.units]
+
+
+@pytest.mark.parametrize("train", ["train_tree", "train_tars", "train_archive"])
+@pytest.mark.parametrize("validation", ["validation_flat", "validation_archive"])
+def test_a_fingerprint_stays_until_the_input_changes(raw, train, validation):
+    getattr(raw, train)()
+    getattr(raw, validation)()
+    raw.labels(raw.official(name) for name in sorted(raw.validation))
+    before = fingerprints(raw)
+    assert fingerprints(raw) == before
+    # The same size, the same second: only the nanoseconds tell.
+    labels = raw.path / "synset_labels.txt"
+    os.utime(labels, ns=(0, labels.stat().st_mtime_ns + 1))
+    after = fingerprints(raw)
+    assert after[:-1] == before[:-1]
+    assert after[-1] != before[-1]
+
+
+def test_a_fingerprint_follows_archive_and_directory(raw):
+    raw.train_tree(raw.synsets[:1])
+    raw.train_tars(raw.synsets[1:])
+    units = ImageNet().find(raw.path, ["train"]).units
+
+    def now():
+        return [ImageNet().fingerprint(raw.path, unit) for unit in units]
+
+    before = now()
+    os.utime(raw.path / units[0].container, (1, 1))
+    with open(raw.path / units[1].container, "ab") as archive:
+        archive.write(bytes(512))
+    os.utime(raw.path / units[1].container, (1_339_200_000, 1_339_200_000))
+    after = now()
+    assert [a == b for a, b in zip(after, before, strict=True)] == [False, False, True]
+    (raw.path / units[2].container).unlink()
+    with pytest.raises(SourceError, match=f"cannot read {units[2].container}: No such file"):
+        now()

@@ -1,0 +1,119 @@
+"""Hostile archives: names are data, links and devices are never followed."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+
+import pytest
+
+from dataprep.datasets import read_image
+from dataprep.errors import SourceError
+
+SYNSET = "n01440764"
+
+
+def test_member_names_are_never_paths(raw):
+    names = ["./a.JPEG", "x/y/b.JPEG", "../../c.JPEG", "/etc/d.JPEG", "..\\e.JPEG"]
+    rows, ignored = raw.scan_class_tar(SYNSET, raw.tar([(name, name.encode()) for name in names]))
+    assert {row.key for row in rows} == {
+        f"{SYNSET}/{name}" for name in ("a.JPEG", "b.JPEG", "d.JPEG")
+    }
+    assert {entry.name: entry.reason for entry in ignored} == {
+        "../../c.JPEG": "its name leads out of the archive",
+        "..\\e.JPEG": "hidden file",
+    }
+    assert {row.container for row in rows} == {f"train/{SYNSET}.tar"}
+    assert {read_image(raw.path, row).decode() for row in rows} == {names[0], names[1], names[3]}
+
+
+def test_only_regular_files_are_taken(raw):
+    members = [
+        raw.special("folder", tarfile.DIRTYPE),
+        raw.special("a.JPEG", tarfile.SYMTYPE, linkname="/etc/passwd"),
+        raw.special("b.JPEG", tarfile.LNKTYPE, linkname="ok.JPEG"),
+        raw.special("c.JPEG", tarfile.CHRTYPE),
+        raw.special("d.JPEG", tarfile.BLKTYPE),
+        raw.special("e.JPEG", tarfile.FIFOTYPE),
+        raw.special("f.JPEG", tarfile.GNUTYPE_SPARSE),
+        raw.special("g.JPEG", b"Z"),
+        ("._ok.JPEG", b"mac"),
+        ("notes.txt", b"text"),
+        ("ok.JPEG", b"image"),
+    ]
+    rows, ignored = raw.scan_class_tar(SYNSET, raw.tar(members))
+    assert [row.key for row in rows] == [f"{SYNSET}/ok.JPEG"]
+    assert read_image(raw.path, rows[0]) == b"image"
+    reasons = {entry.name: entry.reason for entry in ignored}
+    words = {
+        "a.JPEG": "symbolic link",
+        "b.JPEG": "hard link",
+        "c.JPEG": "character device",
+        "d.JPEG": "block device",
+        "e.JPEG": "named pipe",
+        "f.JPEG": "sparse file",
+        "g.JPEG": "unknown member type",
+        "._ok.JPEG": "hidden file",
+        "notes.txt": "not an image name",
+    }
+    assert reasons.keys() == words.keys()
+    assert all(reasons[name].startswith(word) for name, word in words.items())
+
+
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_long_and_undecodable_names(raw, form):
+    names = ["d/" * 200 + "n" * 180 + ".JPEG", os.fsdecode(b"\xff\xe9.JPEG"), "line\nbreak.JPEG"]
+    content = raw.tar([(name, b"bytes") for name in names], form=form)
+    rows, _ = raw.scan_class_tar(SYNSET, content)
+    expected = {f"{SYNSET}/{name.rpartition('/')[2]}" for name in names}
+    assert {row.key for row in rows} == expected
+    assert all(read_image(raw.path, row) == b"bytes" for row in rows)
+
+
+def test_the_sparse_files_of_pax_archives_are_left_out(raw):
+    info = tarfile.TarInfo("./GNUSparseFile.0/a.JPEG")
+    info.size = 512
+    info.pax_headers = {
+        "GNU.sparse.major": "1",
+        "GNU.sparse.minor": "0",
+        "GNU.sparse.name": "a.JPEG",
+        "GNU.sparse.realsize": "1000000",
+    }
+    sparse = info.tobuf(tarfile.PAX_FORMAT) + b"1\n0\n0\n".ljust(512, b"\0")
+    rows, ignored = raw.scan_class_tar(SYNSET, sparse + raw.tar([("b.JPEG", b"b")]))
+    assert [row.key for row in rows] == [f"{SYNSET}/b.JPEG"]
+    assert [(entry.name, entry.reason[:11]) for entry in ignored] == [("a.JPEG", "sparse file")]
+
+
+def test_a_member_beyond_eight_gigabytes(raw):
+    size = 9 << 30
+    header = raw.special("a.JPEG", tarfile.REGTYPE, size=size).tobuf(tarfile.GNU_FORMAT)
+    raw.write(f"train/{SYNSET}.tar", header)
+    os.truncate(raw.path / f"train/{SYNSET}.tar", 512 + size + 1024)
+    rows = raw.scan("train")[0]
+    assert [(row.offset, row.size) for row in rows] == [(512, size)]
+
+
+def test_duplicate_names_are_refused(raw):
+    raw.write_tar(f"train/{SYNSET}.tar", [("x/a.JPEG", b"1"), ("y/a.JPEG", b"2")])
+    with pytest.raises(
+        SourceError, match=f"{SYNSET}.tar holds a.JPEG twice, at bytes 512 and 1536"
+    ):
+        raw.scan("train")
+
+
+def test_an_empty_archive_is_named(raw):
+    rows, ignored = raw.scan_class_tar(SYNSET, raw.tar([]))
+    assert not rows
+    assert [(entry.container, entry.reason) for entry in ignored] == [
+        (f"train/{SYNSET}.tar", "empty archive")
+    ]
+
+
+def test_a_stranger_in_the_outer_archive_is_reported_with_the_first_unit(raw):
+    inner = raw.tar([("a.JPEG", b"a")])
+    link = raw.special("n01443537.tar", tarfile.SYMTYPE, linkname=f"{SYNSET}.tar")
+    raw.write_tar("ILSVRC2012_img_train.tar", [(f"d/{SYNSET}.tar", inner), link])
+    rows, ignored = raw.scan("train")
+    assert [row.key for row in rows] == [f"{SYNSET}/a.JPEG"]
+    assert [entry.name for entry in ignored] == ["n01443537.tar"]

@@ -1,0 +1,227 @@
+"""Zip archives: read in place, whatever wrote them; damage is found out."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import time
+import zipfile
+import zlib
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataprep.archives.kinds import list_container
+from dataprep.datasets import close_archives, read_image
+from dataprep.errors import SourceError
+from dataprep.index import Row
+
+MOMENT = (2017, 9, 1, 12, 30, 58)  # as seconds since 1970, in UTC:
+SECONDS = 1_504_269_058
+IMAGES = [(f"images/{number:03}.png", b"image %d " % number * number * 20) for number in range(9)]
+
+
+def entry(name: str, method: int = zipfile.ZIP_DEFLATED, **fields: object) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, MOMENT)
+    info.compress_type = method
+    for field, value in fields.items():
+        setattr(info, field, value)
+    return info
+
+
+def zipped(*members: tuple[zipfile.ZipInfo, bytes], large: bool = False) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for info, content in members:
+            with archive.open(info, "w", force_zip64=large) as file:
+                file.write(content)
+    return stream.getvalue()
+
+
+def images_zipped() -> bytes:
+    methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    return zipped(*((entry(name, methods[len(body) % 3 % 2]), body) for name, body in IMAGES))
+
+
+def scan(directory: str | Path, content: bytes):
+    (Path(directory) / "a.zip").write_bytes(content)
+    close_archives()
+    return list_container(Path(directory), "a.zip")
+
+
+def rows(listing):
+    return [
+        Row(
+            image.path,
+            image.container,
+            image.offset,
+            image.size,
+            image.modified,
+            (0,),
+            packing=image.packing,
+        )
+        for image in listing.images
+    ]
+
+
+def test_stored_and_deflated_images_are_read(tmp_path):
+    found = rows(scan(tmp_path, images_zipped()))
+    assert {row.packing[:1] for row in found} == {("stored",), ("deflate",)}
+    assert all(row.offset > 0 for row in found)
+    assert [(row.key, read_image(tmp_path, row)) for row in found] == IMAGES
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("prefix", [b"", b"#!/bin/sh\n" * 9])
+def test_long_fields_and_what_precedes_the_archive(tmp_path, method, prefix):
+    content = zipped((entry("a.png", method), b"large"), (entry("b.png", method), b""), large=True)
+    found = rows(scan(tmp_path, prefix + content))
+    assert [read_image(tmp_path, row) for row in found] == [b"large", b""]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
+def test_times_do_not_depend_on_the_time_zone(tmp_path, monkeypatch, zone):
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        found = scan(tmp_path, zipped((entry("a.png"), b"a")))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert found.images[0].modified == SECONDS
+
+
+def test_an_impossible_time_is_no_error(tmp_path):
+    content = zipped((entry("a.png"), b"a"))
+    place = content.index(b"PK\x01\x02") + 14
+    for moment, seconds in ((b"\0\0", 315_532_800), (b"\xff\xff", 4_354_732_800)):
+        found = scan(tmp_path, content[: place - 2] + b"\0\0" + moment + content[place + 2 :])
+        assert found.images[0].modified == seconds
+
+
+def test_names_are_decoded_as_they_were_encoded(tmp_path):
+    names = ["Größe.png", "日本.png", "plain.png"]
+    found = scan(tmp_path, zipped(*((entry(name), b"x") for name in names)))
+    assert [image.path for image in found.images] == names
+    old = zipped((entry("Grxse.png"), b"x")).replace(b"Grxse", b"Gr\x94se")  # code page 437
+    found = scan(tmp_path, old)
+    assert [image.path for image in found.images] == ["Gröse.png"]
+    assert read_image(tmp_path, rows(found)[0]) == b"x"
+
+
+def test_what_is_no_readable_image_is_left_out_and_says_why(tmp_path):
+    link = entry("link.png", create_system=3, external_attr=(stat.S_IFLNK | 0o777) << 16)
+    pipe = entry("pipe.png", create_system=3, external_attr=(stat.S_IFIFO | 0o666) << 16)
+    kept = entry("kept.png", create_system=3, external_attr=(stat.S_IFREG | 0o644) << 16)
+    content = zipped(
+        (entry("folder/"), b""),
+        (link, b"/etc/passwd"),
+        (pipe, b""),
+        (entry("bzip2.png", zipfile.ZIP_BZIP2), b"x" * 99),
+        (entry("lzma.png", zipfile.ZIP_LZMA), b"x" * 99),
+        (entry("secret.png"), b"secret"),
+        (entry("../../up.png"), b"up"),
+        (entry("__MACOSX/images/a.png"), b"mac"),
+        (entry("__MACOSX/images/._a.png"), b"mac"),
+        (entry("README.txt"), b"text"),
+        (kept, b"kept"),
+    )
+    place = content.rindex(b"secret.png") - 46 + 8  # its flags in the central directory
+    content = content[:place] + bytes([content[place] | 1]) + content[place + 1 :]
+    found = scan(tmp_path, content)
+    assert [image.path for image in found.images] == ["kept.png"]
+    assert {ignored.name: ignored.reason.partition(" (")[0] for ignored in found.ignored} == {
+        "link.png": "symbolic link, never followed",
+        "pipe.png": "not a regular file",
+        "bzip2.png": "compressed by method 12",
+        "lzma.png": "compressed by method 14",
+        "secret.png": "encrypted",
+        "../../up.png": "its name leads out of the archive",
+        "__MACOSX/images/a.png": "in a hidden or system folder",
+        "__MACOSX/images/._a.png": "in a hidden or system folder",
+        "README.txt": "not an image name",
+    }
+
+
+def test_an_empty_archive_is_named(tmp_path):
+    found = scan(tmp_path, zipped())
+    assert [(ignored.container, ignored.reason) for ignored in found.ignored] == [
+        ("a.zip", "empty archive")
+    ]
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_truncated_archive_is_refused(data):
+    content = images_zipped()
+    kept = data.draw(st.integers(0, len(content) - 1))
+    with TemporaryDirectory() as directory:
+        with pytest.raises(SourceError, match=r"a.zip is damaged or not a zip .* again$") as caught:
+            scan(directory, content[:kept])
+        assert "\n" not in str(caught.value)
+
+
+@settings(max_examples=150)
+@given(st.lists(st.tuples(st.integers(0, 3500), st.binary(min_size=1, max_size=12)), min_size=1))
+def test_whatever_is_overwritten_the_answer_is_an_image_or_a_source_error(patches):
+    content = bytearray(images_zipped())
+    for offset, patch in patches:
+        content[offset : offset + len(patch)] = patch
+    with TemporaryDirectory() as directory, suppress(SourceError):
+        for row in rows(scan(directory, bytes(content))):
+            with suppress(SourceError):
+                assert len(read_image(Path(directory), row)) == row.size
+
+
+def test_headers_that_contradict_each_other_are_refused(tmp_path):
+    content = zipped((entry("a.png", zipfile.ZIP_STORED), b"aaaa"), (entry("b.png"), b"b"))
+    directory = content.index(b"PK\x01\x02")
+    for place, patch, message in (
+        (0, b"XX", "no header of a.png where it should be"),
+        (30, b"z", "no header of a.png where it should be"),
+        (directory + 20, b"\xff\xff", "impossible size of a.png"),  # compressed
+        (directory + 24, b"\xff", "contradictory sizes of a.png"),
+    ):
+        damaged = bytearray(content)
+        damaged[place : place + len(patch)] = patch
+        with pytest.raises(SourceError, match=f"a.zip is damaged .*: {message}; copy"):
+            scan(tmp_path, bytes(damaged))
+
+
+def test_damage_after_the_scan_is_noticed(tmp_path):
+    body = os.urandom(50) * 20
+    row = rows(scan(tmp_path, zipped((entry("a.png"), body))))[0]
+    content = (tmp_path / "a.zip").read_bytes()
+    assert read_image(tmp_path, row) == body
+    for place in (row.offset, row.offset + 30):
+        damaged = bytearray(content)
+        damaged[place] ^= 0xFF
+        (tmp_path / "a.zip").write_bytes(damaged)
+        with pytest.raises(SourceError, match=r"cannot unpack a.png from a.zip, which is damaged"):
+            read_image(tmp_path, row)
+    (tmp_path / "a.zip").write_bytes(content)
+    with pytest.raises(SourceError, match=r"damaged or changed .*: its CRC-32 or size is not"):
+        read_image(tmp_path, replace(row, size=row.size - 1))
+    os.truncate(tmp_path / "a.zip", row.offset + 10)
+    with pytest.raises(SourceError, match=r"a.zip changed since .* but the archive has \d+ bytes"):
+        read_image(tmp_path, row)
+
+
+def test_an_image_replaced_by_another_of_its_size_is_noticed(tmp_path):
+    body, other = b"a" * 1000, b"b" * 1000
+    content = bytearray(zipped((entry("a.png"), body)))
+    row = rows(scan(tmp_path, bytes(content)))[0]
+    assert read_image(tmp_path, row) == body
+    packer = zlib.compressobj(-1, zlib.DEFLATED, -15)
+    packed = packer.compress(other) + packer.flush()
+    assert row.packing[:2] == ("deflate", len(packed))
+    content[row.offset : row.offset + len(packed)] = packed
+    (tmp_path / "a.zip").write_bytes(content)
+    with pytest.raises(SourceError, match=r"damaged or changed .*: its CRC-32 or size is not"):
+        read_image(tmp_path, row)

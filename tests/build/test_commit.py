@@ -1,0 +1,295 @@
+"""Commit records, temporary names and publishing: whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep.build.commit import (
+    CommitRecord,
+    Commits,
+    CommittedFile,
+    commit,
+    is_intact,
+    publish,
+    publish_once,
+    temporary_files,
+)
+from dataprep.build.sweeping import remove_partial_files
+from dataprep.build.workspace import Workspace
+from dataprep.errors import PipelineError
+from dataprep.system.durable_files import partial_path, write_durably
+from dataprep.system.state_files import write_state
+
+RECORD = CommitRecord(
+    split="train",
+    number=1,
+    count=4,
+    files=(CommittedFile("train/a", 3, "00"), CommittedFile("index/train/a", 2, "11")),
+    rows=CommittedFile(".dataprep/commits/train-00001-of-00004.parquet", 3, "22"),
+    records=2,
+    rejected=1,
+    noted=1,
+)
+
+
+def test_a_record_comes_back(workspace: Workspace) -> None:
+    commit(workspace, RECORD)
+    assert Commits(workspace).all() == [RECORD]
+    assert RECORD.total_bytes == 5
+
+
+def test_refresh_tells_only_what_is_new(workspace: Workspace) -> None:
+    commits = Commits(workspace)
+    assert commits.refresh() == []
+    commit(workspace, RECORD)
+    assert commits.refresh() == [RECORD]
+    assert commits.refresh() == []
+
+
+def test_a_record_of_another_shard_or_version_is_none(workspace: Workspace) -> None:
+    write_state(workspace.commits / "train-00000-of-00004.json", asdict(RECORD))
+    write_state(workspace.record(RECORD.shard), {"split": "train", "classes": {}})
+    assert Commits(workspace).all() == []
+
+
+def as_a(kind: str, path: Path) -> None:
+    path.unlink()
+    if kind == "directory":
+        path.mkdir()
+        (path / "x").touch()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("nowhere")
+
+
+@given(data=st.data())
+def test_a_record_with_any_byte_changed_is_none(data: st.DataObject) -> None:
+    with TemporaryDirectory() as name:
+        workspace = Workspace(Path(name))
+        workspace.make()
+        commit(workspace, RECORD)
+        path = workspace.record(RECORD.shard)
+        right = path.read_bytes()
+        at = data.draw(st.integers(0, len(right) - 1))
+        other = data.draw(st.integers(0, 255).filter(lambda byte: byte != right[at]))
+        path.write_bytes(right[:at] + bytes([other]) + right[at + 1 :])
+        assert Commits(workspace).all() == []
+        path.write_bytes(right[:at])
+        assert Commits(workspace).all() == []
+        path.write_bytes(right)
+        assert Commits(workspace).all() == [RECORD]
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "link"])
+def test_what_stands_where_a_record_and_its_rows_belong_makes_room(
+    workspace: Workspace, kind: str
+) -> None:
+    finals = [*(workspace.out / path for path in OURS)]
+    for path in (workspace.record(RECORD.shard), finals[-1]):
+        path.touch()
+        as_a(kind, path)
+    assert Commits(workspace).all() == []
+    with temporary_files(finals) as temporaries:
+        for temporary, data in zip(temporaries, OURS.values(), strict=True):
+            temporary.write_bytes(data)
+        publish_once(workspace, record_of(OURS), temporaries, finals)
+    assert Commits(workspace).all() == [record_of(OURS)]
+    assert is_intact(record_of(OURS), workspace.out)
+
+
+@pytest.mark.parametrize(
+    ("content", "rows", "intact"),
+    [
+        (b"abc", b"de", True),
+        (b"xyz", b"de", True),  # its size is right; `dataprep verify` looks further
+        (b"ab", b"de", False),
+        (None, b"de", False),
+        (b"abc", b"dx", False),
+        (b"abc", None, False),
+    ],
+)
+def test_a_shard_is_intact_only_with_its_files_and_rows(
+    tmp_path: Path, content: bytes | None, rows: bytes | None, intact: bool
+) -> None:
+    for name, data in (("file", content), ("rows", rows)):
+        if data is not None:
+            (tmp_path / name).write_bytes(data)
+    of_rows = CommittedFile("rows", 2, hashlib.sha256(b"de").hexdigest())
+    record = CommitRecord("s", 0, 1, (CommittedFile("file", 3, ""),), of_rows, 1)
+    assert is_intact(record, tmp_path) is intact
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+def test_nothing_is_left_of_a_failed_shard(tmp_path: Path, kind: type[BaseException]) -> None:
+    finals = [tmp_path / "train" / "a", tmp_path / "index" / "a"]
+
+    def fail() -> None:
+        with temporary_files(finals) as temporaries:
+            temporaries[0].write_bytes(b"half")
+            raise kind
+
+    with pytest.raises(kind):
+        fail()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("data_exists", [False, True])
+@pytest.mark.parametrize("index_exists", [False, True])
+def test_publishing_again_is_harmless(
+    tmp_path: Path, data_exists: bool, index_exists: bool
+) -> None:
+    finals = [tmp_path / "a", tmp_path / "b"]
+    for final, exists in zip(finals, (data_exists, index_exists), strict=True):
+        if exists:
+            final.write_bytes(b"from a killed run")
+    with temporary_files(finals) as temporaries:
+        for path in temporaries:
+            path.write_bytes(b"new")
+        publish(temporaries, finals)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    assert finals[0].read_bytes() == finals[1].read_bytes() == b"new"
+
+
+def test_partial_files_are_removed_and_nothing_else(workspace: Workspace) -> None:
+    train = workspace.out / "train"
+    train.mkdir()
+    partial_path(train / "train-00000-of-00004").write_bytes(b"half")
+    (train / ".hidden").write_bytes(b"a user's")
+    (train / "train-00000-of-00004").write_bytes(b"whole")
+    (train / ".download.partial").write_bytes(b"a user's too")
+    remove_partial_files(workspace, ["train", "validation"])
+    assert sorted(path.name for path in train.iterdir()) == [
+        ".download.partial",
+        ".hidden",
+        "train-00000-of-00004",
+    ]
+
+
+def test_temporary_names_match_no_reader_s_glob(tmp_path: Path) -> None:
+    temporary = partial_path(tmp_path / "train-00000-of-00004")
+    temporary.write_bytes(b"")
+    assert list(tmp_path.glob("train-*")) == []
+
+
+def test_a_failed_durable_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "manifest.json"
+    write_durably(path, b"old")
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", refuse)
+    with pytest.raises(OSError, match="No space"):
+        write_durably(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["manifest.json"]
+
+
+# --- two workers that make one shard ---
+
+
+def record_of(contents: dict[str, bytes]) -> CommitRecord:
+    *files, rows = (
+        CommittedFile(path, len(data), hashlib.sha256(data).hexdigest())
+        for path, data in contents.items()
+    )
+    return replace(RECORD, files=tuple(files), rows=rows)
+
+
+ROWS = ".dataprep/commits/train-00001-of-00004.parquet"
+OURS = {"train/a": b"abc", "index/train/a": b"de", ROWS: b"rows"}
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("there", ["all", "data", "index", "rows", "short", "none"])
+@pytest.mark.parametrize("differs", [None, *OURS])
+def test_a_shard_is_published_once(
+    workspace: Workspace, recorded: bool, there: str, differs: str | None
+) -> None:
+    """Whatever another worker left of it: a record, files, the same bytes or others."""
+    finals = [workspace.out / path for path in OURS]
+    theirs = {path: b"!" * len(data) if path == differs else data for path, data in OURS.items()}
+    one = {"data": finals[:1], "index": finals[1:2], "rows": finals[2:], "none": []}
+    present = {"all": finals, "short": finals, **one}
+    for final, data in zip(finals, theirs.values(), strict=True):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        if final in present[there]:
+            final.write_bytes(data[:-1] if there == "short" else data)
+    if recorded:
+        commit(workspace, record_of(theirs))
+    before = {final: final.stat().st_ino for final in finals if final.exists()}
+    whole = recorded and there == "all"
+
+    def publish_ours() -> None:
+        with temporary_files(finals) as temporaries:
+            for temporary, data in zip(temporaries, OURS.values(), strict=True):
+                temporary.write_bytes(data)
+            publish_once(workspace, record_of(OURS), temporaries, finals)
+
+    if whole and differs:
+        with pytest.raises(PipelineError, match=f"{differs}: two workers made different bytes"):
+            publish_ours()
+        assert [final.read_bytes() for final in finals] == list(theirs.values())
+        assert Commits(workspace).all() == []  # no other run trusts it
+    else:
+        publish_ours()
+        assert [final.read_bytes() for final in finals] == list(OURS.values())
+        assert Commits(workspace).all() == [record_of(OURS)]
+    # What readers may have open is not exchanged.
+    assert ({final: final.stat().st_ino for final in finals} == before) is whole
+    left = [path for path in workspace.out.rglob("*") if path.name.endswith(".partial")]
+    assert left == []
+
+
+def test_of_two_records_at_the_same_moment_the_first_counts(workspace: Workspace) -> None:
+    other = replace(RECORD, records=3)
+    assert commit(workspace, RECORD)
+    assert not commit(workspace, other)
+    assert Commits(workspace).all() == [RECORD]
+    assert [path.name for path in workspace.commits.iterdir()] == [f"{RECORD.shard}.json"]
+
+
+def test_other_bytes_that_are_recorded_meanwhile_are_refused(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two workers that both saw no record: the second finds the first's when it records."""
+    finals = [workspace.out / path for path in OURS]
+    theirs = record_of({path: b"!" * len(data) for path, data in OURS.items()})
+
+    def other_worker_first(temporaries: Sequence[Path], finals: Sequence[Path]) -> None:
+        publish(temporaries, finals)
+        assert commit(workspace, theirs)
+
+    monkeypatch.setattr("dataprep.build.commit.publish", other_worker_first)
+    with temporary_files(finals) as temporaries:
+        for temporary, data in zip(temporaries, OURS.values(), strict=True):
+            temporary.write_bytes(data)
+        with pytest.raises(PipelineError, match="two workers made different bytes"):
+            publish_once(workspace, record_of(OURS), temporaries, finals)
+    assert Commits(workspace).all() == []
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_file_system_without_hard_links_takes_records_too(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, "no hard links here")
+
+    monkeypatch.setattr("os.link", refuse)
+    assert commit(workspace, RECORD)
+    assert Commits(workspace).all() == [RECORD]
+    assert [path.name for path in workspace.commits.iterdir()] == [f"{RECORD.shard}.json"]

@@ -1,0 +1,284 @@
+"""``dataprep diff``: whether two data sets hold the same, whatever their form."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataprep.build.diff import diff
+from dataprep.build.manifest import dataset_info, manifest_sink, read_manifest, seal_manifest
+from dataprep.plugins import load_sink
+from dataprep.records import Records
+from dataprep.sinks.example import Example
+from dataprep.system.canonical import to_json
+from tests.conftest import FORMATS, Cli, Made, Shelf
+
+Change = Callable[[list[Example]], list[Example]]
+
+
+def rewrite(out: Path, change: Change, split: str = "train") -> None:
+    """Write the first shard of a split anew with other examples, and seal it."""
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    examples = change(
+        list(Records(out, split))[: manifest["splits"][split]["shards"][0]["records"]]
+    )
+    write_shard(out, manifest, manifest["splits"][split]["shards"][0], examples)
+    seal(out, manifest)
+
+
+def restate(out: Path, change: Change, **said: object) -> None:
+    """Write all examples anew, of a data set of which other things are true, and seal it."""
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    found = {split: list(Records(out, split)) for split in manifest["splits"]}
+    manifest["examples"].update(said)
+    for split, examples in found.items():
+        for shard in manifest["splits"][split]["shards"]:
+            own, examples[:] = examples[: shard["records"]], examples[shard["records"] :]
+            write_shard(out, manifest, shard, change(own))
+    seal(out, manifest)
+
+
+def write_shard(
+    out: Path, manifest: dict[str, Any], shard: dict[str, Any], examples: list[Example]
+) -> None:
+    sink, info = manifest_sink(manifest), dataset_info(manifest)
+    paths = [out / file["path"] for file in shard["files"]]
+    for path in paths:
+        path.unlink()
+    writer = sink.open(paths, info)
+    for example in examples:
+        writer.write(example)
+    writer.close()
+    shard["records"] = len(examples)
+    for file, path in zip(shard["files"], paths, strict=True):
+        content = path.read_bytes()
+        file.update(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+def seal(out: Path, manifest: dict[str, Any]) -> None:
+    del manifest["sha256"], manifest["format"]
+    (out / "manifest.json").write_bytes(to_json(seal_manifest(manifest)))
+
+
+def relabelled(examples: list[Example]) -> list[Example]:
+    return [replace(examples[0], labels=(7,)), *examples[1:]]
+
+
+def repainted(examples: list[Example]) -> list[Example]:
+    return [replace(examples[0], encoded=examples[1].encoded), *examples[1:]]
+
+
+def renamed(examples: list[Example]) -> list[Example]:
+    return [replace(examples[0], key="new\nname.JPEG"), *examples[1:]]
+
+
+@pytest.fixture
+def other(shelf: Shelf, tmp_path: Path) -> Path:
+    """The tiny set as another format, in another number of shards."""
+    return shelf("webdataset", "--num_shards", 2).copy(tmp_path / "other")
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if "--resize" not in FORMATS[name]])
+def test_formats_do_not_matter(cli: Cli, shelf: Shelf, name: str) -> None:
+    one, other = shelf("tfrecord").out, shelf(name).out
+    for a, b in ((one, other), (other, one)):
+        result = cli("diff", a, b, "--workers", 2)
+        assert result.code == 0, result
+        boxes = ", boxes" if load_sink(FORMATS[name][1]).keeps_boxes else ""
+        assert result.out.splitlines() == [
+            "train: the same 24 examples, in the same order",
+            "validation: the same 6 examples, in the same order",
+            f"same: keys, labels{boxes} and image bytes",
+        ]
+
+
+def test_arrays_are_compared_with_images_pixel_by_pixel(cli: Cli, shelf: Shelf) -> None:
+    png = shelf("tfrecord", "--resize", "16x16", "--encoding", "png").out
+    for name in ("lmdb-raw", "hdf5-arrays", "hdf5-caffe"):
+        result = cli("diff", png, shelf(name).out, "--workers", 1)
+        assert result.code == 0, result
+        assert "same: keys, labels and pixels" in result.out
+
+
+def test_shards_do_not_matter(cli: Cli, tiny: Made, other: Path) -> None:
+    assert "train: the same 24 examples" in cli("diff", tiny.out, other).out
+
+
+def test_another_order_is_said_and_is_no_difference(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    assert cli(*tiny.command(tmp_path, "--seed", 4)).code == 0
+    result = cli("diff", tiny.out, tmp_path)
+    assert result.code == 0, result
+    assert "train: the same 24 examples, in another order" in result.out
+    assert "validation: the same 6 examples, in the same order" in result.out
+
+
+@pytest.mark.parametrize(
+    ("change", "what"), [(relabelled, "other labels or boxes"), (repainted, "another image")]
+)
+def test_a_changed_example_is_named(
+    cli: Cli, tiny: Made, other: Path, change: Change, what: str
+) -> None:
+    key = Records(other, "train")[0].key
+    rewrite(other, change)
+    result = cli("diff", tiny.out, other)
+    assert result.code == 1
+    assert result.out.splitlines()[:2] == [
+        f"train: {what} of {key}",
+        f"train: 0 only in {tiny.out}, 0 only in {other}, "
+        "1 with another image, other labels, boxes or attributes",
+    ]
+    assert "validation: the same 6 examples" in result.out
+    assert f"{tiny.out} and {other} do not hold the same examples" in result.error
+
+
+def test_a_missing_and_a_new_key_are_named(cli: Cli, tiny: Made, other: Path) -> None:
+    key = Records(other, "train")[0].key
+    rewrite(other, renamed)
+    result = cli("diff", tiny.out, other)
+    assert result.code == 1
+    assert f"train: only in {tiny.out}: {key}\n" in result.out
+    assert f"train: only in {other}: new\\nname.JPEG\n" in result.out
+    assert "train: 1 only in" in result.out
+
+
+def test_fewer_and_more_examples_are_found_either_way(cli: Cli, tiny: Made, other: Path) -> None:
+    rewrite(other, lambda examples: examples[3:])
+    found = diff(tiny.out, other, threads=2)
+    assert [(it.records, it.only_a, it.only_b, it.changed) for it in found.splits] == [
+        ((24, 21), 3, 0, 0),
+        ((6, 6), 0, 0, 0),
+    ]
+    back = diff(other, tiny.out, threads=1)
+    assert (back.splits[0].only_a, back.splits[0].only_b) == (0, 3)
+    assert not found.same
+    assert not back.same
+    assert cli("diff", other, tiny.out).code == 1
+
+
+def test_many_differences_are_counted_and_a_few_named(tiny: Made, other: Path) -> None:
+    rewrite(other, lambda examples: [replace(it, labels=(9,)) for it in examples])
+    found = diff(tiny.out, other, threads=1).splits[0]
+    assert found.changed == 12
+    assert len(found.examples) == 5
+
+
+def test_a_missing_split_is_a_difference(cli: Cli, tiny: Made, shelf: Shelf) -> None:
+    alone = shelf("tfrecord", "--splits", "train").out
+    for a, b in ((tiny.out, alone), (alone, tiny.out)):
+        result = cli("diff", a, b)
+        assert result.code == 1
+        assert f"{alone} has no split validation" in result.out
+        assert "train: the same 24 examples" in result.out
+
+
+def test_what_is_read_is_told(tiny: Made, other: Path) -> None:
+    read: list[int] = []
+    diff(tiny.out, other, threads=1, progress=read.append)
+    assert sum(read) == 60
+
+
+def test_a_damaged_or_missing_set_is_one_line(
+    cli: Cli, tiny: Made, other: Path, tmp_path: Path
+) -> None:
+    result = cli("diff", tiny.out, tmp_path)
+    assert result.code == 1
+    assert "no manifest.json here" in result.error
+    shard = other / read_manifest(other)["splits"]["train"]["shards"][0]["files"][0]["path"]
+    shard.write_bytes(shard.read_bytes()[:700])
+    result = cli("diff", tiny.out, other)
+    assert result.code == 1
+    assert str(shard) in result.error
+
+
+def test_a_key_that_comes_twice_is_found_by_diff_and_verify(
+    cli: Cli, tiny: Made, other: Path
+) -> None:
+    second = Records(other, "train")[1].key
+    rewrite(other, lambda examples: [replace(examples[0], key=second), *examples[1:]])
+    result = cli("diff", tiny.out, other)
+    assert result.code == 1
+    assert "keys that repeat another's: 0 and 1" in result.out
+    result = cli("verify", other, "--level", "records")
+    assert result.code == 1
+    assert "train: 1 records have the key of another one" in result.out
+
+
+RADIOGRAPHS = {"multilabel": True, "boxes": True, "attributes": [["view", "text"]]}
+
+
+def annotated(examples: list[Example]) -> list[Example]:
+    """As radiographs are: two findings each, a box of each, and what is known of the patient."""
+    boxes = ((0.0, 0.25, 0.5, 1.0),) * 2
+    return [
+        replace(
+            it, labels=(2, 5), synset="", boxes=boxes, box_labels=(5, 2), attributes={"view": "PA"}
+        )
+        for it in examples
+    ]
+
+
+def other_box_labels(examples: list[Example]) -> list[Example]:
+    return [replace(examples[0], box_labels=(2, 5)), *examples[1:]]
+
+
+def other_attributes(examples: list[Example]) -> list[Example]:
+    return [replace(examples[0], attributes={"view": "AP"}), *examples[1:]]
+
+
+def lost_attributes(examples: list[Example]) -> list[Example]:
+    return [replace(examples[0], attributes={}), *examples[1:]]
+
+
+@pytest.fixture
+def radiographs(tiny: Made, other: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """The same radiographs in two formats."""
+    one = tmp_path / "one"
+    shutil.copytree(tiny.out, one)
+    for out in (one, other):
+        restate(out, annotated, **RADIOGRAPHS)
+    return one, other
+
+
+def test_attributes_and_box_labels_are_the_same_in_any_format(
+    radiographs: tuple[Path, Path],
+) -> None:
+    found = diff(*radiographs, threads=1)
+    assert found.same
+    assert found.boxes
+    assert found.attributes
+
+
+@pytest.mark.parametrize("change", [other_box_labels, other_attributes, lost_attributes])
+def test_another_attribute_or_box_label_is_named(
+    radiographs: tuple[Path, Path], change: Change
+) -> None:
+    one, other = radiographs
+    key = Records(other, "train")[0].key
+    rewrite(other, change)
+    found = diff(one, other, threads=1)
+    assert not found.same
+    assert found.splits[0].changed == 1
+    assert found.splits[0].examples == (f"other labels, boxes or attributes of {key}",)
+
+
+def test_attributes_are_not_compared_where_there_are_none(tiny: Made, other: Path) -> None:
+    assert not diff(tiny.out, other, threads=1).attributes
+
+
+def test_what_a_format_has_no_place_for_is_no_difference(
+    tiny: Made, shelf: Shelf, tmp_path: Path
+) -> None:
+    one = tmp_path / "one"
+    shutil.copytree(tiny.out, one)
+    restate(one, lost_attributes, boxes=True, attributes=[["view", "text"]])
+    restate(one, lambda them: [replace(it, attributes={"view": "PA"}) for it in them])
+    found = diff(one, shelf("recordio").out, threads=1)
+    assert found.same
+    assert not found.attributes

@@ -1,0 +1,334 @@
+"""One run at a time; a dead one is taken over, on any host; a run notices that it was."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from dataprep.build import lock as locks
+from dataprep.build.heartbeat import beating
+from dataprep.build.lock import holder, locked
+from dataprep.build.marker import sight
+from dataprep.build.marker_change import MarkerChange
+from dataprep.build.workspace import Workspace
+from dataprep.errors import LockedError
+from tests.build.markers import claim_of, dead_process, wait_until
+
+# Of a holder that has to be found dead, and of one that has to be found alive on a busy machine.
+SHORT = 0.5
+LONG = 10.0
+
+
+# Says what became of it, holds until its input ends or its lease is lost, and says which.
+HOLD = """
+import socket, sys, threading, time
+from pathlib import Path
+from dataprep.build.lock import locked
+from dataprep.build.workspace import Workspace
+from dataprep.errors import LockedError
+out, host, lease_seconds = sys.argv[1:]
+if host:
+    socket.gethostname = lambda: host
+told = []
+try:
+    with locked(
+        Workspace(Path(out)), report=told.append, beat_seconds=0.1,
+        lease_seconds=float(lease_seconds),
+    ) as lease:
+        print("held", flush=True)
+        reader = threading.Thread(target=sys.stdin.read, daemon=True)
+        reader.start()
+        while reader.is_alive() and not lease.lost_now():
+            time.sleep(0.02)
+        print("lost" if reader.is_alive() else "ended", flush=True)
+except LockedError as error:
+    print("refused", flush=True)
+"""
+
+
+def start_holder(
+    workspace: Workspace,
+    host: str = "",
+    *,
+    lease_seconds: float = LONG,
+    before: tuple[str, ...] = (),
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*before, sys.executable, "-c", HOLD, str(workspace.out), host, str(lease_seconds)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def read_line(child: subprocess.Popen[str]) -> str:
+    assert child.stdout is not None
+    return child.stdout.readline().strip()
+
+
+@contextmanager
+def holding(
+    workspace: Workspace, host: str = "", before: tuple[str, ...] = ()
+) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the directory, on this host or on one of that name."""
+    child = start_holder(workspace, host, before=before)
+    try:
+        assert read_line(child) == "held"
+        yield child
+    finally:
+        stop(child)
+
+
+def stop(child: subprocess.Popen[str]) -> None:
+    child.kill()
+    child.communicate()
+
+
+def held_by(workspace: Workspace) -> tuple[str, int] | None:
+    found = holder(workspace)
+    return None if found is None else (found.host, found.process)
+
+
+def is_running(workspace: Workspace) -> bool | None:
+    found = holder(workspace)
+    assert found is not None
+    return found.is_running
+
+
+# --- on one host ---
+
+
+def test_a_second_run_is_refused_at_once_naming_host_and_process(workspace: Workspace) -> None:
+    told: list[str] = []
+    with holding(workspace) as child:
+        message = f"process {child.pid} on {socket.gethostname()}"
+        with pytest.raises(LockedError, match=message), locked(workspace, report=told.append):
+            pytest.fail("two runs hold the directory")
+        assert is_running(workspace) is True
+    assert told == []
+
+
+def test_a_second_run_in_the_same_process_is_refused(workspace: Workspace) -> None:
+    with (
+        locked(workspace),
+        pytest.raises(LockedError, match=f"process {os.getpid()}"),
+        locked(workspace),
+    ):
+        pytest.fail("one process holds the directory twice")
+
+
+def test_a_killed_holder_is_taken_over_at_once(workspace: Workspace) -> None:
+    with holding(workspace) as child:
+        stop(child)
+        assert workspace.lock.exists()
+        assert is_running(workspace) is False
+        told: list[str] = []
+        with locked(workspace, report=told.append):
+            assert held_by(workspace) == (socket.gethostname(), os.getpid())
+            assert is_running(workspace) is True
+    assert told == []
+    assert not workspace.lock.exists()
+
+
+def test_a_killed_holder_that_nobody_waited_for_is_taken_over(workspace: Workspace) -> None:
+    with holding(workspace) as child:
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # still a zombie
+        with locked(workspace):
+            assert held_by(workspace) == (socket.gethostname(), os.getpid())
+
+
+def test_a_process_that_got_a_dead_holder_s_number_is_not_taken_for_it(
+    workspace: Workspace,
+) -> None:
+    workspace.lock.write_text(claim_of(start="12345"))
+    assert is_running(workspace) is False
+    with locked(workspace):
+        pass
+
+
+@pytest.mark.parametrize("content", ["", "1", "no number\nhost\n", "0\nhost\n", "\x00\x00"])
+def test_a_torn_marker_is_watched_and_taken_over(workspace: Workspace, content: str) -> None:
+    workspace.lock.write_text(content)
+    os.utime(workspace.lock, (1, 1))
+    assert holder(workspace) is None
+    with locked(workspace, lease_seconds=SHORT):
+        assert held_by(workspace) == (socket.gethostname(), os.getpid())
+
+
+def test_a_torn_marker_of_the_future_is_watched_and_taken_over(workspace: Workspace) -> None:
+    workspace.lock.write_text("1")
+    os.utime(workspace.lock, (time.time() + 1000, time.time() + 1000))
+    told: list[str] = []
+    with locked(workspace, report=told.append, lease_seconds=SHORT):
+        pass
+    assert len(told) == 1
+    assert "an unknown process" in told[0]
+
+
+# --- between hosts ---
+
+
+def test_a_dead_holder_on_another_host_is_taken_over_after_a_while(workspace: Workspace) -> None:
+    with holding(workspace, "n1") as child:
+        stop(child)
+        assert is_running(workspace) is None
+        told: list[str] = []
+        with locked(workspace, report=told.append, lease_seconds=SHORT):
+            assert held_by(workspace) == (socket.gethostname(), os.getpid())
+        assert told == [
+            f"{workspace.out}: held by process {child.pid} on n1; "
+            "waiting up to 0 s to see whether it is alive"
+        ]
+    assert list(workspace.private.glob("*lock*")) == []
+
+
+def test_a_living_holder_on_another_host_is_not(workspace: Workspace) -> None:
+    with holding(workspace, "n1") as child:
+        message = f"another run is working here: process {child.pid} on n1; wait for it"
+        told: list[str] = []
+        with (
+            pytest.raises(LockedError, match=message),
+            locked(workspace, report=told.append, lease_seconds=LONG),
+        ):
+            pytest.fail("took over another host's lock")
+        assert len(told) == 1
+        assert held_by(workspace) == ("n1", child.pid)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("unshare"), reason="only root may name a host"
+)
+def test_the_same_of_hosts_whose_kernel_gives_them_another_name(workspace: Workspace) -> None:
+    program = 'hostname n2 && exec "$@"'
+    if subprocess.run(["unshare", "--uts", "true"], check=False).returncode:
+        pytest.skip("no namespaces may be made here")
+    with holding(workspace, before=("unshare", "--uts", "sh", "-c", program, "sh")) as child:
+        with (
+            pytest.raises(LockedError, match=f"process {child.pid} on n2"),
+            locked(workspace, lease_seconds=LONG),
+        ):
+            pytest.fail("took over another host's lock")
+        stop(child)
+        with locked(workspace, lease_seconds=SHORT):
+            assert held_by(workspace) == (socket.gethostname(), os.getpid())
+
+
+@pytest.mark.parametrize("machine", ["another-boot.4026531836", "another-container.1"])
+def test_a_holder_on_a_namesake_of_this_host_is_watched(workspace: Workspace, machine: str) -> None:
+    workspace.lock.write_text(claim_of(machine=machine, process=dead_process()))
+    assert is_running(workspace) is None
+    told: list[str] = []
+    with locked(workspace, report=told.append, lease_seconds=SHORT):
+        pass
+    assert len(told) == 1
+
+
+def test_a_holder_of_an_earlier_version_is_watched_if_its_number_is_in_use(
+    workspace: Workspace,
+) -> None:
+    workspace.lock.write_text(f"{os.getpid()}\n{socket.gethostname()}\n")
+    told: list[str] = []
+    with locked(workspace, report=told.append, lease_seconds=SHORT):
+        pass
+    assert len(told) == 1
+
+
+def test_of_many_that_find_a_dead_holder_one_takes_over(workspace: Workspace) -> None:
+    workspace.lock.write_text(claim_of("n1"))
+    children = [start_holder(workspace, f"n{2 + i}", lease_seconds=1) for i in range(5)]
+    try:
+        assert sorted(map(read_line, children)) == ["held", *["refused"] * 4]
+    finally:
+        for child in children:
+            stop(child)
+
+
+@pytest.mark.parametrize("change", ["touched", "replaced", "removed"])
+def test_a_marker_that_changed_since_it_was_judged_is_left_alone(
+    workspace: Workspace, change: str
+) -> None:
+    workspace.lock.write_text(claim_of("n1"))
+    judged = sight(workspace.lock)
+    if change == "touched":
+        os.utime(workspace.lock, (1, 1))
+    elif change == "replaced":
+        workspace.lock.write_text(claim_of("n2"))
+    else:
+        workspace.lock.unlink()
+    now = sight(workspace.lock)
+    assert MarkerChange(workspace.lock, patience=LONG, pause=0.1).claim(judged) is None
+    assert sight(workspace.lock) == now
+
+
+# --- a run that was given up ---
+
+
+def test_a_suspended_holder_finds_that_it_was_taken_over_and_does_no_harm(
+    workspace: Workspace,
+) -> None:
+    with holding(workspace, "n1") as child:
+        child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+        with locked(workspace, lease_seconds=SHORT) as lease:
+            ours = workspace.lock.read_text()
+            lease.failure.write_text("{}")  # of a worker of the new run
+            child.send_signal(signal.SIGCONT)
+            assert read_line(child) == "lost"
+            assert child.wait() == 0
+            assert workspace.lock.read_text() == ours
+            assert lease.failure.exists()
+    assert list(workspace.private.glob("*lock*")) == []
+
+
+def test_the_heartbeat_tells_that_the_marker_is_another_s(workspace: Workspace) -> None:
+    lost: list[bool] = []
+    workspace.lock.write_text(claim_of())
+    with beating(workspace.lock, claim_of(), seconds=0.01, on_loss=lambda: lost.append(True)):
+        wait_until(lambda: bool(lost))
+    assert lost == [True]
+
+
+def test_a_launcher_that_was_given_up_counts_as_lost_even_if_the_marker_is_back(
+    workspace: Workspace,
+) -> None:
+    with locked(workspace, beat_seconds=0.01) as lease:
+        ours = workspace.lock.read_text()
+        blind = replace(lease, look_seconds=1000)
+        assert not blind.lost()
+        workspace.lock.write_text(claim_of("n1"))
+        wait_until(blind.lost)  # the heartbeat has seen it
+        workspace.lock.write_text(ours)
+        assert lease.lost_now()
+
+
+def test_a_run_removes_no_other_s_marker(workspace: Workspace) -> None:
+    theirs = claim_of("n1")
+    with locked(workspace):
+        workspace.lock.write_text(theirs)
+    assert workspace.lock.read_text() == theirs
+
+
+def test_a_launcher_that_was_given_up_is_told_so(workspace: Workspace) -> None:
+    with locked(workspace) as lease:
+        locks.check_held(workspace, lease)
+        workspace.lock.write_text(claim_of("n1"))
+        with pytest.raises(LockedError, match="another run took this directory over"):
+            locks.check_held(workspace, lease)
+
+
+def test_a_worker_s_failure_is_not_taken_for_a_take_over(workspace: Workspace) -> None:
+    with locked(workspace) as lease:
+        lease.failure.write_text("{}")
+        assert lease.lost_now()
+        locks.check_held(workspace, lease)

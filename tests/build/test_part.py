@@ -1,0 +1,318 @@
+"""A node's part of a data set: what every command makes of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dataprep
+from dataprep.build.manifest import read_manifest, seal_manifest
+from dataprep.build.overwrite import remove_built_files
+from dataprep.build.part import Part, has_part, part_json, present, read_part, refuse_part
+from dataprep.build.workspace import Workspace
+from dataprep.errors import DatasetError, UsageError
+from dataprep.staging.inventory import read_inventory
+from dataprep.staging.selection import Share, select
+from dataprep.system.canonical import to_json
+from tests.conftest import Cli, Made
+
+
+def staged(made: Made, out: Path, *splits: str, share: Share | None = None) -> Path:
+    """What a node gets, copied by hand."""
+    selection = select(read_inventory(made.out), splits=splits, share=share)
+    for file in selection.files:
+        (out / file.path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(made.out / file.path, out / file.path)
+    if selection.part is not None:
+        (out / "part.json").write_text(selection.part)
+    return out
+
+
+@pytest.fixture(scope="module")
+def second(tiny: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Shards 1 and 4 of 6 of train, and all 2 of validation."""
+    share = Share(1, 3, whole=frozenset({"validation"}))
+    return staged(tiny, tmp_path_factory.mktemp("second"), share=share)
+
+
+@pytest.fixture(scope="module")
+def validation(tiny: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return staged(tiny, tmp_path_factory.mktemp("validation"), "validation")
+
+
+def keys(out: Path, split: str) -> list[str]:
+    with dataprep.open(out, split) as records:
+        return [example.key for example in records]
+
+
+def test_the_parts_of_all_nodes_hold_every_example(tiny: Made, tmp_path: Path) -> None:
+    parts = [staged(tiny, tmp_path / str(node), share=Share(node, 2)) for node in range(2)]
+    for split in ("train", "validation"):
+        found = [keys(out, split) for out in parts]
+        assert [len(each) for each in found] == [len(keys(tiny.out, split)) // 2] * 2
+        assert sorted(found[0] + found[1]) == sorted(keys(tiny.out, split))
+
+
+def test_a_part_is_read_by_number_and_by_key(tiny: Made, second: Path) -> None:
+    with dataprep.open(tiny.out) as whole, dataprep.open(second) as here:
+        assert len(here) == 8
+        assert [here[number].key for number in range(8)] == [
+            whole[number].key for number in (4, 5, 6, 7, 16, 17, 18, 19)
+        ]
+        assert here.by_key(whole[17].key) == whole[17]
+        assert [len(here.part(rank, 2)) for rank in range(2)] == [4, 4]
+    assert keys(second, "validation") == keys(tiny.out, "validation")
+
+
+def test_a_split_that_is_not_here_cannot_be_read(validation: Path) -> None:
+    with pytest.raises(UsageError, match="has no split 'train'; it has: validation"):
+        dataprep.open(validation)
+
+
+@pytest.mark.parametrize("level", ["size", "hash", "records", "decode"])
+def test_verify_checks_what_should_be_here(
+    cli: Cli, second: Path, validation: Path, level: str
+) -> None:
+    result = cli("verify", second, "--level", level, "--workers", 1)
+    assert result.code == 0, result
+    assert result.out.startswith(f"{second}: 9 files, ")
+    assert result.out.endswith(f" 14 records: all good ({level}), part 2 of 3\n")
+    result = cli("verify", validation, "--level", level, "--workers", 1)
+    assert result.out.startswith(f"{validation}: 5 files, ")
+    assert result.out.endswith(f" 6 records: all good ({level}), only validation\n")
+
+
+def test_verify_of_a_whole_copy_says_nothing_of_parts(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    result = cli("verify", staged(tiny, tmp_path / "out"))
+    assert result.out.endswith(" 30 records: all good (hash)\n")
+
+
+def damaged(second: Path, out: Path) -> Path:
+    shutil.copytree(second, out)
+    return out
+
+
+def test_verify_names_what_is_missing_from_a_part(cli: Cli, second: Path, tmp_path: Path) -> None:
+    out = damaged(second, tmp_path / "out")
+    (out / "train/train-00004-of-00006").unlink()
+    result = cli("verify", out)
+    assert result.out == "bad: train/train-00004-of-00006: is missing\n"
+    assert result.error.endswith(f"{out}: 1 of 9 files bad; stage it again")
+
+
+def test_verify_names_a_shard_of_another_part(
+    cli: Cli, tiny: Made, second: Path, tmp_path: Path
+) -> None:
+    out = damaged(second, tmp_path / "out")
+    shutil.copy(tiny.out / "train/train-00000-of-00006", out / "train")
+    result = cli("verify", out)
+    assert result.code == 1
+    assert result.out == (
+        "bad: train/train-00000-of-00006: is not in what should be here (part 2 of 3), but readers "
+        "would take it in; move it away\n"
+    )
+
+
+def test_verify_counts_no_class_more_often_than_the_whole_has_it(
+    cli: Cli, second: Path, tmp_path: Path
+) -> None:
+    out = damaged(second, tmp_path / "out")
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    del manifest["sha256"]
+    classes = manifest["splits"]["train"]["class_records"]
+    classes[min(classes)] = 1  # every shard has one, and two are here
+    sealed = seal_manifest(manifest)
+    (out / "manifest.json").write_bytes(to_json(sealed))
+    part = json.loads((out / "part.json").read_text())
+    (out / "part.json").write_text(json.dumps({**part, "manifest_sha256": sealed["sha256"]}))
+    result = cli("verify", out, "--level", "records")
+    what = "train: its records by class are not what the shards hold"
+    assert result.out == f"bad: manifest.json: {what}\n"
+
+
+def test_inspect_shows_what_is_here(cli: Cli, second: Path, validation: Path) -> None:
+    lines = cli("inspect", second).out.splitlines()
+    assert lines[1] == "part 2 of 3 is here"
+    assert lines[2].startswith("train: 8 of 24 records, ")
+    assert lines[3] == ("  2 of 6 shards of 4 records; first shard train/train-00001-of-00006")
+    assert lines[4].startswith("validation: 6 records of 6 images, ")
+    lines = cli("inspect", validation).out.splitlines()
+    assert lines[1] == "only validation is here, nothing of train"
+    assert lines[2].startswith("validation: 6 records of 6 images, ")
+
+
+def test_inspect_shows_a_shard_of_a_part(cli: Cli, second: Path) -> None:
+    result = cli("inspect", second / "train/train-00001-of-00006", "--records", 1)
+    assert result.code == 0
+    assert result.out.startswith("0: ")
+
+
+def test_status_says_that_it_is_a_part(cli: Cli, second: Path) -> None:
+    assert cli("status", second).out == f"{second}: sealed, part 2 of 3\n"
+
+
+def test_what_needs_a_whole_data_set_refuses_a_part(
+    cli: Cli, tiny: Made, second: Path, tmp_path: Path
+) -> None:
+    for words in (("diff", tiny.out, second), ("diff", second, tiny.out)):
+        error = cli(*words).error
+        assert f"{second} holds a part of its data set (part 2 of 3)" in error
+        assert "only a whole one can be compared; use the directory that it was" in error
+    error = cli("convert", second, "--to", tmp_path / "out", "--sink", "tfrecord").error
+    assert "only a whole one can be converted" in error
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(DatasetError, match="only a whole one can be staged"):
+        read_inventory(second)
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_overwriting_takes_a_note_of_ours_along(
+    tiny: Made, second: Path, tmp_path: Path, ours: bool
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    note = (second / "part.json").read_text() if ours else '{"name": "left wing"}'
+    (out / "part.json").write_text(note)
+    remove_built_files(Workspace(out))
+    assert not (out / "train").exists()
+    assert (out / "part.json").exists() == (not ours)
+
+
+def test_a_whole_data_set_is_not_refused(tiny: Made) -> None:
+    manifest = read_manifest(tiny.out)
+    refuse_part(tiny.out, manifest, "converted")
+    assert read_part(tiny.out, manifest) is None
+    assert present(tiny.out, manifest) == manifest
+
+
+def test_the_manifest_of_a_part_counts_what_is_here(tiny: Made, second: Path) -> None:
+    whole = read_manifest(tiny.out)
+    found = present(second, read_manifest(second))
+    assert found["splits"]["validation"] == whole["splits"]["validation"]
+    train, all_of_it = found["splits"]["train"], whole["splits"]["train"]
+    assert train["shards"] == [all_of_it["shards"][1], all_of_it["shards"][4]]
+    assert train["records"] == 8
+    assert train["records_per_shard"] == [4, 4]
+    assert train["bytes"] == sum(
+        (second / file["path"]).stat().st_size
+        for shard in train["shards"]
+        for file in shard["files"]
+    )
+    assert train["class_records"] == all_of_it["class_records"]
+    assert read_manifest(second) == whole
+
+
+def test_of_the_files_of_a_split_those_that_came_with_it(tmp_path: Path) -> None:
+    file = {"path": "a.h5", "bytes": 3, "sha256": 64 * "0"}
+    split = {"shards": [{"records": 2, "files": [file]}] * 2, "files": [file], "records": 4}
+    manifest = {"sha256": "m", "splits": {"a": split, "b": {**split, "files": []}}}
+    for names in ((), ("a.h5",)):
+        (tmp_path / "part.json").write_text(part_json(Part("m", {"a": (0, 1), "b": (1,)}, names)))
+        found = present(tmp_path, manifest)["splits"]
+        assert found["a"]["files"] == [file] * len(names)
+        assert found["b"]["files"] == []
+
+
+def test_what_is_written_is_read(tiny: Made, tmp_path: Path) -> None:
+    manifest = read_manifest(tiny.out)
+    part = Part(manifest["sha256"], {"train": (0, 5), "validation": (1,)}, (), 1, 4, 2)
+    (tmp_path / "part.json").write_text(part_json(part))
+    assert read_part(tmp_path, manifest) == part
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"format": "dataprep-part-2"}, "its format is not dataprep-part-1"),
+        ({"manifest_sha256": 64 * "0"}, "it is of another data set than the manifest beside it"),
+        ({"splits": {}}, "it names no splits"),
+        ({"splits": [1]}, "it names no splits"),
+        ({"splits": {"test": [0]}}, "the data set has no split 'test'"),
+        ({"splits": {"train": []}}, "its shards of train are not"),
+        ({"splits": {"train": [1, 6]}}, "its shards of train are not"),
+        ({"splits": {"train": [-1]}}, "its shards of train are not"),
+        ({"splits": {"train": [1, 1]}}, "its shards of train are not"),
+        ({"splits": {"train": [4, 1]}}, "its shards of train are not"),
+        ({"splits": {"train": ["1"]}}, "its shards of train are not"),
+        ({"splits": {"train": [True]}}, "its shards of train are not"),
+        ({"splits": {"train": 1}}, "its shards of train are not"),
+        ({"split_files": ["train.h5"]}, "its split_files are not the manifest's"),
+        ({"split_files": [{}]}, "its split_files are not the manifest's"),
+        ({"split_files": None}, "its split_files are not the manifest's"),
+        ({"node": 3}, "contradict each other"),
+        ({"node": -1}, "contradict each other"),
+        ({"replicas": 0}, "contradict each other"),
+        ({"replicas": 4}, "contradict each other"),
+        ({"nodes": None}, "are not numbers"),
+        ({"node": "1"}, "are not numbers"),
+    ],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else None,
+)
+def test_what_cannot_be_a_part_is_refused(
+    second: Path, tmp_path: Path, change: dict[str, Any], what: str
+) -> None:
+    said = json.loads((second / "part.json").read_text())
+    (tmp_path / "part.json").write_text(json.dumps({**said, **change}))
+    with pytest.raises(DatasetError, match=what) as caught:
+        read_part(tmp_path, read_manifest(second))
+    assert str(caught.value).startswith(f"{tmp_path}/part.json cannot be trusted: ")
+    assert str(caught.value).endswith("; stage the data set again")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", "\0", "[" * 100_000, '"\udcff"', "{}", '{"format": ["a"]}'],
+    ids=["nothing", "torn", "list", "null", "zero", "deep", "no text", "empty", "odd format"],
+)
+def test_what_does_not_state_our_format_is_somebody_else_s(
+    second: Path, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "part.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert not has_part(tmp_path)
+    assert read_part(tmp_path, read_manifest(second)) is None
+
+
+def test_a_directory_of_that_name_is_somebody_else_s(second: Path, tmp_path: Path) -> None:
+    (tmp_path / "part.json").mkdir()
+    assert not has_part(tmp_path)
+    assert read_part(tmp_path, read_manifest(second)) is None
+
+
+def test_a_part_that_cannot_be_read_is_an_error(second: Path, tmp_path: Path) -> None:
+    (tmp_path / "part.json").symlink_to("part.json")
+    with pytest.raises(DatasetError, match=r"part\.json cannot be read: Too many levels"):
+        read_part(tmp_path, read_manifest(second))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("verify",), "30 records: all good (hash)\n"),
+        (("status",), ": sealed\n"),
+        (("inspect",), "train: 24 records of"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_somebody_else_s_part_json_changes_nothing(
+    cli: Cli, tiny: Made, tmp_path: Path, words: tuple[str, ...], says: str
+) -> None:
+    out = staged(tiny, tmp_path / "out")
+    (out / "part.json").write_text('{"name": "left wing", "format": 3}')
+    result = cli(*words, out)
+    assert result.code == 0, result
+    assert says in result.out
+    assert len(keys(out, "train")) == 24
+
+
+@pytest.mark.parametrize(
+    "words", [("verify",), ("verify", "--level", "size"), ("inspect",), ("status",)], ids=" ".join
+)
+def test_a_damaged_part_is_one_line_in_every_command(
+    cli: Cli, second: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    out = damaged(second, tmp_path / "out")
+    (out / "part.json").write_text('{"format": "dataprep-part-2"}')
+    assert "part.json cannot be trusted: its format is not" in cli(*words, out).error

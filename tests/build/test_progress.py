@@ -1,0 +1,153 @@
+"""How far a large shard is, before it is committed; by a clock that the test turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dataprep.build import progress
+from dataprep.build.progress import (
+    ProgressWatch,
+    ShardProgress,
+    forget_progress,
+    images_under_way,
+)
+from dataprep.build.status import read_status
+from dataprep.build.workspace import Workspace
+from dataprep.sinks import ShardName
+from dataprep.sinks.recordio import RecordIOWriter
+from dataprep_pipelines.runners import Running
+from tests.conftest import Cli, Made, Shelf
+
+SHARD = ShardName("train", 0, 1)
+
+
+@dataclass
+class Clock:
+    """A clock that stands still unless it is turned."""
+
+    now: float = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    return clock
+
+
+def test_it_is_noted_now_and_then(workspace: Workspace, clock: Clock) -> None:
+    shard = ShardProgress(workspace, SHARD)
+    for _ in range(100):
+        shard.advance()
+    assert images_under_way(workspace) == 0  # no time has passed
+    clock.now += 2.0
+    shard.advance()
+    assert images_under_way(workspace) == 101
+    clock.now += 1.9
+    shard.advance()
+    assert images_under_way(workspace) == 101
+    clock.now += 0.1
+    shard.advance()
+    assert images_under_way(workspace) == 103
+    shard.finish()
+    shard.finish()
+    assert images_under_way(workspace) == 0
+
+
+def test_of_many_workers_each_notes_less_often(workspace: Workspace, clock: Clock) -> None:
+    shard = ShardProgress(workspace, SHARD, seconds=60.0)
+    for seconds, noted in [(59.9, 0), (0.1, 2), (59.9, 2), (0.1, 4)]:
+        clock.now += seconds
+        shard.advance()
+        assert images_under_way(workspace) == noted
+
+
+def test_nobody_notes_more_often_than_is_looked(workspace: Workspace, clock: Clock) -> None:
+    shard = ShardProgress(workspace, SHARD, seconds=0.0)
+    clock.now += 1.9
+    shard.advance()
+    assert images_under_way(workspace) == 0
+
+
+def test_shards_are_added_up_and_nonsense_is_passed_over(
+    workspace: Workspace, clock: Clock
+) -> None:
+    shards = [ShardProgress(workspace, ShardName("train", number, 3)) for number in range(3)]
+    clock.now += 5
+    for shard in shards:
+        shard.advance()
+    (workspace.progress / "torn").write_text("")
+    (workspace.progress / "nonsense").write_text("many")
+    assert images_under_way(workspace) == 3
+    shards[0].finish()
+    assert images_under_way(workspace) == 2
+    forget_progress(workspace)
+    assert list(workspace.progress.iterdir()) == []
+
+
+def test_a_note_that_cannot_be_written_stops_nothing(tmp_path: Path, clock: Clock) -> None:
+    workspace = Workspace(tmp_path / "gone")
+    shard = ShardProgress(workspace, SHARD)
+    clock.now += 5
+    shard.advance()
+    shard.finish()
+    assert images_under_way(workspace) == 0
+
+
+@pytest.mark.parametrize("command", ["imagenet", "convert"])
+def test_a_single_large_shard_is_seen_before_it_is_committed(
+    cli: Cli,
+    shelf: Shelf,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+) -> None:
+    """Looked at right before the only shard is closed."""
+    made: Made = shelf("recordio")
+    source = shelf("tfrecord").out
+    monkeypatch.setattr(progress, "_SECONDS", 0.0)
+    monkeypatch.setattr(Running, "look_seconds", 0.0)
+    seen: list[int] = []
+    statuses: list[str] = []
+    close = RecordIOWriter.close
+
+    def looking(writer: RecordIOWriter) -> object:
+        seen.append(images_under_way(Workspace(tmp_path / "out")))
+        statuses.append(str(read_status(tmp_path / "out")))
+        return close(writer)
+
+    monkeypatch.setattr(RecordIOWriter, "close", looking)
+    words = made.command(tmp_path / "out", "--splits", "train")
+    if command == "convert":
+        words = [
+            str(it) for it in ("convert", source, "--to", tmp_path / "out", "--sink", "recordio")
+        ]
+    result = cli(*words, "--workers", 1)
+    assert result.code == 0, result
+    assert 24 in seen
+    assert any("under_way=24" in text for text in statuses), statuses
+    assert images_under_way(Workspace(tmp_path / "out")) == 0
+
+
+def test_who_asks_often_does_not_look_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    workspace = Workspace(tmp_path)
+    workspace.make()
+    watch = ProgressWatch(workspace)
+    assert watch.images(now=False) == 0
+    (workspace.progress / "train-00000-of-00001").write_text("7")
+    clock.now += 1.0
+    assert watch.images(now=False) == 0
+    assert watch.images(now=True) == 7
+    (workspace.progress / "train-00000-of-00001").write_text("9")
+    clock.now += 3.0
+    assert watch.images(now=False) == 9

@@ -1,0 +1,61 @@
+"""What lies beside the shards and would be read with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dataprep.build.strangers import strangers
+
+
+def touch(out: Path, *names: str) -> list[Path]:
+    for name in names:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).touch()
+    return [out / name for name in names]
+
+
+@pytest.mark.parametrize(
+    ("own", "strange"),
+    [
+        (["train/train-00000-of-00002"], ["train/train-00001-of-00003"]),
+        (
+            ["train/train-00000-of-00001.tar", "index/train/train-00000-of-00001.idx"],
+            ["index/train/train-00007-of-00009.idx", "train/train-00000-of-00001.rec"],
+        ),
+        (
+            ["train/train-00000-of-00002_lmdb/data.mdb"],
+            ["train/train-00002-of-00003_lmdb"],
+        ),
+        (["train.h5", "train.txt"], ["train-00000-of-00002.h5"]),
+    ],
+)
+def test_a_stranger_is_named(tmp_path: Path, own: list[str], strange: list[str]) -> None:
+    files = touch(tmp_path, *own)
+    assert list(strangers(["train"], files)) == []
+    touch(tmp_path, *(path.replace("_lmdb", "_lmdb/data.mdb") for path in strange))
+    named = [path.relative_to(tmp_path).as_posix() for path in strangers(["train"], files)]
+    assert sorted(named) == sorted(strange)
+
+
+def test_what_no_reader_would_take_is_let_be(tmp_path: Path) -> None:
+    own = touch(tmp_path, "train/train-00000-of-00002")
+    touch(tmp_path, "train/README", "train/.train-00000-of-00002.0a1b2c3d.partial")
+    touch(tmp_path, "elsewhere/train-00000-of-00009", "train/validation-00000-of-00001")
+    assert list(strangers(["train"], own)) == []
+    assert [path.name for path in strangers(["train", "validation"], own)] == [
+        "validation-00000-of-00001"
+    ]
+
+
+def test_what_ends_like_a_shard_beside_the_shards_is_named(tmp_path: Path) -> None:
+    own = touch(tmp_path, "train/train-00000-of-00001.tar")
+    touch(tmp_path, "train/extra.tar", "train/.hidden.tar", "train/notes.txt", "extra.tar")
+    assert [path.name for path in strangers(["train"], own)] == ["extra.tar"]
+
+
+def test_what_begins_like_a_shard_is_named(tmp_path: Path) -> None:
+    own = touch(tmp_path, "train/train-00000-of-00001")
+    touch(tmp_path, "train/train-old")
+    assert [path.name for path in strangers(["train"], own)] == ["train-old"]

@@ -1,0 +1,594 @@
+"""ChestX-ray14 in each of its forms: the same rows, the same splits, no patient in two."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tarfile
+import zipfile
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataprep.datasets.chestxray14.dataset import ChestXray14
+from dataprep.datasets.splitting import Cut
+from dataprep.errors import SourceError, UsageError
+from dataprep.index import Ignored
+from dataprep.index.tables import index_tables
+
+MODIFIED = 1_500_000_000
+HEADER = (
+    "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
+    "OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
+)
+FINDINGS = ("No Finding", "Mass|Hernia", "Infiltration", "Effusion", "Nodule|Atelectasis")
+PARTS = {
+    1: ["00000001_000.png", "00000001_001.png", "00000002_000.png", "00000003_000.png"],
+    2: ["00000004_000.png", "00000005_000.png", "00000005_001.png"],
+}
+NAMES = [name for names in PARTS.values() for name in names]
+TEST = [name for name in NAMES if name[:8] in ("00000003", "00000005")]
+TRAIN_VALIDATION = [name for name in NAMES if name not in TEST]
+CONTENT = {
+    name: f"radiograph {name} ".encode() * (position + 1) for position, name in enumerate(NAMES)
+}
+
+
+def label_row(position, name):
+    findings = FINDINGS[position % len(FINDINGS)]
+    return f"{name},{findings},{position},{int(name[:8])},{50 + position},F,AP,2,2,0.1,0.1"
+
+
+class Radiographs:
+    """Builds raw directories and scans them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir()
+        self.lists()
+
+    def write(self, name, content=b"x"):
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        os.utime(file, (MODIFIED, MODIFIED))
+
+    def write_lines(self, name, lines):
+        self.write(name, "\n".join(lines).encode())
+
+    def lists(self, folder="", names=NAMES):
+        rows = [label_row(position, name) for position, name in enumerate(names)]
+        self.write_lines(f"{folder}Data_Entry_2017_v2020.csv", [HEADER, *rows])
+        self.write_lines(f"{folder}train_val_list.txt", TRAIN_VALIDATION)
+        self.write_lines(f"{folder}test_list.txt", TEST)
+
+    def boxes(self, *lines):
+        self.write_lines(
+            "BBox_List_2017.csv", ["Image Index,Finding Label,Bbox [x,y,w,h],,,", *lines]
+        )
+
+    def folders(self, inner="images/", above=""):
+        for part, names in PARTS.items():
+            for name in names:
+                self.write(f"{above}images_{part:03d}/{inner}{name}", CONTENT[name])
+
+    def flat(self, folder="images", names=NAMES):
+        for name in names:
+            self.write(f"{folder}/{name}", CONTENT.get(name, b"x"))
+
+    def tars(self, suffix=".tar", above="", digits=3):
+        mode = "w" if suffix == ".tar" else "w:gz"
+        for part, names in PARTS.items():
+            stream = io.BytesIO()
+            with tarfile.open(mode=mode, fileobj=stream) as archive:
+                for name in reversed(names):
+                    info = tarfile.TarInfo(f"images/{name}")
+                    info.size, info.mtime = len(CONTENT[name]), MODIFIED
+                    archive.addfile(info, io.BytesIO(CONTENT[name]))
+            self.write(f"{above}images_{part:0{digits}d}{suffix}", stream.getvalue())
+
+    def zips(self):
+        for part, names in PARTS.items():
+            stream = io.BytesIO()
+            with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+                for name in names:
+                    archive.writestr(zipfile.ZipInfo(f"images/{name}"), CONTENT[name])
+            self.write(f"images_{part:03d}.zip", stream.getvalue())
+
+    def find(self, splits=None, **options):
+        return ChestXray14(**options).find(self.path, splits)
+
+    def scan(self, **options):
+        """What the lists say, and what each unit of images holds."""
+        data_set = ChestXray14(**options)
+        units = data_set.find(self.path, None).units
+        labels, *images = (data_set.scan(self.path, unit) for unit in units)
+        return labels, images
+
+    def listed(self, **options):
+        """The rows of the lists, by key, with what is known only."""
+        labels, _ = self.scan(**options)
+        attributes = tuple((each.name, each.kind) for each in ChestXray14.attributes)
+        (table,) = index_tables(labels, (), attributes)
+        return {
+            row["key"]: {name: value for name, value in row.items() if value is not None}
+            for row in table.to_pylist()
+        }
+
+    def splits(self, **options):
+        """The keys of each split."""
+        splits: dict[str, set[str]] = {}
+        for key, row in self.listed(**options).items():
+            splits.setdefault(row.get("split"), set()).add(key)
+        return splits
+
+
+@pytest.fixture
+def raw(tmp_path):
+    return Radiographs(tmp_path / "raw")
+
+
+def refused(raw, error=SourceError, **options):
+    """The message with which finding or scanning is refused."""
+    with pytest.raises(error) as caught:
+        raw.scan(**options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+LAYOUTS = {
+    "folders": (lambda raw: raw.folders(), ["images_001/images", "images_002/images"]),
+    "folders without images": (lambda raw: raw.folders(""), ["images_001", "images_002"]),
+    "folders in images": (
+        lambda raw: raw.folders("", "images/"),
+        ["images/images_001", "images/images_002"],
+    ),
+    "flat": (lambda raw: raw.flat(), ["images"]),
+    "unpacked where it was": (lambda raw: raw.flat("images/images"), ["images/images"]),
+    "tar": (lambda raw: raw.tars(), ["images_001.tar", "images_002.tar"]),
+    "tar.gz": (lambda raw: raw.tars(".tar.gz"), ["images_001.tar.gz", "images_002.tar.gz"]),
+    "tgz": (lambda raw: raw.tars(".tgz"), ["images_001.tgz", "images_002.tgz"]),
+    "two digits": (
+        lambda raw: raw.tars(".tar.gz", digits=2),
+        ["images_01.tar.gz", "images_02.tar.gz"],
+    ),
+    "download": (
+        lambda raw: raw.tars(".tar.gz", "images/"),
+        ["images/images_001.tar.gz", "images/images_002.tar.gz"],
+    ),
+    "zip": (lambda raw: raw.zips(), ["images_001.zip", "images_002.zip"]),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_has_the_same_images(raw, layout):
+    build, containers = LAYOUTS[layout]
+    build(raw)
+    labels, *units = raw.find().units
+    assert (labels.name, labels.container) == ("labels", "Data_Entry_2017_v2020.csv")
+    assert [unit.container for unit in units] == containers
+    members = [member for scanned in raw.scan()[1] for member in scanned.members]
+    assert {member.key: member.size for member in members} == {
+        name: len(content) for name, content in CONTENT.items()
+    }
+
+
+def test_units_are_named_by_part_in_every_form(raw):
+    raw.tars(".tar.gz", digits=2)
+    assert [unit.name for unit in raw.find().units] == ["labels", "images_001", "images_002"]
+
+
+def test_a_gzip_archive_comes_with_its_restart_points(raw):
+    raw.tars(".tar.gz")
+    _, scanned = raw.scan()
+    assert all(part.restarts for part in scanned)
+    assert {member.packing for member in scanned[1].members} == {("gzip", "images_002.restarts")}
+
+
+def test_a_row_has_what_the_lists_say(raw):
+    raw.flat()
+    raw.boxes("00000003_000.png,Mass,0,0,512,512", "00000003_000.png,Infiltrate,-256,512,512,1024")
+    assert raw.listed()["00000003_000.png"] == {
+        "status": "listed",
+        "split": "test",
+        "key": "00000003_000.png",
+        "container": "Data_Entry_2017_v2020.csv",
+        "line": 5,
+        "labels": ["Effusion"],
+        "boxes": [
+            {"xmin": 0.0, "ymin": 0.0, "xmax": 0.5, "ymax": 0.5},
+            {"xmin": 0.0, "ymin": 0.5, "xmax": 0.25, "ymax": 1.0},
+        ],
+        "box_labels": ["Mass", "Infiltration"],
+        "group": "3",
+        "patient_id": 3,
+        "view": "AP",
+        "age": 53,
+        "gender": "F",
+        "follow_up": 3,
+    }
+    assert raw.listed()["00000001_000.png"]["labels"] == []
+    assert "boxes" not in raw.listed()["00000001_000.png"]
+
+
+def test_what_happened_is_counted(raw):
+    raw.flat()
+    rows = [label_row(position, name) for position, name in enumerate(NAMES)]
+    rows[0] = rows[0].replace(",50,", ",411,")
+    rows[1] = rows[1].replace(",51,", ",123Y,")
+    rows[4] = rows[4].replace(",54,", ",122,")
+    raw.write_lines("Data_Entry_2017_v2020.csv", [HEADER, *rows])
+    raw.boxes("00000004_000.png,Edema,-1,0,9,9", "00000001_000.png,Mass,1,1,9,9")
+    labels, _ = raw.scan()
+    assert labels.counts == {
+        "age out of range": 3,
+        "box clipped to its image": 1,
+        "box of a finding its image is not labelled with": 2,
+    }
+    assert "age" not in raw.listed()["00000001_000.png"]
+
+
+def test_names_that_only_split_lists_have_are_said_and_left_out(raw):
+    raw.lists(names=NAMES[:6])
+    raw.flat(names=NAMES[:6])
+    assert any("1 name in them without labels" in line for line in raw.find().description)
+    assert list(raw.listed()) == NAMES[:6]
+
+
+def test_an_image_in_neither_official_list_has_no_split(raw):
+    raw.flat()
+    raw.write_lines("test_list.txt", TEST[1:])
+    assert raw.splits(validation_fraction="0") == {
+        None: {TEST[0]},
+        "train": set(TRAIN_VALIDATION),
+        "test": set(TEST[1:]),
+    }
+
+
+def test_found_says_what_will_be_used(raw):
+    raw.tars(".tar.gz", "images/")
+    raw.write("images/README.txt")
+    raw.write("Data_Entry_2017.csv")
+    raw.boxes("00000001_000.png,Mass,1,1,9,9", "00000001_000.png,Edema,1,1,9,9")
+    found = raw.find(["train", "test"])
+    assert found.description == (
+        "images: 2 archives, images/images_001.tar.gz to images/images_002.tar.gz, ignoring "
+        "README.txt",
+        "labels: Data_Entry_2017_v2020.csv, 7 images of 5 patients; Data_Entry_2017.csv is there "
+        "too and not read",
+        "splits: official, train_val_list.txt (of its patients 0.1 validation, seed 0) and "
+        "test_list.txt",
+        "boxes: BBox_List_2017.csv, 2 on 1 image",
+    )
+    assert found.splits == ("train", "test")
+    assert found.official_counts == {"test": 25_596}
+    stray = raw.scan()[1][0].ignored
+    assert stray == (Ignored("images", "README.txt", "no archive of images"),)
+
+
+def test_official_counts_are_whole_without_a_validation_split(raw):
+    raw.flat()
+    found = raw.find(validation_fraction="0")
+    assert found.splits == ("train", "test")
+    assert found.official_counts == {"train": 86_524, "test": 25_596}
+    assert raw.find(split="random-by-patient").official_counts == {}
+    own = str(raw.path / "test_list.txt")
+    assert raw.find(test_list=own).official_counts == {}
+
+
+@pytest.mark.parametrize(
+    ("parts", "note"),
+    [
+        (
+            (1, 2, 4, 12),
+            "images_003, images_005, images_006, images_007, images_008 and 3 more are",
+        ),
+        ((1, 3), "images_002 is"),
+        ((2, 3), "images_001 is"),
+    ],
+    ids=str,
+)
+def test_parts_that_are_not_there_are_said_before_anything_is_scanned(raw, parts, note):
+    for part in parts:
+        raw.write(f"images_{part:03d}.tar.gz")
+    first, last = parts[0], parts[-1]
+    assert raw.find().description[0] == (
+        f"images: {len(parts)} archives, images_{first:03d}.tar.gz to images_{last:03d}.tar.gz "
+        f"({note} not there)"
+    )
+
+
+def test_without_gaps_nothing_is_said_of_them(raw, tmp_path):
+    raw.folders()
+    raw.write("images_003.tar")
+    flat = Radiographs(tmp_path / "flat")
+    flat.flat()
+    assert "not there" not in "".join((*raw.find().description, *flat.find().description))
+
+
+def test_an_odd_share_is_rounded_for_the_eye_and_exact_in_the_config(raw):
+    raw.flat()
+    options = {"split": "random-by-patient", "validation_fraction": "0.10000000000000001"}
+    assert "splits: patients at random, 0.2 test and 0.1 validation, seed 0" in (
+        raw.find(**options).description
+    )
+    exact = Fraction(ChestXray14(**options).config()["validation_fraction"])
+    assert exact == Fraction("0.10000000000000001") != Fraction("0.1")
+
+
+def build(*steps):
+    return lambda raw: [
+        getattr(raw, step)() if isinstance(step, str) else step(raw) for step in steps
+    ]
+
+
+def remove(name):
+    return lambda raw: (raw.path / name).unlink()
+
+
+def write(name, content=b"x"):
+    return lambda raw: raw.write(name, content)
+
+
+REFUSED = {
+    "part in two forms": (
+        build("folders", "tars"),
+        r"found images in images_001/images and in images_001.tar; expected each part .* one form",
+    ),
+    "archive in two places": (
+        build("tars", lambda raw: raw.tars(".tgz", "images/", 2)),
+        "found images in images_001.tar and in images/images_01.tgz; expected",
+    ),
+    "part and its images folder": (
+        build("folders", write("images_002/x.png")),
+        "found images in images_002 and in images_002/images; expected",
+    ),
+    "flat and parts": (
+        build("flat", "folders"),
+        "found images in images and in images_001/images; expected",
+    ),
+    "flat twice": (
+        build("flat", write("images/images/x.png")),
+        "found images in images/images and in images; expected",
+    ),
+    "no images": (
+        build(write("images/README"), write("images_001/README")),
+        "no images in .*; looked for images_001.tar.gz .*; found Data_Entry_2017_v2020.csv, images,"
+        ".*; check --raw_data_dir",
+    ),
+    "no labels": (
+        build("flat", remove("Data_Entry_2017_v2020.csv")),
+        "no Data_Entry_2017_v2020.csv or Data_Entry_2017.csv in .*; copy it there, or name it with "
+        "--labels$",
+    ),
+    "no test list": (
+        build("flat", remove("test_list.txt")),
+        "no test_list.txt in .* name it with --test_list, or use --split random-by-patient",
+    ),
+    "no train list": (
+        build("flat", remove("train_val_list.txt")),
+        "no train_val_list.txt in .* name it with --train_val_list, or",
+    ),
+    "list is a folder": (
+        build("flat", remove("test_list.txt"), write("test_list.txt/x")),
+        "test_list.txt is not a regular file",
+    ),
+    "image in both lists": (
+        build("flat", lambda raw: raw.write_lines("test_list.txt", [*TEST, NAMES[0]])),
+        "1 patient is in both train_val_list.txt and test_list.txt: 1 ",
+    ),
+    "patient in both lists": (
+        build(
+            "flat",
+            lambda raw: raw.write_lines("train_val_list.txt", [*TRAIN_VALIDATION[1:], TEST[2]]),
+            lambda raw: raw.write_lines("test_list.txt", [*TEST[:2], NAMES[0]]),
+        ),
+        r"2 patients are in both train_val_list.txt and test_list.txt: 1 \(00000001_001.png and "
+        r"00000001_000.png\), 5 \(00000005_001.png and 00000005_000.png\); expected each patient",
+    ),
+    "patient without labels in both lists": (
+        build(
+            "flat",
+            lambda raw: raw.write_lines("test_list.txt", [*TEST, "00000077_000.png"]),
+            lambda raw: raw.write_lines(
+                "train_val_list.txt", [*TRAIN_VALIDATION, "00000077_001.png"]
+            ),
+        ),
+        "1 patient is in both .*: 77 ",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_contradictions_and_gaps_are_refused(raw, case):
+    spoil, message = REFUSED[case]
+    spoil(raw)
+    found = refused(raw)
+    assert re.search(message, found), found
+
+
+def test_a_patient_in_both_lists_is_refused_before_anything_is_scanned(raw):
+    REFUSED["patient in both lists"][0](raw)
+    with pytest.raises(SourceError, match="2 patients are in both"):
+        raw.find()
+    assert raw.find(split="random-by-patient").splits == ("train", "validation", "test")
+
+
+def test_many_shared_patients_are_counted(raw):
+    raw.flat()
+    shared = [f"{patient:08d}_00{{}}.png" for patient in range(11, 18)]
+    raw.write_lines("test_list.txt", [name.format(0) for name in shared])
+    raw.write_lines("train_val_list.txt", [name.format(1) for name in shared])
+    assert re.search(r"7 patients .*: 11 \(.*\), 15 \(.*\) and 2 more; ", refused(raw))
+
+
+@pytest.mark.parametrize("folder", ["CXR8/", "some where/"])
+def test_the_directory_below_is_suggested(raw, folder):
+    for name in ("Data_Entry_2017_v2020.csv", "train_val_list.txt", "test_list.txt"):
+        (raw.path / name).unlink()
+    raw.lists(folder)
+    right = re.escape(str(raw.path / folder))
+    for build_images in (raw.path.exists, raw.tars):
+        build_images()
+        assert re.search(rf"; did you mean --raw_data_dir {right.rstrip('/')} \?", refused(raw))
+
+
+def test_the_directory_above_is_suggested(raw):
+    raw.tars(".tar.gz", "images/")
+    with pytest.raises(SourceError) as caught:
+        ChestXray14().find(raw.path / "images", None)
+    assert f"did you mean --raw_data_dir {raw.path} ?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [(lambda path: None, "does not exist"), (Path.touch, "is not a directory")],
+    ids=["absent", "file"],
+)
+def test_a_raw_directory_that_is_none_is_refused(tmp_path, make, message):
+    make(tmp_path / "raw")
+    with pytest.raises(SourceError, match=f"{message}; expected the directory that holds"):
+        ChestXray14().find(tmp_path / "raw", None)
+
+
+WRONG_OPTIONS = {
+    "order": ({"label_order": "random"}, "--label_order random is not one of canonical"),
+    "split": ({"split": "random"}, "--split random is not one of"),
+    "share": ({"validation_fraction": "10%"}, "--validation_fraction 10%: expected a number"),
+    "all": ({"validation_fraction": "1"}, "--validation_fraction 1: expected"),
+    "seed": ({"split_seed": "x"}, "--split_seed x: expected a whole number"),
+    "idle fraction": ({"test_fraction": "0.2"}, "--test_fraction has no effect with --split off"),
+    "idle list": (
+        {"split": "random-by-patient", "test_list": "/x"},
+        "--test_list has no effect with --split random-by-patient",
+    ),
+    "nothing to train on": (
+        {"split": "random-by-patient", "test_fraction": "0.5", "validation_fraction": "0.5"},
+        "shares add up to 1, not below 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_OPTIONS)
+def test_option_values_are_checked_at_once(case):
+    options, message = WRONG_OPTIONS[case]
+    with pytest.raises(UsageError, match=re.escape(message)):
+        ChestXray14(**options)
+
+
+@pytest.mark.parametrize("splits", [[], ["training"], ["validation"]], ids=str)
+def test_splits_that_there_are_not_are_refused(raw, splits):
+    raw.flat()
+    with pytest.raises(UsageError, match="the splits are train, test"):
+        raw.find(splits, validation_fraction="0")
+
+
+def test_the_config_has_what_shapes_the_rows_and_no_paths():
+    assert ChestXray14(labels="/somewhere/l.csv", bbox_csv="/somewhere/b.csv").config() == {
+        "label_order": "canonical",
+        "split": "official",
+        "validation_fraction": "0.1",
+        "split_seed": "0",
+    }
+    default = ChestXray14(split="random-by-patient").config()
+    written_otherwise = ChestXray14(
+        split="random-by-patient", test_fraction="1/5", validation_fraction="0.10", split_seed="00"
+    )
+    assert default == written_otherwise.config()
+    assert default["test_fraction"] == "0.2"
+
+
+def test_lists_may_be_elsewhere(raw, tmp_path):
+    raw.flat()
+    raw.boxes("00000001_000.png,Mass,0,0,512,512")
+    expected = [*raw.listed().values()]
+    (tmp_path / "lists").mkdir()
+    options = {}
+    for option, name in (
+        ("labels", "Data_Entry_2017_v2020.csv"),
+        ("train_val_list", "train_val_list.txt"),
+        ("test_list", "test_list.txt"),
+        ("bbox_csv", "BBox_List_2017.csv"),
+    ):
+        options[option] = str(tmp_path / "lists" / f"my {name}")
+        (raw.path / name).rename(options[option])
+    for row in expected:
+        row["container"] = "my Data_Entry_2017_v2020.csv"
+    assert [*raw.listed(**options).values()] == expected
+    data_set = ChestXray14(**options)
+    unit, _ = data_set.find(raw.path, None).units
+    assert str(tmp_path) not in data_set.fingerprint(raw.path, unit) + repr(unit)
+
+
+@pytest.mark.parametrize("option", ["labels", "train_val_list", "test_list", "bbox_csv"])
+def test_a_named_list_that_is_gone_is_refused(raw, tmp_path, option):
+    raw.flat()
+    assert "cannot read " in refused(raw, **{option: str(tmp_path / "gone.csv")})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Data_Entry_2017_v2020.csv", "train_val_list.txt", "test_list.txt", "BBox_List_2017.csv"],
+)
+def test_the_fingerprint_is_of_what_the_lists_say(raw, name):
+    raw.tars()
+    raw.boxes("00000001_000.png,Mass,0,0,512,512")
+    data_set = ChestXray14()
+    units = data_set.find(raw.path, None).units
+    before = [data_set.fingerprint(raw.path, unit) for unit in units]
+    content = (raw.path / name).read_bytes()
+    os.utime(raw.path / name, (7, 7))  # a copy of the same list
+    assert [data_set.fingerprint(raw.path, unit) for unit in units] == before
+    raw.write(name, content.swapcase())  # as long, and with the same time
+    labels, *images = [data_set.fingerprint(raw.path, unit) for unit in units]
+    assert labels != before[0]
+    assert images == before[1:]
+    raw.write("images_001.tar", b"another")
+    assert data_set.fingerprint(raw.path, units[1]) != before[1]
+
+
+def test_validation_is_cut_from_the_training_patients_only(raw):
+    raw.flat()
+    cut = {seed: raw.splits(validation_fraction="0.5", split_seed=str(seed)) for seed in range(8)}
+    assert all(rows["test"] == set(TEST) for rows in cut.values())
+    assert all(
+        rows.get("train", set()) | rows.get("validation", set()) == set(TRAIN_VALIDATION)
+        for rows in cut.values()
+    )
+    assert len({frozenset(rows.get("validation", ())) for rows in cut.values()}) > 1
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.dictionaries(st.integers(1, 10**8 - 1), st.integers(1, 3), min_size=1, max_size=8),
+    st.integers(0, 9),
+    st.sampled_from(["0", "0.2", "0.4"]),
+    st.sampled_from(["0", "0.1", "0.5"]),
+)
+def test_the_cut_is_of_the_patients(tmp_path_factory, patients, seed, test, validation):
+    raw = Radiographs(tmp_path_factory.mktemp("property") / "raw")
+    names = [
+        f"{who:08d}_{visit:03d}.png" for who, visits in patients.items() for visit in range(visits)
+    ]
+    raw.lists(names=names)
+    raw.flat(names=names)
+    options = {"test_fraction": test, "validation_fraction": validation, "split_seed": str(seed)}
+    shares = (("test", Fraction(test)), ("validation", Fraction(validation)))
+    cut = Cut(seed, shares, "train")
+    rows = raw.listed(split="random-by-patient", **options)
+    assert {key: row["split"] for key, row in rows.items()} == {
+        name: cut.split_of(str(int(name[:8]))) for name in names
+    }
+
+
+def test_it_is_a_data_set_like_the_others():
+    data_set = ChestXray14()
+    assert data_set.multilabel
+    assert data_set.has_boxes
+    assert data_set.formats == {"PNG", "JPEG"}
+    assert data_set.defaults == {"color": "gray"}
+    assert [name for name, _ in data_set.classes()][::13] == ["Atelectasis", "Hernia"]

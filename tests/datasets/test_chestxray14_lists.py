@@ -1,0 +1,320 @@
+"""The lists of ChestX-ray14 are read as they are published, and what does not fit is named."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dataprep.datasets.chestxray14.files import find_lists
+from dataprep.datasets.chestxray14.lists import describe, read_listed
+from dataprep.datasets.splitting import Cut
+from dataprep.errors import SourceError
+
+REAL = "DATAPREP_REAL_CHESTXRAY14"
+CUT = Cut(0, (("validation", Fraction("0.1")),), "train")
+LABELS = "Data_Entry_2017.csv"
+
+V2020 = (
+    "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
+    "OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
+)
+BOX_HEADER = "Image Index,Finding Label,Bbox [x,y,w,h],,,"
+
+
+def row(name="00000001_000.png", findings="Mass", patient=None, age="58", **others):
+    patient = str(int(name[:8])) if patient is None else patient
+    gender, view = others.get("gender", "M"), others.get("view", "PA")
+    follow_up = others.get("follow_up", "0")
+    return f"{name},{findings},{follow_up},{patient},{age},{gender},{view},2682,2749,0.143,0.143"
+
+
+@pytest.fixture
+def labels(tmp_path):
+    """Reads a label CSV of these lines; the rows by key."""
+
+    def read(*lines, header=V2020, end="\n", start=b""):
+        text = end.join((header, *lines)) + end
+        (tmp_path / LABELS).write_bytes(start + text.encode("utf-8", "surrogateescape"))
+        table, _ = read_listed(find_lists(tmp_path, {}, official=False), CUT)
+        return {entry["key"]: entry for entry in table.to_pylist()}
+
+    return read
+
+
+@pytest.fixture
+def boxes(tmp_path):
+    """Reads a box list of these lines; the boxes of the only image."""
+
+    def read(*lines, header=BOX_HEADER):
+        (tmp_path / LABELS).write_text(f"{V2020}\n{row()}\n")
+        (tmp_path / "BBox_List_2017.csv").write_text("\n".join((header, *lines)))
+        table, _ = read_listed(find_lists(tmp_path, {}, official=False), CUT)
+        (found,) = table.to_pylist()
+        return [(*box.values(),) for box in found["boxes"]], found["box_labels"]
+
+    return read
+
+
+@pytest.fixture
+def side(tmp_path):
+    """Reads a list of training and validation with this content; the images without split."""
+
+    def read(content):
+        rows = [row(f"0000000{number}_000.png") for number in (1, 2, 3)]
+        (tmp_path / LABELS).write_text("\n".join((V2020, *rows)))
+        (tmp_path / "train_val_list.txt").write_bytes(content)
+        (tmp_path / "test_list.txt").write_text("00000003_000.png")
+        table, _ = read_listed(find_lists(tmp_path, {}, official=True), CUT)
+        return [entry["key"] for entry in table.to_pylist() if entry["split"] is None]
+
+    return read
+
+
+def refused(read, *lines, **settings):
+    """The message that these lines are refused with."""
+    with pytest.raises(SourceError) as caught:
+        read(*lines, **settings)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "tail"),
+    [
+        (V2020, ""),
+        (V2020 + ",", ""),
+        (V2020 + ",", ","),
+        (V2020, ",,"),
+        (V2020.replace("Patient Gender", "Patient Sex"), ""),
+    ],
+    ids=["v2020", "2017", "2017 with trailing commas", "v2020 with trailing commas", "sex"],
+)
+def test_both_releases_are_read_by_position(labels, header, tail):
+    rows = labels(
+        row("00000002_000.png", "No Finding", age="81", gender="F", view="AP") + tail,
+        row("00000001_002.png", "Effusion|Cardiomegaly", follow_up="2") + tail,
+        header=header,
+    )
+    assert [(entry["key"], entry["line"], entry["labels"]) for entry in rows.values()] == [
+        ("00000002_000.png", 2, []),
+        ("00000001_002.png", 3, ["Cardiomegaly", "Effusion"]),
+    ]
+    names = ("patient_id", "age", "follow_up", "gender", "view")
+    assert [rows["00000002_000.png"][name] for name in names] == [2, 81, 0, "F", "AP"]
+
+
+def test_byte_order_mark_line_ends_quotes_and_blank_lines_are_tolerated(labels):
+    fields = row("00000002_000.png", "Mass|Nodule").split(",")
+    quoted = ",".join(f'"{field}"' for field in fields)
+    rows = labels(row(), "", quoted, "", "  ", end="\r\n", start=b"\xef\xbb\xbf")
+    assert [entry["line"] for entry in rows.values()] == [2, 4]
+    assert rows["00000002_000.png"]["labels"] == ["Mass", "Nodule"]
+
+
+@pytest.mark.parametrize(
+    ("text", "years"),
+    [
+        ("58", 58),
+        ("058Y", 58),
+        ("011M", 0),
+        ("060W", 1),
+        ("730D", 2),
+        ("120y", 120),
+        ("121", None),
+        ("411Y", None),
+        ("", None),
+    ],
+)
+def test_ages_are_whole_years_that_somebody_reaches(labels, text, years):
+    (entry,) = labels(row(age=text)).values()
+    assert entry["age"] == years
+
+
+def test_what_is_empty_is_left_out(labels):
+    (entry,) = labels(row(age="", gender="", view="", follow_up="")).values()
+    assert [entry[name] for name in ("age", "gender", "view", "follow_up")] == [None] * 4
+
+
+WRONG_ROWS = {
+    "unknown finding": (
+        row(findings="Mass|Tumour"),
+        "has the finding 'Tumour'; expected Atelectasis, Card.*, Hernia or No Finding, separated",
+    ),
+    "part of a finding": (row(findings="Pleural"), "has the finding 'Pleural'; expected"),
+    "case of a finding": (row(findings="mass"), "'mass'; expected"),
+    "no finding in words": (row(findings=""), "has the finding ''; expected"),
+    "finding and none": (
+        row(findings="Mass|No Finding"),
+        r"has 'Mass\|No Finding'; expected No Finding only by itself",
+    ),
+    "finding twice": (
+        row(findings="Mass|Edema|Mass"),
+        r"has 'Mass\|Edema\|Mass', one of them twice; expected each once",
+    ),
+    "patient of another": (
+        row(patient="2"),
+        "00000001_000.png is of patient 2; expected patient 1, with whose number",
+    ),
+    "patient in words": (row(patient="one"), "has the patient 'one'; expected a whole number"),
+    "negative patient": (row("x.png", patient="-1"), "has the patient '-1'; expected a whole"),
+    "huge patient": (row("x.png", patient="1" * 30), "expected a whole number"),
+    "follow-up": (row(follow_up="first"), "has the follow-up 'first'; expected a whole number"),
+    "age": (row(age="old"), "has the age 'old'; expected years, such as 58 or 058Y"),
+    "age of other digits": (row(age="\u0665\u0668"), "has the age .*; expected years"),
+    "path": (row("images/00000001_000.png", patient="1"), "expected a file name, such as"),
+    "no name": (row("", patient="1"), "names the image ''; expected a file name"),
+    "cut off": ("00000001_000.png,Mass,0,1,58", "has 5 fields; expected 7 to 11"),
+    "comma too many": (row(findings="Mass,Nodule"), "has 12 fields; expected 7 to 11"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_ROWS)
+def test_a_row_that_does_not_fit_is_named(labels, case):
+    line, problem = WRONG_ROWS[case]
+    message = refused(labels, row("00000009_000.png"), line)
+    assert re.match(f"line 3 of Data_Entry_2017.csv .*{problem}", message), message
+
+
+def test_the_trailing_comma_of_2017_does_not_make_room_for_another(labels):
+    line = row(findings="Mass,Nodule")
+    assert "has 12 fields; expected 7 to 11" in refused(labels, line, header=V2020 + ",")
+
+
+@pytest.mark.parametrize(
+    "header", ["", BOX_HEADER, "name,label", V2020.replace("Patient Age", "Age")]
+)
+def test_another_file_is_not_taken_for_the_label_csv(labels, header):
+    message = refused(labels, row(), header=header)
+    assert "expected the header Image Index,Finding Labels," in message
+    assert "--labels" in message
+
+
+def test_a_label_csv_without_rows_is_refused(labels):
+    assert "has no rows below its header" in refused(labels)
+
+
+def test_boxes_are_fractions_of_the_published_size_and_clipped_to_it(boxes):
+    assert boxes(
+        "00000001_000.png,Infiltrate,256,512,128,64,,,",
+        "00000009_000.png,Mass,0,0,1024,1024",
+        "00000001_000.png,Atelectasis,-256,512,512,1024",
+    ) == ([(0.25, 0.5, 0.375, 0.5625), (0.0, 0.5, 0.25, 1.0)], ["Infiltration", "Atelectasis"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a.png,Mass,1,2,3",
+        "a.png,Mass,1,2,3,4,5",
+        "a.png,Mass,1,2,3,x",
+        "a.png,Mass,1,2,0,4",
+        "a.png,Mass,nan,2,3,4",
+        "a.png,Mass,1,2,inf,4",
+        "a.png,Mass,-inf,2,3,4",
+        "a.png,Mass,1024,2,3,4",
+        "a.png,Mass,1,-5,3,5",
+        "a.png,No Finding,1,2,3,4",
+        "a.png",
+    ],
+)
+def test_a_box_that_is_none_is_named(boxes, line):
+    assert refused(boxes, "b.png,Mass,1,2,3,4", line).startswith("line 3 of BBox_List_2017.csv ")
+
+
+@pytest.mark.parametrize("header", ["", "Image Index,Finding Label", "Image Index,Finding,Bbox [x"])
+def test_another_file_is_not_taken_for_the_box_list(boxes, header):
+    assert "--bbox_csv" in refused(boxes, "a.png,Mass,1,2,3,4", header=header)
+
+
+def test_a_split_list_has_one_name_a_line(side):
+    assert side(b"\xef\xbb\xbf00000001_000.png\r\n\r\n00000002_000.png") == []
+    assert side(b"00000001_000.png\n") == ["00000002_000.png"]
+
+
+@pytest.mark.parametrize("line", [b"images_001/a.png", b"a.png 0 1 0"])
+def test_a_split_list_of_another_kind_is_refused(side, line):
+    assert refused(side, b"b.png\n" + line).startswith("line 2 of train_val_list.txt is ")
+
+
+def test_an_empty_split_list_is_refused(side):
+    assert "train_val_list.txt is empty" in refused(side, b"\n")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "latin-1"])
+@pytest.mark.parametrize("name", [LABELS, "train_val_list.txt", "BBox_List_2017.csv"])
+def test_another_encoding_is_refused_in_one_clear_line(tmp_path, name, encoding):
+    texts = {
+        LABELS: f"{V2020}\n{row()}\n",
+        "train_val_list.txt": "00000001_000.png\n",
+        "test_list.txt": "00000002_000.png\n",
+        "BBox_List_2017.csv": f"{BOX_HEADER}\n",
+    }
+    for file, text in texts.items():
+        used = encoding if file == name else "utf-8"
+        (tmp_path / file).write_bytes(f"{text}\xe9".encode(used) if file == name else text.encode())
+    lists = find_lists(tmp_path, {}, official=True)
+    message = refused(lambda: read_listed(lists, CUT))
+    assert message == f"{name} is not UTF-8; save it as UTF-8"
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """The published lists, from a folder of them, as they are or each packed with gzip."""
+    if REAL not in os.environ:
+        pytest.skip(f"{REAL} does not name the folder of the published lists")
+    raw = tmp_path_factory.mktemp("published")
+    for path in Path(os.environ[REAL]).iterdir():
+        if path.suffix in (".csv", ".txt"):
+            (raw / path.name).write_bytes(path.read_bytes())
+        elif path.suffix == ".gz":
+            (raw / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
+    return find_lists(raw, {}, official=True)
+
+
+def test_the_published_lists_have_the_published_numbers(real):
+    assert describe(real, CUT) == (
+        "labels: Data_Entry_2017_v2020.csv, 112,120 images of 30,805 patients",
+        "splits: official, train_val_list.txt (of its patients 0.1 validation, seed 0) and "
+        "test_list.txt",
+        "boxes: BBox_List_2017.csv, 984 on 880 images",
+    )
+    table, counts = read_listed(real, CUT)
+    assert counts == {}
+    rows = table.to_pylist()
+    assert [entry["line"] for entry in rows] == list(range(2, len(rows) + 2))
+    lines = real.labels.path.read_text().splitlines()
+    assert all(lines[entry["line"] - 1].startswith(entry["key"]) for entry in rows)
+    assert Counter(finding for entry in rows for finding in entry["labels"]) == {
+        "Infiltration": 19_894,
+        "Effusion": 13_317,
+        "Atelectasis": 11_559,
+        "Nodule": 6_331,
+        "Mass": 5_782,
+        "Pneumothorax": 5_302,
+        "Consolidation": 4_667,
+        "Pleural_Thickening": 3_385,
+        "Cardiomegaly": 2_776,
+        "Emphysema": 2_516,
+        "Edema": 2_303,
+        "Fibrosis": 1_686,
+        "Pneumonia": 1_431,
+        "Hernia": 227,
+    }
+    assert sum(not entry["labels"] for entry in rows) == 60_361
+    assert len({tuple(entry["labels"]) for entry in rows}) == 801  # 836 in some order
+    test = [entry["group"] for entry in rows if entry["split"] == "test"]
+    others = [entry["group"] for entry in rows if entry["split"] in ("train", "validation")]
+    assert (len(test), len(others)) == (25_596, 86_524)
+    assert (len(set(test)), len(set(others))) == (2_797, 28_008)
+    assert Counter(entry["gender"] for entry in rows) == {"M": 63_340, "F": 48_780}
+    assert Counter(entry["view"] for entry in rows) == {"PA": 67_310, "AP": 44_810}
+    ages = [entry["age"] for entry in rows]
+    assert (max(ages), ages.count(0)) == (95, 14)
+    assert sum(len(entry["boxes"] or ()) for entry in rows) == 984
+    assert len({name for entry in rows for name in entry["box_labels"] or ()}) == 8

@@ -1,0 +1,586 @@
+"""The folder data set: every layout of class folders and archives, and what contradicts itself."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import zipfile
+from collections.abc import Iterable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep.datasets.folder import witnesses
+from dataprep.datasets.folder.dataset import Folder
+from dataprep.datasets.folder.units import Container, ContainerUnit, make_units
+from dataprep.errors import SourceError, UsageError
+from dataprep.index import Row, Scanned
+
+# "a-b" sorts before "a/" but its containers must not.
+SMALL = {
+    f"{split}/{name}/{number}.jpg": f"{split} {name} {number}".encode() * number
+    for split in ("train", "val")
+    for name in ("a", "a-b", "c d")
+    for number in (1, 2)
+}
+CLASSES_ONLY = {name: content for name, content in SMALL.items() if name.startswith("train/")}
+Files = Mapping[str, bytes]
+
+
+def below(prefix: str, files: Files) -> dict[str, bytes]:
+    return {
+        name.removeprefix(prefix): content
+        for name, content in files.items()
+        if name.startswith(prefix)
+    }
+
+
+def tops(files: Files) -> list[str]:
+    return sorted({name.partition("/")[0] for name in files})
+
+
+def write_tree(raw: Path, files: Files) -> None:
+    for name, content in files.items():
+        (raw / name).parent.mkdir(parents=True, exist_ok=True)
+        (raw / name).write_bytes(content)
+
+
+def write_archive(path: Path, files: Files) -> None:
+    """An archive of the kind that its name says."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+        return
+    with tarfile.open(path, "w:gz" if path.name.endswith("gz") else "w") as tar:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+
+
+def scan_all(dataset: Folder, raw: Path, splits: tuple[str, ...] | None = None) -> list[Scanned]:
+    return [dataset.scan(raw, unit) for unit in dataset.find(raw, splits).units]
+
+
+def labelled(scans: Iterable[Scanned]) -> dict[str, dict[str, tuple[str, ...]]]:
+    """The labels' names by split and key; a key that is there twice fails."""
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for scan in scans:
+        assert scan.classes is not None
+        for split, rows in scan.rows.items():
+            for row in rows:
+                assert row.key not in found.setdefault(split, {})
+                found[split][row.key] = tuple(scan.classes[label] for label in row.labels)
+    return found
+
+
+def labels_of(raw: Path, **options: str) -> dict[str, dict[str, tuple[str, ...]]]:
+    return labelled(scan_all(Folder(**options), raw))
+
+
+def rows_of(scans: Iterable[Scanned], split: str) -> list[Row]:
+    return [row for scan in scans for row in scan.rows.get(split, ())]
+
+
+def refusal(raw: Path, error: type[Exception] = SourceError, **options: str) -> str:
+    with pytest.raises(error) as caught:
+        scan_all(Folder(**options), raw)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+EXPECTED = {
+    "train": {f"{c}/{n}.jpg": (c,) for c in ("a", "a-b", "c d") for n in (1, 2)},
+    "validation": {f"{c}/{n}.jpg": (c,) for c in ("a", "a-b", "c d") for n in (1, 2)},
+}
+
+
+def class_archives(raw: Path, suffix: str, *, in_folders: bool = False) -> None:
+    for split in tops(SMALL):
+        files = below(f"{split}/", SMALL)
+        for name in tops(files):
+            own = {key: data for key, data in files.items() if key.startswith(f"{name}/")}
+            content = own if in_folders else below(f"{name}/", files)
+            write_archive(raw / split / f"{name}{suffix}", content)
+
+
+def split_archives(raw: Path, suffix: str, prefix: str = "") -> None:
+    for split in tops(SMALL):
+        files = below(f"{split}/", SMALL)
+        content = {f"{prefix}{name}": data for name, data in files.items()}
+        write_archive(raw / f"{split}{suffix}", content)
+
+
+def wrapped_split_archives(raw: Path) -> None:
+    for split in tops(SMALL):
+        own = {name: data for name, data in SMALL.items() if name.startswith(f"{split}/")}
+        write_archive(raw / f"{split}.tar", own)
+
+
+def half_packed(raw: Path) -> None:
+    write_tree(raw, {n: d for n, d in SMALL.items() if "/a-b/" not in n})
+    for split in tops(SMALL):
+        write_archive(raw / split / "a-b.tar", below(f"{split}/a-b/", SMALL))
+
+
+SPLIT_LAYOUTS = {
+    "folders": lambda raw: write_tree(raw, SMALL),
+    "class tars": lambda raw: class_archives(raw, ".tar"),
+    "class tars of folders": lambda raw: class_archives(raw, ".tar", in_folders=True),
+    "class tgz": lambda raw: class_archives(raw, ".tgz"),
+    "class zips": lambda raw: class_archives(raw, ".zip"),
+    "split tars": lambda raw: split_archives(raw, ".tar"),
+    "split tars with dot": lambda raw: split_archives(raw, ".tar", "./"),
+    "split tar.gz": lambda raw: split_archives(raw, ".tar.gz"),
+    "split zips": lambda raw: split_archives(raw, ".zip"),
+    "split tars with split folders": wrapped_split_archives,
+    "one tar": lambda raw: write_archive(raw / "images.tar", SMALL),
+    "one tar.gz": lambda raw: write_archive(raw / "images.tar.gz", SMALL),
+    "one zip": lambda raw: write_archive(raw / "images.zip", SMALL),
+    "half packed": half_packed,
+}
+
+
+@pytest.mark.parametrize("layout", SPLIT_LAYOUTS)
+def test_every_layout_gives_the_same_keys_and_labels(tmp_path, layout):
+    SPLIT_LAYOUTS[layout](tmp_path)
+
+    assert labels_of(tmp_path) == EXPECTED
+
+
+@pytest.mark.parametrize("layout", ["folders", "class tars", "split tars", "one zip"])
+def test_sizes_and_places_are_those_of_the_images(tmp_path, layout):
+    SPLIT_LAYOUTS[layout](tmp_path)
+    scans = scan_all(Folder(), tmp_path)
+
+    sizes = {row.key: row.size for row in rows_of(scans, "validation")}
+    assert sizes == {key: len(SMALL[f"val/{key}"]) for key in EXPECTED["validation"]}
+    assert all((tmp_path / row.container).is_file() for row in rows_of(scans, "train"))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda raw, files: write_tree(raw, files),
+        lambda raw, files: write_archive(raw / "images.tar", files),
+        lambda raw, files: [
+            write_archive(raw / f"{name}.tar", below(f"{name}/", files)) for name in tops(files)
+        ],
+    ],
+    ids=["folders", "one tar", "class tars"],
+)
+def test_classes_without_splits_are_one_split(tmp_path, write):
+    write(tmp_path, below("train/", SMALL))
+
+    assert labels_of(tmp_path) == {"train": EXPECTED["train"]}
+    assert labels_of(tmp_path, split_name="Val") == {"validation": EXPECTED["train"]}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda raw, files: write_tree(raw, files),
+        lambda raw, files: write_archive(raw / "original.tar", files),
+    ],
+    ids=["folders", "tar"],
+)
+def test_inside_takes_what_is_below_and_keeps_it_out_of_keys(tmp_path, write):
+    write(tmp_path, {f"places/{name}": data for name, data in SMALL.items()} | {"b/x.jpg": b"x"})
+
+    assert labels_of(tmp_path, inside="./places/") == EXPECTED
+    assert labels_of(tmp_path, inside="places/val", split_name="validation") == {
+        "validation": EXPECTED["validation"]
+    }
+
+
+def test_images_of_an_archive_that_are_not_inside_are_counted(tmp_path):
+    write_archive(
+        tmp_path / "o.tar", {"in/a/1.jpg": b"1", "out/a/2.jpg": b"2", "inn/a/3.jpg": b"3"}
+    )
+
+    (scan,) = scan_all(Folder(inside="in"), tmp_path)
+
+    assert [row.key for row in scan.rows["train"]] == ["a/1.jpg"]
+    assert scan.counts == {"images that are not below --inside": 2}
+
+
+DEEP = {"a/airfield/1.jpg": b"1", "a/apartment/outdoor/2.jpg": b"2", "b/3.jpg": b"3"}
+
+
+@pytest.mark.parametrize(
+    "write", [write_tree, lambda raw, files: write_archive(raw / "all.tar", files)]
+)
+def test_the_class_is_the_top_folder_or_the_path(tmp_path, write):
+    write(tmp_path, DEEP)
+
+    assert labels_of(tmp_path) == {
+        "train": {
+            "a/airfield/1.jpg": ("a",),
+            "a/apartment/outdoor/2.jpg": ("a",),
+            "b/3.jpg": ("b",),
+        }
+    }
+    assert labels_of(tmp_path, class_from="path") == {
+        "train": {
+            "a/airfield/1.jpg": ("a/airfield",),
+            "a/apartment/outdoor/2.jpg": ("a/apartment/outdoor",),
+            "b/3.jpg": ("b",),
+        }
+    }
+
+
+def test_split_folders_may_be_classes(tmp_path):
+    write_tree(tmp_path, {"train/1.jpg": b"1", "plane/1.jpg": b"2"})
+    assert "--split_folders never" in refusal(tmp_path)
+
+    assert labels_of(tmp_path, split_folders="never") == {
+        "train": {"plane/1.jpg": ("plane",), "train/1.jpg": ("train",)}
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, "no images in"),
+        ({"note.txt": b""}, "found note.txt"),
+        ({"x.jpg": b"x", "a/x.jpg": b"x"}, "images outside a class folder: x.jpg"),
+        ({"train/x.jpg": b"x", "val/a/x.jpg": b"x"}, "if train is a class, give --split_folders"),
+        ({"train/note": b"", "val/a/x.jpg": b"x"}, "no images in train/: found note"),
+        ({"train/a/x.jpg": b"x", "training/a/x.jpg": b"x"}, "train, training, which are all train"),
+        ({"train/a/x.jpg": b"x", "b/x.jpg": b"x"}, "could be splits, beside b"),
+        ({"p/train/a/x.jpg": b"x", "p/val/a/x.jpg": b"x"}, "did you mean --inside p ?"),
+    ],
+)
+def test_folders_that_contradict_themselves_are_refused(tmp_path, files, expected):
+    write_tree(tmp_path, files)
+
+    assert expected in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "expected"),
+    [
+        (
+            "i.tar",
+            {"a/x.jpg": b"x", "y.jpg": b"y"},
+            "images outside a class folder in i.tar: y.jpg",
+        ),
+        ("train.tar", {"y.jpg": b"y"}, "images outside a class folder in train.tar"),
+        ("train.tar", {"val/a/x.jpg": b"x"}, "is train, but its images are in val"),
+        ("i.tar", {"train/a/x.jpg": b"x", "b/a/y.jpg": b"y"}, "<split>/<class>/: b/a/y.jpg"),
+        ("i.tar", {"train/a/x.jpg": b"x", "val/y.jpg": b"y"}, "<split>/<class>/: val/y.jpg"),
+        ("i.tar", {"p/train/a/x.jpg": b"x", "p/test/a/x.jpg": b""}, "did you mean --inside p ?"),
+    ],
+)
+def test_archives_that_contradict_themselves_are_refused(tmp_path, name, files, expected):
+    write_archive(tmp_path / name, files)
+
+    assert expected in refusal(tmp_path)
+
+
+def test_a_class_in_two_forms_is_refused(tmp_path):
+    write_tree(tmp_path, {"train/a/x.jpg": b"x"})
+    write_archive(tmp_path / "train/a.tar", {"x.jpg": b"x"})
+
+    assert "found a both as a folder and as an archive in train" in refusal(tmp_path)
+
+
+def test_a_raw_directory_that_is_not_there_is_refused(tmp_path):
+    assert "does not exist" in refusal(tmp_path / "gone")
+    (tmp_path / "file").touch()
+    assert "is not a directory" in refusal(tmp_path / "file")
+    assert "check --inside" in refusal(tmp_path, inside="gone")
+
+
+def test_a_gzip_archive_named_otherwise_is_refused_beside_others(tmp_path):
+    write_archive(tmp_path / "a.tgz", {"x.jpg": b"x"})
+    (tmp_path / "a.tgz").rename(tmp_path / "a.tar")
+    write_archive(tmp_path / "b.tar", {"x.jpg": b"x"})
+    both = (Container("a.tar", stem="a"), Container("b.tar", stem="b"))
+    unit = ContainerUnit("u-0", "a.tar", "train", both)
+
+    with pytest.raises(SourceError, match=r"a\.tar is compressed with gzip.*rename"):
+        Folder().scan(tmp_path, unit)
+
+
+def test_a_gzip_archive_is_a_unit_of_its_own_with_restart_points(tmp_path):
+    write_archive(tmp_path / "train/a.tar.gz", {"x.jpg": b"x"})
+    write_archive(tmp_path / "train/b.tar", {"x.jpg": b"x"})
+    dataset = Folder()
+
+    found = dataset.find(tmp_path, None)
+
+    (packed,) = [unit for unit in found.units if unit.container.endswith("gz")]
+    scanned = dataset.scan(tmp_path, packed)
+    assert scanned.restarts
+    assert scanned.rows["train"][0].packing == ("gzip", f"{packed.name}.restarts")
+
+
+@given(st.integers(1, 3000), st.integers(0, 3))
+def test_containers_are_batched_in_key_order(count, gzips):
+    containers = [Container(f"{n:05d}.tar", stem=f"{n:05d}") for n in range(count)]
+    packed = [Container(f"{n:05d}.tgz", stem=f"z{n:05d}") for n in range(gzips)]
+
+    units = make_units("train", "train", [*packed, *reversed(containers)])
+
+    assert len({unit.name for unit in units}) == len(units)
+    alone = [unit for unit in units if unit.container.endswith("tgz")]
+    assert [unit.containers for unit in alone] == [(container,) for container in packed]
+    others = [unit for unit in units if unit not in alone]
+    assert [c for unit in others for c in unit.containers] == containers
+    assert len(others) <= 350
+
+
+def test_as_many_class_archives_as_imagenet_22k_give_few_units():
+    containers = [Container(f"n{n:08d}.tar", stem=f"n{n:08d}") for n in range(21_841)]
+
+    units = make_units("all", "", containers)
+
+    assert len(units) == 347
+    assert max(len(unit.containers) for unit in units) <= 64
+
+
+def test_find_opens_no_archive_and_looks_two_levels_deep(tmp_path, monkeypatch):
+    (tmp_path / "train/a/deep").mkdir(parents=True)
+    (tmp_path / "train/b.tar").write_bytes(b"no archive at all")
+    looked_at, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: looked_at.append(path) or scandir(path))
+
+    found = Folder().find(tmp_path, None)
+
+    assert looked_at == [tmp_path, tmp_path / "train"]
+    assert found.splits == ("train",)
+    assert found.whole
+    assert len(found.units) == 2
+
+
+def test_units_are_in_the_order_of_their_keys():
+    containers = [Container("a", prefix="a"), Container("a-b.tar", stem="a-b")]
+
+    assert [unit.container for unit in make_units("x", "", containers)] == ["a-b.tar", "a"]
+
+
+def test_stray_entries_are_reported_once(tmp_path):
+    write_tree(tmp_path, SMALL | {"README.md": b"", ".DS_Store": b"", "train/list.csv": b""})
+
+    found = Folder().find(tmp_path, None)
+
+    scans = [Folder().scan(tmp_path, unit) for unit in found.units]
+    assert sorted(entry.name for scan in scans for entry in scan.ignored) == [
+        ".DS_Store",
+        "README.md",
+        "list.csv",
+    ]
+    assert "ignoring .DS_Store, README.md, list.csv" in found.description[0]
+
+
+def test_splits_are_chosen_in_the_usual_order(tmp_path):
+    write_tree(tmp_path, SMALL | {"test/a/1.jpg": b"1"})
+    dataset = Folder()
+
+    assert dataset.find(tmp_path, None).splits == ("train", "validation", "test")
+    assert dataset.find(tmp_path, ("validation",)).splits == ("validation",)
+    assert labelled(scan_all(dataset, tmp_path, ("validation",))).keys() == {"validation"}
+    with pytest.raises(UsageError, match="names dev; the splits are train, validation, test"):
+        dataset.find(tmp_path, ("dev",))
+
+
+def test_only_scanning_tells_whether_an_archive_has_splits(tmp_path):
+    write_archive(tmp_path / "images.tar", SMALL)
+
+    assert Folder().find(tmp_path, ("validation",)).splits is None
+
+
+FRACTIONS = "train=0.8,validation=0.1,test=0.1"
+
+
+def test_fractions_cut_by_key_whatever_the_layout(tmp_path):
+    files = {f"{c}/{n}.jpg": b"x" for c in "abc" for n in range(50)}
+    write_tree(tmp_path / "tree", files)
+    write_archive(tmp_path / "tar/all.tar", files)
+
+    found = labels_of(tmp_path / "tree", fractions=FRACTIONS)
+
+    assert found == labels_of(tmp_path / "tar", fractions="test=0.1,train=0.8,validation=0.1")
+    assert found != labels_of(tmp_path / "tree", fractions=FRACTIONS, split_seed="1")
+    assert found.keys() == {"train", "validation", "test"}
+    assert sum(map(len, found.values())) == 150
+    assert 90 < len(found["train"]) < 140
+    dataset = Folder(fractions=FRACTIONS)
+    assert dataset.find(tmp_path / "tar", None).splits == ("train", "validation", "test")
+    assert all(not row.group for row in rows_of(scan_all(dataset, tmp_path / "tree"), "train"))
+
+
+@given(st.sets(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 9)), min_size=1))
+def test_fractions_by_folder_never_part_a_folder(tmp_path_factory, images):
+    raw = tmp_path_factory.mktemp("raw")
+    write_archive(raw / "all.tar", {f"class/{f}/{n}.jpg": b"x" for f, n in images})
+
+    scans = scan_all(Folder(fractions="train=0.5,test=0.5", group_by="folder"), raw)
+
+    splits: dict[str, set[str]] = {}
+    for scan in scans:
+        for split, rows in scan.rows.items():
+            for row in rows:
+                assert row.group == row.key.rpartition("/")[0]
+                splits.setdefault(row.group, set()).add(split)
+    assert all(len(places) == 1 for places in splits.values())
+    assert splits.keys() == {f"class/{folder}" for folder, _ in images}
+
+
+def test_fractions_of_split_folders_are_refused(tmp_path):
+    write_tree(tmp_path / "tree", SMALL)
+    write_archive(tmp_path / "tar/all.tar", SMALL)
+
+    assert "--fractions with split folders" in refusal(tmp_path / "tree", fractions=FRACTIONS)
+    assert "all.tar has split folders" in refusal(tmp_path / "tar", fractions=FRACTIONS)
+
+
+# --classes
+
+
+def test_a_list_of_classes_fixes_the_labels(tmp_path):
+    write_tree(tmp_path / "raw", {"cat/1.jpg": b"1", "ant/2.jpg": b"2"})
+    (tmp_path / "classes.txt").write_text("dog\tthe dog\ncat\nant\tan ant\n\n")
+    dataset = Folder(classes=str(tmp_path / "classes.txt"))
+
+    scans = scan_all(dataset, tmp_path / "raw")
+
+    assert dataset.classes() == (("dog", "the dog"), ("cat", "cat"), ("ant", "an ant"))
+    assert {row.key: row.labels for row in rows_of(scans, "train")} == {
+        "cat/1.jpg": (1,),
+        "ant/2.jpg": (2,),
+    }
+    assert all(scan.classes is None for scan in scans)
+    assert "classes" not in dataset.config()
+
+
+def test_an_unknown_class_is_refused(tmp_path):
+    write_tree(tmp_path / "raw", {"cat/1.jpg": b"1", "cow/2.jpg": b"2"})
+    (tmp_path / "classes.txt").write_text("cat\n")
+
+    message = refusal(tmp_path / "raw", classes=str(tmp_path / "classes.txt"))
+
+    assert message.startswith("unknown class in cow: cow; expected those of ")
+
+
+# fingerprints
+
+
+def test_a_fingerprint_changes_with_what_is_scanned(tmp_path):
+    write_tree(tmp_path, {"raw/a/b/1.jpg": b"1", "classes.txt": b"a\n"})
+    raw, classes = tmp_path / "raw", tmp_path / "classes.txt"
+    found, listed = Folder(), Folder(classes=str(classes))
+    (unit,) = found.find(raw, None).units
+    before = [dataset.fingerprint(raw, unit) for dataset in (found, listed)]
+    assert before == [dataset.fingerprint(raw, unit) for dataset in (found, listed)]
+
+    classes.write_bytes(b"a\nb\n")
+    assert found.fingerprint(raw, unit) == before[0]
+    assert listed.fingerprint(raw, unit) != before[1]
+
+
+def touch(directory: Path) -> None:
+    """As if an entry were added, however coarse the file system's times are."""
+    status = directory.stat()
+    os.utime(directory, ns=(status.st_atime_ns, status.st_mtime_ns + 10**9))
+
+
+@pytest.mark.parametrize("class_from", ["top", "path"])
+@pytest.mark.parametrize("folder", ["a", "a/b", "a/b/c", "a/link", "a/n\udcff"])
+def test_an_image_added_at_any_depth_changes_the_fingerprint(tmp_path, class_from, folder):
+    raw, away = tmp_path / "raw", tmp_path / "away"
+    write_tree(raw, {"a/b/c/1.jpg": b"1", "a/n\udcff/1.jpg": b"1"})
+    away.mkdir()
+    (raw / "a/link").symlink_to(away)
+    dataset = Folder(class_from=class_from)
+    (unit,) = dataset.find(raw, None).units
+    before = dataset.fingerprint(raw, unit)
+
+    (raw / folder / "new.jpg").write_bytes(b"new")
+    touch(raw / folder)
+
+    assert dataset.fingerprint(raw, unit) != before
+
+
+def test_a_fingerprint_leaves_out_what_is_not_searched(tmp_path):
+    write_tree(tmp_path, {"a/b/1.jpg": b"1", "a/@eaDir/1.jpg": b"1", "a/.git/x": b""})
+    (tmp_path / "a/b/up").symlink_to(tmp_path / "a")
+    (tmp_path / "a/b/gone").symlink_to(tmp_path / "nowhere")
+    dataset = Folder()
+    (unit,) = dataset.find(tmp_path, None).units
+    before = dataset.fingerprint(tmp_path, unit)
+
+    touch(tmp_path / "a/@eaDir")
+    touch(tmp_path / "a/.git")
+
+    assert dataset.fingerprint(tmp_path, unit) == before
+    (tmp_path / "a/b").rename(tmp_path / "a/c")
+    os.utime(tmp_path / "a", ns=(0, 0))
+    renamed = dataset.fingerprint(tmp_path, unit)
+    (tmp_path / "a/c").rename(tmp_path / "a/d")
+    os.utime(tmp_path / "a", ns=(0, 0))
+    assert dataset.fingerprint(tmp_path, unit) != renamed
+
+
+def test_a_fingerprint_asks_for_the_status_of_no_file(tmp_path, monkeypatch):
+    write_tree(tmp_path, {f"raw/a/{folder}/{n}.jpg": b"1" for folder in "xy" for n in range(9)})
+    (tmp_path / "raw/a/x/link.jpg").symlink_to(tmp_path / "raw/a/x/1.jpg")
+    raw = tmp_path / "raw"
+    (unit,) = Folder().find(raw, None).units
+    asked: list[str] = []
+    monkeypatch.setattr(witnesses, "os", WatchedOs(asked))
+    stat = Path.stat
+    monkeypatch.setattr(Path, "stat", lambda path, **k: asked.append(path.name) or stat(path, **k))
+
+    Folder().fingerprint(raw, unit)
+
+    assert sorted(asked) == ["a", "x", "y"]
+
+
+class WatchedOs:
+    """The part of `os` that is used, noting of which entries a status is asked for."""
+
+    DirEntry = os.DirEntry
+
+    def __init__(self, asked: list[str]) -> None:
+        self.asked = asked
+
+    @contextmanager
+    def scandir(self, path):
+        with os.scandir(path) as entries:
+            yield (WatchedEntry(entry, self.asked) for entry in entries)
+
+
+class WatchedEntry:
+    """A directory's entry; following a link takes a look at where it leads."""
+
+    def __init__(self, entry: os.DirEntry[str], asked: list[str]) -> None:
+        self.entry, self.name, self.asked = entry, entry.name, asked
+
+    def is_symlink(self):
+        return self.entry.is_symlink()
+
+    def is_dir(self, *, follow_symlinks: bool = True):
+        if follow_symlinks and self.is_symlink():
+            self.asked.append(self.name)
+        return self.entry.is_dir(follow_symlinks=follow_symlinks)
+
+    def stat(self):
+        self.asked.append(self.name)
+        return self.entry.stat()
+
+
+def test_a_folder_that_cannot_be_listed_is_refused(tmp_path):
+    write_tree(tmp_path, {"a/1.jpg": b"1"})
+    (unit,) = Folder().find(tmp_path, None).units
+    (tmp_path / "a").rename(tmp_path / "b")
+
+    with pytest.raises(SourceError, match="cannot read a: No such file"):
+        Folder().fingerprint(tmp_path, unit)

@@ -1,0 +1,445 @@
+"""The folder data set with a listing: every format, files and archives, and every wrong row."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import tarfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from dataprep.archives.relative_paths import clean_path
+from dataprep.datasets.folder import listing as listing_module
+from dataprep.datasets.folder.dataset import Folder
+from dataprep.errors import SourceError
+from dataprep.index.tables import index_tables
+
+IMAGES = {f"{c}/{n}.jpg": f"{c}{n}".encode() * n for c in "ab" for n in (1, 2, 3)}
+ROWS = [
+    {"path": path, "label": path[0], "split": "train" if path[2] < "3" else "Val"}
+    for path in reversed(IMAGES)
+]
+FRACTIONS = "train=0.5,validation=0.25,test=0.25"
+FORMATS = ["csv", "tsv", "jsonl", "parquet"]
+
+
+def write_tar(path: Path, files: dict[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mtime = len(content), 77
+            tar.addfile(info, io.BytesIO(content))
+
+
+def write_tree(raw: Path, files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        (raw / name).parent.mkdir(parents=True, exist_ok=True)
+        (raw / name).write_bytes(content)
+        os.utime(raw / name, (77, 77))
+
+
+def write_listing(path: Path, rows: list[dict[str, object]]) -> str:
+    """A listing of the format that its suffix says."""
+    columns = list(rows[0])
+    if path.suffix == ".parquet":
+        arrays = [[row[name] for row in rows] for name in columns]
+        parquet.write_table(pa.table(arrays, columns), path, row_group_size=4)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file, delimiter={".csv": ",", ".tsv": "\t"}[path.suffix])
+            writer.writerows([columns, *(row.values() for row in rows)])
+    return str(path)
+
+
+@pytest.fixture
+def raw(tmp_path):
+    write_tree(tmp_path / "raw", IMAGES)
+    return tmp_path / "raw"
+
+
+def index(raw, listing, **options):
+    """Every row of the index, by status."""
+    dataset = Folder(listing=str(listing), **options)
+    known = dataset.classes()
+    found = {}
+    for unit in dataset.find(raw, None).units:
+        scanned = dataset.scan(raw, unit)
+        classes = [name for name, _ in known] if known else scanned.classes or ()
+        for table in index_tables(scanned, classes, ()):
+            for row in table.to_pylist():
+                found.setdefault(row["status"], []).append(row)
+    return found
+
+
+def told(rows):
+    """What a list tells."""
+    return {row["key"]: (row["split"], row["labels"]) for row in rows}
+
+
+def refusal(raw, listing, **options):
+    with pytest.raises(SourceError) as caught:
+        index(raw, listing, **options)
+    assert str(caught.value).isprintable()
+    return str(caught.value)
+
+
+EXPECTED = {
+    path: ("train" if path[2] < "3" else "validation", [path[0]]) for path in reversed(IMAGES)
+}
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_every_format_tells_the_same_of_files_and_archives(tmp_path, raw, suffix):
+    listing = write_listing(tmp_path / f"list.{suffix}", ROWS)
+
+    (status, files), *others = index(raw, listing).items()
+
+    assert (status, others) == ("image", [])
+    assert told(files) == EXPECTED
+    for row in files:
+        assert (row["container"], row["offset"], row["modified"]) == (row["key"], 0, 77)
+        assert row["size"] == len(IMAGES[row["key"]])
+        assert row["group"] == row["key"]  # no image may be listed in two splits
+    write_tar(tmp_path / "packed/i.tar", IMAGES)
+    found = index(tmp_path / "packed", listing)
+    assert found.keys() == {"member", "listed"}
+    assert told(found["listed"]) == EXPECTED
+    head = 1 if suffix in ("jsonl", "parquet") else 2
+    assert [row["line"] for row in found["listed"]] == list(range(head, head + len(ROWS)))
+    assert {row["container"] for row in found["listed"]} == {f"list.{suffix}"}
+
+
+def test_archives_and_folders_have_members(tmp_path):
+    write_tar(tmp_path / "raw/a.tar", {"1.jpg": b"1"})
+    write_tree(tmp_path / "raw", {"b/2.jpg": b"22"})
+    listing = write_listing(tmp_path / "list.csv", ROWS)
+
+    members = index(tmp_path / "raw", listing)["member"]
+
+    assert {row["key"]: (row["alias"], row["container"], row["size"]) for row in members} == {
+        "1.jpg": ("a/1.jpg", "a.tar", 1),
+        "b/2.jpg": (None, "b/2.jpg", 2),
+    }
+    with (tmp_path / "raw/a.tar").open("rb") as file:
+        file.seek(members[0]["offset"])
+        assert file.read(1) == b"1"
+
+
+def test_plain_lines_as_caffe_and_places_have_them(tmp_path, raw):
+    lines = "/a/1.jpg 10\r\n\n./polar bear.jpg\t9\na//3.jpg  10\n"
+    (tmp_path / "list.txt").write_text(lines)
+
+    found = index(raw, tmp_path / "list.txt", split_name="val")
+
+    assert told(found["image"]) == {
+        "a/1.jpg": ("validation", ["10"]),
+        "a/3.jpg": ("validation", ["10"]),
+    }
+    assert [row["key"] for row in found["missing"]] == ["polar bear.jpg"]
+
+
+CELL = st.text(st.characters(exclude_characters="\r\0", codec="utf-8"), max_size=8)
+
+
+@given(
+    st.lists(st.tuples(CELL, CELL), min_size=1, max_size=10),
+    st.sampled_from([("csv", ","), ("tsv", "\t")]),
+    st.sampled_from(["\n", "\r\n"]),
+    st.sampled_from(["", "\ufeff"]),
+)
+def test_quoting_is_that_of_csv(tmp_path_factory, rows, form, end, mark):
+    suffix, delimiter = form
+    path = tmp_path_factory.mktemp("l") / f"list.{suffix}"
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=delimiter, lineterminator=end)
+    rows = [(f"p{at}", f"l{label}", 1, group) for at, (label, group) in enumerate(rows)]
+    writer.writerows([("path", "label", "size", 'a "word"'), *rows])
+    path.write_bytes((mark + text.getvalue()).encode())
+
+    found = index(path.parent, path)["image"]
+
+    assert told(found) == {key: ("train", [label.strip()]) for key, label, *_ in rows}
+
+
+@given(st.text("a.b/ \té\0\\", max_size=12))
+def test_paths_are_cleaned_as_those_of_archives_are(tmp_path_factory, path):
+    raw = tmp_path_factory.mktemp("raw")
+    listing = write_listing(raw / "list.parquet", [{"path": path, "label": "l", "size": 1}])
+    try:
+        expected = clean_path(path.strip(" \t"))
+    except ValueError as error:
+        reason = str(error) if path else "empty path"
+        assert refusal(raw, listing).startswith(f"list.parquet, row 1: {reason}")
+    else:
+        assert [row["key"] for row in index(raw, listing)["image"]] == [expected]
+
+
+def test_listed_sizes_are_trusted_and_nothing_is_looked_up(tmp_path):
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    rows = [{"path": "gone.jpg", "label": 3, "bytes": "12.0", "size": 99}]
+    listing = write_listing(tmp_path / "list.csv", rows)
+
+    (row,) = index(raw, listing, size_column="bytes")["image"]
+    assert (row["size"], row["modified"], row["container"]) == (12, 0, "gone.jpg")
+    (row,) = index(raw, listing)["image"]
+    assert row["size"] == 99
+    assert [row["key"] for row in index(raw, listing, size_column="")["missing"]] == ["gone.jpg"]
+
+
+def test_columns_may_have_other_names(tmp_path, raw):
+    row = {"split": "?", "fi/le": "a/1.jpg", "ki~nd": "x", "pa rt": "Test", "label": "no"}
+    names = {"path_column": "fi/le", "label_column": "ki~nd", "split_column": "pa rt"}
+    for suffix in FORMATS:
+        listing = write_listing(tmp_path / f"list.{suffix}", [row])
+        assert told(index(raw, listing, **names)["image"]) == {"a/1.jpg": ("test", ["x"])}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_separator_makes_it_multi_label(tmp_path, raw, suffix):
+    cells = {"a/1.jpg": "dog|cat", "a/2.jpg": "", "a/3.jpg": "dog | ant"}
+    rows = [{"path": path, "label": cell} for path, cell in cells.items()]
+    listing = write_listing(tmp_path / f"list.{suffix}", rows)
+
+    assert Folder(listing=listing, label_separator="|").multilabel
+    assert [row["labels"] for row in index(raw, listing, label_separator="|")["image"]] == [
+        ["cat", "dog"],
+        [],
+        ["ant", "dog"],
+    ]
+    assert not Folder(listing=listing).multilabel
+    assert "2: empty label" in refusal(raw, listing).replace("line 3", "row 2")
+    rows[1]["label"] = "x"
+    listing = write_listing(tmp_path / f"list.{suffix}", rows)
+    assert index(raw, listing)["image"][0]["labels"] == ["dog|cat"]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_lists_of_labels_need_the_option(tmp_path, raw, suffix):
+    rows = [{"path": "a/1.jpg", "label": ["b", "a"]}, {"path": "a/2.jpg", "label": []}]
+    listing = write_listing(tmp_path / f"list.{suffix}", rows)
+
+    found = index(raw, listing, label_separator=",")["image"]
+    assert told(found) == {"a/1.jpg": ("train", ["a", "b"]), "a/2.jpg": ("train", [])}
+    assert "found a list of labels" in refusal(raw, listing)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+@pytest.mark.parametrize(("cell", "label"), [(3, "3"), (3.0, "3"), (" x ", "x")])
+def test_labels_may_be_whole_numbers(tmp_path, raw, suffix, cell, label):
+    listing = write_listing(tmp_path / f"list.{suffix}", [{"path": "a/1.jpg", "label": cell}])
+
+    assert told(index(raw, listing)["image"]) == {"a/1.jpg": ("train", [label])}
+
+
+def test_labels_may_be_identifiers_or_numbers_of_the_list_of_classes(tmp_path, raw):
+    (tmp_path / "classes.txt").write_text("/x/one 1\n/x/zero 0\n")
+    (tmp_path / "list.txt").write_text("a/1.jpg 1\na/2.jpg /x/zero\na/3.jpg x/one\n")
+    options = {"listing": str(tmp_path / "list.txt"), "classes": str(tmp_path / "classes.txt")}
+
+    assert told(index(raw, **options)["image"]) == {
+        "a/1.jpg": ("train", ["x/one"]),
+        "a/2.jpg": ("train", ["x/zero"]),
+        "a/3.jpg": ("train", ["x/one"]),
+    }
+    (tmp_path / "list.txt").write_text("a/1.jpg 1\na/2.jpg 2\n")
+    message = refusal(raw, **options)
+    assert message.startswith("list.txt, line 2: unknown label 2, expected the classes of ")
+    (tmp_path / "list.txt").write_text("a/1.jpg x/one|1\n")
+    assert "label x/one twice in one cell" in refusal(raw, **options, label_separator="|")
+
+
+def test_what_is_missing_or_no_file_is_told(tmp_path, raw, monkeypatch):
+    (raw / "a/note.bmp").touch()
+    (raw / "dir.jpg").mkdir()
+    paths = ["a/1.jpg", "a/gone.jpg", "a/1.jpg/x.jpg", "a/note.bmp", "dir.jpg"]
+    rows = [{"path": path, "label": "l", "split": "val"} for path in paths]
+    listing = write_listing(tmp_path / "list.csv", rows)
+    monkeypatch.setattr(listing_module, "_ROWS", 2)
+
+    found = index(raw, listing)
+
+    assert [row["key"] for row in found["image"]] == ["a/1.jpg", "a/note.bmp"]
+    assert [(row["key"], row["container"], row["split"]) for row in found["missing"]] == [
+        ("a/gone.jpg", "list.csv", "validation"),
+        ("a/1.jpg/x.jpg", "list.csv", "validation"),
+    ]
+    assert [(row["key"], row["reason"]) for row in found["ignored"]] == [
+        ("dir.jpg", "not a regular file")
+    ]
+
+
+@pytest.mark.parametrize("form", ["files", "tar"])
+def test_listed_paths_start_inside(tmp_path, form):
+    files = {"data/large/a/1.jpg": b"1", "other/a/1.jpg": b"22"}
+    raw = tmp_path / "raw"
+    write_tree(raw, files) if form == "files" else write_tar(raw / "i.tar", files)
+    (tmp_path / "list.txt").write_text("/a/1.jpg 0\n")
+
+    found = index(raw, tmp_path / "list.txt", inside="data/large")
+
+    (row,) = found["image" if form == "files" else "member"]
+    assert (row["key"], row["size"]) == ("a/1.jpg", 1)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["p 1", "p2", "é"])), max_size=30),
+    st.sampled_from(["patient", "folder", "path"]),
+)
+def test_listed_images_are_cut_as_found_ones_are(tmp_path_factory, images, group_by):
+    raw = tmp_path_factory.mktemp("raw")
+    rows = [
+        {"path": f"./{folder}/{at}.jpg", "label": "l", "patient": patient, "size": 1}
+        for at, (folder, patient) in enumerate([*images, (0, "p2")])
+    ]
+    listing = write_listing(raw / "list.csv", rows)
+    options = {"fractions": FRACTIONS, "group_by": group_by}
+
+    found = index(raw, listing, **options)["image"]
+
+    cut = Folder(listing=listing, **options)._wanted.cut
+    groups = {"patient": [row["patient"] for row in rows], "folder": [r["key"][0] for r in found]}
+    expected = groups.get(group_by, [row["key"] for row in found])
+    assert [row["split"] for row in found] == [cut.split_of(group) for group in expected]
+    assert [row["group"] for row in found] == groups.get(group_by, [None] * len(found))
+
+
+def test_groups_are_kept_for_checking_where_the_listing_tells_the_splits(tmp_path, raw):
+    rows = [{"path": "a/1.jpg", "label": "l", "split": "dev-2", "patient": 7}]
+    for suffix in ("jsonl", "parquet"):
+        listing = write_listing(tmp_path / f"list.{suffix}", rows)
+        (row,) = index(raw, listing, group_by="patient")["image"]
+        assert (row["split"], row["group"]) == ("dev-2", "7")
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "expected"),
+    [
+        ("file,label\n", {}, " has no column path, expected one; it has file, label; name the rig"),
+        ("path,kind\n", {}, " has no column label, expected one; .*--label_column"),
+        ("path,label\n", {"split_column": "part"}, " has no column part.*--split_column"),
+        ("path,label\n", {"size_column": "bytes"}, " has no column bytes.*--size_column"),
+        ("path,label\n", {"group_by": "patient"}, " has no column patient.*--group_by"),
+        ("path,label,label\n", {}, " has 2 columns label"),
+        ("path,label,split\n", {"fractions": FRACTIONS}, " has a column split, and --fractions"),
+        ("", {}, " is empty or starts with an empty line; expected a header"),
+        ("path,label\n", {}, " lists no images; expected one image a line"),
+        ("path,label\na/1.jpg,x\n,x\n", {}, ", line 3: empty path"),
+        ('path,label\n\n"a/1.jpg","x\ny"\n/./,x\n', {}, ", line 5: empty path"),
+        ("path,label\n../../x.jpg,x\n", {}, ", line 2: path with .. in it"),
+        ("path,label\na/\0.jpg,x\n", {}, ", line 2: path with a NUL character"),
+        ("path,label\na/1.jpg,\n", {}, ", line 2: empty label.*--label_separator"),
+        ("path,label\na/1.jpg,x||y\n", {"label_separator": "|"}, ", line 2: empty label"),
+        ("path,label\na,b|a|b\n", {"label_separator": "|"}, ", line 2: label b twice in one cell"),
+        ("path,label\na,0|1|0\n", {"label_separator": "|"}, ", line 2: .*not zeros and ones"),
+        ("path,label,split\na/1.jpg,x,\n", {}, ", line 2: empty split"),
+        ("path,label,split\na/1.jpg,x,a b\n", {}, ", line 2: split a b: a split's name"),
+        ("path,label,size\na/1.jpg,x,1.5\n", {}, ", line 2: size 1.5, .*give --size_column ''"),
+        (
+            "path,label,size\na/1.jpg,x,\n",
+            {"size_column": "size"},
+            ", line 2: size missing.*bytes;",
+        ),
+        ("path,label,who\na/1.jpg,x, \n", {"group_by": "who"}, ", line 2: empty who"),
+        ("path,label\na,b\na,b,c\n", {}, ", line 3: found 3 columns, expected 2 as in the header"),
+        ("path,label\n\na\n", {}, ", line 3: found 1 columns"),
+        ('path,label\na,b\nc,"d\n', {}, ", line 3: a quoted cell is not closed"),
+        ("path,label\r\na,b\nc,d\r\n", {}, ": lines end in LF and in CR LF"),
+        (b"path,label\na,b\nc,caf\xe9\n", {}, ", line 3: not UTF-8; save the listing as UTF-8"),
+        ("path,label\na,b\n".encode("utf-16"), {}, " is UTF-16 or no text; save it as UTF-8"),
+        ("path,label\na,b\n".encode("utf-16-le"), {}, " is UTF-16 or no text; save it as UTF-8"),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_wrong_rows_are_refused_with_their_line(tmp_path, packed, content, options, expected):
+    raw = tmp_path / "raw"
+    write_tar(raw / "i.tar", IMAGES) if packed else write_tree(raw, IMAGES)
+    content = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / "list.csv").write_bytes(content)
+
+    assert re.match(f"list.csv{expected}", refusal(raw, tmp_path / "list.csv", **options))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("l.jsonl", b'{"path":"a","label":1}\n\n{', "l.jsonl, line 3: not JSON"),
+        ("l.jsonl", b'{"path":"a","label":1}\n[1]', "line 2: found a JSON list, expected one obj"),
+        ("l.jsonl", b"5", "line 1: found a JSON int"),
+        ("l.jsonl", b'{"path":"a","label":true}', "line 1: found True of type bool"),
+        ("l.jsonl", b'{"path":"a","label":{}}', "line 1: found {} of type dict"),
+        ("l.jsonl", b'{"path":"a","label":null}', "line 1: empty label"),
+        ("l.jsonl", b'{"path":null,"label":1}', "line 1: empty path"),
+        ("l.jsonl", b'{"path":"\\ud800","label":1}', "line 1: text that is no UTF-8"),
+        ("l.txt", b"a 1\n\nb\n", "l.txt, line 3: found no space"),
+        ("l.txt", b"a 1\nb\xff 2\n", "l.txt, line 2: not UTF-8"),
+        ("l.parquet", b"path,label\na,b\n", "l.parquet is damaged or not a .*--listing_format"),
+    ],
+)
+def test_other_formats_are_refused_with_their_line(tmp_path, raw, name, content, expected):
+    (tmp_path / name).write_bytes(content)
+
+    assert re.search(expected, refusal(raw, tmp_path / name))
+
+
+def test_a_row_far_down_has_its_line(tmp_path, raw):
+    lines = [f"{number},l,5" for number in range(300_000)]
+    listing = tmp_path / "list.csv"
+    for wrong, expected in (
+        ("x", "line 250001: found 1 columns"),
+        ("x,l,?", "line 250001: size ?"),
+    ):
+        lines[249_999] = wrong
+        listing.write_text("\n".join(["path,label,size", *lines]))
+        assert expected in refusal(raw, listing)
+
+
+def test_damaged_parquet_is_refused(tmp_path, raw):
+    path = tmp_path / "l.parquet"
+    table = pa.table([["x" * 50] * 100, ["l"] * 100], ["path", "label"])
+    parquet.write_table(table, path, compression="gzip")
+    content = bytearray(path.read_bytes())
+    content[4:60] = bytes(56)
+    path.write_bytes(content)
+
+    assert "l.parquet is damaged or not a Parquet file: " in refusal(raw, path)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_names_of_listings_are_no_patterns(tmp_path, raw, suffix):
+    directory = tmp_path / "split=test"
+    directory.mkdir()
+    write_listing(directory / f"l1.{suffix}", [{"path": "b/1.jpg", "label": "l"}])
+    for name in ("l[1]", "l*", "l'"):
+        listing = write_listing(directory / f"{name}.{suffix}", ROWS[:1])
+        assert told(index(raw, listing)["image"]) == {"b/3.jpg": ("validation", ["b"])}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_listing_that_is_gone_is_refused(tmp_path, raw, suffix):
+    assert "cannot read" in refusal(raw, tmp_path / f"gone.{suffix}")
+
+
+def test_a_fingerprint_changes_with_the_content_and_the_format(tmp_path, raw):
+    def fingerprint(row, **options):
+        write_listing(tmp_path / "l.csv", [row])
+        os.utime(tmp_path / "l.csv", (77, 77))
+        dataset = Folder(listing=str(tmp_path / "l.csv"), **options)
+        (unit,) = dataset.find(raw, None).units
+        return dataset.fingerprint(raw, unit)
+
+    row = {"path": "a/1.jpg", "label": "a"}
+    before = fingerprint(row)
+    assert fingerprint(row, listing_format="csv") == before
+    assert fingerprint({**row, "label": "b"}) != before

@@ -1,0 +1,131 @@
+"""Cuts: which split a group is in depends on its name, the seed and its own split's share only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataprep.datasets.splitting import Cut, check_shares, parse_seed, parse_share
+from dataprep.errors import UsageError
+
+GROUPS = [str(number) for number in range(1, 200)]
+shares = st.fractions(0, Fraction(1, 2), max_denominator=100)
+seeds = st.integers(-3, 3)
+
+
+def cut(seed, *named, rest="train"):
+    """The groups of each split."""
+    made = Cut(seed, tuple((split, Fraction(share)) for split, share in named), rest)
+    found: dict[str, set[str]] = {}
+    for group in GROUPS:
+        found.setdefault(made.split_of(group), set()).add(group)
+    return found
+
+
+def of(found, split):
+    return found.get(split, set())
+
+
+@settings(max_examples=25)
+@given(seeds, shares, shares, shares)
+def test_changing_the_share_of_one_split_leaves_the_other_as_it_was(seed, test, validation, other):
+    before = cut(seed, ("test", test), ("validation", validation))
+    other_test = cut(seed, ("test", other), ("validation", validation))
+    other_validation = cut(seed, ("test", test), ("validation", other))
+    assert of(other_test, "validation") == of(before, "validation")
+    assert of(other_validation, "test") == of(before, "test")
+
+
+@settings(max_examples=25)
+@given(seeds, shares, shares, shares)
+def test_a_larger_share_only_adds_groups(seed, test, small, large):
+    small, large = sorted((small, large))
+    for split, other in (("test", "validation"), ("validation", "test")):
+        fewer, more = (cut(seed, (split, share), (other, test)) for share in (small, large))
+        assert of(fewer, split) <= of(more, split)
+
+
+@settings(max_examples=25)
+@given(seeds, shares, shares)
+def test_it_does_not_matter_whether_the_other_split_is_there_or_named_first(seed, test, validation):
+    both = cut(seed, ("test", test), ("validation", validation))
+    assert cut(seed, ("validation", validation), ("test", test)) == both
+    assert of(cut(seed, ("validation", validation)), "validation") == of(both, "validation")
+    assert of(cut(seed, ("test", test)), "test") == of(both, "test")
+
+
+@settings(max_examples=25)
+@given(seeds, shares, shares, st.sampled_from(["train", "validation", "other"]))
+def test_any_number_of_splits_gets_about_its_share(seed, first, third, rest):
+    second = (1 - first - third) / 2
+    named = (("a", first), ("validation", second), ("test", third))
+    found = cut(seed, *[(split, share) for split, share in named if split != rest], rest=rest)
+    expected = Counter({split: float(share) for split, share in named})
+    expected[rest] = 1 - sum(float(share) for split, share in named if split != rest)
+    assert set(found) <= set(expected)
+    for split, share in expected.items():
+        assert abs(len(of(found, split)) / len(GROUPS) - share) < 0.15
+
+
+def test_shares_that_add_up_to_one_leave_nothing():
+    found = cut(0, ("test", "1/3"), ("a", "1/3"), ("validation", "1/3"))
+    assert set(found) == {"test", "a", "validation"}
+
+
+def test_the_upper_split_may_be_another_one():
+    share = Fraction(1, 5)
+    usual = Cut(0, (("validation", share),), "train")
+    named = Cut(0, (("dev", share),), "train", upper="dev")
+    low = Cut(0, (("dev", share),), "train")
+    upper = {group for group in GROUPS if usual.split_of(group) == "validation"}
+    assert {group for group in GROUPS if named.split_of(group) == "dev"} == upper
+    assert {group for group in GROUPS if low.split_of(group) == "dev"}.isdisjoint(upper)
+
+
+def test_who_is_where_stays_so_for_good():
+    """Values once computed: a change would move patients of sets that people have trained on."""
+    made = Cut(0, (("test", Fraction(1, 5)), ("validation", Fraction(1, 10))), "train")
+    found = {split: [] for split in ("test", "validation", "train")}
+    for group in GROUPS[:30]:
+        found[made.split_of(group)].append(int(group))
+    assert found["test"] == [1, 8, 14, 29]
+    assert found["validation"] == [24, 26]
+
+
+@given(seeds, shares, shares, st.lists(st.text(max_size=20), min_size=1))
+def test_sql_says_the_same(seed, test, validation, groups):
+    made = Cut(seed, (("test", test), ("validation", validation)), "train")
+    table = pa.table({"name": pa.array(groups, pa.string())})
+    with duckdb.connect() as database:
+        database.register("groups", table)
+        found = database.execute(f"select {made.split_sql('name')} from groups").fetchall()
+    assert [split for (split,) in found] == [made.split_of(group) for group in groups]
+
+
+@pytest.mark.parametrize("text", ["", "x", "-0.1", "1", "1/0", "nan", "10%"])
+def test_what_is_no_share_is_refused(text):
+    with pytest.raises(UsageError, match="expected a number from 0 to below 1"):
+        parse_share("share", text)
+
+
+def test_shares_are_exact():
+    assert parse_share("share", "0.1") == parse_share("share", "1/10") == Fraction(1, 10)
+    assert parse_share("share", "0") == 0
+
+
+def test_shares_leave_something_over():
+    check_shares("shares", [Fraction(1, 2), Fraction(2, 5)])
+    with pytest.raises(UsageError, match="--shares: the shares add up to 1, not below 1"):
+        check_shares("shares", [Fraction(1, 2), Fraction(1, 2)])
+
+
+def test_a_seed_is_a_whole_number():
+    assert parse_seed("seed", "-3") == -3
+    with pytest.raises(UsageError, match=r"--seed 1\.5: expected a whole number"):
+        parse_seed("seed", "1.5")

@@ -1,0 +1,324 @@
+"""The table of records: rows of shards, joined; what it says, and to whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+from unittest.mock import patch
+
+import duckdb
+import pyarrow as pa
+import pytest
+import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from dataprep.build import joined_rows, shard_rows
+from dataprep.build.commit import CommitRecord, CommittedFile, commit
+from dataprep.build.convert_job import ConvertJob
+from dataprep.build.job import Made, Output, Rejected, SplitJob
+from dataprep.build.joined_rows import Joined, join_rows
+from dataprep.build.lock import Lease
+from dataprep.build.shard_rows import ShardRows
+from dataprep.build.workspace import Workspace
+from dataprep.errors import DatasetError
+from dataprep.index.records import NAME, RecordsTable, conspicuous, first_rows
+from dataprep.sinks import DatasetInfo, ShardName
+from dataprep.sinks.example import Example
+from dataprep.system.hashing import file_sha256
+from dataprep_schemas.tables import RECORDS, schema_of
+
+CLASSES = (("n01", "tench"), ("n02", "goldfish"), ("n03", "shark|fish"))
+INFO = DatasetInfo(CLASSES, multilabel=True)
+ATTRIBUTES = (("age", "int"), ("view", "text"))
+SETTINGS = settings(max_examples=15, deadline=None)
+
+KEYS = st.text("aZ0/é\U0001f41f'\"|", min_size=1, max_size=4)
+LABELS = st.sets(st.integers(0, 2)).map(lambda some: tuple(sorted(some)))
+KNOWN = st.fixed_dictionaries({}, optional={"age": st.integers(0, 99), "view": st.just("PA")})
+STATUS = st.sampled_from(["stored", "repaired", "warned"])
+
+
+@st.composite
+def made(draw: st.DrawFn) -> Made:
+    status = draw(STATUS)
+    example = Example(
+        key=draw(KEYS),
+        encoded=draw(st.binary(max_size=9)),
+        format=draw(st.sampled_from(["JPEG", "PNG"])),
+        height=draw(st.integers(1, 9)),
+        width=draw(st.integers(1, 9)),
+        colorspace="RGB",
+        labels=draw(LABELS),
+        synset="",
+        class_name="",
+    )
+    reason = None if status == "stored" else "why"
+    return Made(example, draw(st.sampled_from([1, 3])), status, reason, draw(KNOWN))  # type: ignore[arg-type]  # of these three
+
+
+ITEMS = st.lists(made() | st.builds(Rejected, KEYS, st.just("a.tar"), LABELS, KEYS, KNOWN))
+
+
+@contextmanager
+def small_groups() -> Iterator[None]:
+    with patch.object(shard_rows, "_GROUP", 3), patch.object(joined_rows, "_GROUP", 4):
+        yield
+
+
+def output_of(workspace: Workspace) -> Output:
+    return Output(workspace, "tfrecord", {}, "split", INFO, None, ATTRIBUTES)  # type: ignore[arg-type]  # literals
+
+
+def write(workspace: Workspace, shard: ShardName, items: Sequence[Made | Rejected]) -> CommitRecord:
+    path = workspace.rows(shard)
+    with ShardRows(path, shard, output_of(workspace)) as rows:
+        for item in items:
+            rows.add(item)
+        rows.close()
+    name = path.relative_to(workspace.out).as_posix()
+    return CommitRecord(
+        split=shard.split,
+        number=shard.number,
+        count=shard.count,
+        files=(),
+        rows=CommittedFile(name, path.stat().st_size, file_sha256(path)),
+        records=rows.records,
+        rejected=rows.statuses["rejected"],
+        noted=rows.statuses["repaired"] + rows.statuses["warned"],
+    )
+
+
+def expected(shard: ShardName, items: Sequence[Made | Rejected]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    stored = 0
+    for item in items:
+        row = dict.fromkeys([*RECORDS, "age", "view"])
+        row |= {"split": shard.split, "shard": shard.number, "reason": item.reason}
+        if isinstance(item, Rejected):
+            said: Any = item
+            row |= {"status": "rejected", "container": "a.tar"}
+        else:
+            said = item.example
+            row |= {
+                "status": item.status,
+                "position": stored,
+                "format": said.format,
+                "height": said.height,
+                "width": said.width,
+                "channels": item.channels,
+                "bytes": len(said.encoded),
+                "xxh3": xxhash.xxh3_128(said.encoded).hexdigest(),
+            }
+            stored += 1
+        classes = [CLASSES[label][0] for label in said.labels]
+        rows.append(
+            {**row, "key": said.key, "labels": [*said.labels], "classes": classes} | item.attributes
+        )
+    return rows
+
+
+@SETTINGS
+@given(ITEMS)
+def test_a_shard_s_rows_come_back(items: list[Made | Rejected]) -> None:
+    with TemporaryDirectory() as name, small_groups():
+        workspace = Workspace(Path(name))
+        workspace.make()
+        shard = ShardName("train", 3, 5)
+        record = write(workspace, shard, items)
+        path = workspace.rows(shard)
+        assert parquet.read_table(path).to_pylist() == expected(shard, items)
+        assert record.images == len(items)
+        known = [tuple(row[name] for name in ("status", "key")) for row in expected(shard, items)]
+        odd = [row for row in known if row[0] != "stored"]
+        assert [*conspicuous(path, ("status", "key"))] == odd
+        assert [*conspicuous(path, ("status", "key"), most=2)] == odd[:2]
+        path.unlink()
+        assert write(workspace, shard, items) == record  # the same bytes
+
+
+def test_the_hash_is_xxh3_of_128_bits(workspace: Workspace) -> None:
+    """The empty input's, from the tests of the reference implementation."""
+    example = Example("k", b"", "JPEG", 1, 1, "RGB", (), "", "")
+    shard = ShardName("train", 0, 1)
+    write(workspace, shard, [Made(example, 3)])
+    (row,) = parquet.read_table(workspace.rows(shard)).to_pylist()
+    assert row["xxh3"] == "99aa06d3014798d86001c324468d497f"
+
+
+# --- joined ---
+
+SPLITS = {"train": 3, "a'b": 1}
+OTHERS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "status": st.sampled_from(["missing", "unlisted", "ignored"]),
+            "key": KEYS,
+            "split": st.sampled_from([None, *SPLITS]),
+            "container": st.sampled_from([None, "list.csv"]),
+        }
+    )
+)
+
+
+def join(
+    workspace: Workspace,
+    contents: dict[ShardName, list[Made | Rejected]],
+    others: Sequence[dict[str, Any]] = (),
+) -> Joined:
+    splits = tuple(
+        SplitJob(name, shards, "none", images=0, source_bytes=0, digest="")
+        for name, shards in SPLITS.items()
+    )
+    lease = cast("Lease", None)  # joining asks nobody for leave
+    job = ConvertJob(output_of(workspace), splits, lease, workspace.out, "", 1)
+    tables = [pa.Table.from_pylist([row]) for row in others]
+    records = [write(workspace, shard, items) for shard, items in contents.items()]
+    for record in records:
+        commit(workspace, record)
+    return join_rows(job, records, tables)
+
+
+def spread(counts: Sequence[Counter[Any]]) -> int:
+    names = {name for count in counts for name in count}
+    return max((max(c[n] for c in counts) - min(c[n] for c in counts) for n in names), default=0)
+
+
+@SETTINGS
+@given(st.lists(ITEMS, min_size=4, max_size=4), OTHERS, st.randoms())
+def test_the_table_has_every_row_and_the_sums_are_its_own(
+    lists: list[list[Made | Rejected]], others: list[dict[str, Any]], random: Any
+) -> None:
+    shards = [ShardName(name, at, count) for name, count in SPLITS.items() for at in range(count)]
+    contents = dict(zip(shards, lists, strict=True))
+    with TemporaryDirectory() as name, small_groups():
+        workspace = Workspace(Path(name))
+        workspace.make()
+        joined = join(workspace, contents, others)
+        data = workspace.records.read_bytes()
+        found = parquet.read_table(workspace.records).to_pylist()
+        with RecordsTable(workspace.out) as table:
+            assert table.attributes == ATTRIBUTES
+            read = [row for part in table.between(0, columns=["key"]) for row in part.to_pylist()]
+            for start, stop in ((0, 0), (0, len(found)), (len(found) // 3, 2 * len(found) // 3)):
+                keys = [row["key"] for row in found[start:stop]]
+                assert [key for (key,) in table.rows(start, stop, ["key"])] == keys
+            with pytest.raises(DatasetError, match="has no row"):
+                [*table.rows(0, len(found) + 1, ["key"])]
+        assert [row["key"] for row in read] == [row["key"] for row in found]
+        # The same bytes, however it came.
+        for path in workspace.commits.iterdir():
+            path.unlink()
+        random.shuffle(others)
+        assert join(workspace, contents, others) == joined
+        assert workspace.records.read_bytes() == data
+        assert sorted(path.name for path in workspace.out.iterdir()) == [".dataprep", NAME]
+    records = [
+        row
+        for shard in sorted(shards, key=lambda it: (it.split, it.number))
+        for row in expected(shard, contents[shard])
+        if row["position"] is not None
+    ]
+    assert found[: len(records)] == records
+    empty = dict.fromkeys([*RECORDS, "age", "view"])
+    rest = [row for shard in shards for row in expected(shard, contents[shard])]
+    rest = [row for row in rest if row["position"] is None] + [{**empty, **row} for row in others]
+    order = ["rejected", "missing", "unlisted", "ignored"]
+    assert sorted(map(repr, found[len(records) :])) == sorted(map(repr, rest))
+    places = [
+        (order.index(row["status"]), row["split"] is None, row["split"] or "", row["key"])
+        for row in found[len(records) :]
+    ]
+    assert places == sorted(places)
+    assert joined.described["rows"] == len(found)
+    statuses = Counter(row["status"] for row in found)
+    assert joined.totals["records"] == len(records)
+    assert joined.totals["repaired"] == statuses["repaired"]
+    assert joined.totals["missing"] == statuses["missing"]
+    for split, said in joined.splits.items():
+        own = [row for row in records if row["split"] == split]
+        labels = [
+            Counter(label for row in own if row["shard"] == at for label in row["labels"])
+            for at in range(SPLITS[split])
+        ]
+        sets = [
+            Counter(tuple(row["labels"]) for row in own if row["shard"] == at)
+            for at in range(SPLITS[split])
+        ]
+        assert said.classes == dict(sum(labels, Counter()))
+        assert said.class_spread == spread(labels)
+        assert said.label_set_spread == spread(sets)
+        there = Counter(row["status"] for row in found if row["split"] == split)
+        assert {k: v for k, v in said.totals.items() if v} == {
+            status: n for status, n in there.items() if status != "stored"
+        }
+
+
+def filled(workspace: Workspace) -> dict[ShardName, list[Made | Rejected]]:
+    example = Example("k", b"abc", "JPEG", 1, 1, "RGB", (0, 2), "", "")
+    shards = [ShardName(name, at, count) for name, count in SPLITS.items() for at in range(count)]
+    return {shard: [Made(example, 3), Rejected("r", "a.tar", (), "why")] for shard in shards}
+
+
+@pytest.mark.parametrize("at", [0, 10, 200, -9, -1])
+def test_damaged_rows_are_never_joined(workspace: Workspace, at: int) -> None:
+    contents = filled(workspace)
+    write_now = write
+
+    def write_and_damage(*words: Any) -> CommitRecord:
+        record = write_now(*words)
+        path = workspace.out / record.rows.path
+        data = bytearray(path.read_bytes())
+        data[at] ^= 1
+        path.write_bytes(data)
+        return record
+
+    with (
+        patch(f"{__name__}.write", write_and_damage),
+        pytest.raises(DatasetError, match=r"parquet was damaged, 4 such files; run the same"),
+    ):
+        join(workspace, contents)
+    assert [*workspace.commits.glob("*.json")] == []  # so that these shards are made again
+    assert not workspace.records.exists()
+
+
+@pytest.mark.parametrize("step", [1, 37])
+def test_a_damaged_table_is_one_line(workspace: Workspace, step: int) -> None:
+    join(workspace, filled(workspace))
+    right = workspace.records.read_bytes()
+    wanted = parquet.read_table(workspace.records).to_pylist()
+    for at in range(0, len(right), 40 * step):
+        data = bytearray(right)
+        data[at] ^= 1 << at % 8
+        workspace.records.write_bytes(data)
+        with suppress(DatasetError), RecordsTable(workspace.out) as table:
+            found = [row for part in table.between(0) for row in part.to_pylist()]
+            assert len(found) == len(wanted)  # of pages: checked; of the footer: by its hash
+    workspace.records.write_bytes(right[:100])
+    with pytest.raises(DatasetError, match=r"^[^\n]*cannot be read[^\n]*$"):
+        RecordsTable(workspace.out)
+
+
+def test_other_readers_see_the_schema(workspace: Workspace) -> None:
+    join(workspace, filled(workspace), [{"status": "ignored", "key": "x"}])
+    assert parquet.read_schema(workspace.records) == schema_of("records", ATTRIBUTES)  # type: ignore[arg-type]  # literals
+    types = duckdb.sql(f"describe from '{workspace.records}'").fetchall()
+    assert [name for name, *_ in types] == [*RECORDS, "age", "view"]
+    assert dict(row[:2] for row in types)["labels"] == "INTEGER[]"
+    count = duckdb.sql(f"select status, count(*) from '{workspace.records}' group by 1 order by 1")
+    assert count.fetchall() == [("ignored", 1), ("rejected", 4), ("stored", 4)]
+    pandas = pytest.importorskip("pandas")
+    assert len(pandas.read_parquet(workspace.records)) == 9
+
+
+def test_a_shard_s_first_row_follows_the_names_of_splits() -> None:
+    def split(*sizes: int) -> dict[str, Any]:
+        return {"shards": [{"records": size} for size in sizes]}
+
+    found = first_rows({"splits": {"validation": split(2), "train": split(3, 0, 4)}})
+    assert found == {"train": [0, 3, 3], "validation": [7]}

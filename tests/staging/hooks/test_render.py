@@ -1,0 +1,118 @@
+"""What is printed: word for word, and that shells read it as it is meant."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep.errors import UsageError
+from dataprep.staging.hooks.render import SCHEDULERS, Hook, for_the_job, render
+from tests.conftest import Cli
+from tests.staging.hooks.goldens import DIRECTORY, goldens
+
+GOLDENS = goldens()
+
+# What shells have a use for, and a path may have all the same.
+AWKWARD = '/data/it\'s "50%" of `all` & $(more); * \\ #1 é@@{x} @@nodes'
+
+
+def test_the_scripts_are_those_that_were_read_by_people() -> None:
+    kept = {path.name: path.read_text(encoding="utf-8") for path in DIRECTORY.iterdir()}
+    assert kept == GOLDENS
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_bash_can_read_it(name: str) -> None:
+    subprocess.run(["bash", "-n"], input=GOLDENS[name], text=True, check=True)
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_shellcheck_finds_nothing(name: str) -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed")
+    words = ["shellcheck", "--norc", "-"]
+    done = subprocess.run(words, input=GOLDENS[name], text=True, stdout=subprocess.PIPE)
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_lines_fit_a_terminal(name: str) -> None:
+    assert max(map(len, GOLDENS[name].splitlines())) <= 100
+
+
+@pytest.mark.parametrize("epilog", [False, True], ids=["script", "epilog"])
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_an_awkward_path_reaches_the_program_as_it_is(scheduler: str, epilog: bool) -> None:
+    hook = Hook(Path(AWKWARD), to=AWKWARD)
+    text = render(scheduler, hook, epilog=epilog)
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    name = "clean" if epilog else "stage"
+    start = text.index(f"\n{name}=(\n")
+    array = text[start : text.index("\n)\n", start) + 3]
+    shown = f'program=x\n{array}\nprintf "%s\\0" "${{{name}[@]}}"'
+    done = subprocess.run(["bash", "-uc", shown], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.split("\0")[:5] == ["x", "stage", AWKWARD, "--to", AWKWARD]
+
+
+@given(st.text(st.characters(exclude_characters="$\0", exclude_categories=["Cs"]), min_size=1))
+def test_a_path_without_variables_is_one_word(path: str) -> None:
+    assert shlex.split(for_the_job(path)) == [path]
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("$A/data", "a  b/data"),
+        ("${A}data", "a  bdata"),
+        ("$A$B", "a  b*"),
+        ("/x y/$B/z'", "/x y/*/z'"),
+        ("$1/${A:-x}/$(A)/$", "$1/${A:-x}/$(A)/$"),  # no names: taken as they are
+    ],
+)
+def test_variables_are_left_for_the_job(path: str, found: str) -> None:
+    done = subprocess.run(
+        ["bash", "-uc", f"printf %s {for_the_job(path)}"],
+        env={"A": "a  b", "B": "*"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == found
+
+
+@pytest.mark.parametrize(
+    ("hook", "told"),
+    [
+        (Hook(Path("/a\nrm -rf b")), "no text"),
+        (Hook(Path("/a"), to="/b\nc"), "no text"),
+        (Hook(Path("/a\udcff")), "no text"),
+        (Hook(Path("/a"), to="scratch/b"), "relative"),
+        (Hook(Path("/a"), replicas=2), "--share node"),
+        (Hook(Path("/a"), whole=("train",)), "--share node"),
+        (Hook(Path("/a"), share=True, broadcast=True), "leave out --share"),
+        (Hook(Path("/a"), to=""), "empty"),
+    ],
+)
+def test_what_cannot_be_in_a_script_is_refused(hook: Hook, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        render("slurm", hook)
+
+
+def test_an_epilog_knows_no_variables_of_the_job() -> None:
+    with pytest.raises(UsageError, match="variable of the job"):
+        render("slurm", Hook(Path("/a"), to="$TMPDIR/x"), epilog=True)
+
+
+def test_the_command_prints_nothing_but_the_script(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = cli("hook", "lsf", "Größe", "--to", "$TMPDIR/x", "--share", "node", "--nodes", 7)
+    hook = Hook(tmp_path / "Größe", to="$TMPDIR/x", share=True, nodes=7)
+    assert (result.code, result.out, result.err) == (0, render("lsf", hook), "")

@@ -1,0 +1,266 @@
+"""What a path is on, by the kernel or by lists of mounts like its own; and node-local scratch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dataprep.errors import StagingError
+from dataprep.system import filesystems
+from dataprep.system.filesystems import (
+    filesystem_of,
+    is_memory,
+    is_network,
+    node_local_scratch,
+    scratch_conventions,
+    space_of,
+)
+
+# As on a login node: nested mounts, one on top of another, blanks and a backslash in names, lines
+# with and without optional fields.
+_MOUNTS = """
+22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw
+23 22 0:21 / /proc rw,nosuid shared:5 - proc proc rw
+40 22 0:40 / /lustre rw,relatime - lustre 10.0.0.1@o2ib:/scratch rw,flock
+41 40 0:41 / /lustre/local rw - tmpfs tmpfs rw,size=1024k
+42 22 0:42 /export/home /home rw shared:9 master:3 propagate_from:2 - nfs4 server:/home rw
+43 22 0:43 / /home2 rw - xfs /dev/sdb1 rw
+44 22 0:44 / /over rw - ext4 /dev/sdc1 rw
+45 44 0:45 / /over rw - beegfs beegfs_nodev rw
+46 22 0:46 / /my\\040data\\134here rw - fuse.sshfs host:/data rw
+47 22 0:47 / /gluster rw - fuse.glusterfs server:/volume rw
+48 22 0:48 / /Grüße\u00a0\u2028aus rw - ceph 10.0.0.2:/ rw
+49 22 0:49 / /disk rw - fuse.ntfs-3g /dev/sdd1 rw
+this line is broken
+50 22 0:50 /
+"""
+
+
+@pytest.fixture
+def mounts(tmp_path: Path) -> Path:
+    path = tmp_path / "mountinfo"
+    path.write_text(_MOUNTS)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/", "ext4"),
+        ("/anywhere/else", "ext4"),
+        ("/lustre", "lustre"),
+        ("/lustre/project/out", "lustre"),
+        ("/lustre/local/out", "tmpfs"),
+        ("/lustre/../lustre/project", "lustre"),
+        ("/lustre2/out", "ext4"),  # begins like a mount, but is none
+        ("/home/me", "nfs4"),
+        ("/home2/me", "xfs"),
+        ("/over/out", "beegfs"),  # the one mounted last hides the other
+        ("/Grüße\u00a0\u2028aus/out", "ceph"),
+        ("/my data\\here/out", "fuse.sshfs"),
+    ],
+)
+def test_the_mount_that_is_nearest_counts(mounts: Path, path: str, kind: str) -> None:
+    assert filesystem_of(Path(path), mounts) == kind
+
+
+def test_a_link_is_followed(mounts: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to("/lustre/project")
+    assert filesystem_of(tmp_path / "out", mounts) == "lustre"
+    assert filesystem_of(tmp_path / "out" / "new", mounts) == "lustre"
+
+
+def test_without_a_list_nothing_is_claimed(tmp_path: Path) -> None:
+    assert filesystem_of(tmp_path, tmp_path / "none") == ""
+    (tmp_path / "empty").write_bytes(b"")
+    assert filesystem_of(tmp_path, tmp_path / "empty") == ""
+    (tmp_path / "odd").write_bytes(b"1 2 3:4 / / rw - \xff\xfe x\n1 2 3:4 / / rw - \n\xff - - -\n")
+    assert isinstance(filesystem_of(tmp_path, tmp_path / "odd"), str)
+
+
+def test_a_loop_of_links_is_no_error(tmp_path: Path, mounts: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert filesystem_of(tmp_path / "loop" / "out", mounts) == "ext4"
+    assert isinstance(filesystem_of(tmp_path / "loop"), str)
+
+
+def test_the_kernel_s_own_list_can_be_read() -> None:
+    assert filesystem_of(Path("/proc/self")) == "proc"
+
+
+# --- statfs ---
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch, mounts: Path) -> pytest.MonkeyPatch:
+    """The list above is the kernel's."""
+    monkeypatch.setattr(filesystems, "_MOUNTS", mounts)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("path", "magic", "kind"),
+    [
+        ("/lustre", 0x0BD00BD0, "lustre"),
+        ("/anywhere", 0x0BD00BD0, "lustre"),  # not in the list, as in some containers
+        ("/anywhere", 0x47504653, "gpfs"),
+        ("/anywhere", 0x19830326, "beegfs"),
+        ("/anywhere", 0x6969, "nfs"),
+        ("/home/me", 0x6969, "nfs4"),  # the list says more than the number
+        ("/anywhere", 0x01021994, "tmpfs"),
+        ("/lustre", 0x01021994, "tmpfs"),
+        ("/anywhere", 0xEF53, "ext4"),
+        ("/my data\\here", 0x65735546, "fuse.sshfs"),
+        ("/lustre", 0x12345678, "lustre"),  # an unknown number says nothing
+        ("/lustre", -1, "lustre"),
+    ],
+)
+def test_the_kernel_s_number_is_believed_before_its_list(
+    kernel: pytest.MonkeyPatch, path: str, magic: int, kind: str
+) -> None:
+    kernel.setattr(filesystems, "_magic_of", lambda place: magic)
+    assert filesystem_of(Path(path)) == kind
+
+
+def test_without_its_list_the_kernel_is_asked_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    known = filesystem_of(tmp_path)
+    monkeypatch.setattr(filesystems, "_MOUNTS", tmp_path / "none")
+    if filesystems._magic_of(tmp_path) not in filesystems._MAGIC:
+        pytest.skip(f"{known} is known by the list only")
+    assert is_network(filesystem_of(tmp_path)) == is_network(known)
+    assert filesystem_of(tmp_path / "not" / "there" / "yet") == filesystem_of(tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("stat") is None, reason="stat (coreutils) is not installed")
+@pytest.mark.parametrize("place", ["/", "/proc", "/dev", "/dev/shm", "/sys"])
+def test_the_number_is_the_one_that_stat_shows(place: str) -> None:
+    if not Path(place).is_dir():
+        pytest.skip(f"{place} is not there")
+    done = subprocess.run(["stat", "-f", "-c", "%t", place], capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("this stat does not know -f -c")
+    assert filesystems._magic_of(Path(place)) == int(done.stdout, 16)
+    assert filesystems._magic_of(Path(place) / "no such" / "name") == int(done.stdout, 16)
+
+
+# --- room ---
+
+
+def test_room_is_told_of_a_path_and_of_a_descriptor(tmp_path: Path) -> None:
+    free, block = space_of(tmp_path)
+    assert free > 0
+    assert block >= 512
+    assert free % block == 0
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    try:
+        assert space_of(descriptor).block == block
+    finally:
+        os.close(descriptor)
+
+
+def test_room_that_cannot_be_told_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(StagingError, match="No such file") as caught:
+        space_of(tmp_path / "none")
+    assert str(tmp_path / "none") in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "network"),
+    [
+        ("lustre", True),
+        ("nfs", True),
+        ("nfs4", True),
+        ("gpfs", True),
+        ("beegfs", True),
+        ("fuse.glusterfs", True),
+        ("fuse.sshfs", True),
+        ("ext4", False),
+        ("xfs", False),
+        ("tmpfs", False),
+        ("overlay", False),
+        ("fuse.ntfs-3g", False),
+        ("fuse", False),
+        ("fuse.daos", True),
+        ("fuse.s3fs", True),
+        ("fuse.squashfuse", False),
+        ("", False),
+    ],
+)
+def test_which_are_on_another_machine(kind: str, network: bool) -> None:
+    assert is_network(kind) is network
+
+
+def test_which_take_memory() -> None:
+    assert is_memory("tmpfs")
+    assert is_memory("ramfs")
+    assert not is_memory("ext4")
+
+
+# --- node-local scratch ---
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """No variable is set, and the system's temporary directory is ``tmp``."""
+    for name in (*filesystems.SCRATCH_VARIABLES, "TMPDIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(filesystems, "_BURST_BUFFER", tmp_path / "bb")
+    monkeypatch.setattr(filesystems, "_LOCAL", tmp_path / "none")
+    for name in ("site", "slurm", "tmp"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    return monkeypatch
+
+
+def test_the_most_explicit_variable_wins(tmp_path: Path, scratch: pytest.MonkeyPatch) -> None:
+    assert node_local_scratch() == tmp_path / "tmp"
+    scratch.setenv("SLURM_TMPDIR", str(tmp_path / "slurm"))
+    assert node_local_scratch() == tmp_path / "slurm"
+    scratch.setenv("DATAPREP_SCRATCH", str(tmp_path / "site"))
+    assert node_local_scratch() == tmp_path / "site"
+    scratch.setenv("DATAPREP_SCRATCH", "")
+    assert node_local_scratch() == tmp_path / "slurm"
+
+
+def test_what_is_not_there_or_on_a_network_is_passed_over(
+    tmp_path: Path, scratch: pytest.MonkeyPatch
+) -> None:
+    scratch.setenv("DATAPREP_SCRATCH", str(tmp_path / "none"))
+    scratch.setenv("SLURM_TMPDIR", str(tmp_path / "slurm"))
+    scratch.setattr(
+        filesystems, "filesystem_of", lambda path: "nfs4" if path.name == "slurm" else "ext4"
+    )
+    assert node_local_scratch() == tmp_path / "tmp"
+    scratch.setattr(filesystems, "filesystem_of", lambda path: "lustre")
+    assert node_local_scratch() is None
+
+
+def test_conventions_are_listed_from_the_most_explicit_to_what_every_machine_has() -> None:
+    names = ("TMPDIR", "PBS_JOBFS", "LOCAL_SCRATCH", "SLURM_TMPDIR", "DATAPREP_SCRATCH")
+    found = scratch_conventions({name: f"/{name.lower()}" for name in names})
+    whys = [scratch.why for scratch in found]
+    burst_buffer = f"/mnt/bb/{filesystems.user_name()}"
+    assert whys == [
+        "$DATAPREP_SCRATCH",
+        "$SLURM_TMPDIR",
+        "$LOCAL_SCRATCH",
+        "$PBS_JOBFS",
+        burst_buffer,
+        "$TMPDIR",
+        "/local/scratch",
+        "/tmp",
+    ]
+    assert [scratch.promised for scratch in found] == [True] * 4 + [False] * 4
+
+
+def test_the_temporary_directory_that_every_machine_has_says_nothing() -> None:
+    whys = [scratch.why for scratch in scratch_conventions({"TMPDIR": "/tmp"})]
+    assert whys[-2:] == ["/local/scratch", "/tmp"]
+    assert "$TMPDIR" not in whys

@@ -1,0 +1,335 @@
+"""The bound on what all processes of a run read and write: shared, lifted, and complete."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dataprep.archives import reading
+from dataprep.archives.listing import StoredImage
+from dataprep.build import build_directory
+from dataprep.build.build_directory import Places
+from dataprep.build.verify import verify
+from dataprep.cli.stopping import resumable
+from dataprep.datasets import close_archives, list_container, read_image
+from dataprep.errors import StoppedError
+from dataprep.index import Row
+from dataprep.plugins import load_sink
+from dataprep.sinks import DatasetInfo, ShardName
+from dataprep.sinks.example import Example
+from dataprep.sinks.tfrecord import TFRecordWriter
+from dataprep.system import io_limit
+from dataprep.system.io_limit import io_limited, is_limited, lift, pay
+from tests.conftest import FORMATS, Cli, Made, Shelf, hashes
+
+HOUR = 3600
+_PAY = (
+    "import sys; from dataprep.system.io_limit import pay; print('pays', flush=True); "
+    "pay(int(sys.argv[1]))"
+)
+
+
+class Recorder:
+    """Counts what is paid for, and holds nobody up."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+        self._lock = threading.Lock()
+
+    def pay(self, count: int) -> None:
+        with self._lock:
+            self.paid.append(count)
+
+    @property
+    def total(self) -> int:
+        return sum(self.paid)
+
+
+@pytest.fixture
+def meter(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """What everything is paid to."""
+    recorder = Recorder()
+    monkeypatch.setattr(io_limit, "_meter", recorder)
+    return recorder
+
+
+@pytest.fixture
+def written(meter: Recorder, monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """What the bytes of the output are paid to, instead of to the meter."""
+    recorder = Recorder()
+    monkeypatch.setattr(build_directory, "pay", recorder.pay)
+    return recorder
+
+
+def child(count: int, **options: object) -> subprocess.Popen[str]:
+    """A process that pays for so many bytes, and ends then."""
+    process: subprocess.Popen[str] = subprocess.Popen(
+        [sys.executable, "-c", _PAY, str(count)],
+        stdout=subprocess.PIPE,
+        text=True,
+        **options,  # type: ignore[call-overload]
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "pays\n"
+    return process
+
+
+def debt() -> float:
+    """Seconds until all is paid for."""
+    meter = io_limit._meter
+    assert isinstance(meter, io_limit._SharedMeter)
+    return meter._account.add(-math.inf, 0.0) - time.monotonic()
+
+
+def test_without_a_bound_nothing_is_counted_or_shared() -> None:
+    before = dict(os.environ)
+    with io_limited(None):
+        assert not is_limited()
+        assert dict(os.environ) == before
+        pay(1 << 60)
+
+
+def test_a_bound_ends_with_its_block() -> None:
+    before = dict(os.environ)
+    with io_limited(1_000_000):
+        assert is_limited()
+        assert dict(os.environ) != before
+    assert not is_limited()
+    assert dict(os.environ) == before
+    pay(1 << 60)
+
+
+def test_what_a_child_takes_all_have_to_pay_for() -> None:
+    with io_limited(1_000_000):
+        process = child(HOUR * 1_000_000)
+        while debt() < HOUR / 2:
+            assert process.poll() is None
+        lift()
+        assert process.communicate(timeout=60) == ("", None)
+        assert process.returncode == 0
+
+
+def test_once_it_is_lifted_nobody_waits_any_more() -> None:
+    with io_limited(1_000_000):
+        threads = [
+            threading.Thread(target=pay, args=(HOUR * 1_000_000,), daemon=True) for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        lift()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        pay(HOUR * 1_000_000)
+
+
+def test_a_signal_lifts_it_whoever_has_the_account_then() -> None:
+    with io_limited(1_000_000):
+        meter = io_limit._meter
+        assert isinstance(meter, io_limit._SharedMeter)
+        with (
+            pytest.raises(StoppedError),
+            resumable("how to go on"),
+            meter._account._shared.locked(),
+        ):
+            signal.raise_signal(signal.SIGTERM)
+        pay(HOUR * 1_000_000)
+        assert debt() > HOUR / 2
+
+
+def test_a_child_does_not_wait_for_a_launcher_that_is_gone() -> None:
+    code = (
+        "import os, subprocess, sys\n"
+        "from dataprep.system.io_limit import io_limited\n"
+        "with io_limited(1_000_000):\n"
+        f"    process = subprocess.Popen([sys.executable, '-c', {_PAY!r}, '{HOUR * 1_000_000}'])\n"
+        "    sys.stdin.readline()\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert launcher.stdout is not None
+    assert launcher.stdout.readline() == "pays\n"
+    # The pipe's end is what both processes are gone.
+    assert launcher.communicate("die\n", timeout=60)[0] == ""
+    assert launcher.returncode == -9
+
+
+@pytest.mark.parametrize(
+    "order",
+    ["200MB", "", "1000 bytes a second, /proc/1/fd/99999 00", "{foreign}"],
+    ids=["what a user may try", "nothing", "a launcher that is gone", "another file"],
+)
+def test_an_order_that_is_not_for_this_process_is_no_bound(tmp_path: Path, order: str) -> None:
+    (tmp_path / "precious").write_bytes(b"precious" * 10)
+    with (tmp_path / "precious").open("r+b") as file:
+        foreign = f"1000 bytes a second, /proc/{os.getpid()}/fd/{file.fileno()} {'00' * 16}"
+        environ = os.environ | {io_limit._VARIABLE: order.format(foreign=foreign)}
+        child(1 << 60, env=environ).communicate(timeout=60)
+    assert (tmp_path / "precious").read_bytes() == b"precious" * 10
+
+
+def bytes_read(work: Callable[[], object]) -> int:
+    """By this thread, as the kernel counts them."""
+
+    def count() -> int:
+        with open("/proc/thread-self/io", "rb", buffering=0) as file:
+            return int(file.read(200).split()[1])
+
+    if not Path("/proc/thread-self/io").exists():
+        pytest.skip("the kernel does not count what threads read")
+    before = count()
+    nothing = count() - before
+    before = count()
+    work()
+    return count() - before - nothing
+
+
+IMAGES = {f"n01440764/{number}.JPEG": os.urandom(3_000 * number) for number in range(1, 30)}
+
+
+@pytest.fixture(params=["folder", "images.tar", "images.tar.gz", "images.zip"])
+def container(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Images in every kind of container, in ``tmp_path``."""
+    from tests.datasets.conftest import RawData
+
+    name: str = request.param
+    path = tmp_path / name
+    if name == "folder":
+        for image, data in IMAGES.items():
+            (path / image).parent.mkdir(parents=True, exist_ok=True)
+            (path / image).write_bytes(data)
+    elif name.endswith(".zip"):
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for image, data in IMAGES.items():
+                archive.writestr(image, data)
+    else:
+        tar = RawData.tar(IMAGES.items())
+        path.write_bytes(gzip.compress(tar) if name.endswith(".gz") else tar)
+    return name
+
+
+def row(image: StoredImage) -> Row:
+    place = (image.container, image.offset, image.size, image.modified)
+    return Row(image.path, *place, labels=(0,), packing=image.packing)
+
+
+def test_every_byte_that_is_read_is_paid_for(
+    tmp_path: Path, container: str, meter: Recorder
+) -> None:
+    def scan() -> None:
+        listing = list_container(tmp_path, container, deep=True, restarts_name="points")
+        (tmp_path / "points").write_bytes(listing.restarts)
+        images.extend(listing.images)
+
+    def read() -> None:
+        for image in images:
+            data = read_image(tmp_path, row(image), tmp_path)
+            assert data == IMAGES["n01440764" + image.path.rpartition("n01440764")[2]]
+
+    images: list[StoredImage] = []
+    scan()  # what is imported late is read, too, but once
+    for work in (scan, read):
+        meter.paid.clear()
+        assert bytes_read(work) == meter.total
+    assert meter.total >= sum(map(len, IMAGES.values()))
+    close_archives()
+
+
+def test_what_is_verified_is_paid_for(tiny: Made, meter: Recorder) -> None:
+    found = verify(tiny.out, "hash", threads=1)
+    assert meter.total == found.bytes
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_record_is_paid_for_when_it_is_written_and_the_rest_in_the_end(
+    tmp_path: Path, meter: Recorder, name: str
+) -> None:
+    words = FORMATS[name]
+    sink = load_sink(words[1], {"datum": "raw"} if name == "lmdb-raw" else {})
+    info = DatasetInfo((("n01440764", "tench"),), size=(16, 16))
+    example = Example(
+        key="n01440764/1.JPEG",
+        encoded=bytes(16 * 16 * 3) if sink.pixels else b"\xff\xd8\xff" + bytes(5000),
+        format="RAW" if sink.pixels else "JPEG",
+        height=16,
+        width=16,
+        colorspace="RGB",
+        labels=(0,),
+        synset="n01440764",
+        class_name="tench",
+    )
+    paths = [tmp_path / path for path in sink.paths(ShardName("train", 0, 1), "flat")]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    places = Places(paths, paths, tmp_path)
+    writer = places.open(sink, info)
+    writer.write(example)
+    assert meter.total == len(example.encoded) * (sink.value_bytes if sink.pixels else 1)
+    written = writer.close()
+    places.deliver(written)
+    assert meter.total == sum(file.bytes for file in written)
+
+
+def test_a_writer_is_the_formats_own_where_there_is_no_bound(tmp_path: Path) -> None:
+    sink = load_sink("tfrecord", {})
+    paths = [tmp_path / "data", tmp_path / "index"]
+    writer = Places(paths, paths, tmp_path).open(sink, DatasetInfo((("n01440764", "tench"),)))
+    writer.abandon()
+    assert isinstance(writer, TFRecordWriter)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["in place", "built elsewhere"])
+def test_every_byte_of_the_output_is_paid_for(
+    cli: Cli,
+    shelf: Shelf,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    written: Recorder,
+    name: str,
+    elsewhere: bool,
+) -> None:
+    made = shelf(name)
+    written.paid.clear()
+    if elsewhere:
+        (tmp_path / "scratch").mkdir()
+        monkeypatch.setattr(build_directory, "filesystem_of", lambda path: "lustre")
+        monkeypatch.setenv("DATAPREP_SCRATCH", str(tmp_path / "scratch"))
+    out = tmp_path / "out"
+    assert cli(*made.command(out, "--workers", 2)).code == 0
+    assert hashes(out) == made.files
+    sealed = ("manifest.json", "records.parquet")  # the launcher's, and small
+    outputs = [out / name for name in made.files if name not in sealed]
+    assert written.total == sum(path.stat().st_size for path in outputs)
+
+
+def test_every_image_is_read_and_paid_for_once(
+    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = Recorder()
+    monkeypatch.setattr(reading, "pay", images.pay)
+    assert cli(*tiny.command(tmp_path / "out", "--workers", 2)).code == 0
+    assert images.total == sum(path.stat().st_size for path in tiny.raw.path.rglob("*.JPEG"))
+
+
+def test_a_conversion_pays_for_what_it_verifies_and_reads(
+    cli: Cli, tiny: Made, tmp_path: Path, meter: Recorder, written: Recorder
+) -> None:
+    words = ("convert", tiny.out, "--to", tmp_path / "out", "--sink", "recordio", "--workers", 2)
+    assert cli(*words).code == 0
+    files = [tiny.out / name for name in tiny.files if name != "manifest.json"]
+    images = sum(path.stat().st_size for path in tiny.raw.path.rglob("*.JPEG"))
+    assert meter.total == sum(path.stat().st_size for path in files) + images

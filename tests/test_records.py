@@ -1,0 +1,308 @@
+"""A finished data set read by number, by key, in parts, from threads and other processes."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+import dataprep
+from dataprep.errors import DatasetError, SinkError, UsageError
+from dataprep.records import Records, RecordsPart, Uneven
+from dataprep.sinks.example import Example
+from tests.conftest import Cli, Made, Raw, make, write_tiny_raw
+
+
+class Counted(Records):
+    """So many examples that nobody looks at."""
+
+    def __init__(self, total: int) -> None:
+        self.ends = [total]
+
+
+totals = st.integers(0, 300)
+world_sizes = st.integers(1, 40)
+
+
+def parts(total: int, world_size: int, uneven: Uneven) -> list[range]:
+    records = Counted(total)
+    return [records.part(rank, world_size, uneven=uneven).numbers for rank in range(world_size)]
+
+
+@given(totals, world_sizes)
+def test_parts_are_everything_once_in_order(total: int, world_size: int) -> None:
+    shares = parts(total, world_size, "keep")
+    assert [number for share in shares for number in share] == [*range(total)]
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@given(totals, world_sizes)
+def test_dropping_leaves_out_less_than_one_a_rank(total: int, world_size: int) -> None:
+    shares = parts(total, world_size, "drop")
+    kept = total - total % world_size
+    assert [number for share in shares for number in share] == [*range(kept)]
+    assert {len(share) for share in shares} == {total // world_size}
+
+
+@given(totals, world_sizes)
+def test_repeating_leaves_out_none_and_repeats_few(total: int, world_size: int) -> None:
+    shares = parts(total, world_size, "repeat")
+    numbers = [number for share in shares for number in share]
+    assert sorted({*numbers}) == [*range(total)]
+    size = -(-total // world_size)
+    assert {len(share) for share in shares} == {size}
+    # Two ranks at most see the same one, if there is one for each rank at all.
+    assert total < world_size or max(map(numbers.count, numbers), default=0) <= 2
+
+
+@pytest.mark.parametrize(("rank", "world_size"), [(-1, 2), (2, 2), (0, 0), (0, -1)])
+def test_a_rank_that_is_none_is_refused(rank: int, world_size: int) -> None:
+    with pytest.raises(UsageError, match="there is no rank"):
+        Counted(10).part(rank, world_size)
+
+
+def test_a_way_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="uneven='wrap' is none of keep, drop, repeat"):
+        Counted(10).part(0, 3, uneven="wrap")  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """40 training images in 40 shards."""
+    path = tmp_path_factory.mktemp("many")
+    write_tiny_raw(path / "raw", classes=4, images=10, validation=1)
+    options = ("--num_shards", "train=40,validation=1", "--workers", "1")
+    return make(Raw(path / "raw", options), path / "out")
+
+
+@pytest.fixture(
+    scope="session",
+    params=["tfrecord", "hdf5", "lmdb", "lmdb-torch", "recordio", "webdataset"],
+)
+def out(
+    request: pytest.FixtureRequest, cli: Cli, tiny: Made, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """24 examples in 6 shards, in every format that stores image files."""
+    if request.param == "tfrecord":
+        return tiny.out
+    out = tmp_path_factory.mktemp("converted") / request.param
+    words = ("convert", tiny.out, "--to", out, "--sink", request.param)
+    done = cli(*words, "--num_shards", "train=6,validation=2", "--workers", "1")
+    assert done.code == 0, done
+    return out
+
+
+@pytest.fixture
+def records(out: Path) -> Iterator[Records]:
+    with dataprep.open(out) as found:
+        yield found
+
+
+def keys(examples: Iterator[Example] | Records | RecordsPart) -> list[str]:
+    return [example.key for example in examples]
+
+
+def test_by_number_and_in_order_and_by_key_are_the_same(records: Records) -> None:
+    examples = list(records)
+    assert len(records) == len(examples) == 24
+    assert [records[number] for number in range(24)] == examples
+    assert [records[number - 24] for number in range(24)] == examples
+    assert [records.by_key(example.key) for example in examples] == examples
+    assert [records.number_of(example.key) for example in examples] == [*range(24)]
+    assert len({example.key for example in examples}) == 24
+    assert {records.classes[example.class_index][0] for example in examples} == {
+        example.synset for example in examples
+    }
+
+
+def test_a_table_that_is_missing_damaged_or_of_another_data_set_is_one_line(
+    tiny: Made, tmp_path: Path
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    path = out / "records.parquet"
+    table = parquet.read_table(path)
+    first = Records(tiny.out, "train")[0].key
+    parquet.write_table(table.take([1, 0, *range(2, len(table))]), path)
+    with pytest.raises(DatasetError, match=f"does not say where {first} is; `dataprep verify`"):
+        Records(out, "train").by_key(first)
+    parquet.write_table(table[:9], path)
+    with pytest.raises(DatasetError, match="has no row 9"):
+        Records(out, "train").by_key(first)
+    path.unlink()
+    with pytest.raises(DatasetError, match=r"records\.parquet cannot be read"):
+        Records(out, "train").by_key(first)
+    assert Records(out, "train")[0].key == first  # which needs no table
+
+
+def test_parts_slices_and_parts_of_parts(records: Records) -> None:
+    everything = keys(records)
+    part = records.part(1, 5)
+    assert (len(part), keys(part)) == (5, everything[4:9])
+    assert [part[number].key for number in range(-5, 5)] == everything[4:9] * 2
+    assert keys(part[1:-1]) == everything[5:8]
+    assert keys(records[3:21]) == everything[3:21]
+    assert keys(records[-2:][1:]) == everything[-1:]
+    assert len(records[5:2]) == len(part[9:]) == 0
+    assert keys(records[5:2]) == []
+    with pytest.raises(IndexError):
+        part[5]
+    with pytest.raises(UsageError, match="slices need the step 1"):
+        records[::2]
+
+
+def test_numbers_may_be_numpys(records: Records) -> None:
+    assert records[np.int64(7)] == records[7]
+    assert records[np.uint8(23)] == records[-1]
+    assert records.part(0, 2)[np.int32(-1)] == records[11]
+
+
+@pytest.mark.parametrize("number", [24, -25, 2**70])
+def test_no_such_number(records: Records, number: int) -> None:
+    with pytest.raises(IndexError, match=f"train: no example {number} of 24"):
+        records[number]
+
+
+@pytest.mark.parametrize("number", [1.0, "1", None])
+def test_what_is_no_number_is_a_type_error(tiny: Made, number: object) -> None:
+    with pytest.raises(TypeError):
+        dataprep.open(tiny.out)[number]  # type: ignore[call-overload]
+
+
+def test_no_such_key(records: Records) -> None:
+    with pytest.raises(KeyError, match="nowhere"):
+        records.by_key("nowhere.JPEG")
+
+
+def test_the_splits_and_what_is_not_one(tiny: Made, tmp_path: Path) -> None:
+    assert len(dataprep.open(str(tiny.out), split="validation")) == 6
+    with pytest.raises(UsageError, match="no split 'test'; it has: train, validation"):
+        dataprep.open(tiny.out, split="test")
+    with pytest.raises(DatasetError):
+        dataprep.open(tmp_path)
+
+
+def test_iterations_and_reads_by_number_do_not_disturb_each_other(records: Records) -> None:
+    expected = keys(records)
+    found = []
+    for first, second in zip(records, records, strict=True):
+        assert first == second
+        assert records[-1].key == expected[-1]
+        found.append(first.key)
+    assert found == expected
+
+
+def test_threads_read_what_one_reads(records: Records) -> None:
+    expected = list(records) * 3
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(records.__getitem__, [*range(24)] * 3)) == expected
+
+
+def test_a_copy_by_pickle_reads_the_same_from_elsewhere(
+    tiny: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tiny.out.parent)
+    with dataprep.open(tiny.out.name) as records:
+        expected = records[5], list(records.part(1, 2))
+        monkeypatch.chdir("/")
+        with pickle.loads(pickle.dumps(records)) as copy:
+            assert (copy[5], list(copy.part(1, 2))) == expected
+        part = pickle.loads(pickle.dumps(records.part(1, 2)))
+        assert list(part) == expected[1]
+        part.records.close()
+
+
+def in_a_fork(records: Records) -> list[Example]:
+    """What a child reads that got the parent's open files."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    child = os.fork()
+    if child == 0:
+        try:
+            sender.send([records[number] for number in range(-1, 23)])
+            records.close()
+            del records
+            gc.collect()
+        finally:
+            os._exit(0)
+    sender.close()
+    try:
+        found: list[Example] = receiver.recv()
+        return found
+    finally:
+        receiver.close()
+        os.waitpid(child, 0)
+
+
+# Beam, TensorFlow and the like leave threads behind, about which newer Pythons warn.
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_fork_reads_the_same_and_leaves_the_parent_alone(records: Records) -> None:
+    expected = [records[number] for number in range(24)]
+    assert in_a_fork(records) == [expected[-1], *expected[:-1]]
+    assert [records[number] for number in range(24)] == expected
+
+
+def open_files(out: Path) -> int:
+    return sum(file.path.startswith(f"{out}/") for file in psutil.Process().open_files())
+
+
+def test_at_most_32_shards_are_open(many: Made) -> None:
+    with dataprep.open(many.out) as records:
+        assert open_files(many.out) == 0
+        for number in range(40):
+            assert records[number].key
+            assert open_files(many.out) == min(number + 1, 32)
+        for number in (0, 39, 20, 0):  # closed and open ones
+            assert [records[number]] == list(records[number : number + 1])
+        assert open_files(many.out) == 32
+        records.close()
+        assert open_files(many.out) == 0
+        assert records[3].key
+    assert open_files(many.out) == 0
+
+
+def test_what_was_used_last_stays_open(many: Made) -> None:
+    with dataprep.open(many.out) as records:
+        first = records[0]
+        for number in range(1, 40):
+            assert records[number].key
+            assert records[0] == first
+        names = {Path(file.path).name for file in psutil.Process().open_files()}
+        assert "train-00000-of-00040" in names
+        assert "train-00001-of-00040" not in names
+
+
+def test_nothing_stays_open_when_it_is_forgotten(many: Made) -> None:
+    records = dataprep.open(many.out)
+    assert records[0].key
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(records.__getitem__, 1).result().key
+        assert open_files(many.out) == 2
+    assert open_files(many.out) == 1  # the thread has ended
+    iterator = iter(records)
+    next(iterator)
+    del iterator, records  # and no ResourceWarning, which would be an error here
+    gc.collect()
+    assert open_files(many.out) == 0
+
+
+def test_a_damaged_record_is_named(tiny: Made, tmp_path: Path) -> None:
+    out = tiny.copy(tmp_path / "out")
+    shard = out / "train" / "train-00002-of-00006"
+    data = bytearray(shard.read_bytes())
+    data[100] ^= 1
+    shard.write_bytes(data)
+    with dataprep.open(out) as records:
+        assert records[7].key
+        with pytest.raises(SinkError, match="train-00002-of-00006"):
+            records[8]
+        assert records[9].key
