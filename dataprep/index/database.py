@@ -20,7 +20,7 @@ from dataprep.system.memory import available
 if TYPE_CHECKING:
     import duckdb
 
-_LEAST: Final = 256 << 20  # bytes of memory
+_LEAST: Final = 128 << 20  # bytes of memory
 _ROW: Final = 72  # bytes of memory a row: of fourteen million, 1 GiB. With less it is slower
 _SHARE: Final = 4  # of the memory that is left, one part of so many may be taken
 _FULL: Final = ("No space left", "max_temp_directory_size", "failed to offload", "Disk quota")

@@ -293,11 +293,15 @@ class Images:
             SourceError: names the first, and where both are.
         """
         found = self.rows(
-            "select split, key, list_sort(list(container)) from images "
-            "group by split, key having count(*) > 1 order by split, key limit 1"
+            "select split, key from images group by split, key having count(*) > 1 "
+            "order by split, key limit 1"
         )
-        for split, key, containers in found:
-            places = " and ".join(printable(place) for place in dict.fromkeys(containers))
+        for split, key in found:
+            containers = self.rows(
+                "select distinct container from images "
+                f"where split = {quoted(split)} and key = {quoted(key)} order by container"
+            )
+            places = " and ".join(printable(place) for (place,) in containers)
             raise SourceError(
                 f"{split}: two images have the same name, {printable(key)}, in {places}; rename one"
             )
@@ -347,11 +351,11 @@ def column_list(names: Iterable[str], table: str = "") -> str:
 
 
 def hash_sql(seed: int) -> str:
-    """The hash of an image, in hexadecimal: 64 digits, which decide about its place.
+    """The hash of an image, a number of 128 bits, which decides about its place.
 
-    SHA-256 of the seed, the split and the key, with a NUL between them.
+    MD5 of the seed, the split and the key, with a NUL between them.
     """
-    return f"sha256(concat('{seed}', chr(0), split, chr(0), key))"
+    return f"md5_number(concat('{seed}', chr(0), split, chr(0), key))"
 
 
 def _check_labels(

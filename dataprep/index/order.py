@@ -10,7 +10,8 @@ hold for every input:
 
 A category is a class or, where images have several, a set of them (`dataprep.index.label_sets`).
 Nothing depends on the order in which images were found, on the number of workers or on the machine:
-there is no random generator, only SHA-256 of the image's key.
+there is no random generator, only a hash of the image's key: MD5, which the database gives as a
+number; that it is no proof against forgery does not matter here.
 
 On disk it is a table in blocks of 65,536 rows, ``order/train-00000.parquet`` and so on, and a state
 file with the hash of each block. So a worker reads, and checks, one or two megabytes to know what
@@ -29,7 +30,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 from pyarrow import parquet
 
-from dataprep.errors import SinkError
+from dataprep.errors import PipelineError, SinkError
 from dataprep.index.database import quoted
 from dataprep.index.images import Images, column_list, hash_sql
 from dataprep.index.rows import Row
@@ -52,21 +53,26 @@ runs with sizes within 1."""
 _BLOCK: Final = 1 << 16  # rows
 _KEPT: Final = 4  # blocks that a process keeps: its threads are usually in the same one
 
-_ORDER: Final = """
-with hashed as (
-    select chosen.*, numbers, category, {hash} as hash
+# Two sorts, and only the second has whole rows in it: the first gives each hash its rank.
+_RANKED: Final = """
+create or replace temp table ranked as
+select hash, row_number() over (order by {rank}) - 1 as rank from (
+    select key, category, {hash} as hash
     from chosen join label_sets using (split, labels) where split = {split}
-), ranked as (
-    select *, row_number() over (order by {rank}) - 1 as rank from hashed
 )
-select {shard} as shard, {columns} from ranked order by {place}
 """
-_FIRST, _SECOND = "substr(hash, 1, 16)", "substr(hash, 17, 16)"
+_ORDER: Final = """
+select {shard} as shard, {columns} from (
+    select chosen.*, numbers, {hash} as hash
+    from chosen join label_sets using (split, labels) where split = {split}
+) join ranked using (hash) order by {place}
+"""
 _RANKS: Final[dict[Shuffle, str]] = {
-    "stratified": f"category, {_FIRST}, {_SECOND}",
-    "global": f"{_FIRST}, {_SECOND}",
+    "stratified": "category, hash",
+    "global": "hash",
     "none": "key",
 }
+_SECOND: Final = "hash & 18446744073709551615"  # its lower half; images were dealt by the upper one
 
 
 def shard_bounds(images: int, shards: int, number: int) -> tuple[int, int]:
@@ -76,23 +82,22 @@ def shard_bounds(images: int, shards: int, number: int) -> tuple[int, int]:
     return start, start + size + (number < longer)
 
 
-def order_query(
+def order_queries(
     split: str, images: int, shards: int, shuffle: Shuffle, seed: int, columns: str
-) -> str:
-    """SQL that assigns the images of a split to shards, and orders them.
+) -> tuple[str, str]:
+    """SQL that ranks the images of a split, and SQL that puts them into their shards, in order.
 
     It reads the tables ``chosen`` and ``label_sets`` of `dataprep.index.images.Images`.
     """
     size, longer = divmod(images, shards)
     head = longer * (size + 1)  # the longer shards come first
     run = f"if(rank < {head}, rank // {size + 1}, {longer} + (rank - {head}) // {max(size, 1)})"
-    return _ORDER.format(
-        hash=hash_sql(seed),
-        split=quoted(split),
-        rank=_RANKS[shuffle],
+    of_split = {"hash": hash_sql(seed), "split": quoted(split)}
+    return _RANKED.format(rank=_RANKS[shuffle], **of_split), _ORDER.format(
         shard=f"({run if shuffle == 'none' else f'rank % {shards}'})::integer",
         columns=columns,
-        place="key" if shuffle == "none" else f"shard, {_SECOND}, {_FIRST}",
+        place="rank" if shuffle == "none" else f"shard, {_SECOND}, hash",
+        **of_split,
     )
 
 
@@ -119,10 +124,13 @@ def write_order(
         seed: of the shuffle.
         token: identifies what the order is made from; see `order_is_current`.
     """
-    query = order_query(split, images, shards, shuffle, seed, order_columns(found))
+    rank, order = order_queries(split, images, shards, shuffle, seed, order_columns(found))
     _state_path(directory, split).unlink(missing_ok=True)
+    found.database.execute(rank)
     blocks: list[str] = []
-    for number, block in enumerate(_blocks(found.database.sql(query).to_arrow_reader(_BLOCK))):
+    rows = 0
+    for number, block in enumerate(_blocks(found.database.sql(order).to_arrow_reader(_BLOCK))):
+        rows += len(block)
         buffer = io.BytesIO()
         parquet.write_table(block, buffer, compression="zstd")
         data = buffer.getvalue()
@@ -130,6 +138,9 @@ def write_order(
         remove_unless_file(path)
         write_durably(path, data, flush=False)  # its hash tells whether it is whole
         blocks.append(hashlib.sha256(data).hexdigest())
+    found.database.execute("drop table ranked")
+    if rows != images:
+        raise PipelineError(f"{split}: {rows:,} images are in order, expected {images:,}")
     state = {"token": token, "images": images, "shards": shards, "blocks": blocks}
     write_state(_state_path(directory, split), state)
 
