@@ -5,7 +5,7 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-from dataprep.synthesize.imagenet.layouts import TRAIN_TAR
+from dataprep.synthesize.imagenet import TRAIN_TAR
 from dataprep_schemas import imagenet_classes
 
 _CONTENT = b"\xff\xd8 tiny \xff\xd9"

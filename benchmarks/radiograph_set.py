@@ -9,10 +9,12 @@ from pathlib import Path
 
 from benchmarks.measure import Usage, run
 from benchmarks.setting import Setting
-from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
-from dataprep.synthesize.chestxray14.layouts import ChestXray14Layout, write_archive
-from dataprep.synthesize.chestxray14.plan import plan_chestxray14
-from dataprep.synthesize.tar_members import NamedFile
+from dataprep.synthesize.chestxray14 import (
+    ChestXray14Layout,
+    synthesize_chestxray14,
+    write_archive,
+)
+from dataprep.synthesize.files import NamedFile
 
 LAYOUTS: tuple[ChestXray14Layout, ...] = ("folders", "tar", "tar.gz", "zip")
 
@@ -62,8 +64,9 @@ def unpack(archives: Path, directory: Path) -> Usage:
 def _draw(setting: Setting, directory: Path, patients: int) -> None:
     setting.say(f"drawing the radiographs of {patients} patients")
     size = setting.size(_PIXELS, _QUICK_PIXELS)
-    plan = plan_chestxray14(patients=patients, archives=_ARCHIVES)
-    synthesize_chestxray14(directory, plan, layout="folders", size=size)
+    synthesize_chestxray14(
+        directory, patients=patients, archives=_ARCHIVES, layout="folders", size=size
+    )
 
 
 def _pack(folders: Path, directory: Path, layout: ChestXray14Layout) -> None:

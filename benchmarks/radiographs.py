@@ -20,7 +20,7 @@ from benchmarks.radiograph_set import LAYOUTS, radiographs
 from benchmarks.results import Row
 from benchmarks.setting import CannotRunError, Setting
 from benchmarks.speed import Speed, beside, rounds, two_sizes
-from dataprep.synthesize.chestxray14.layouts import ChestXray14Layout
+from dataprep.synthesize.chestxray14 import ChestXray14Layout
 
 _SHARDS = 4
 _BASE: ChestXray14Layout = "folders"

@@ -65,7 +65,7 @@ def _originals(setting: Setting) -> list[tuple[str, Path]]:
 
 
 def _synthetic(setting: Setting) -> Path:
-    from dataprep.synthesize.imagenet.dataset import synthesize_imagenet
+    from dataprep.synthesize.imagenet import synthesize_imagenet
 
     directory = setting.work / "synthetic"
     if not directory.exists():

@@ -21,9 +21,8 @@ from PIL import Image
 from pyarrow import parquet
 
 from dataprep.cli import main
-from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
-from dataprep.synthesize.chestxray14.plan import plan_chestxray14
-from dataprep.synthesize.imagenet.dataset import synthesize_imagenet
+from dataprep.synthesize.chestxray14 import synthesize_chestxray14
+from dataprep.synthesize.imagenet import synthesize_imagenet
 from dataprep_schemas import imagenet_classes
 
 DATAPREP = (sys.executable, "-m", "dataprep")
@@ -219,8 +218,7 @@ def read_labels(raw: Path) -> dict[str, Labelled]:
 
 def write_radiographs(path: Path, *, defects: bool = False, layout: str = "tar.gz") -> None:
     """89 made-up radiographs of 30 patients in 3 archives, 24 pixels a side."""
-    plan = plan_chestxray14(patients=30, archives=3, defects=defects)
-    synthesize_chestxray14(path, plan, layout=layout, size=24, threads=1)  # type: ignore[arg-type]
+    synthesize_chestxray14(path, patients=30, archives=3, layout=layout, size=24, defects=defects)  # type: ignore[arg-type]
 
 
 def write_folders(path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Made-up raw data sets in the layout of real ones, for trying things out and for tests."""
+"""Made-up raw sets in the layouts of real ones, for a first try and for tests."""

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
-from dataprep.synthesize.chestxray14.plan import plan_chestxray14
+from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 from tests.conftest import Cli, Made, Raw, make, rows_of
 
 
@@ -15,8 +14,7 @@ from tests.conftest import Cli, Made, Raw, make, rows_of
 def few(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """13 images of 6 patients; one is missing, one unlisted, one truncated."""
     path = tmp_path_factory.mktemp("unmatched")
-    plan = plan_chestxray14(patients=6, archives=2, defects=True)
-    synthesize_chestxray14(path / "raw", plan, size=8, threads=1)
+    synthesize_chestxray14(path / "raw", patients=6, archives=2, size=8, defects=True)
     split = ("--split", "random-by-patient", "--test_fraction", "0.4", "--validation_fraction", "0")
     options = (*split, "--num_shards", "1", "--workers", "1")
     return make(Raw(path / "raw", options, "chestxray14"), path / "out", "--max_bad", 3)

@@ -14,8 +14,7 @@ from dataprep.datasets.chestxray14.dataset import ChestXray14
 from dataprep.datasets.conformance import DatasetTests
 from dataprep.datasets.folder.dataset import Folder
 from dataprep.plugins import DATASETS
-from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
-from dataprep.synthesize.chestxray14.plan import plan_chestxray14
+from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 from tests.datasets.broken_datasets import BROKEN, FindsClasses, Toy, write_toy
 
 
@@ -55,8 +54,7 @@ class TestImageNet(DatasetTests):
 @pytest.fixture(scope="module", params=["tar.gz", "flat"])
 def radiographs(request, tmp_path_factory):
     raw = tmp_path_factory.mktemp("made") / "raw"
-    plan = plan_chestxray14(patients=15, archives=2)
-    synthesize_chestxray14(raw, plan, layout=request.param, size=8, threads=1)
+    synthesize_chestxray14(raw, patients=15, archives=2, layout=request.param, size=8)
     return raw
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
-from dataprep.synthesize.chestxray14.plan import plan_chestxray14
+from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 from tests.conftest import Cli, Made, Raw, hashes, leftovers, make
 from tests.faults.conftest import Forks
 
@@ -22,8 +21,7 @@ from tests.faults.conftest import Forks
 def few(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """13 images of 6 patients in two archives; one is missing, one unlisted, one truncated."""
     path = tmp_path_factory.mktemp("few")
-    plan = plan_chestxray14(patients=6, archives=2, defects=True)
-    synthesize_chestxray14(path / "raw", plan, size=8, threads=1)
+    synthesize_chestxray14(path / "raw", patients=6, archives=2, size=8, defects=True)
     options = ("--num_shards", "1", "--max_bad", "3", "--workers", "1")
     split = ("--split", "random-by-patient", "--test_fraction", "0.4", "--validation_fraction", "0")
     made = make(Raw(path / "raw", (*split, *options), "chestxray14"), path / "out")

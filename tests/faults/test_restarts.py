@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
-from dataprep.synthesize.chestxray14.plan import plan_chestxray14
+from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 from tests.conftest import Cli, Made, Raw, hashes, make
 from tests.faults.conftest import Forks
 
@@ -19,8 +18,7 @@ from tests.faults.conftest import Forks
 def few(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The images of 40 patients in two gzip archives."""
     path = tmp_path_factory.mktemp("restarts")
-    plan = plan_chestxray14(patients=40, archives=2)
-    synthesize_chestxray14(path / "raw", plan, size=8, threads=1)
+    synthesize_chestxray14(path / "raw", patients=40, archives=2, size=8)
     options = ("--num_shards", "1", "--validation_fraction", "0.3", "--workers", "1")
     raw = Raw(path / "raw", options, "chestxray14")
     return make(raw, path / "out", "--index_dir", path / "index")

@@ -22,7 +22,7 @@ import pytest
 from PIL import Image
 
 from dataprep.records import Records
-from dataprep.synthesize.imagenet.dataset import synthesize_imagenet
+from dataprep.synthesize.imagenet import synthesize_imagenet
 from dataprep_schemas import imagenet_validation_synsets
 
 Pixels = npt.NDArray[np.uint8]

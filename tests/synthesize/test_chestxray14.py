@@ -2,68 +2,67 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import tarfile
 import zipfile
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.errors import DatasetError, UsageError
-from dataprep.synthesize.chestxray14.dataset import ChestXray14Summary, synthesize_chestxray14
-from dataprep.synthesize.chestxray14.layouts import ChestXray14Layout
-from dataprep.synthesize.chestxray14.plan import plan_chestxray14
-from dataprep.synthesize.chestxray14.radiograph import radiograph
-from dataprep.synthesize.staging import MARKER
+from dataprep.datasets.chestxray14.findings import FINDINGS
+from dataprep.errors import UsageError
+from dataprep.synthesize.chestxray14 import (
+    ChestXray14Layout,
+    ChestXray14Summary,
+    made_up_boxes,
+    made_up_labels,
+    made_up_lists,
+    synthesize_chestxray14,
+)
+from dataprep.synthesize.radiograph import lesion_box, radiograph
+from tests.conftest import Cli
 
-DOCUMENTS = {
-    "Data_Entry_2017_v2020.csv",
-    "train_val_list.txt",
-    "test_list.txt",
-    "BBox_List_2017.csv",
-}
-PLAN = plan_chestxray14(patients=9, archives=3, defects=True)
+DOCUMENTS = ("Data_Entry_2017_v2020.csv", "train_val_list.txt", "test_list.txt")
+BOXES = "BBox_List_2017.csv"
+HEADER = (
+    "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,"
+    "View Position,OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
+)
 
 
-def write(directory: Path, layout: ChestXray14Layout, threads: int = 2) -> ChestXray14Summary:
-    return synthesize_chestxray14(directory, PLAN, layout=layout, size=16, threads=threads)
+def write(directory: Path, layout: ChestXray14Layout) -> ChestXray14Summary:
+    return synthesize_chestxray14(
+        directory, patients=9, archives=3, layout=layout, size=16, defects=True
+    )
 
 
 def archived(directory: Path) -> dict[str, dict[str, bytes]]:
     """Members by name, by archive, read with the standard library alone."""
     found: dict[str, dict[str, bytes]] = {}
-    for path in sorted(directory.iterdir()):
-        if path.name.endswith(".zip"):
+    for path in sorted(directory.glob("images*")):
+        if path.suffix == ".zip":
             with zipfile.ZipFile(path) as packed:
                 assert packed.testzip() is None
                 found[path.name] = {name: packed.read(name) for name in packed.namelist()}
-        elif ".tar" in path.name:
-            with tarfile.open(path) as archive:
-                members = archive.getmembers()
-                assert all(member.isreg() for member in members)
-                found[path.name] = {
-                    member.name: archive.extractfile(member).read() for member in members
-                }
         elif path.is_dir():
             files = [file for file in sorted(path.rglob("*")) if file.is_file()]
-            found[path.name] = {
-                file.relative_to(path).as_posix(): file.read_bytes() for file in files
-            }
+            found[path.name] = {str(file.relative_to(path)): file.read_bytes() for file in files}
+        else:
+            with tarfile.open(path) as archive:
+                found[path.name] = {
+                    member.name: archive.extractfile(member).read() for member in archive
+                }
     return found
 
 
 def flattened(directory: Path) -> dict[str, bytes]:
-    return {
-        name.rpartition("/")[2]: content
-        for members in archived(directory).values()
-        for name, content in members.items()
-    }
-
-
-def bytes_of(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
+    archives = archived(directory).values()
+    return {Path(name).name: data for members in archives for name, data in members.items()}
 
 
 @pytest.fixture(scope="module")
@@ -72,60 +71,36 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ChestXray
     return directory, write(directory, "tar.gz")
 
 
-def test_the_default_is_the_published_layout(published: tuple[Path, ChestXray14Summary]) -> None:
+def test_the_default_is_the_published_layout(
+    tmp_path: Path, published: tuple[Path, ChestXray14Summary]
+) -> None:
     directory, summary = published
     archives = archived(directory)
     assert list(archives) == [f"images_{number:03d}.tar.gz" for number in (1, 2, 3)]
-    assert {path.name for path in directory.iterdir()} == {*archives, *DOCUMENTS, MARKER}
+    assert {path.name for path in directory.iterdir()} == {*archives, *DOCUMENTS, BOXES}
     members = [name for archive in archives.values() for name in archive]
     assert all(name.startswith("images/") for name in members)
     assert members == sorted(members)
-    assert summary.images == len(members) == len(set(members)) == PLAN.total
+    assert summary.images == len(members)
     assert summary.image_bytes == sum(map(len, flattened(directory).values()))
-    assert (summary.archives, summary.patients) == (3, 9)
+    write(tmp_path, "tar.gz")
+    for path in directory.iterdir():
+        assert path.read_bytes() == (tmp_path / path.name).read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("layout", "names"),
-    [
-        ("tar", ["images_001.tar", "images_002.tar", "images_003.tar"]),
-        ("zip", ["images_001.zip", "images_002.zip", "images_003.zip"]),
-        ("folders", ["images_001", "images_002", "images_003"]),
-    ],
-)
-def test_the_layouts_hold_the_same_members(
-    tmp_path: Path,
-    published: tuple[Path, ChestXray14Summary],
-    layout: ChestXray14Layout,
-    names: list[str],
+@pytest.mark.parametrize("layout", ["tar", "zip", "folders", "flat"])
+def test_every_layout_holds_the_same_images(
+    tmp_path: Path, published: tuple[Path, ChestXray14Summary], layout: ChestXray14Layout
 ) -> None:
     write(tmp_path, layout)
     archives = archived(tmp_path)
-    assert list(archives) == names
-    assert list(archives.values()) == list(archived(published[0]).values())
-
-
-def test_flat_is_one_folder_of_the_same_images(
-    tmp_path: Path, published: tuple[Path, ChestXray14Summary]
-) -> None:
-    write(tmp_path, "flat")
-    assert list(archived(tmp_path)) == ["images"]
-    assert all("/" not in name for name in archived(tmp_path)["images"])
-    assert flattened(tmp_path) == flattened(published[0])
-
-
-@pytest.mark.parametrize("threads", [1, 5])
-def test_equal_arguments_give_equal_bytes_on_any_number_of_threads(
-    tmp_path: Path, published: tuple[Path, ChestXray14Summary], threads: int
-) -> None:
-    write(tmp_path, "tar.gz", threads)
-    assert bytes_of(tmp_path) == bytes_of(published[0])
-
-
-def test_zips_are_equal_from_run_to_run(tmp_path: Path) -> None:
-    for name in ("first", "second"):
-        write(tmp_path / name, "zip")
-    assert bytes_of(tmp_path / "first") == bytes_of(tmp_path / "second")
+    if layout == "flat":
+        assert list(archives) == ["images"]
+        assert flattened(tmp_path) == flattened(published[0])
+    else:
+        suffix = "" if layout == "folders" else f".{layout}"
+        assert list(archives) == [f"images_{number:03d}{suffix}" for number in (1, 2, 3)]
+        assert list(archives.values()) == list(archived(published[0]).values())
 
 
 def test_special_images_are_what_they_are_said_to_be(
@@ -133,68 +108,27 @@ def test_special_images_are_what_they_are_said_to_be(
 ) -> None:
     directory, summary = published
     images = flattened(directory)
-    specials = [(image.special, image.name) for image in summary.special_images]
-    assert sorted(special for special, _ in specials) == [
-        "missing",
-        "palette",
-        "rgba",
-        "rgba",
-        "sixteen_bit",
-        "truncated",
-        "unlisted",
-    ]
-    by_special = dict(specials)
-    expected = {"rgba": "RGBA", "palette": "P", "sixteen_bit": "I;16", "unlisted": "L"}
-    for special, mode in expected.items():
-        assert opened(images[by_special[special]]).mode == mode
-    with pytest.raises(OSError, match="truncated"):
-        opened(images[by_special["truncated"]])
-    odd = {name for special, name in specials if special not in ("missing", "unlisted")}
-    assert {opened(images[name]).mode for name in images.keys() - odd} == {"L"}
-    assert all(
-        opened(content).size == (16, 16)
-        for name, content in images.items()
-        if name != by_special["truncated"]
-    )
-
-
-def test_the_missing_image_is_listed_and_the_unlisted_one_is_not(
-    published: tuple[Path, ChestXray14Summary],
-) -> None:
-    directory, summary = published
-    by_special = {image.special: image.name for image in summary.special_images}
-    lines = (directory / "Data_Entry_2017_v2020.csv").read_text().splitlines()[1:]
+    lines = (directory / DOCUMENTS[0]).read_text().splitlines()[1:]
     listed = {line.split(",")[0] for line in lines}
-    official = {
-        name
-        for document in ("train_val_list.txt", "test_list.txt")
-        for name in (directory / document).read_text().split("\n")
-    }
-    assert official == listed
-    assert listed - flattened(directory).keys() == {by_special["missing"]}
-    assert flattened(directory).keys() - listed == {by_special["unlisted"]}
-
-
-def test_odd_encodings_show_the_same_greys(published: tuple[Path, ChestXray14Summary]) -> None:
-    directory, summary = published
-    images = flattened(directory)
-    planned = {image.name: image for image in PLAN.radiographs()}
-    for special in summary.special_images:
-        if special.special not in ("rgba", "palette", "sixteen_bit"):
-            continue
-        image = planned[special.name]
-        tokens = [token for token in image.findings.split("|") if token != "No Finding"]
-        greys = radiograph(image.seed, 16, tokens)
-        shown = np.asarray(opened(images[special.name]))
-        if special.special == "rgba":
-            assert np.array_equal(shown, np.dstack([greys, greys, greys, np.full_like(greys, 255)]))
-        elif special.special == "palette":
-            assert np.array_equal(np.asarray(opened(images[special.name]).convert("L")), greys)
-            assert not np.array_equal(shown, greys)
-        else:
-            assert shown.dtype == np.uint16
-            assert np.array_equal(shown >> 8, greys)
-            assert np.unique(shown & 0xFF).size > 1
+    official = [(directory / name).read_text().split("\n") for name in DOCUMENTS[1:]]
+    assert {*official[0], *official[1]} == listed
+    special = {image.special: image for image in summary.special_images}
+    counted = Counter(image.special for image in summary.special_images)
+    assert counted.pop("rgba") == 2
+    assert counted == dict.fromkeys(
+        ("missing", "palette", "sixteen_bit", "truncated", "unlisted"), 1
+    )
+    assert listed - images.keys() == {special["missing"].name}
+    assert images.keys() - listed == {special["unlisted"].name}
+    with pytest.raises(OSError, match="truncated"):
+        opened(images.pop(special["truncated"].name))
+    assert {opened(content).size for content in images.values()} == {(16, 16)}
+    modes = Counter(opened(content).mode for content in images.values())
+    assert modes == {"L": len(images) - 4, "RGBA": 2, "P": 1, "I;16": 1}
+    palette = opened(images[special["palette"].name])
+    assert np.array_equal(255 - np.asarray(palette), np.asarray(palette.convert("L")))
+    deep = np.asarray(opened(images[special["sixteen_bit"].name]))
+    assert np.unique(deep & 0xFF).size == 16
 
 
 def opened(content: bytes) -> Image.Image:
@@ -204,71 +138,114 @@ def opened(content: bytes) -> Image.Image:
     return image
 
 
-def test_an_archive_whose_only_image_is_missing_is_there_and_empty(tmp_path: Path) -> None:
-    plan = plan_chestxray14(patients=9, archives=999, defects=True)
-    synthesize_chestxray14(tmp_path, plan, layout="tar", size=8)
-    sizes = [len(members) for members in archived(tmp_path).values()]
-    assert len(sizes) == plan.total
-    assert sizes[6] == 0  # the missing one is the seventh
-    assert sizes[-1] == 2  # with the unlisted one
-    assert sum(sizes) == plan.total
+def test_labels_have_the_published_form_and_the_real_ones_frequencies() -> None:
+    text, images = made_up_labels(1500, 0)
+    assert text.splitlines()[0] == HEADER
+    header, *rows = csv.reader(io.StringIO(text))
+    assert {len(header)} == {len(row) for row in rows} == {11}
+    assert images == sorted((row[0], row[1]) for row in rows)
+    visits: dict[str, list[list[str]]] = {}
+    for row in rows:
+        assert row[0][:8] == f"{int(row[3]):08d}"
+        visits.setdefault(row[3], []).append(row)
+    assert list(visits) == [str(number) for number in range(1, 1501)]
+    for own in visits.values():
+        assert [row[2] for row in own] == [str(rank) for rank in range(len(own))]
+        assert sorted(row[0][9:12] for row in own) == [f"{i:03d}" for i in range(len(own))]
+        ages = [int(row[4]) for row in own]
+        assert 0 <= min(ages) <= max(ages) <= 95
+        assert ages == sorted(ages)
+        assert len({row[5] for row in own}) == 1
+    # As in the original, follow-up number and suffix are two things.
+    assert 0.02 < sum(int(row[2]) != int(row[0][9:12]) for row in rows) / len(rows) < 0.5
+    assert 3.3 < len(images) / 1500 < 3.9
+    tokens = Counter(token for _, findings in images for token in findings.split("|"))
+    assert tokens.keys() == {"No Finding", *FINDINGS}
+    assert 0.48 < tokens["No Finding"] / len(images) < 0.58
+    assert 0.15 < tokens["Infiltration"] / len(images) < 0.25
 
 
-def test_another_layout_replaces_the_old_one_and_real_data_is_never_replaced(
-    tmp_path: Path,
+def test_a_larger_set_contains_a_smaller_one_and_the_seed_matters() -> None:
+    small = made_up_labels(30, 0)[0]
+    assert made_up_labels(60, 0)[0].startswith(small)
+    assert made_up_labels(30, 1)[0] != small
+    numbers = [{int(name[:8]) for name, _ in made_up_labels(n, 0)[1]} for n in (3, 4, 25)]
+    assert numbers == [{1, 2, 24}, {1, 2, 3, 24}, {*range(1, 26)}]
+    findings = {findings for _, findings in made_up_labels(6, 0)[1]}
+    assert {"Hernia", "Nodule|Mass"} <= findings
+
+
+@pytest.mark.parametrize("patients", [3, 15, 60])
+def test_lists_are_cut_by_patient_and_each_split_has_one(
+    cli: Cli, tmp_path: Path, patients: int
 ) -> None:
-    write(tmp_path, "tar.gz")
-    (tmp_path / "notes.txt").write_text("mine")
-    synthesize_chestxray14(tmp_path, PLAN, layout="flat", size=8, overwrite=True)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "images",
-        "notes.txt",
-        *DOCUMENTS,
-        MARKER,
-    }
-    # Somebody downloads the real archive next to it.
-    (tmp_path / "images_001.tar.gz").write_text("4 GB")
-    with pytest.raises(DatasetError, match=r"images_001\.tar\.gz was not written by synthesize"):
-        synthesize_chestxray14(tmp_path, PLAN, layout="flat", size=8, overwrite=True)
-    assert (tmp_path / "images_001.tar.gz").read_text() == "4 GB"
+    for seed in range(3):
+        names = [name for name, _ in made_up_labels(patients, seed)[1]]
+        train, test = made_up_lists(names, seed)
+        assert {name[:8] for name in train}.isdisjoint(name[:8] for name in test)
+        assert sorted(train + test) == names
+        assert (train, test) == (sorted(train), sorted(test))
+        assert patients < 60 or 0.2 < len(test) / len(names) < 0.35
+    synthesize_chestxray14(tmp_path / "raw", patients=patients, size=8)
+    places = ("--raw_data_dir", tmp_path / "raw", "--local_scratch_dir", tmp_path / "out")
+    result = cli("chestxray14", *places, "--workers", "1")
+    assert result.code == 0, result
+    for split in ("train", "validation", "test"):
+        assert f"\n{split}: " in result.out
 
 
-def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
-    class StopHere(BaseException):
-        """Stands for Ctrl-C."""
+def test_boxes_lie_in_the_published_picture_and_use_the_lists_words() -> None:
+    _, images = made_up_labels(60, 0)
+    text = made_up_boxes(images, 0)
+    assert text.startswith("Image Index,Finding Label,Bbox [x,y,w,h],,,\n")
+    header, *rows = csv.reader(io.StringIO(text))
+    assert (len(header), {len(row) for row in rows}) == (9, {6})
+    assert "Infiltrate" in {row[1] for row in rows}
+    for name, finding, *edges in rows:
+        assert finding.replace("Infiltrate", "Infiltration") in dict(images)[name].split("|")
+        x, y, width, height = map(float, edges)
+        assert 0 <= x < x + width <= 1024
+        assert 0 <= y < y + height <= 1024
+    assert len({(row[0], row[1]) for row in rows}) == len(rows)
 
-    def stop(_: int) -> None:
-        raise StopHere
 
-    with pytest.raises(StopHere):
-        synthesize_chestxray14(tmp_path / "raw", PLAN, size=8, progress=stop)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("size", [0, 7, 4097])
-def test_impossible_sizes_are_refused(tmp_path: Path, size: int) -> None:
-    with pytest.raises(UsageError, match="size"):
-        synthesize_chestxray14(tmp_path / "raw", PLAN, size=size)
+@pytest.mark.parametrize(
+    "options", [{"patients": 2}, {"archives": 0}, {"size": 7}, {"patients": 30_806}]
+)
+def test_impossible_numbers_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"--\w+: \d+ is not between"):
+        synthesize_chestxray14(tmp_path / "raw", **options)
+    with pytest.raises(UsageError, match="too few; take more patients"):
+        synthesize_chestxray14(tmp_path / "raw", patients=3, seed=1, defects=True)
     assert not (tmp_path / "raw").exists()
 
 
-def test_few_images_are_in_memory_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, peak, finished = 0, 0, 0
+# --- the pictures have dark lungs, a bright middle, grain
 
-    def paint(*_: object) -> np.ndarray:
-        nonlocal begun, peak
-        begun += 1  # one thread only
-        peak = max(peak, begun - finished)
-        return np.zeros((8, 8), np.uint8)
 
-    def progress(count: int) -> None:
-        nonlocal finished
-        finished += count
+@pytest.mark.parametrize("size", [8, 31, 128])
+def test_a_picture_is_a_square_of_greys_with_dark_lungs(size: int) -> None:
+    picture = radiograph(1, size)
+    assert (picture.shape, picture.dtype) == ((size, size), np.uint8)
+    assert np.array_equal(picture, radiograph(1, size))
+    assert not np.array_equal(picture, radiograph(2, size))
+    mean = np.mean([radiograph(seed, 128) for seed in range(20)], axis=0)
+    lungs, middle = (mean[44:56, at : at + 8].mean() for at in (36, 60))
+    assert lungs < middle - 50
 
-    monkeypatch.setattr("dataprep.synthesize.chestxray14.dataset.radiograph", paint)
-    plan = plan_chestxray14(patients=60)
-    synthesize_chestxray14(tmp_path, plan, size=8, threads=1, progress=progress)
-    assert begun == finished == plan.total
-    assert peak <= 4 + 1
+
+@pytest.mark.parametrize("finding", FINDINGS)
+def test_each_finding_shows_in_its_box_and_nowhere_else(finding: str) -> None:
+    change = radiograph(5, 128, [finding]).astype(int) - radiograph(5, 128)
+    left, top, width, height = (128 * edge for edge in lesion_box(5, finding))
+    inside = np.zeros_like(change, bool)
+    inside[int(top) : int(top + height) + 1, int(left) : int(left + width) + 1] = True
+    assert change[inside].max() > 8
+    assert not change[~inside].any()
+
+
+def test_files_are_as_large_as_the_originals() -> None:
+    # 42 GB for 112,120 pictures of 1024 pixels a side.
+    buffer = io.BytesIO()
+    Image.fromarray(radiograph(0, 1024)).save(buffer, "PNG")
+    assert 300_000 < buffer.tell() < 500_000

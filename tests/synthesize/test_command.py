@@ -1,7 +1,9 @@
-"""``dataprep synthesize`` as a user meets it."""
+"""``dataprep synthesize`` as a user meets it: whole or nothing, and never over somebody's data."""
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,82 +12,49 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dataprep.cli import command
-from dataprep.errors import DatasetError
+from dataprep.errors import DatasetError, UsageError
+from dataprep.synthesize.imagenet import synthesize_imagenet
 
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(command, ["synthesize", "imagenet", *map(str, arguments)])
-
-
+TINY = {"classes": 1, "images_per_class": 2, "validation_images": 1}
 SMALL = ("--classes", "2", "--images_per_class", "3", "--validation_images", "2")
 
 
-def test_it_writes_the_set_and_says_what_and_what_next(tmp_path: Path) -> None:
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(command, ["synthesize", *map(str, arguments)])
+
+
+def test_imagenet_says_what_it_wrote_and_what_next(tmp_path: Path) -> None:
     directory = tmp_path / "my raw"
-    result = run(directory, *SMALL, "--defects")
-    assert result.exit_code == 0, result.output
+    result = run("imagenet", directory, *SMALL, "--defects")
+    assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[0].startswith(f"wrote {directory} (layout tar): 10 training images in 2 classes")
-    assert sum("CMYK" in line for line in lines) == 1
-    assert sum("PNG" in line for line in lines) == 1
-    assert sum("damaged" in line for line in lines) == 4
-    assert lines[-1].strip() == (
-        f"dataprep imagenet --raw_data_dir '{directory}' --local_scratch_dir OUT"
-    )
-    assert (directory / "ILSVRC2012_img_train.tar").exists()
-
-
-def test_it_is_quiet_on_stderr_when_that_is_no_terminal(tmp_path: Path) -> None:
-    assert run(tmp_path / "raw", *SMALL).stderr == ""
-
-
-def test_tree_seed_and_overwrite_are_passed_on(tmp_path: Path) -> None:
-    run(tmp_path, *SMALL, "--layout", "tree")
-    image = tmp_path / "validation" / "ILSVRC2012_val_00000001.JPEG"
-    before = image.read_bytes()
-    assert isinstance(run(tmp_path, *SMALL, "--layout", "tree").exception, DatasetError)
-    result = run(tmp_path, *SMALL, "--layout", "tree", "--seed", "1", "--overwrite")
-    assert result.exit_code == 0
-    assert image.read_bytes() != before
-
-
-@pytest.mark.parametrize("option", [("--classes", "1001"), ("--layout", "zip")])
-def test_impossible_options_are_usage_errors(tmp_path: Path, option: tuple[str, str]) -> None:
-    assert run(tmp_path / "raw", *option).exit_code == 2
-    assert not (tmp_path / "raw").exists()
-
-
-def radiographs(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(command, ["synthesize", "chestxray14", *map(str, arguments)])
+    for words, count in (("CMYK", 1), ("PNG", 1), ("damaged", 4)):
+        assert sum(words in line for line in lines) == count
+    next_step = f"  dataprep imagenet --raw_data_dir '{directory}' --local_scratch_dir OUT"
+    assert lines[-2:] == ["next:", next_step]
 
 
 def test_radiographs_are_written_and_the_special_ones_named(tmp_path: Path) -> None:
-    directory = tmp_path / "my raw"
-    result = radiographs(
-        directory, "--patients", "6", "--size", "8", "--archives", "2", "--defects"
-    )
-    assert result.exit_code == 0, result.output
-    assert result.stderr == ""
+    options = ("--patients", "6", "--size", "8", "--archives", "2", "--defects")
+    result = run("chestxray14", tmp_path / "raw", *options)
+    assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
-    assert lines[0].startswith(f"wrote {directory} (layout tar.gz): ")
+    assert lines[0].startswith(f"wrote {tmp_path / 'raw'} (layout tar.gz): ")
     assert "of 6 patients in 2 archives" in lines[0]
     special = [line for line in lines if line.startswith("special: ")]
-    meanings = ("RGBA", "palette", "16 bits", "RGBA", "ends too early", "not listed", "missing")
+    meanings = ("RGBA", "palette", "16 bits", "RGBA", "ends too early", "missing", "not listed")
     assert all(meaning in line for meaning, line in zip(meanings, special, strict=True))
-    assert lines[-2:] == [
-        "next:",
-        f"  dataprep chestxray14 --raw_data_dir '{directory}' --local_scratch_dir OUT",
-    ]
 
 
-def test_radiographs_of_a_csv(tmp_path: Path) -> None:
-    labels = tmp_path / "labels.csv"
-    labels.write_text("Image Index,Finding Labels\n00000001_000.png,Hernia\n")
-    result = radiographs(tmp_path / "raw", "--csv", labels, "--layout", "flat", "--size", "8")
-    assert result.exit_code == 0, result.output
-    assert [path.name for path in (tmp_path / "raw" / "images").iterdir()] == ["00000001_000.png"]
-    copy = tmp_path / "raw" / "Data_Entry_2017_v2020.csv"
-    assert copy.read_bytes() == labels.read_bytes()
+def test_options_are_passed_on_or_refused(tmp_path: Path) -> None:
+    for seed in ("0", "1"):
+        assert run("imagenet", tmp_path / seed, *SMALL, "--layout", "tree", "--seed", seed)
+    image = Path("validation", "ILSVRC2012_val_00000001.JPEG")
+    assert (tmp_path / "0" / image).read_bytes() != (tmp_path / "1" / image).read_bytes()
+    assert isinstance(run("imagenet", tmp_path / "x", "--classes", "1001").exception, UsageError)
+    assert run("imagenet", tmp_path / "x", "--layout", "zip").exit_code == 2
+    assert not (tmp_path / "x").exists()
 
 
 def test_help_needs_neither_numpy_nor_pillow() -> None:
@@ -94,3 +63,51 @@ def test_help_needs_neither_numpy_nor_pillow() -> None:
         "sys.exit(any(name in sys.modules for name in ('numpy', 'PIL', 'tqdm')))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+class StopHere(BaseException):
+    """Stands for Ctrl-C."""
+
+
+@pytest.mark.parametrize("last", [1, 2])
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path, last: int) -> None:
+    seen: set[str] = set()
+
+    def progress(done: int, total: int) -> None:
+        assert (done <= total, total) == (True, 3)
+        seen.update(path.name for path in (tmp_path / "raw").iterdir())
+        if done == last:
+            raise StopHere
+
+    with pytest.raises(StopHere):
+        synthesize_imagenet(tmp_path / "raw", progress=progress, **TINY)
+    assert seen == {".synthesize.partial"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_one_clear_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_bytes(path: Path, _: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", write_bytes)
+    with pytest.raises(DatasetError, match=r"No space left on device.*room enough") as caught:
+        synthesize_imagenet(tmp_path / "raw", layout="tree", **TINY)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_ever_replaced_but_what_a_killed_run_left(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(DatasetError, match="cannot write to"):
+        synthesize_imagenet(tmp_path / "file", **TINY)
+    raw = tmp_path / "raw"
+    (raw / ".synthesize.partial" / "train").mkdir(parents=True)
+    synthesize_imagenet(raw, **TINY)
+    names = ["ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"]
+    assert sorted(path.name for path in raw.iterdir()) == names
+    before = {name: (raw / name).read_bytes() for name in names}
+    with pytest.raises(DatasetError, match=r"holds ILSVRC2012_img_train\.tar.*or remove it first"):
+        synthesize_imagenet(raw, seed=1, **TINY)
+    assert {path.name: path.read_bytes() for path in raw.iterdir()} == before

@@ -1,0 +1,336 @@
+"""A made-up ChestX-ray14: official layout, names, labels and lists, radiograph-like pictures.
+
+Frequencies and forms are those of Data_Entry_2017_v2020.csv. A patient is a function of the
+seed and the number, so that a larger set contains a smaller one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import random
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import BinaryIO, Literal, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from dataprep.errors import UsageError
+from dataprep.synthesize.files import (
+    NamedFile,
+    Progress,
+    drawn,
+    keyed_seed,
+    require,
+    saved,
+    spoil,
+    staged,
+    write_folder,
+    write_tar,
+)
+from dataprep.synthesize.radiograph import lesion_box, radiograph
+
+ChestXray14Layout: TypeAlias = Literal["tar.gz", "tar", "zip", "folders", "flat"]
+Special: TypeAlias = Literal["rgba", "palette", "sixteen_bit", "truncated", "missing", "unlisted"]
+
+LABELS = "Data_Entry_2017_v2020.csv"
+TRAIN_VAL_LIST = "train_val_list.txt"
+TEST_LIST = "test_list.txt"
+BOX_LIST = "BBox_List_2017.csv"
+
+_FOLDER = "images"  # of the images, in the archives as on disk
+_ZIP_DATE = (2017, 12, 1, 0, 0, 0)  # any constant keeps the archives equal from run to run
+_LEVEL = 1  # PNGs are compressed already
+
+# One each for train, validation and test. By default `dataprep chestxray14` takes patients for
+# validation by a hash of their number; the first whom it takes is this one.
+LEAST_PATIENTS, MOST_PATIENTS, _VALIDATION_PATIENT = 3, 30_805, 24
+_TEST_SHARE = 25_596 / 112_120
+
+_HEADER = (
+    "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,"
+    "View Position,OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
+)
+# Sets of findings and their share of the images in per mille: the frequent ones as published, one
+# whose findings are not in alphabetical order among the others.
+_RARE = ("Consolidation", "Pleural_Thickening", "Cardiomegaly", "Emphysema", "Fibrosis", "Edema")
+_LABEL_SETS = {
+    "No Finding": 540,
+    "Infiltration": 100,
+    "Atelectasis": 45,
+    "Effusion": 40,
+    **dict.fromkeys(("Nodule", "Pneumothorax", "Mass"), 22),
+    **dict.fromkeys(_RARE, 9),
+    **dict.fromkeys(("Pneumonia", "Hernia"), 2),
+    **dict.fromkeys(("Effusion|Infiltration", "Atelectasis|Infiltration"), 45),
+    **dict.fromkeys(("Atelectasis|Effusion|Infiltration", "Infiltration|Pneumonia"), 20),
+    "Nodule|Mass": 15,
+}
+_SETS, _SET_WEIGHTS = tuple(_LABEL_SETS), tuple(_LABEL_SETS.values())
+# What chance would leave out of small sets: the first image of these patients has it.
+_FIXED_LABELS = {3: "Hernia", 4: "Nodule|Mass", 5: "Infiltration", 6: "Edema|Effusion|Pneumonia"}
+_KEPT = 0.4  # how often a patient's next image has the findings of the one before
+# Real patients have up to 184 images and 3.6 in the mean; these have that mean, too.
+_IMAGE_COUNTS = range(1, 21)
+_IMAGE_WEIGHTS = tuple(count**-1.48 for count in _IMAGE_COUNTS)
+_DETECTOR = "2500,2048,0.168,0.168"  # width, height, pixel spacing in millimetres
+
+# The eight findings that the box list has, in its own words.
+_BOXED = {
+    **{name: name for name in ("Atelectasis", "Cardiomegaly", "Effusion", "Mass", "Nodule")},
+    **{name: name for name in ("Pneumonia", "Pneumothorax")},
+    "Infiltration": "Infiltrate",
+}
+_BOX_GRID = 1024  # boxes are in pixels of the published size, whatever the size here
+_BOXED_EVERY = 4  # the original has boxes on 1 % of the images with a finding
+
+# Positions in the order of names. They start at 1 so that the first image is an ordinary
+# one, and are low so that the smallest sets have them.
+_ODD: dict[int, Special] = {1: "rgba", 2: "palette", 3: "sixteen_bit", 4: "rgba"}
+_DEFECTS: dict[int, Special] = {5: "truncated", 6: "missing"}
+
+
+@dataclass(frozen=True)
+class PlannedRadiograph:
+    """One image file to be made: base name, findings (``|`` between them), what is odd, if any."""
+
+    name: str
+    findings: str
+    special: Special | None = None
+
+
+@dataclass(frozen=True)
+class ChestXray14Summary:
+    """What was written: names of the documents, numbers, and the images to be treated apart."""
+
+    documents: tuple[str, ...]
+    archives: int
+    images: int
+    image_bytes: int
+    special_images: tuple[PlannedRadiograph, ...]
+
+
+def synthesize_chestxray14(
+    directory: Path,
+    *,
+    patients: int = 60,
+    archives: int = 12,
+    layout: ChestXray14Layout = "tar.gz",
+    size: int = 256,
+    defects: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> ChestXray14Summary:
+    """Write a made-up ChestX-ray14; equal arguments give equal bytes.
+
+    Args:
+        directory: where to; made if missing, else it must be empty.
+        patients: how many, with 3.6 images each in the mean.
+        archives: into how many to cut; fewer if there are fewer images.
+        layout: ``tar.gz`` as published, ``tar``, ``zip`` as on Kaggle, ``folders`` as
+            unpacked there, ``flat`` as one folder.
+        size: pixels a side; the original has 1024.
+        defects: truncate one image, leave out another, and add one that is not listed.
+        seed: decides on everything that is made up.
+        progress: told of every image.
+
+    Raises:
+        UsageError: a number is impossible, or there are too few images for the defects.
+        DatasetError: the directory holds something, or cannot be written.
+    """
+    require("patients", patients, LEAST_PATIENTS, MOST_PATIENTS)
+    require("archives", archives, 1, 999)
+    require("size", size, 8, 4096)
+    labels, listed = made_up_labels(patients, seed)
+    if defects and len(listed) <= max(_DEFECTS):
+        raise UsageError(f"--defects: {len(listed)} images are too few; take more patients")
+    train_val, test = made_up_lists([name for name, _ in listed], seed)
+    documents = {
+        LABELS: labels,
+        TRAIN_VAL_LIST: "\n".join(train_val),
+        TEST_LIST: "\n".join(test),
+        BOX_LIST: made_up_boxes(listed, seed),
+    }
+    planned, sizes = _planned(listed, defects=defects), list[int]()
+    images = [image for image in planned if image.special != "missing"]
+    names = [archive_name(layout, number + 1) for number in range(min(archives, len(images)))]
+    contents = drawn(partial(_encoded, size, seed), images, sizes, progress)
+    files = ((image.name, content) for image, content in zip(images, contents, strict=True))
+    bounds = [len(images) * number // len(names) for number in range(len(names) + 1)]
+    # The images come last: without them nothing takes the directory for a complete one.
+    with staged(directory, [*documents, *dict.fromkeys(names)]) as staging:
+        for name, text in documents.items():
+            (staging / name).write_text(text, encoding="ascii")
+        for number, (begin, end) in enumerate(pairwise(bounds), start=1):
+            write_archive(staging, layout, number, islice(files, end - begin))
+    return ChestXray14Summary(
+        documents=tuple(documents),
+        archives=len(names),
+        images=len(images),
+        image_bytes=sum(sizes),
+        special_images=tuple(image for image in planned if image.special is not None),
+    )
+
+
+def made_up_labels(patients: int, seed: int) -> tuple[str, list[tuple[str, str]]]:
+    """Make up a label CSV of so many patients, at least three.
+
+    They are numbered from 1, as in the original; of a few, the last is the first whom ``dataprep
+    chestxray14`` takes for validation by default.
+
+    Returns:
+        The CSV in the form of 2020; and base name and findings of each image, by name.
+    """
+    lines, images = [_HEADER], []
+    for patient in (*range(1, patients), max(patients, _VALIDATION_PATIENT)):
+        rng = random.Random(keyed_seed(seed, "patient", patient))  # noqa: S311 - no secret
+        gender = "M" if rng.random() < 0.565 else "F"
+        for rank, (suffix, findings, age, view) in enumerate(_visits(rng, patient)):
+            name = f"{patient:08d}_{suffix:03d}.png"
+            images.append((name, findings))
+            lines.append(f"{name},{findings},{rank},{patient},{age},{gender},{view},{_DETECTOR}")
+    return "".join(f"{line}\n" for line in lines), sorted(images)
+
+
+def _visits(rng: random.Random, patient: int) -> Iterator[tuple[int, str, int, str]]:
+    """Suffix, findings, age and view of a patient's images, in the order of age."""
+    count = rng.choices(_IMAGE_COUNTS, _IMAGE_WEIGHTS)[0]
+    # In one of the original's rows of five the suffix is not the rank of the age.
+    first = rng.randrange(count) if rng.random() < 0.25 else 0
+    age = min(max(round(rng.gauss(46.6, 16.6)), 1), 90)
+    findings = ""
+    for rank in range(count):
+        if not findings or rng.random() >= _KEPT:
+            findings = rng.choices(_SETS, _SET_WEIGHTS)[0]
+        suffix = (first + rank) % count
+        shown = _FIXED_LABELS.get(patient, findings) if suffix == 0 else findings
+        yield suffix, shown, age, "PA" if rng.random() < 0.6 else "AP"
+        age = min(age + (rng.random() < 0.2), 95)
+
+
+def made_up_lists(names: Iterable[str], seed: int) -> tuple[list[str], list[str]]:
+    """Cut images into the official list for training and validation, and that for the test.
+
+    Patients are in one of them only. Somewhat more than 23 % of the images are for the test, but
+    none of a patient who is for training by default, nor of one for validation.
+    """
+    sizes = Counter(map(_patient, names))
+    wanted, test = sum(sizes.values()) * _TEST_SHARE, set[int]()
+    for patient in sorted(sizes, key=lambda patient: keyed_seed(seed, "list", f"{patient:08d}")):
+        if wanted > 0 and patient not in (1, _VALIDATION_PATIENT):
+            test.add(patient)
+            wanted -= sizes[patient]
+    parts: tuple[list[str], list[str]] = ([], [])
+    for name in names:
+        parts[_patient(name) in test].append(name)
+    return parts
+
+
+def _patient(name: str) -> int:
+    return int(name.partition("_")[0])
+
+
+def made_up_boxes(images: Iterable[tuple[str, str]], seed: int) -> str:
+    """Make up a box list, around the shadows that the pictures show.
+
+    Of the images with a finding that can have a box, every fourth gets its boxes, and the first of
+    each finding.
+    """
+    lines, number, seen = ["Image Index,Finding Label,Bbox [x,y,w,h],,,"], 0, set[str]()
+    for name, findings in images:
+        tokens = [token for token in findings.split("|") if token in _BOXED]
+        number += bool(tokens)
+        if number % _BOXED_EVERY == 0 or not seen.issuperset(tokens):
+            seen.update(tokens)
+            for token in tokens:
+                box = lesion_box(_picture_seed(seed, name), token)
+                edges = ",".join(f"{edge * _BOX_GRID:.15g}" for edge in box)
+                lines.append(f"{name},{_BOXED[token]},{edges}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _planned(listed: list[tuple[str, str]], *, defects: bool) -> list[PlannedRadiograph]:
+    """The image files, by name."""
+    images = [
+        PlannedRadiograph(name, findings, _ODD.get(position))
+        for position, (name, findings) in enumerate(listed)
+    ]
+    if defects:
+        for position, special in _DEFECTS.items():
+            images[position] = replace(images[position], special=special)
+        # A name that the last patient could have and has not.
+        unlisted = f"{_patient(listed[-1][0]):08d}_999.png"
+        images.append(PlannedRadiograph(unlisted, "No Finding", "unlisted"))
+    return images
+
+
+def _picture_seed(seed: int, name: str) -> int:
+    return keyed_seed(seed, "radiograph", name)
+
+
+def _encoded(size: int, seed: int, image: PlannedRadiograph) -> bytes:
+    """Make one image file; runs in several threads."""
+    findings = [name for name in image.findings.split("|") if name != "No Finding"]
+    pixels = radiograph(_picture_seed(seed, image.name), size, findings)
+    encoded = saved(_picture(pixels, image.special), "PNG")
+    return spoil(encoded, "truncated") if image.special == "truncated" else encoded
+
+
+def _picture(pixels: NDArray[np.uint8], special: Special | None) -> Image.Image:
+    """Grey levels as the published files have them: 8 bits, or one of the odd kinds.
+
+    Those are opaque RGBA; a palette that grows as the grey falls, so that who takes its indices for
+    greys sees a negative; and 16 bits with the grey in the high byte and something in the low one.
+    """
+    if special == "rgba":
+        return Image.fromarray(np.dstack([pixels, pixels, pixels, np.full_like(pixels, 255)]))
+    if special == "palette":
+        image = Image.fromarray(255 - pixels)
+        image.putpalette([255 - index for index in range(256) for _ in range(3)])
+        return image
+    if special == "sixteen_bit":
+        low = np.arange(len(pixels), dtype=np.uint16) % 256
+        return Image.fromarray(pixels.astype(np.uint16) * 256 + low)
+    return Image.fromarray(pixels)
+
+
+def archive_name(layout: ChestXray14Layout, number: int) -> str:
+    """What the archive of that number, counted from 1, is called at the top."""
+    if layout == "flat":
+        return _FOLDER
+    return f"images_{number:03d}" + ("" if layout == "folders" else f".{layout}")
+
+
+def write_archive(
+    directory: Path, layout: ChestXray14Layout, number: int, files: Iterable[NamedFile]
+) -> None:
+    """Write the images of one archive, one at a time.
+
+    Args:
+        directory: where to.
+        layout: as what.
+        number: the archive's, from 1.
+        files: base names and contents.
+    """
+    path = directory / archive_name(layout, number)
+    members = ((f"{_FOLDER}/{name}", content) for name, content in files)
+    if layout in ("folders", "flat"):
+        write_folder(path if layout == "flat" else path / _FOLDER, files)
+    elif layout == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in members:
+                member = zipfile.ZipInfo(name, _ZIP_DATE)
+                member.external_attr = 0o100644 << 16
+                archive.writestr(member, content, zipfile.ZIP_DEFLATED, _LEVEL)
+    elif layout == "tar":
+        with path.open("wb") as stream:
+            write_tar(stream, members)
+    else:  # without name and time of day, for equal bytes
+        with path.open("wb") as stream, gzip.GzipFile("", "wb", _LEVEL, stream, 0) as compressed:
+            write_tar(cast(BinaryIO, compressed), members)

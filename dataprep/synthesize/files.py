@@ -1,0 +1,164 @@
+"""What made-up sets of every kind need: seeds, damage, threads, tars, a safe directory."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shutil
+import tarfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import IO, Literal, TypeAlias, TypeVar, get_args
+
+from PIL import Image
+
+from dataprep.errors import DatasetError, UsageError
+from dataprep.system.cores import usable_cores
+from dataprep.system.messages import some_of
+
+NamedFile: TypeAlias = tuple[str, bytes]
+Defect: TypeAlias = Literal["truncated", "garbage", "empty", "html"]
+DEFECTS: tuple[Defect, ...] = get_args(Defect)
+Progress: TypeAlias = Callable[[int, int], object]
+"""Called with the number of images done and of all, after each."""
+
+Item = TypeVar("Item")
+
+_MODIFIED = 1_339_200_000  # June 2012; any constant keeps the tars equal from run to run
+_STAGING = ".synthesize.partial"
+_AHEAD = 4  # images a thread that may be drawn and not yet written
+_GARBAGE_BYTES = 30_000
+# No image format starts like this, so that chance cannot make one.
+_GARBAGE_START = b"\xde\xad\xbe\xef"
+_HTML = b"<!DOCTYPE html>\n<html><body><h1>404 Not Found</h1></body></html>\n"
+
+
+def keyed_seed(*key: str | int) -> int:
+    """A 128-bit seed from a key; equal on every machine, unlike ``hash()``."""
+    text = "/".join(map(str, key)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "big")
+
+
+def require(name: str, value: int, least: int, most: int) -> None:
+    """Refuse a number that is out of range.
+
+    Raises:
+        UsageError: it is.
+    """
+    if not least <= value <= most:
+        raise UsageError(f"--{name}: {value} is not between {least} and {most}")
+
+
+def spoil(encoded: bytes, defect: Defect) -> bytes:
+    """What is found in the place of a good image file after a broken download or a full disk."""
+    if defect == "truncated":
+        return encoded[: len(encoded) * 3 // 5]
+    if defect == "garbage":
+        return _GARBAGE_START + hashlib.shake_128(encoded).digest(_GARBAGE_BYTES)
+    return _HTML if defect == "html" else b""
+
+
+def saved(image: Image.Image, container: str, **options: int | str) -> bytes:
+    """Encode a picture by Pillow."""
+    buffer = io.BytesIO()
+    image.save(buffer, container, **options)
+    return buffer.getvalue()
+
+
+def drawn(
+    draw: Callable[[Item], bytes],
+    items: Sequence[Item],
+    sizes: list[int],
+    progress: Progress | None,
+) -> Iterator[bytes]:
+    """Make files of items in as many threads as there are cores to use, in their order.
+
+    ``Executor.map`` would hold every result that the disk has not come to.
+
+    Args:
+        draw: makes one file.
+        items: of what.
+        sizes: gets each file's number of bytes.
+        progress: told of every file.
+    """
+    threads = usable_cores()
+    pending: deque[Future[bytes]] = deque()
+    rest = iter(items)
+    with ThreadPoolExecutor(threads, thread_name_prefix="synthesize") as executor:
+        while len(sizes) < len(items):
+            for item in islice(rest, _AHEAD * threads - len(pending)):
+                pending.append(executor.submit(draw, item))
+            content = pending.popleft().result()
+            sizes.append(len(content))
+            yield content
+            if progress is not None:
+                progress(len(sizes), len(items))
+
+
+def write_tar(stream: IO[bytes], files: Iterable[NamedFile]) -> None:
+    """Write a whole tar of named contents, equal from run to run; none is kept in memory."""
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, content in files:
+            archive.addfile(tar_member(name, len(content)), io.BytesIO(content))
+
+
+def tar_member(name: str, size: int) -> tarfile.TarInfo:
+    """The header of a regular file of so many bytes."""
+    member = tarfile.TarInfo(name)
+    member.size, member.mtime, member.mode = size, _MODIFIED, 0o644
+    return member
+
+
+def write_folder(folder: Path, files: Iterable[NamedFile]) -> None:
+    """Write named contents to a folder; made if missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files:
+        (folder / name).write_bytes(content)
+
+
+@contextmanager
+def staged(directory: Path, names: Sequence[str]) -> Iterator[Path]:
+    """Give out a hidden directory to write to; move its contents up when all went well.
+
+    Args:
+        directory: where the results belong; made if missing, else it must be empty.
+        names: what will have been written, in the order of its appearance there.
+
+    Yields:
+        The hidden directory, on the same file system. It is gone afterwards, and after
+        an error nothing else has changed.
+
+    Raises:
+        DatasetError: the directory holds something, or cannot be written.
+    """
+    existed = directory.exists()
+    staging = directory / _STAGING
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        found = {path.name for path in directory.iterdir()} - {_STAGING}
+        if found:
+            raise DatasetError(
+                f"{directory} is not empty: it holds {some_of(found)}; choose another directory, "
+                "or remove it first"
+            )
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir()
+        try:
+            yield staging
+            for name in names:
+                (staging / name).rename(directory / name)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    except OSError as error:
+        raise DatasetError(
+            f"cannot write to {directory}: {error}; "
+            "choose a directory that is writable and has room enough"
+        ) from error
+    finally:
+        if not existed:
+            with suppress(OSError):  # not empty, so it is wanted
+                directory.rmdir()
