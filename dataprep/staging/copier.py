@@ -19,8 +19,13 @@ from dataprep.staging.errand import Errand
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.labels import LABELS, labels_here, remove_labels, write_labels
 from dataprep.staging.landed import Landed
-from dataprep.staging.nodes.agreement import NodeDone, NodeStart, agree_to_finish, agree_to_start
-from dataprep.staging.nodes.peers import Peers
+from dataprep.staging.nodes.agreement import (
+    NodeDone,
+    NodeStart,
+    Peers,
+    agree_to_finish,
+    agree_to_start,
+)
 from dataprep.staging.present import Present, find_present
 from dataprep.staging.progress import Progress
 from dataprep.staging.request import StageReporter, StageRequest

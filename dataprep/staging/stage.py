@@ -20,9 +20,9 @@ from dataprep.staging.inventory import SourceFile
 from dataprep.staging.labels import copied_files
 from dataprep.staging.landed import Landed
 from dataprep.staging.local_ranks import LocalRanks
-from dataprep.staging.meeting import check_meeting, connected
-from dataprep.staging.nodes.peers import Alone, Peers
+from dataprep.staging.nodes.agreement import Alone, Peers
 from dataprep.staging.nodes.placement import Placement, find_placement
+from dataprep.staging.nodes.rendezvous import check_meeting, connected
 from dataprep.staging.progress import Progress
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.target.directory import StageDirectory

@@ -42,7 +42,7 @@ from dataprep.staging.broadcast.mpi_messages import (
     send,
     wait_for,
 )
-from dataprep.staging.nodes.peers import Report
+from dataprep.staging.nodes.agreement import Report
 
 if TYPE_CHECKING:
     from mpi4py import MPI

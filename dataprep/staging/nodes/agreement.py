@@ -1,23 +1,61 @@
-"""What the nodes of a job must agree on, before the first byte and after the last; and the total.
+"""What the nodes of a job tell each other, what they must agree on, and the total.
 
 Every function looks at the same reports on every node, and so comes to the same conclusion there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any, TypeVar
-
-from typing_extensions import Self
+from typing import Any, Protocol, Self, TypeVar
 
 from dataprep.errors import NoRoomError, StagingError
-from dataprep.staging.nodes.peers import Report
 from dataprep.system.messages import counted, printable, sized
 
 _NAMED = 5  # nodes that a message names
 _LISTED = 8  # nodes up to which each one's speed is told
+
+Report = Mapping[str, Any]  # JSON
+
+
+class Peers(Protocol):
+    """One copier's connection to those of the other nodes. A context manager.
+
+    Left with an exception, it tells the other nodes that this one has failed, and why.
+    """
+
+    index: int  # of this node, 0-based
+    count: int  # of nodes
+
+    def exchange(self, report: Report) -> Sequence[Report]:
+        """Give every node this one's report, and get all of theirs, by node index.
+
+        Raises:
+            StagingError: a node has failed, is lost, or did not come in time; its name and its
+                reason are in the message.
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None: ...
+
+
+class Alone:
+    """A node that knows of no others, or cannot reach them."""
+
+    def __init__(self, index: int = 0, count: int = 1) -> None:
+        self.index = index
+        self.count = count
+
+    def exchange(self, report: Report) -> Sequence[Report]:
+        """Only this node's."""
+        return [report]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
 
 
 class _Reported:
@@ -31,28 +69,8 @@ class _Reported:
 
     @classmethod
     def from_json(cls, report: Report) -> Self:
-        """What another node has told.
-
-        Raises:
-            StagingError: it is not what this version of dataprep tells.
-        """
-        kinds = {field.name: _KINDS[str(field.type)] for field in fields(cls)}  # type: ignore[arg-type]  # the same
-        if report.keys() != kinds.keys() or not all(
-            isinstance(report[name], kind) for name, kind in kinds.items()
-        ):
-            raise StagingError(
-                "a node reports something that this one does not understand; make sure that all "
-                "nodes run the same version of dataprep"
-            )
+        """What another node, of the same version, has told."""
         return cls(**report)
-
-
-_KINDS: dict[str, tuple[type, ...]] = {
-    "str": (str,),
-    "str | None": (str, type(None)),
-    "int": (int,),
-    "float": (int, float),
-}
 
 
 @dataclass(frozen=True, slots=True)
