@@ -194,7 +194,7 @@ def _run_empty(client: Client, count: int) -> None:
 
 def _empty_shards(count: int) -> beam.PTransform:
     from benchmarks.empty_shards import EmptyShards
-    from dataprep.build.lease import Lease
+    from dataprep.build.lock import Lease
     from dataprep.sinks import ShardName
     from dataprep_pipelines.failures import FailureLog
     from dataprep_pipelines.orders import Orders

@@ -14,8 +14,13 @@ from typing import Any, Literal, SupportsIndex, get_args, overload
 
 from typing_extensions import Self
 
-from dataprep.build.manifest import dataset_info, manifest_sink, read_manifest
-from dataprep.build.part import present, shard_numbers
+from dataprep.build.manifest import (
+    dataset_info,
+    manifest_sink,
+    present,
+    read_manifest,
+    shard_numbers,
+)
 from dataprep.errors import DatasetError, UsageError
 from dataprep.index.records import NAME, RecordsTable, first_rows
 from dataprep.sinks import DatasetInfo, ShardReader, Sink

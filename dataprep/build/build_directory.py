@@ -1,7 +1,8 @@
-"""Formats that are not written from front to back are built on node-local storage first.
+"""Where shards are built, and whether there is room for them.
 
-LMDB and HDF5 write here and there, which parallel and network file systems answer slowly and
-lock badly; one sequential copy is what they like. Elsewhere the files are built in place.
+Formats that are not written from front to back are built on node-local storage first. LMDB and
+HDF5 write here and there, which parallel and network file systems answer slowly and lock badly;
+one sequential copy is what they like. Elsewhere the files are built in place.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep.build.job import Output
+from dataprep.build.job import Job, Output
 from dataprep.build.workspace import Workspace
 from dataprep.errors import SinkError
-from dataprep.sinks import DatasetInfo, ShardWriter, Sink, WrittenFile
+from dataprep.sinks import DatasetInfo, ShardName, ShardWriter, Sink, WrittenFile
 from dataprep.sinks.example import Example
 from dataprep.system.durable_files import PARTIAL, storage_error
 from dataprep.system.filesystems import (
@@ -28,6 +29,7 @@ from dataprep.system.filesystems import (
     scratch_places,
 )
 from dataprep.system.io_limit import is_limited, pay
+from dataprep.system.messages import sized
 
 _CHUNK = 1 << 22
 
@@ -170,6 +172,36 @@ def build_place(output: Output) -> Path | None:
             "and no node-local scratch was found; name some with --build_dir"
         )
     return found
+
+
+def check_free_space(job: Job, pending: Sequence[ShardName], *, at_once: int) -> None:
+    """Refuse a job that cannot fit; a quota is not seen here: it shows as a full disk.
+
+    Args:
+        job: what is to be built.
+        pending: the shards that are not there yet.
+        at_once: how many of them are built at the same time, at most.
+
+    Raises:
+        SinkError: the file system has less room than the pending shards need, or the one that
+            they are built on less than those need that are built at once.
+    """
+    needed = job.estimate_bytes(pending) if pending else 0
+    _require(
+        job.workspace.out,
+        needed,
+        "free some space, choose another output directory, or shrink the images (--resize)",
+    )
+    place = build_place(job.output)
+    if place is not None and pending:
+        share = needed * min(at_once, len(pending)) // len(pending)
+        _require(place, share, "choose another --build_dir, or more --num_shards")
+
+
+def _require(place: Path, needed: int, remedy: str) -> None:
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        raise SinkError(f"{place}: about {sized(needed)} needed, {sized(free)} free; {remedy}")
 
 
 def _copy(source: Path, target: Path) -> str:

@@ -14,8 +14,7 @@ from dataprep.build.identity import CONVERTED
 from dataprep.build.job import Output, SplitJob
 from dataprep.build.leaving_out import left_out
 from dataprep.build.lock import Lease
-from dataprep.build.manifest import dataset_info, describe_info, read_manifest
-from dataprep.build.part import refuse_part
+from dataprep.build.manifest import dataset_info, describe_info, read_manifest, refuse_part
 from dataprep.build.request import EVERY_SPLIT
 from dataprep.build.shard_counts import choose_shard_count
 from dataprep.build.workspace import Workspace

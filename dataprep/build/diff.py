@@ -12,9 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.build.keys import KEY_HASH, key_hash, repeated
-from dataprep.build.manifest import dataset_info, manifest_sink, read_manifest
-from dataprep.build.part import refuse_part
+from dataprep.build.manifest import dataset_info, manifest_sink, read_manifest, refuse_part
+from dataprep.build.verify import KEY_HASH, key_hash, repeated
 from dataprep.errors import ImageError, SinkError
 from dataprep.images.decode import to_pixels
 from dataprep.records import Records

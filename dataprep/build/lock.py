@@ -1,131 +1,275 @@
 """One run at a time in an output directory; a dead one is taken over, wherever it ran.
 
-A run touches its marker every few seconds. Whoever finds another's marker and cannot look its
-process up, because that is on another host, watches: a touch means that it lives; half a minute
-without one, that it is dead. A run that was only suspended finds its marker gone when it wakes; it
-and its workers stop.
+The lock is a file, the marker, not a POSIX lock, because Lustre and NFS are often mounted without
+those. It says which process of which host holds the directory; its text never changes, and its
+holder touches it every few seconds. Who finds another's marker looks the process up if it is on
+the same machine; else it watches, by its own clock only: a touch means that the holder lives, half
+a minute without one that it is dead. A run that was only suspended finds its marker gone when it
+wakes; it and its workers stop.
+
+To take the marker's place, a process first creates a guard file, which only one can, and then
+looks at the marker once more. (NFS and Lustre refuse to exchange two names in one step.) The guard
+lasts for milliseconds; one that a killed process left is watched for as long as a marker.
 """
 
 from __future__ import annotations
 
+import errno
+import json
+import math
+import os
+import secrets
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
 
-from dataprep.build.heartbeat import beating
-from dataprep.build.lease import BEAT_SECONDS, LEASE_SECONDS, Lease
-from dataprep.build.marker import Marker, Sighting, sight
-from dataprep.build.marker_change import MarkerChange, is_left_behind
-from dataprep.build.silence import Silence
 from dataprep.build.workspace import Workspace
 from dataprep.errors import LockedError
+from dataprep.system.durable_files import partial_path
 
-__all__ = [
-    "LEASE_SECONDS",
-    "Holder",
-    "Lease",
-    "check_held",
-    "holder",
-    "locked",
-]
+BEAT_SECONDS = 5.0  # between two touches
+LEASE_SECONDS = 30.0  # without a touch, after which a run counts as dead
 
-_LOOKS = 30  # in a lease's time
-_RELEASE_TRIES = 20
-
-
-def _say_nothing(_: str) -> None:
-    pass
+_LOOKS = 30  # in that time
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_STATE, _START_TIME = 0, 19  # fields of /proc/PID/stat after the name, which may hold anything
+_ENDED = {b"Z", b"X"}  # a killed process that nobody waits for, as in a container without an init
+_LARGEST_PROCESS = 2**31 - 1
+_MOST_BYTES = 4096
 
 
-@contextmanager
-def locked(
-    workspace: Workspace,
-    *,
-    report: Callable[[str], None] = _say_nothing,
-    beat_seconds: float = BEAT_SECONDS,
-    lease_seconds: float = LEASE_SECONDS,
-) -> Iterator[Lease]:
-    """Hold the directory; it is taken over from a dead run.
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What a marker file says, as JSON.
 
-    The marker is a file, not a POSIX lock, because Lustre is often mounted without those.
+    Attributes:
+        process: the holder's number.
+        host: the name of its host.
+        machine: boot and process namespace, where the number means the same; empty if unknown.
+        start: when the process started, in no unit that matters, so that a reused number is not
+            taken for it; empty if unknown.
+        token: unlike that of any other claim.
+        since: when the claim was made, in seconds since 1970 by the file system's clock.
+    """
+
+    process: int
+    host: str
+    machine: str
+    start: str
+    token: str
+    since: float
+
+    @classmethod
+    def of_this_process(cls, since: float) -> Marker:
+        """A new claim."""
+        process, token = os.getpid(), secrets.token_hex(16)
+        return cls(process, socket.gethostname(), _machine(), _look_up(process)[1], token, since)
+
+    @classmethod
+    def parse(cls, text: str) -> Marker | None:
+        """What is in the file; None if that is no marker, or a part of one."""
+        try:
+            marker = cls(**json.loads(text))
+            known = 1 <= marker.process <= _LARGEST_PROCESS
+        except (ValueError, TypeError, RecursionError):
+            return None
+        return marker if known else None
+
+    def text(self) -> str:
+        """What is in the file."""
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+    def is_alive(self) -> bool | None:
+        """Whether the process runs; None if that cannot be told from here."""
+        if (self.host, self.machine) != (socket.gethostname(), _machine()):
+            return None
+        try:
+            os.kill(self.process, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # somebody else's
+            pass
+        state, start = _look_up(self.process)
+        if state in _ENDED:
+            return False
+        return start == self.start if start and self.start else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A marker file at one moment. Two are equal if nothing happened in between.
+
+    Attributes:
+        modified: seconds since 1970, by the clock of the file system or of the holder's host.
+    """
+
+    text: str
+    times: tuple[int, int]
+    modified: float = field(compare=False)
+
+    def __str__(self) -> str:
+        """Whose it is, for messages."""
+        if self.marker is None:
+            return "an unknown process"
+        return f"process {self.marker.process} on {self.marker.host}"
+
+    @property
+    def marker(self) -> Marker | None:
+        """What it says; None if that is no marker."""
+        return Marker.parse(self.text)
+
+    def is_alive(self) -> bool | None:
+        """Whether its process runs; None if that cannot be told from here.
+
+        A marker without a process is one that a power cut left, or that is just being written.
+        """
+        return None if self.marker is None else self.marker.is_alive()
+
+
+def sight(path: Path, *, touch_if: str | None = None, again: bool = True) -> Sighting | None:
+    """Look at a marker file; None if there is none.
+
+    Opens it, because only then NFS asks its server how the file is now.
 
     Args:
-        workspace: the output directory.
-        report: told once, if it takes a while to see whether the holder lives.
-        beat_seconds: between two signs of life.
-        lease_seconds: of silence after which a holder on another host counts as dead.
+        path: of the file.
+        touch_if: touch it if this is its text, to show that its holder lives. Never touches
+            another's: text and time are those of one descriptor.
+        again: look once more where NFS has lost the file between two requests.
 
     Raises:
-        LockedError: somebody else holds it; the message names host and process.
-        OSError: the file system refuses.
+        OSError: the file system has some trouble.
     """
-    pause = lease_seconds / _LOOKS
-    change = MarkerChange(workspace.lock, patience=lease_seconds, pause=pause)
-    text = _take(workspace, change, report, patience=lease_seconds, pause=pause)
-    lease = Lease(workspace.lock, text, workspace.new_failure_file(), lease_seconds=lease_seconds)
     try:
-        with beating(workspace.lock, text, seconds=beat_seconds, on_loss=lease.lose):
-            _remove_run_files(workspace, of="")
-            yield lease
-    finally:
-        # What is left lying is of a dead process; how the run ended is what matters.
+        with path.open("rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            text = (file.read(_MOST_BYTES) or b"").decode(errors="replace")
+            if text == touch_if:
+                os.utime(file.fileno())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno != errno.ESTALE or not again:
+            raise
+        return sight(path, touch_if=touch_if, again=False)  # on NFS, another has taken its place
+    return Sighting(text, (status.st_mtime_ns, status.st_ctime_ns), status.st_mtime)
+
+
+class Silence:
+    """For how long one file has been watched while nothing happened to it.
+
+    Only this host's monotonic clock counts: those of two hosts may differ by minutes.
+
+    Args:
+        longest_gap: as much of the time between two looks counts at most. Who was suspended, or
+            waited for a file system that hung, has not watched; and the holder may have waited.
+    """
+
+    def __init__(self, longest_gap: float) -> None:
+        self._longest_gap = longest_gap
+        # Exchanged as one, so that threads which look at the same time cannot count a time twice.
+        self._seen: tuple[Sighting | None, float, float] = (None, 0.0, 0.0)
+
+    def of(self, sighting: Sighting) -> float:
+        """Take in another look; returns the seconds of silence up to it."""
+        last, looked, seconds = self._seen
+        now = time.monotonic()
+        seconds = seconds + min(now - looked, self._longest_gap) if sighting == last else 0.0
+        self._seen = sighting, now, seconds
+        return seconds
+
+
+@dataclass(slots=True)
+class _Knowledge:
+    """What this process knows of one run; many pickled leases of it come and go."""
+
+    silence: Silence
+    looked: float = -math.inf
+    silent: bool = False  # dead, suspended or cut off; a later look may find it working
+    over: bool = False  # dead, or a worker has failed
+    taken_over: bool = False  # once and for ever
+
+    @property
+    def lost(self) -> bool:
+        return self.silent or self.over or self.taken_over
+
+
+_KNOWN: dict[tuple[Path, str], _Knowledge] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A worker's right to go on: its run still holds its directory, and nobody has failed.
+
+    Pickled into workers, which may outlive a launcher that was killed, on any host.
+
+    Attributes:
+        path: of the run's marker.
+        marker: what is in it, as long as the run holds the directory.
+        failure: the file that says that some worker has failed.
+        look_seconds: how often a worker looks. Every look is a few requests to the file system; of
+            thousands of workers, each should look less often.
+        lease_seconds: for how long the run may be silent. Workers allow some looks more.
+    """
+
+    path: Path
+    marker: str
+    failure: Path
+    look_seconds: float = 2.0
+    lease_seconds: float = LEASE_SECONDS
+
+    def lost(self) -> bool:
+        """Whether this worker is to stop now; looks every ``look_seconds``.
+
+        Either its run is over, or it has been silent for so long that another may take its place. A
+        run that was only suspended, and shows a sign of life before that, is not lost any more.
+        """
+        known = self._known()
+        if time.monotonic() - known.looked >= self.look_seconds:
+            known = self._look_now()
+        return known.lost
+
+    def lost_now(self) -> bool:
+        """The same, looking at once: before anything that another run could see."""
+        return self._look_now().lost
+
+    def over(self) -> bool:
+        """Whether the run is certainly over, and not only silent; as the last look found it."""
+        known = self._known()
+        return known.taken_over or known.over
+
+    def taken_over_now(self) -> bool:
+        """Whether the directory is another run's, or nobody's; looks at once."""
+        return self._look_now().taken_over
+
+    def _known(self) -> _Knowledge:
+        # Otherwise the lease that comes with every task would begin to listen anew.
+        key = self.path, self.marker
+        if key not in _KNOWN:
+            # At least three looks must find nothing new, however rare they are.
+            gap = max(2 * self.look_seconds, self.lease_seconds / 3)
+            _KNOWN.setdefault(key, _Knowledge(Silence(gap)))
+        return _KNOWN[key]
+
+    def _look_now(self) -> _Knowledge:
+        known = self._known()
+        known.looked = time.monotonic()
+        # A file system that hiccups is no reason to give up, nor to go on.
         with suppress(OSError):
-            _release(change, text, pause)
-        # Only its own: if this run was taken over, the others are the new run's.
-        with suppress(OSError):
-            _remove_run_files(workspace, of=lease.failure.stem)
-
-
-def _take(
-    workspace: Workspace,
-    change: MarkerChange,
-    report: Callable[[str], None],
-    *,
-    patience: float,
-    pause: float,
-) -> str:
-    silence = Silence()
-    first: Sighting | None = None
-    while True:
-        found = sight(workspace.lock)
-        silent = 0.0 if found is None else silence.watch(found, longest_gap=3 * pause)
-        if found is None or is_left_behind(found.marker, silent, patience):
-            text = change.claim(found)
-            if text is not None:
-                return text
-        else:
-            marker = found.marker
-            if found != (first or found) or (marker is not None and marker.is_alive()):
-                raise _refused(workspace, marker)
-            if first is None:
-                first = found
-                report(
-                    f"{workspace.out}: held by {_describe(marker)}; "
-                    f"waiting up to {patience:.0f} s to see whether it is alive"
-                )
-        time.sleep(pause)
-
-
-def _release(change: MarkerChange, text: str, pause: float) -> None:
-    # If somebody is changing the marker all the time, it is left: its process will be dead.
-    for _ in range(_RELEASE_TRIES):
-        if change.remove(text):
-            return
-        time.sleep(pause / 10)
-
-
-def _refused(workspace: Workspace, marker: Marker | None) -> LockedError:
-    return LockedError(
-        f"{workspace.out}: another run is working here: {_describe(marker)}; "
-        "wait for it, or stop it and run the same command again"
-    )
-
-
-def _describe(marker: Marker | None) -> str:
-    if marker is None:
-        return "an unknown process"
-    return f"process {marker.process} on {marker.host}"
+            found = sight(self.path)
+            if found is None or found.text != self.marker:
+                known.taken_over = True
+                return known
+            alive = found.is_alive()
+            known.over = alive is False or self.failure.exists()
+            patience = self.lease_seconds + 2 * self.look_seconds
+            known.silent = known.silence.of(found) >= patience and alive is None
+        return known
 
 
 def check_held(workspace: Workspace, lease: Lease) -> None:
@@ -144,53 +288,153 @@ def check_held(workspace: Workspace, lease: Lease) -> None:
         )
 
 
+@contextmanager
+def locked(
+    workspace: Workspace,
+    *,
+    report: Callable[[str], None] = lambda _: None,
+    beat_seconds: float = BEAT_SECONDS,
+    lease_seconds: float = LEASE_SECONDS,
+) -> Iterator[Lease]:
+    """Hold the directory; it is taken over from a dead run.
+
+    Args:
+        workspace: the output directory.
+        report: told once, if it takes a while to see whether the holder lives.
+        beat_seconds: between two signs of life.
+        lease_seconds: of silence after which a holder on another host counts as dead.
+
+    Raises:
+        LockedError: somebody else holds it; the message names host and process.
+        OSError: the file system refuses.
+    """
+    text = _take(workspace, report, lease_seconds)
+    lease = Lease(workspace.lock, text, workspace.new_failure_file(), lease_seconds=lease_seconds)
+    try:
+        with _beating(lease, beat_seconds):
+            _remove_run_files(workspace, of="")
+            yield lease
+    finally:
+        # What is left lying is of a dead process; how the run ended is what matters.
+        with suppress(OSError):
+            _remove(workspace.lock, text)
+        # Only its own: if this run was taken over, the others are the new run's.
+        with suppress(OSError):
+            _remove_run_files(workspace, of=lease.failure.stem)
+
+
+def _take(workspace: Workspace, report: Callable[[str], None], patience: float) -> str:
+    """Wait for the marker to be ours; returns its text."""
+    pause = patience / _LOOKS
+    silence, guards = Silence(3 * pause), Silence(3 * pause)
+    guard = workspace.lock.with_name(f"{workspace.lock.name}.guard")
+    first: Sighting | None = None
+    while True:
+        found = sight(workspace.lock)
+        alive = None if found is None else found.is_alive()
+        if found is None or alive is False or (alive is None and silence.of(found) >= patience):
+            text = claim_marker(workspace.lock, guard, found)
+            if text is not None:
+                return text
+            left = sight(guard)
+            if left is not None and guards.of(left) >= patience:
+                guard.unlink(missing_ok=True)
+        elif alive or (first is not None and found != first):
+            raise LockedError(
+                f"{workspace.out}: another run is working here: {found}; "
+                "wait for it, or stop it and run the same command again"
+            )
+        elif first is None:
+            first = found
+            report(
+                f"{workspace.out}: held by {found}; waiting up to {patience:.0f} s to see "
+                "whether it is alive"
+            )
+        time.sleep(pause)
+
+
+def claim_marker(path: Path, guard: Path, before: Sighting | None) -> str | None:
+    """Put a marker of this process in the place of what was seen, which must not have changed.
+
+    Args:
+        path: of the marker.
+        guard: what only one process at a time can create; empty, so that a full disk takes it.
+        before: how the marker was; None if there was none.
+
+    Returns:
+        Its text; None if somebody else was quicker, or is at it: look again.
+
+    Raises:
+        OSError: the file system refuses.
+    """
+    try:
+        guard.open("x").close()
+    except FileExistsError:
+        return None
+    ours, temporary = sight(guard), partial_path(path)
+    try:
+        if sight(path) != before:
+            return None
+        with temporary.open("x") as file:
+            text = Marker.of_this_process(os.fstat(file.fileno()).st_mtime).text()
+            file.write(text)
+        temporary.replace(path)
+        return text
+    finally:
+        temporary.unlink(missing_ok=True)
+        if sight(guard) == ours:  # else this process was suspended, and it is another's
+            guard.unlink(missing_ok=True)
+
+
+def _remove(path: Path, text: str) -> None:
+    """Remove the file if it is the one with that text."""
+    found = sight(path)
+    if found is not None and found.text == text:
+        path.unlink(missing_ok=True)
+
+
 def _remove_run_files(workspace: Workspace, *, of: str) -> None:
     for path in workspace.run_files():
         if of in path.name:
             path.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """Who held the lock at one moment.
+@contextmanager
+def _beating(lease: Lease, seconds: float) -> Iterator[None]:
+    """Touch the marker now and then, and look whether it has become another's or is gone."""
+    ended = threading.Event()
 
-    Attributes:
-        host: where it runs.
-        process: its number there.
-        is_running: whether it is alive; None if that cannot be told from this host.
-        since: when it took the lock, in seconds since 1970 by the file system's clock; None if the
-            marker does not say.
-        silent_seconds: how long ago it showed a sign of life. Compares a time of the file system
-            with this host's, so it is wrong by as much as they differ.
-    """
+    def beat() -> None:
+        while not ended.wait(seconds):
+            with suppress(OSError):  # a file system that hiccups is no reason to give up
+                sight(lease.path, touch_if=lease.marker)
+            if lease.taken_over_now():
+                return
 
-    host: str
-    process: int
-    is_running: bool | None
-    since: float | None
-    silent_seconds: float
-
-    @property
-    def works(self) -> bool:
-        """Whether it seems to work."""
-        if self.is_running is None:
-            return self.silent_seconds <= LEASE_SECONDS
-        return self.is_running
-
-
-def holder(workspace: Workspace) -> Holder | None:
-    """Who is in the lock; None if there is none, or it cannot be read."""
+    thread = threading.Thread(target=beat, name="dataprep-heartbeat", daemon=True)
+    thread.start()
     try:
-        found = sight(workspace.lock)
+        yield
+    finally:
+        ended.set()
+        # Not for ever: it may hang in a file system that does.
+        thread.join(timeout=seconds)
+
+
+@cache
+def _machine() -> str:
+    # Containers may share a host's name and boot, but not its processes; a namesake, only its name.
+    try:
+        return f"{_BOOT_ID.read_text().strip()}.{Path('/proc/self/ns/pid').stat().st_ino}"
     except OSError:
-        return None
-    marker = None if found is None else found.marker
-    if found is None or marker is None:
-        return None
-    return Holder(
-        host=marker.host,
-        process=marker.process,
-        is_running=marker.is_alive(),
-        since=marker.since,
-        silent_seconds=max(time.time() - found.modified, 0.0),
-    )
+        return ""
+
+
+def _look_up(process: int) -> tuple[bytes, str]:
+    """Its state, and when it started; empty if that cannot be told."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_bytes()
+    except OSError:
+        return b"", ""
+    fields = status.rpartition(b")")[2].split()
+    return fields[_STATE], fields[_START_TIME].decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +10,57 @@ from typing import Any, cast
 
 from dataprep.build.commit import CommitRecord, Commits, is_intact
 from dataprep.build.identity import read_job
-from dataprep.build.lock import Holder, holder
-from dataprep.build.manifest import explain_staged_half, is_staged_half, read_manifest
-from dataprep.build.part import NAME as PART
-from dataprep.build.part import read_part
+from dataprep.build.lock import LEASE_SECONDS, sight
+from dataprep.build.manifest import (
+    PART,
+    explain_staged_half,
+    is_staged_half,
+    read_manifest,
+    read_part,
+)
 from dataprep.build.progress import images_under_way
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who held the lock at one moment.
+
+    Attributes:
+        host: where it runs.
+        process: its number there.
+        is_running: whether it is alive; None if that cannot be told from this host.
+        since: when it took the lock, in seconds since 1970 by the file system's clock.
+        silent_seconds: how long ago it showed a sign of life. Compares a time of the file system
+            with this host's, so it is wrong by as much as they differ.
+    """
+
+    host: str
+    process: int
+    is_running: bool | None
+    since: float
+    silent_seconds: float
+
+    @property
+    def works(self) -> bool:
+        """Whether it seems to work."""
+        if self.is_running is None:
+            return self.silent_seconds <= LEASE_SECONDS
+        return self.is_running
+
+
+def holder(workspace: Workspace) -> Holder | None:
+    """Who is in the lock; None if there is none, or it cannot be read."""
+    try:
+        found = sight(workspace.lock)
+    except OSError:
+        return None
+    marker = None if found is None else found.marker
+    if found is None or marker is None:
+        return None
+    silent = max(time.time() - found.modified, 0.0)
+    return Holder(marker.host, marker.process, marker.is_alive(), marker.since, silent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +155,16 @@ def _splits(workspace: Workspace, records: list[CommitRecord]) -> tuple[SplitSta
 
 def _rate(workspace: Workspace, records: list[CommitRecord], held: Holder | None) -> float | None:
     """Images a second since the run that holds the lock took it."""
-    if held is None or held.since is None:
-        return None  # nobody works here
-    start = held.since
+    if held is None:
+        return None
     try:
         made = [
             (status.st_mtime, record.images)
             for record in records
-            if (status := workspace.record(record.shard).stat()).st_mtime > start
+            if (status := workspace.record(record.shard).stat()).st_mtime > held.since
         ]
     except FileNotFoundError:
         return None  # a record that another run has just replaced
     if not made:
         return None
-    return sum(images for _, images in made) / (max(time for time, _ in made) - start)
+    return sum(images for _, images in made) / (max(moment for moment, _ in made) - held.since)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +12,20 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 import xxhash
 
-from dataprep.build.keys import KEY_HASH, key_hash, repeated
-from dataprep.build.manifest import NAME, dataset_info, manifest_sink, read_manifest
-from dataprep.build.part import Part, present, read_part, shard_numbers
-from dataprep.build.strangers import strangers
+from dataprep.build.manifest import (
+    NAME,
+    Part,
+    dataset_info,
+    manifest_sink,
+    present,
+    read_manifest,
+    read_part,
+    shard_numbers,
+)
+from dataprep.build.workspace import foreign_files
 from dataprep.errors import DatasetError, ImageError, SinkError
 from dataprep.images import Recipe, prepare
 from dataprep.index.records import NAME as RECORDS
@@ -36,6 +45,20 @@ _COLUMNS: Final = (
     *("key", "labels", "classes", "format", "height", "width", "bytes", "xxh3"),
     *("split", "shard", "position"),
 )
+
+KEY_HASH: Final = np.dtype("V16")
+"""128 bits: a million keys fit in memory, and no two are ever taken for the same."""
+
+
+def key_hash(key: str) -> bytes:
+    """The 16 bytes of a `KEY_HASH`."""
+    return hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=16).digest()
+
+
+def repeated(hashes: npt.NDArray[Any]) -> int:
+    """How many of the hashes stand there for the second, third, … time."""
+    ordered = np.sort(hashes)
+    return int(np.count_nonzero(ordered[1:] == ordered[:-1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +146,7 @@ def verify(
     )
     check = _Check(out, level, manifest_sink(manifest), dataset_info(manifest), recipe)
     shards = [*_shards(manifest, whole, shard_numbers(out, whole))]
-    problems = [*_check_accounts(whole), *_check_strangers(out, manifest, part)]
+    problems = [*_check_accounts(whole), *_check_foreign_files(out, manifest, part)]
     classes: dict[str, Counter[int]] = {split: Counter() for split in manifest["splits"]}
     keys = {split: bytearray() for split in manifest["splits"]}
 
@@ -347,10 +370,12 @@ def _check_totals(out: Path, manifest: dict[str, Any]) -> Iterator[Problem]:
                 yield Problem(RECORDS, what)
 
 
-def _check_strangers(out: Path, manifest: dict[str, Any], part: Part | None) -> Iterator[Problem]:
+def _check_foreign_files(
+    out: Path, manifest: dict[str, Any], part: Part | None
+) -> Iterator[Problem]:
     own = "the manifest" if part is None else f"what should be here ({part})"
     for name, split in manifest["splits"].items():
         files = [file for shard in split["shards"] for file in shard["files"]] + split["files"]
-        for path in strangers([name], {out / file["path"] for file in files}):
+        for path in foreign_files([name], {out / file["path"] for file in files}):
             what = f"is not in {own}, but readers would take it in; move it away"
             yield Problem(str(path.relative_to(out)), what)

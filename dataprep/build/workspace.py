@@ -1,4 +1,4 @@
-"""Where things are in an output directory, and how files get there safely.
+"""Where things are in an output directory, and which files there are not the data set's.
 
 ::
 
@@ -22,6 +22,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,3 +119,33 @@ class Workspace:
         """Create the output directory and the private ones."""
         for directory in self.private_directories():
             directory.mkdir(parents=True, exist_ok=True)
+
+
+def foreign_files(splits: Collection[str], own: Collection[Path]) -> Iterator[Path]:
+    """Files that are not the data set's own, but that its readers would take in.
+
+    That is what begins like a shard, since readers are told ``train-*``; and in a directory called
+    after its split what ends like one, since they are told ``train/*.tar``. Hidden files are not.
+
+    Args:
+        splits: their names.
+        own: every file of the data set; those it would be mistaken for lie beside them.
+    """
+    known = set(own)
+    places = {path.parent for path in own}
+    # A shard may be a directory that holds its files, such as Caffe's databases.
+    shard_directories = {
+        place
+        for place in places
+        for split in splits
+        if place.name.startswith(f"{split}-") and "-of-" in place.name
+    }
+    known |= shard_directories
+    places = (places - shard_directories) | {place.parent for place in shard_directories}
+    for directory in sorted(places):
+        patterns = [f"{split}-*" for split in splits]
+        if directory.name in splits:
+            endings = {path.suffix for path in known if path.parent == directory and path.suffix}
+            patterns += [f"[!.]*{ending}" for ending in endings]
+        found = {path for pattern in patterns for path in directory.glob(pattern)}
+        yield from sorted(found - known)

@@ -52,7 +52,7 @@ def command(target: Path, records: int, sink: str | None) -> None:
 
 
 def _show_manifest(out: Path, manifest: dict[str, Any]) -> None:
-    from dataprep.build.part import present, read_part
+    from dataprep.build.manifest import present, read_part
 
     click.echo(f"{out}: {manifest['dataset']}, {manifest['sink']['name']}, seed {manifest['seed']}")
     for ancestor in manifest.get("lineage", ()):

@@ -10,8 +10,7 @@ import click
 from dataprep.system.messages import counted, printable
 
 if TYPE_CHECKING:
-    from dataprep.build.lock import Holder
-    from dataprep.build.status import Status
+    from dataprep.build.status import Holder, Status
 
 
 @click.command()

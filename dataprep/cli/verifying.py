@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from dataprep.build.manifest import read_manifest
-from dataprep.build.part import present
+from dataprep.build.manifest import present, read_manifest
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from dataprep.build.strangers import strangers
+from dataprep.build.workspace import foreign_files
 from dataprep.errors import StagingError
 from dataprep.staging.claim import claim, is_current
 from dataprep.staging.copying.files import default_streams, rehash_files
@@ -230,7 +230,7 @@ def _strangers(
     manifest = errand.inventory.manifest
     if manifest is not None:
         ours = {*planned, *(file.path for file in errand.selection.files)}
-        yield from strangers(manifest["splits"], {directory.path / path for path in ours})
+        yield from foreign_files(manifest["splits"], {directory.path / path for path in ours})
 
 
 def _open_up(errand: Errand, directory: StageDirectory, view: _View) -> None:

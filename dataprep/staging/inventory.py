@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from dataprep.build import part
-from dataprep.build.manifest import NAME, read_manifest
+from dataprep.build.manifest import NAME, PART, read_manifest, refuse_part
 from dataprep.errors import DatasetError, UsageError
 from dataprep.staging.private import PRIVATE
 from dataprep.system.canonical import to_json
@@ -86,7 +85,7 @@ def read_inventory(source: Path) -> Inventory:
             )
         return _listed(source)
     manifest = read_manifest(source)
-    part.refuse_part(source, manifest, "staged")
+    refuse_part(source, manifest, "staged")
     return _named(source, manifest)
 
 
@@ -165,7 +164,7 @@ def _can_be_a_file(path: str) -> bool:
         return False
     pure = PurePosixPath(path)
     normal = str(pure) == path and "\0" not in path
-    return normal and path not in (".", part.NAME) and pure.parts[0] != PRIVATE
+    return normal and path not in (".", PART) and pure.parts[0] != PRIVATE
 
 
 def _misnamed(source: Path, path: str, how: str) -> DatasetError:

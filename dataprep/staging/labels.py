@@ -9,7 +9,7 @@ import hashlib
 import os
 
 from dataprep.build.manifest import NAME as MANIFEST
-from dataprep.build.part import NAME as PART
+from dataprep.build.manifest import PART
 from dataprep.staging.errand import Errand
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.landed import Landed

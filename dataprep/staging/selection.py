@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dataprep.build.part import Part, part_json
+from dataprep.build.manifest import Part, part_json
 from dataprep.errors import UsageError
 from dataprep.staging.inventory import Inventory, SourceFile
 from dataprep.staging.share import check_replicas, deal_shards, least_replicas

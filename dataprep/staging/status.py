@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep.build.manifest import read_manifest
-from dataprep.build.part import NAME as PART
-from dataprep.build.part import read_part
+from dataprep.build.manifest import PART, read_manifest, read_part
 from dataprep.errors import DatasetError
 from dataprep.staging.target.cleaning import read_plan
 from dataprep.staging.target.directory import StageDirectory

@@ -11,8 +11,7 @@ from pathlib import Path
 from socket import gethostname
 
 import dataprep
-from dataprep.build.manifest import read_manifest
-from dataprep.build.part import present, read_part
+from dataprep.build.manifest import present, read_manifest, read_part
 from dataprep.errors import DataprepError
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from dataprep.build.claim import remove_partial_files
 from dataprep.build.lock import Lease
-from dataprep.build.sweeping import remove_partial_files
 from dataprep.build.workspace import Workspace
 from dataprep_pipelines.runners import Engine, Running, started
 from dataprep_pipelines.runners.shared_places import SharedPlaces

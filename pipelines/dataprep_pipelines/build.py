@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dataprep.build.build_directory import check_free_space
 from dataprep.build.commit import Commits, is_intact
 from dataprep.build.job import Job
 from dataprep.build.lock import check_held
 from dataprep.build.output_layout import lay_out
 from dataprep.build.progress import forget_progress
 from dataprep.build.rejected import rejected_keys
-from dataprep.build.space import check_free_space
 from dataprep.sinks import ShardName
 from dataprep.system.lustre.rules import Striping
 from dataprep.system.messages import counted

@@ -8,6 +8,7 @@ from typing import Any
 
 from dataprep.build import manifest as manifests
 from dataprep.build.build_directory import remove_build_directories
+from dataprep.build.claim import remove_partial_files
 from dataprep.build.convert_job import changed_meanwhile
 from dataprep.build.convert_plan import (
     ConvertRequest,
@@ -18,7 +19,6 @@ from dataprep.build.convert_plan import (
 )
 from dataprep.build.lock import locked
 from dataprep.build.seal import MaxBad, Outcome, seal
-from dataprep.build.sweeping import remove_partial_files
 from dataprep.build.verify import Level, verify
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError

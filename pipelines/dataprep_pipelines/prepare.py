@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataprep.build.build_directory import remove_build_directories
+from dataprep.build.claim import check_request, remove_partial_files
 from dataprep.build.fitting import fit_request
 from dataprep.build.index_parts import is_unchanged
 from dataprep.build.lock import Lease, check_held, locked
-from dataprep.build.overwrite import check_request
 from dataprep.build.plan import plan
 from dataprep.build.request import Request
 from dataprep.build.seal import Outcome, seal
@@ -24,7 +24,6 @@ from dataprep.build.summary import (
     statuses_of,
     summarize,
 )
-from dataprep.build.sweeping import remove_partial_files
 from dataprep.build.workspace import Workspace
 from dataprep.datasets import Dataset, Found, close_archives
 from dataprep.errors import DatasetError, SourceError

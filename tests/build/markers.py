@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from dataprep.build.marker import Marker
+from dataprep.build.lock import Marker
 
 
 def claim_of(host: str = "", **changes: str | int) -> str:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataprep.build.claim import remove_partial_files
 from dataprep.build.commit import (
     CommitRecord,
     Commits,
@@ -24,7 +25,6 @@ from dataprep.build.commit import (
     publish_once,
     temporary_files,
 )
-from dataprep.build.sweeping import remove_partial_files
 from dataprep.build.workspace import Workspace
 from dataprep.errors import PipelineError
 from dataprep.system.durable_files import partial_path, write_durably

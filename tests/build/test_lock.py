@@ -1,8 +1,9 @@
-"""One run at a time; a dead one is taken over, on any host; a run notices that it was."""
+"""One run at a time; a dead one is taken over, on any host; a run and its workers notice it."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import signal
 import socket
@@ -15,15 +16,21 @@ from dataclasses import replace
 
 import pytest
 
-from dataprep.build import lock as locks
-from dataprep.build.heartbeat import beating
-from dataprep.build.lock import holder, locked
-from dataprep.build.marker import sight
-from dataprep.build.marker_change import MarkerChange
+from dataprep.build.lock import (
+    Lease,
+    Marker,
+    Silence,
+    check_held,
+    claim_marker,
+    locked,
+    sight,
+)
+from dataprep.build.status import holder
 from dataprep.build.workspace import Workspace
 from dataprep.errors import LockedError
 from tests.build.markers import claim_of, dead_process, wait_until
 
+FOREVER = 1000.0
 # Of a holder that has to be found dead, and of one that has to be found alive on a busy machine.
 SHORT = 0.5
 LONG = 10.0
@@ -157,23 +164,25 @@ def test_a_process_that_got_a_dead_holder_s_number_is_not_taken_for_it(
         pass
 
 
-@pytest.mark.parametrize("content", ["", "1", "no number\nhost\n", "0\nhost\n", "\x00\x00"])
-def test_a_torn_marker_is_watched_and_taken_over(workspace: Workspace, content: str) -> None:
+@pytest.mark.parametrize("content", ["", "{}", '{"process":', "4711\nhost\n", "\x00\x00"])
+@pytest.mark.parametrize("seconds", [-1e9, 1000])
+def test_a_torn_marker_is_watched_and_taken_over_whatever_its_time(
+    workspace: Workspace, content: str, seconds: float
+) -> None:
     workspace.lock.write_text(content)
-    os.utime(workspace.lock, (1, 1))
+    os.utime(workspace.lock, (time.time() + seconds,) * 2)
     assert holder(workspace) is None
-    with locked(workspace, lease_seconds=SHORT):
-        assert held_by(workspace) == (socket.gethostname(), os.getpid())
-
-
-def test_a_torn_marker_of_the_future_is_watched_and_taken_over(workspace: Workspace) -> None:
-    workspace.lock.write_text("1")
-    os.utime(workspace.lock, (time.time() + 1000, time.time() + 1000))
     told: list[str] = []
     with locked(workspace, report=told.append, lease_seconds=SHORT):
-        pass
+        assert held_by(workspace) == (socket.gethostname(), os.getpid())
     assert len(told) == 1
     assert "an unknown process" in told[0]
+
+
+def test_a_marker_says_what_was_written_into_it() -> None:
+    marker = Marker.of_this_process(since=1700000000.123)
+    assert Marker.parse(marker.text()) == marker
+    assert marker.is_alive() is True
 
 
 # --- between hosts ---
@@ -234,16 +243,6 @@ def test_a_holder_on_a_namesake_of_this_host_is_watched(workspace: Workspace, ma
     assert len(told) == 1
 
 
-def test_a_holder_of_an_earlier_version_is_watched_if_its_number_is_in_use(
-    workspace: Workspace,
-) -> None:
-    workspace.lock.write_text(f"{os.getpid()}\n{socket.gethostname()}\n")
-    told: list[str] = []
-    with locked(workspace, report=told.append, lease_seconds=SHORT):
-        pass
-    assert len(told) == 1
-
-
 def test_of_many_that_find_a_dead_holder_one_takes_over(workspace: Workspace) -> None:
     workspace.lock.write_text(claim_of("n1"))
     children = [start_holder(workspace, f"n{2 + i}", lease_seconds=1) for i in range(5)]
@@ -267,7 +266,7 @@ def test_a_marker_that_changed_since_it_was_judged_is_left_alone(
     else:
         workspace.lock.unlink()
     now = sight(workspace.lock)
-    assert MarkerChange(workspace.lock, patience=LONG, pause=0.1).claim(judged) is None
+    assert claim_marker(workspace.lock, workspace.private / "guard", judged) is None
     assert sight(workspace.lock) == now
 
 
@@ -289,14 +288,6 @@ def test_a_suspended_holder_finds_that_it_was_taken_over_and_does_no_harm(
             assert workspace.lock.read_text() == ours
             assert lease.failure.exists()
     assert list(workspace.private.glob("*lock*")) == []
-
-
-def test_the_heartbeat_tells_that_the_marker_is_another_s(workspace: Workspace) -> None:
-    lost: list[bool] = []
-    workspace.lock.write_text(claim_of())
-    with beating(workspace.lock, claim_of(), seconds=0.01, on_loss=lambda: lost.append(True)):
-        wait_until(lambda: bool(lost))
-    assert lost == [True]
 
 
 def test_a_launcher_that_was_given_up_counts_as_lost_even_if_the_marker_is_back(
@@ -321,14 +312,180 @@ def test_a_run_removes_no_other_s_marker(workspace: Workspace) -> None:
 
 def test_a_launcher_that_was_given_up_is_told_so(workspace: Workspace) -> None:
     with locked(workspace) as lease:
-        locks.check_held(workspace, lease)
+        check_held(workspace, lease)
         workspace.lock.write_text(claim_of("n1"))
         with pytest.raises(LockedError, match="another run took this directory over"):
-            locks.check_held(workspace, lease)
+            check_held(workspace, lease)
 
 
-def test_a_worker_s_failure_is_not_taken_for_a_take_over(workspace: Workspace) -> None:
+# --- the guard of whoever takes the marker's place ---
+
+
+@pytest.mark.parametrize("content", ["", "of an earlier version"])
+@pytest.mark.parametrize("seconds", [-1e9, 1000])
+def test_a_guard_that_was_left_is_removed_after_a_while_whatever_its_time(
+    workspace: Workspace, content: str, seconds: float
+) -> None:
+    guard = workspace.private / "lock.guard"
+    guard.write_text(content)
+    os.utime(guard, (time.time() + seconds,) * 2)
+    assert claim_marker(workspace.lock, guard, None) is None
+    begun = time.monotonic()
+    with locked(workspace, lease_seconds=SHORT):
+        assert time.monotonic() - begun >= SHORT
+        assert not guard.exists()
+
+
+def test_who_was_suspended_with_the_guard_removes_no_other_s(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = workspace.private / "lock.guard"
+
+    def given_up(since: float) -> Marker:
+        guard.write_text("another's")
+        return marker
+
+    marker = Marker.of_this_process(since=1.0)
+    monkeypatch.setattr(Marker, "of_this_process", given_up)
+    assert claim_marker(workspace.lock, guard, None) == marker.text()
+    assert guard.read_text() == "another's"
+
+
+def test_a_refused_claim_leaves_no_guard(workspace: Workspace) -> None:
+    workspace.lock.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        claim_marker(workspace.lock, workspace.private / "guard", None)
+    assert not (workspace.private / "guard").exists()
+
+
+# --- the leases of workers ---
+
+
+def lease_of(workspace: Workspace, marker: str, **options: float) -> Lease:
+    workspace.lock.write_text(marker)
+    return Lease(workspace.lock, marker, workspace.new_failure_file(), **options)
+
+
+def copied(lease: Lease) -> Lease:
+    copy: Lease = pickle.loads(pickle.dumps(lease))
+    assert copy == lease
+    return copy
+
+
+def touch(lease: Lease) -> None:
+    found = sight(lease.path, touch_if=lease.marker)
+    assert found is not None
+    assert sight(lease.path) != found
+
+
+def test_a_lease_looks_now_and_then_and_is_lost_with_the_lock(workspace: Workspace) -> None:
     with locked(workspace) as lease:
+        often, rarely = (replace(copied(lease), look_seconds=each) for each in (0.0, FOREVER))
+        assert not often.lost()
+        assert not rarely.lost()
+    assert not rarely.lost()
+    assert often.lost()
+    assert rarely.lost()  # they know of each other
+
+
+def test_a_lease_outlives_heartbeats(workspace: Workspace) -> None:
+    with locked(workspace, beat_seconds=0.01) as lease:
+        first = sight(workspace.lock)
+        wait_until(lambda: sight(workspace.lock) != first)
+        assert not lease.lost_now()
+
+
+def test_a_lease_is_lost_at_once_when_its_launcher_was_killed(workspace: Workspace) -> None:
+    lease = lease_of(workspace, claim_of(process=dead_process()), lease_seconds=FOREVER)
+    assert lease.lost()
+    assert lease.over()
+
+
+def test_a_lease_is_over_but_not_taken_over_when_a_worker_failed(workspace: Workspace) -> None:
+    with locked(workspace) as lease:
+        assert not lease.lost_now()
         lease.failure.write_text("{}")
         assert lease.lost_now()
-        locks.check_held(workspace, lease)
+        assert lease.over()
+        check_held(workspace, lease)
+
+
+def test_a_launcher_on_this_host_may_be_silent(workspace: Workspace) -> None:
+    lease = lease_of(workspace, claim_of(), look_seconds=0.0, lease_seconds=0.0)
+    assert not lease.lost()
+    assert not lease.lost()
+
+
+def test_a_launcher_elsewhere_that_falls_silent_is_dead_until_it_wakes(
+    workspace: Workspace,
+) -> None:
+    lease = lease_of(workspace, claim_of("n1"), look_seconds=0.01, lease_seconds=0.2)
+    assert not lease.lost_now()
+    wait_until(lambda: copied(lease).lost())  # every task of a worker brings its own
+    assert not lease.over()  # it may only be suspended
+    touch(lease)
+    assert not lease.lost_now()
+    assert not lease.lost()
+
+
+def test_a_lease_is_over_for_ever_when_the_marker_was_another_s(workspace: Workspace) -> None:
+    lease = lease_of(workspace, claim_of())
+    assert not lease.lost()
+    workspace.lock.write_text(claim_of("n1"))
+    assert not lease.over()  # it has not looked
+    assert lease.lost_now()
+    assert lease.over()
+    workspace.lock.write_text(lease.marker)
+    assert lease.lost_now()
+    assert lease.over()
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_trouble_with_the_file_system_changes_nothing(workspace: Workspace, silent: bool) -> None:
+    lease = lease_of(workspace, claim_of("n1"), look_seconds=0.01, lease_seconds=0.1)
+    if silent:
+        wait_until(lease.lost_now)
+    else:
+        assert not lease.lost_now()
+    workspace.private.rename(workspace.out / "away")
+    workspace.private.write_text("not a directory")
+    assert lease.lost_now() is silent
+    assert not lease.over()
+
+
+def test_a_launcher_elsewhere_that_shows_signs_of_life_is_alive(workspace: Workspace) -> None:
+    lease = lease_of(workspace, claim_of("n1"), look_seconds=0.0, lease_seconds=0.1)
+    for _ in range(10):
+        time.sleep(0.03)
+        touch(lease)
+        assert not lease.lost_now()
+
+
+def test_who_looks_rarely_counts_a_launcher_as_dead_later(workspace: Workspace) -> None:
+    rarely = lease_of(workspace, claim_of("n1"), look_seconds=FOREVER, lease_seconds=0.01)
+    for _ in range(5):
+        time.sleep(0.02)
+        assert not rarely.lost_now()
+
+
+def test_time_in_which_nobody_could_look_hardly_counts(workspace: Workspace) -> None:
+    lease = lease_of(workspace, claim_of("n1"))
+    found = sight(workspace.lock)
+    assert found is not None
+    silence = Silence(0.01)
+    assert silence.of(found) == 0
+    time.sleep(0.1)
+    assert silence.of(found) == pytest.approx(0.01)
+    time.sleep(0.02)
+    assert silence.of(found) == pytest.approx(0.02)
+    touch(lease)
+    touched = sight(workspace.lock)
+    assert touched is not None
+    assert silence.of(touched) == 0
+
+
+def test_another_s_marker_is_never_touched(workspace: Workspace) -> None:
+    workspace.lock.write_text(claim_of("n1"))
+    before = sight(workspace.lock)
+    assert sight(workspace.lock, touch_if=claim_of("n2")) == before
+    assert sight(workspace.lock) == before

@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 
 import dataprep
-from dataprep.build.manifest import read_manifest, seal_manifest
-from dataprep.build.overwrite import remove_built_files
-from dataprep.build.part import Part, has_part, part_json, present, read_part, refuse_part
+from dataprep.build.claim import remove_built_files
+from dataprep.build.manifest import (
+    Part,
+    has_part,
+    part_json,
+    present,
+    read_manifest,
+    read_part,
+    refuse_part,
+    seal_manifest,
+)
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError, UsageError
 from dataprep.staging.inventory import read_inventory

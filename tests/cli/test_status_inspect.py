@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import time
 from pathlib import Path
 
 import pytest
 
-from dataprep.build.marker import Sighting, sight
+from dataprep.build.lock import Sighting, sight
 from dataprep.build.status import read_status
+from tests.build.markers import claim_of
 from tests.conftest import Cli, Made
 
 
@@ -45,7 +45,7 @@ def test_status_of_an_unfinished_run(cli: Cli, tiny: Made, tmp_path: Path) -> No
 def test_status_of_a_run_on_another_host(cli: Cli, tiny: Made, tmp_path: Path) -> None:
     out = tiny.copy(tmp_path / "out")
     (out / "manifest.json").unlink()
-    (out / ".dataprep" / "lock").write_text("4711\nnode-0815\n")
+    (out / ".dataprep" / "lock").write_text(claim_of("node-0815", process=4711))
     result = cli("status", out)
     running = (
         rf"{re.escape(str(out))}: running, process 4711 on node-0815, last sign of life \d s ago"
@@ -60,7 +60,7 @@ def test_status_of_a_run_on_another_host_that_fell_silent(
     out = tiny.copy(tmp_path / "out")
     (out / "manifest.json").unlink()
     lock = out / ".dataprep" / "lock"
-    lock.write_text("4711\nnode-0815\n")
+    lock.write_text(claim_of("node-0815", process=4711))
     os.utime(lock, (time.time() - 5000, time.time() - 5000))
     result = cli("status", out)
     assert "probably dead, process 4711 on node-0815, last sign of life 5,0" in result.out
@@ -74,7 +74,7 @@ def test_status_of_a_run_that_was_killed(cli: Cli, tiny: Made, tmp_path: Path) -
     (out / "train" / "train-00003-of-00006").unlink()
     process = cli.start("status", out)
     assert cli.done(process).code == 0
-    lock = f"{process.pid}\n{socket.gethostname()}\n"  # it was waited for, so it is gone
+    lock = claim_of(process=process.pid)  # it was waited for, so it is gone
     (out / ".dataprep" / "lock").write_text(lock)
     assert "not running and not finished" in cli("status", out).out
 
@@ -84,18 +84,20 @@ def test_status_looks_at_the_lock_once(
 ) -> None:
     out = tiny.copy(tmp_path / "out")
     lock = out / ".dataprep" / "lock"
-    lock.write_text("4711\nnode-0815\n")
+    lock.write_text(claim_of("node-0815", process=4711))
+
+    other = claim_of("node-0816", process=1)
 
     def look_and_lose(path: Path) -> Sighting | None:
         found = sight(path)
-        lock.write_text("1\nnode-0816\n")  # another run takes over
+        lock.write_text(other)  # another run takes over
         return found
 
-    monkeypatch.setattr("dataprep.build.lock.sight", look_and_lose)
+    monkeypatch.setattr("dataprep.build.status.sight", look_and_lose)
     held = read_status(out).holder
     assert held is not None
     assert (held.host, held.process, held.is_running) == ("node-0815", 4711, None)
-    assert lock.read_text() == "1\nnode-0816\n"
+    assert lock.read_text() == other
 
 
 def test_status_while_the_raw_data_is_still_being_indexed(cli: Cli, tmp_path: Path) -> None:

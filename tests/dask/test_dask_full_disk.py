@@ -42,7 +42,8 @@ def test_a_disk_that_is_full_to_the_last_byte_is_told_at_once_and_heals(
 ) -> None:
     disk = small_disk("8m")
     monkeypatch.setattr(
-        "dataprep.build.space.shutil.disk_usage", lambda path: SimpleNamespace(free=1 << 40)
+        "dataprep.build.build_directory.shutil.disk_usage",
+        lambda path: SimpleNamespace(free=1 << 40),
     )
     out = disk / "out"
     steer = Steer(tmp_path / "steer")

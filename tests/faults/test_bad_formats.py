@@ -38,7 +38,8 @@ def optimist(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def believe_in_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "dataprep.build.space.shutil.disk_usage", lambda path: SimpleNamespace(free=1 << 40)
+        "dataprep.build.build_directory.shutil.disk_usage",
+        lambda path: SimpleNamespace(free=1 << 40),
     )
 
 

@@ -27,7 +27,8 @@ sys.exit(main(sys.argv[2:]))
 def optimist(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The estimate believes that there is room, as it would if others filled the disk later."""
     monkeypatch.setattr(
-        "dataprep.build.space.shutil.disk_usage", lambda path: SimpleNamespace(free=1 << 40)
+        "dataprep.build.build_directory.shutil.disk_usage",
+        lambda path: SimpleNamespace(free=1 << 40),
     )
     return monkeypatch
 
@@ -51,7 +52,7 @@ def test_the_estimate_of_what_is_needed_can_be_read(
 ) -> None:
     """A set of a few MB must not be told that 0.0 GB are needed and 0.0 GB free."""
     monkeypatch.setattr(
-        "dataprep.build.space.shutil.disk_usage", lambda path: SimpleNamespace(free=1000)
+        "dataprep.build.build_directory.shutil.disk_usage", lambda path: SimpleNamespace(free=1000)
     )
     result = cli(*tiny.command(tmp_path))
     assert result.code == 1

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.build.claim import remove_partial_files
 from dataprep.build.commit import CommitRecord
 from dataprep.build.job import Job
 from dataprep.build.lock import locked
 from dataprep.build.request import Request
 from dataprep.build.seal import MaxBad
-from dataprep.build.sweeping import remove_partial_files
 from dataprep.build.workspace import Workspace
 from dataprep.errors import PipelineError
 from dataprep.images import Recipe

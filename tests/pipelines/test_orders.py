@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.archives import reading
-from dataprep.build.lease import Lease
+from dataprep.build.lock import Lease
 from dataprep_pipelines import orders
 from dataprep_pipelines.orders import Orders, given
 from dataprep_pipelines.runners.shared_places import CannotWorkError, SharedPlaces

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.build.strangers import strangers
+from dataprep.build.workspace import foreign_files
 
 
 def touch(out: Path, *names: str) -> list[Path]:
@@ -33,9 +33,9 @@ def touch(out: Path, *names: str) -> list[Path]:
 )
 def test_a_stranger_is_named(tmp_path: Path, own: list[str], strange: list[str]) -> None:
     files = touch(tmp_path, *own)
-    assert list(strangers(["train"], files)) == []
+    assert list(foreign_files(["train"], files)) == []
     touch(tmp_path, *(path.replace("_lmdb", "_lmdb/data.mdb") for path in strange))
-    named = [path.relative_to(tmp_path).as_posix() for path in strangers(["train"], files)]
+    named = [path.relative_to(tmp_path).as_posix() for path in foreign_files(["train"], files)]
     assert sorted(named) == sorted(strange)
 
 
@@ -43,8 +43,8 @@ def test_what_no_reader_would_take_is_let_be(tmp_path: Path) -> None:
     own = touch(tmp_path, "train/train-00000-of-00002")
     touch(tmp_path, "train/README", "train/.train-00000-of-00002.0a1b2c3d.partial")
     touch(tmp_path, "elsewhere/train-00000-of-00009", "train/validation-00000-of-00001")
-    assert list(strangers(["train"], own)) == []
-    assert [path.name for path in strangers(["train", "validation"], own)] == [
+    assert list(foreign_files(["train"], own)) == []
+    assert [path.name for path in foreign_files(["train", "validation"], own)] == [
         "validation-00000-of-00001"
     ]
 
@@ -52,10 +52,10 @@ def test_what_no_reader_would_take_is_let_be(tmp_path: Path) -> None:
 def test_what_ends_like_a_shard_beside_the_shards_is_named(tmp_path: Path) -> None:
     own = touch(tmp_path, "train/train-00000-of-00001.tar")
     touch(tmp_path, "train/extra.tar", "train/.hidden.tar", "train/notes.txt", "extra.tar")
-    assert [path.name for path in strangers(["train"], own)] == ["extra.tar"]
+    assert [path.name for path in foreign_files(["train"], own)] == ["extra.tar"]
 
 
 def test_what_begins_like_a_shard_is_named(tmp_path: Path) -> None:
     own = touch(tmp_path, "train/train-00000-of-00001")
     touch(tmp_path, "train/train-old")
-    assert [path.name for path in strangers(["train"], own)] == ["train-old"]
+    assert [path.name for path in foreign_files(["train"], own)] == ["train-old"]
