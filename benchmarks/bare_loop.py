@@ -21,7 +21,7 @@ from dataprep.images.recipe import CHROMA
 
 _OPTIONS = dataset_command("imagenet").params
 _DEFAULTS: dict[str | None, Any] = {option.name: option.default for option in _OPTIONS}
-_RECIPE = Recipe(resize=Resize(256), filter=_DEFAULTS["resampling"], quality=_DEFAULTS["quality"])
+_RECIPE = Recipe(resize=Resize(256), filter=_DEFAULTS["filter"], quality=_DEFAULTS["quality"])
 _WARM_UP = 20  # images
 _START_SECONDS = 60.0  # a process that died must not keep the others waiting
 

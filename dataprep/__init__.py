@@ -1,17 +1,59 @@
-"""dataprep: raw image archives in; verified, shuffled, sharded record files out."""
+"""dataprep: raw image archives in; verified, shuffled, sharded record files out.
+
+Every name is imported when it is first used, so that ``import dataprep`` costs nothing.
+"""
 
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from dataprep.api.calls import convert, diff, inspect, prepare, stage, status, verify
+    from dataprep.api.contents import Contents
+    from dataprep.api.progress import Progress
+    from dataprep.api.results import JobStatus, Sealed
+    from dataprep.build.diff import Difference
+    from dataprep.build.verify import Verified
     from dataprep.records import Records
     from dataprep.sinks.example import Example
 
 __version__ = "0.1.0"
-__all__ = ["Example", "Records", "__version__", "open"]
+__all__ = [
+    "Contents",
+    "Difference",
+    "Example",
+    "JobStatus",
+    "Progress",
+    "Records",
+    "Sealed",
+    "Verified",
+    "__version__",
+    "convert",
+    "diff",
+    "inspect",
+    "open",
+    "prepare",
+    "stage",
+    "status",
+    "verify",
+]
+
+_WHERE: Final = {
+    **dict.fromkeys(
+        ("convert", "diff", "inspect", "prepare", "stage", "status", "verify"), "dataprep.api.calls"
+    ),
+    "Contents": "dataprep.api.contents",
+    "Difference": "dataprep.build.diff",
+    "Example": "dataprep.sinks.example",
+    "JobStatus": "dataprep.api.results",
+    "Progress": "dataprep.api.progress",
+    "Records": "dataprep.records",
+    "Sealed": "dataprep.api.results",
+    "Verified": "dataprep.build.verify",
+}
 
 
 def open(path: str | os.PathLike[str], split: str = "train") -> Records:  # noqa: A001  # dataprep.open
@@ -25,22 +67,15 @@ def open(path: str | os.PathLike[str], split: str = "train") -> Records:  # noqa
         dataprep.errors.DatasetError: there is no intact manifest there.
         dataprep.errors.UsageError: no such split, or a format that is not installed.
     """
-    # Imported here, because `import dataprep` should cost nothing.
     from dataprep.records import Records
 
     return Records(Path(path), split)
 
 
 def __getattr__(name: str) -> object:
-    """``dataprep.Records`` and ``dataprep.Example``, imported when first asked for."""
-    if name == "Records":
-        from dataprep.records import Records
-
-        return Records
-    if name == "Example":
-        from dataprep.sinks.example import Example
-
-        return Example
+    """``dataprep.prepare`` and the rest of `__all__`, imported when first asked for."""
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

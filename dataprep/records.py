@@ -7,12 +7,10 @@ import os
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal, SupportsIndex, get_args, overload
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, get_args, overload
 
 from dataprep.build.manifest import (
     dataset_info,
@@ -25,8 +23,15 @@ from dataprep.errors import DatasetError, UsageError
 from dataprep.index.records import NAME, RecordsTable, first_rows
 from dataprep.sinks import DatasetInfo, ShardReader, Sink
 from dataprep.sinks.example import Example
-from dataprep.system.messages import printable
+from dataprep.system.messages import counted, printable
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dataprep.api.torch_dataset import TorchDataset
+
+_SHOWN = 5  # examples of a part that its repr describes
 _MOST_OPEN = 32  # shards a thread keeps open; a process may usually open 1024 files
 
 Uneven = Literal["keep", "drop", "repeat"]
@@ -75,6 +80,32 @@ class Records:
     def classes(self) -> Sequence[tuple[str, str]]:
         """(identifier, name) of every class; the position is the 0-based class index."""
         return self.info.classes
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The label of every example, in order, without reading an image.
+
+        Shape (n,) of 0-based class indices; where an example may have any number of labels, shape
+        (n, classes) of zeros and ones. Read from the table of records each time.
+
+        Raises:
+            DatasetError: the table cannot be read.
+        """
+        return self._labels(0, len(self))
+
+    def to_torch(self, transform: Callable[[Any], Any] | None = None) -> TorchDataset:
+        """A map-style `torch.utils.data.Dataset` of pairs of an image and its label.
+
+        May be handed to the workers of a ``DataLoader``, which open the files for themselves.
+
+        Args:
+            transform: takes a Pillow image, e.g. of torchvision; None gives uint8 tensors, shape
+                (channels, height, width), which a batch can hold only if all have one size.
+
+        Raises:
+            ImportError: PyTorch is not installed.
+        """
+        return self[:].to_torch(transform)
 
     def __repr__(self) -> str:
         """Where and what."""
@@ -131,13 +162,8 @@ class Records:
             DatasetError: the table cannot be read.
         """
         if self._numbers is None:
-            numbers: dict[str, int] = {}
-            with RecordsTable(self.out) as table:
-                for shard, row in enumerate(self._first_rows):
-                    begin, end = self._start(shard), self.ends[shard]
-                    rows = table.rows(row, row + end - begin, ["key"])
-                    numbers.update((found, at) for at, (found,) in enumerate(rows, start=begin))
-            self._numbers = numbers
+            keys = self._column("key", 0, len(self))
+            self._numbers = {found: at for at, found in enumerate(keys)}
         return self._numbers[key]
 
     def by_key(self, key: str) -> Example:
@@ -208,6 +234,28 @@ class Records:
         self.__dict__.update(state)
         self._open = _OpenShards()
 
+    def _labels(self, start: int, stop: int) -> NDArray[np.int64]:
+        import numpy as np
+
+        column = self._column("labels", start, stop)
+        if not self.info.multilabel:
+            return np.fromiter((label for (label,) in column), np.int64, stop - start)
+        found = np.zeros((stop - start, len(self.classes)), np.int64)
+        for number, labels in enumerate(column):
+            found[number, labels] = 1
+        return found
+
+    def _column(self, name: str, start: int, stop: int) -> Iterator[Any]:
+        """A column of the table of records, of examples ``start`` to ``stop - 1``."""
+        with RecordsTable(self.out) as table:
+            for shard, row in enumerate(self._first_rows):
+                begin = self._start(shard)
+                first, last = max(start, begin), min(stop, self.ends[shard])
+                if first < last:
+                    at = row + first - begin
+                    rows = table.rows(at, at + last - first, [name])
+                    yield from (value for (value,) in rows)
+
     def _start(self, shard: int) -> int:
         return self.ends[shard - 1] if shard else 0
 
@@ -257,9 +305,46 @@ class RecordsPart(Sequence[Example]):
             return RecordsPart(self.records, numbers.start, max(numbers.start, numbers.stop))
         return self.records[self.numbers[number]]
 
+    @property
+    def classes(self) -> Sequence[tuple[str, str]]:
+        """(identifier, name) of every class of the data set."""
+        return self.records.classes
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """As `Records.labels`, of this part."""
+        return self.records._labels(self.numbers.start, self.numbers.stop)
+
+    def to_torch(self, transform: Callable[[Any], Any] | None = None) -> TorchDataset:
+        """As `Records.to_torch`, of this part."""
+        from dataprep.api.torch_dataset import TorchDataset
+
+        return TorchDataset(self, transform)
+
+    def __repr__(self) -> str:
+        """Which examples, and a line for each of the first few."""
+        text = f"<{counted(len(self), 'example')} of {self.records!r}"
+        shown = [f"{number}: {describe(self[number])}" for number in range(len(self))[:_SHOWN]]
+        more = [f"and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
+        return "\n".join([text + (":" if shown else ""), *shown, *more]) + ">"
+
     def __iter__(self) -> Iterator[Example]:
         """In order."""
         return self.records.between(self.numbers.start, self.numbers.stop)
+
+
+def describe(example: Example) -> str:
+    """An example in one line: key, labels, size."""
+    labels = ", ".join(map(str, example.labels)) or "none"
+    name = example.class_name if example.class_name != example.synset else ""
+    words = [
+        *filter(None, [printable(example.key), " class", labels, example.synset, name]),
+        f" {example.width}x{example.height} {example.colorspace} {example.format} ",
+        f"{len(example.encoded):,} bytes",
+    ]
+    if example.boxes:
+        words.append(f" {counted(len(example.boxes), 'box', 'boxes')}")
+    return " ".join(words + [f" {name} {value}" for name, value in example.attributes.items()])
 
 
 class _OpenShards(threading.local):

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dataprep.cli import command
+from dataprep.cli.help import HELP_ALL
 
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
 
@@ -33,6 +34,7 @@ def _sections(context: click.Context) -> list[str]:
                 inner = click.Context(sub, context, name, **command.context_settings)
                 inner.max_content_width = 100
                 inner.terminal_width = 100
+                inner.meta[HELP_ALL] = True
                 sections += _sections(inner)
     return sections
 

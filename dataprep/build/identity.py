@@ -36,7 +36,7 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
         Whether the directory is new, or as good as new.
 
     Raises:
-        DatasetError: the directory is being made in another way; names what differs.
+        DatasetError: the directory was made, or is being made, in another way; names what differs.
     """
     if not workspace.job.exists():
         return True
@@ -50,10 +50,10 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
     shown = "; ".join(differences[:_SHOWN])
     if len(differences) > _SHOWN:
         shown += f"; and {len(differences) - _SHOWN} more"
+    made = "was made" if workspace.manifest.exists() else "is being made"
     raise DatasetError(
-        f"{shlex.quote(str(workspace.out))} is being made in another way: {shown}; "
-        "use the same input and options, another output directory, "
-        "or --overwrite to start it anew"
+        f"{shlex.quote(str(workspace.out))} {made} with {shown}; use the same input and options, "
+        "another output directory, or --overwrite to start it anew"
     )
 
 
@@ -101,18 +101,18 @@ def _what_differs(theirs: Mapping[str, object], ours: Mapping[str, object]) -> l
     for name, old, new in _leaves_that_differ(theirs.get("identity"), ours["identity"]):
         if name == "lineage":
             continue  # hashes, which say nothing; the unit says that it is another data set
-        text = f"{name} was {_show(old)}, now {_show(new)}"
-        if name == "classes_sha256":
-            text = "the list of classes changed"
+        text = _said(name, old, new)
         (inputs if name.startswith("input.") else options).append(text)
     units = sorted(name for name, _, _ in _leaves_that_differ(theirs.get("units"), ours["units"]))
     if units:
         more = f" and {len(units) - 1} more" if len(units) > 1 else ""
         if units == [CONVERTED]:
-            options.append(f"{units[0]} changed")
+            options.append(f"other input: {units[0]} changed")
         else:
-            options.append(f"the raw data of {units[0]}{more} changed, or a list of what is in it")
-    options.sort(key=lambda text: not text.startswith("sink.name "))  # it explains the others
+            changed = f"the raw data of {units[0]}{more} changed, or a list of what is in it"
+            options.append(f"other input: {changed}")
+    # Options explain what else differs, and the format explains the most.
+    options.sort(key=lambda text: (not text.startswith("--sink "), not text.startswith("--")))
     # Another limit, or changed raw data, is why the input's counts and hash are others.
     return options or inputs
 
@@ -129,5 +129,26 @@ def _leaves_that_differ(
         yield name, before, now
 
 
+def _said(name: str, old: object, new: object) -> str:
+    """A difference in the words of the command line: ``--quality 95, now 80``."""
+    if name == "classes_sha256":
+        return "another list of classes"
+    first, _, rest = name.partition(".")
+    if first in ("image", "dataset_config"):
+        return f"--{rest} {_show(old)}, now {_show(new)}"
+    if name == "sink.name":
+        return f"--sink {_show(old)}, now {_show(new)}"
+    if name.startswith("sink.config."):
+        return f"--sink_option {rest.removeprefix('config.')}={_show(old)}, now {_show(new)}"
+    if first == "num_shards":
+        return f"--num_shards {rest}={_show(old)}, now {_show(new)}"
+    if first in ("seed", "limit", "layout", "shuffle"):
+        split = f" for {rest}" if rest else ""
+        return f"--{first} {_show(old)}{split}, now {_show(new)}"
+    return f"{name} {_show(old)}, now {_show(new)}"
+
+
 def _show(value: object) -> str:
-    return "absent" if value is None else json.dumps(value)
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value)

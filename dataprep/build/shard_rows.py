@@ -8,11 +8,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import accumulate, chain, repeat
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import xxhash
-from typing_extensions import Self
 
 from dataprep.build.job import Made, Output, Rejected
 from dataprep.index.records import parquet_writer

@@ -21,7 +21,8 @@ from importlib.metadata import entry_points
 import click
 
 from dataprep import __version__
-from dataprep.cli.pipes import forget_stdout
+from dataprep.api.parameters import nearest
+from dataprep.api.progress import forget_stdout
 from dataprep.errors import DataprepError, RejectedError, UsageError
 from dataprep.system.numeric_threads import one_thread_each
 
@@ -66,6 +67,17 @@ class _LazyGroup(click.Group):
         # click keeps the first help option that it makes, with whatever names it had then.
         found.context_settings.setdefault("help_option_names", _HELP)
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        normal = name if ctx.token_normalize_func is None else ctx.token_normalize_func(name)
+        if not name.startswith("-") and self.get_command(ctx, normal) is None:
+            meant = nearest(name, self.list_commands(ctx))
+            hint = f" Did you mean {meant}?" if meant else ""
+            raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Data sets"):
@@ -143,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # click has it since 8.2
             click.echo(error.format_message(), err=True)
             return UsageError.exit_code
-        text = f"{error.format_message()} See `{_help(error)}`."
+        text = f"{_message(error)} See `{_help(error)}`."
         return _fail(text.replace("\n", " "), UsageError(), debug=False)
     except click.exceptions.Exit as done:
         return done.exit_code
@@ -176,6 +188,16 @@ def _fail(text: str, error: BaseException, debug: bool) -> int:
     click.echo(f"dataprep: error: {text}", err=True)
     stopped = isinstance(error, KeyboardInterrupt | click.Abort)
     return _STOPPED if stopped else getattr(error, "exit_code", DataprepError.exit_code)
+
+
+def _message(error: click.ClickException) -> str:
+    """Click's own; of an unknown option, with the one that was probably meant."""
+    context = getattr(error, "ctx", None)
+    if not isinstance(error, click.NoSuchOption) or context is None:
+        return error.format_message()
+    names = [name for option in context.command.params for name in option.opts if name[:2] == "--"]
+    meant = nearest(error.option_name, [name.removeprefix("--") for name in names])
+    return f"No such option: {error.option_name}." + (f" Did you mean --{meant}?" if meant else "")
 
 
 def _help(error: click.ClickException) -> str:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import click
 
+from dataprep.api.results import as_json
 from dataprep.errors import DatasetError, UsageError
 from dataprep.plugins import load_sink
+from dataprep.records import describe
 from dataprep.sinks import DatasetInfo, Sink
-from dataprep.system.messages import counted, printable, sized
+from dataprep.sinks.example import Example
 
 _CAFFE = "data.mdb"  # what is in an LMDB directory
 _SUFFIXES = {".lmdb": "lmdb-torch", ".rec": "recordio", ".tar": "webdataset"}
 _HDF5 = ".h5"  # of several formats
-_SHOWN = 5  # images that are not just stored
 _OF_A_SPLIT = (".txt", ".binaryproto")  # Caffe's list of files, and its mean image
 
 
@@ -35,108 +37,34 @@ _OF_A_SPLIT = (".txt", ".binaryproto")  # Caffe's list of files, and its mean im
     metavar="NAME",
     help="The format of a lone SHARD. [default: what the manifest above it says, or its name]",
 )
-def command(target: Path, records: int, sink: str | None) -> None:
+@click.option(
+    "--json",
+    is_flag=True,
+    help="Print it as JSON: dataprep.Contents; of a shard, a list of dataprep.Example without "
+    "their images.",
+)
+def command(target: Path, records: int, sink: str | None, json: bool) -> None:
     """Show what is in a data set (OUT, from its manifest) or in one shard."""
-    from dataprep.build.manifest import NAME, read_manifest
+    from dataprep.api.calls import inspect
+    from dataprep.build.manifest import NAME
 
     if not target.exists():
         raise DatasetError(f"{target}: no such file or directory")
     if target.is_dir() and not (target / _CAFFE).is_file():
-        _show_manifest(target, read_manifest(target))
+        contents = inspect(target)
+        click.echo(as_json(contents) if json else str(contents))
         return
     shard = target / _CAFFE if target.is_dir() else target
     out = next((parent for parent in shard.absolute().parents if (parent / NAME).exists()), None)
     listed = None if out is None or sink is not None else _listed(out, shard)
     chosen = listed or (load_sink(sink or _by_name(shard)), [shard], DatasetInfo())
-    _show_shard(*chosen, records)
-
-
-def _show_manifest(out: Path, manifest: dict[str, Any]) -> None:
-    from dataprep.build.manifest import present, read_part
-
-    click.echo(f"{out}: {manifest['dataset']}, {manifest['sink']['name']}, seed {manifest['seed']}")
-    for ancestor in manifest.get("lineage", ()):
-        click.echo(f"converted from {ancestor['sink']['name']} {ancestor['manifest_sha256'][:12]}")
-    unmatched = manifest.get("unmatched", {"missing": 0, "unlisted": 0})
-    if unmatched["missing"] or unmatched["unlisted"]:
-        click.echo(
-            f"{counted(unmatched['missing'], 'image')} listed but not there, "
-            f"{unmatched['unlisted']:,} there but not listed"
-        )
-    for what, number in manifest.get("counts", {}).items():
-        click.echo(f"{what}: {number:,} in the raw data")
-    part = read_part(out, manifest)
-    if part is not None:
-        absent = [name for name in manifest["splits"] if name not in part.splits]
-        click.echo(f"{part} is here" + (f", nothing of {', '.join(absent)}" if absent else ""))
-    for name, split in present(out, manifest)["splits"].items():
-        whole = manifest["splits"][name]
-        if len(split["shards"]) < len(whole["shards"]):
-            _show_part(name, split, whole)
-            continue
-        size = _range_of_shards(split)
-        click.echo(
-            f"{name}: {split['records']:,} records of {split['images_found']:,} images, "
-            f"{sized(split['bytes'])}, {len(split['class_records'])} classes, "
-            f"shuffle {manifest['shuffle'][name]}"
-        )
-        click.echo(
-            f"  {counted(len(split['shards']), 'shard')} of {size} records; "
-            f"no class differs by more than {split['class_spread']} between two shards"
-        )
-        counts = ", ".join(f"{split[name]:,} {name}" for name in ("rejected", "repaired", "warned"))
-        click.echo(f"  {counts}; first shard {split['shards'][0]['files'][0]['path']}")
-        if split["statistics"] and split["statistics"]["images"]:
-            _show_statistics(split["statistics"])
-    _show_conspicuous(out, manifest)
-
-
-def _show_conspicuous(out: Path, manifest: dict[str, Any]) -> None:
-    """The first images that are not just stored, and why; the table names all."""
-    from dataprep.index.records import NAME, conspicuous
-
-    totals = manifest["totals"]
-    number = sum(totals.values()) - totals["records"]
-    columns = ("status", "split", "key", "reason")
-    for status, split, key, reason in conspicuous(out / NAME, columns, most=_SHOWN):
-        text = f"{status}: {split}: {key}" if split else f"{status}: {key}"
-        click.echo(printable(f"{text}: {reason}" if reason else text))
-    if number > _SHOWN:
-        click.echo(f"and {number - _SHOWN:,} more; {NAME} names all of them")
-
-
-def _show_part(name: str, split: dict[str, Any], whole: dict[str, Any]) -> None:
-    """What is here of a split, and of how much."""
-    click.echo(
-        f"{name}: {split['records']:,} of {whole['records']:,} records, {sized(split['bytes'])}"
-    )
-    click.echo(
-        f"  {len(split['shards']):,} of {counted(len(whole['shards']), 'shard')} of "
-        f"{_range_of_shards(split)} records; "
-        f"first shard {split['shards'][0]['files'][0]['path']}"
-    )
-
-
-def _range_of_shards(split: dict[str, Any]) -> str:
-    smallest, largest = split["records_per_shard"]
-    return f"{largest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
-
-
-def _show_statistics(found: dict[str, Any]) -> None:
-    formats = ", ".join(f"{count:,} {kind}" for kind, count in found["formats"].items())
-    click.echo(
-        f"  {formats}; {_range(found['width'])} wide, {_range(found['height'])} high, "
-        f"{sized(found['bytes']['mean'])} an image"
-    )
-    if found["mean"] is not None:
-        channels = "R, G, B" if len(found["mean"]) == 3 else "grey"
-        mean, std = (", ".join(f"{value:.2f}" for value in found[key]) for key in ("mean", "std"))
-        click.echo(f"  pixels ({channels}; 0 to 255): mean {mean}; standard deviation {std}")
-
-
-def _range(found: dict[str, Any]) -> str:
-    smallest, largest = found["min"], found["max"]
-    return f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
+    examples = _examples(*chosen, records)
+    if json:
+        click.echo(as_json([_without_image(example) for example in examples]))
+    elif not examples and shard.stat().st_size == 0:
+        click.echo("0 records: the file is empty")
+    for number, example in enumerate(() if json else examples):
+        click.echo(f"{number}: {describe(example)}")
 
 
 def _listed(out: Path, shard: Path) -> tuple[Sink, list[Path], DatasetInfo] | None:
@@ -181,19 +109,13 @@ def _no_shard(path: Path, instead: str) -> UsageError:
     return UsageError(f"{path} is no shard: it was made once for its split; look at one, {instead}")
 
 
-def _show_shard(sink: Sink, paths: Sequence[Path], info: DatasetInfo, count: int) -> None:
+def _examples(sink: Sink, paths: Sequence[Path], info: DatasetInfo, count: int) -> list[Example]:
     if paths[0].stat().st_size == 0:
-        click.echo("0 records: the file is empty")
-        return
+        return []
     with sink.reader(paths, info) as reader:
-        for number, example in enumerate(islice(reader, count)):
-            labels = ", ".join(map(str, example.labels)) or "none"
-            name = example.class_name if example.class_name != example.synset else ""
-            click.echo(
-                f"{number}: {printable(example.key)}  "
-                + " ".join(filter(None, ["class", labels, example.synset, name]))
-                + f"  {example.width}x{example.height} "
-                f"{example.colorspace} {example.format}  {len(example.encoded):,} bytes"
-                + (f"  {counted(len(example.boxes), 'box', 'boxes')}" if example.boxes else "")
-                + "".join(f"  {name} {value}" for name, value in example.attributes.items())
-            )
+        return list(islice(reader, count))
+
+
+def _without_image(example: Example) -> dict[str, Any]:
+    shown = {field.name: getattr(example, field.name) for field in fields(example)}
+    return {**shown, "encoded": None, "bytes": len(example.encoded)}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dataprep.cli.given_paths import GivenPath
+from dataprep.api.parameters import GivenPath
 from dataprep.cli.stage_conflicts import check_options, check_rendezvous
 from dataprep.cli.stage_options import stage_options
 from dataprep.errors import StagingError, UsageError

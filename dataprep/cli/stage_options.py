@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dataprep.cli.byte_sizes import ByteSize
-from dataprep.cli.given_paths import GivenPath
-from dataprep.cli.sink_options import options
+from dataprep.api.parameters import ByteSize, GivenPath, options
 
 _LEAST_BANDWIDTH = 100_000  # below, a forgotten unit is likelier than the wish
 

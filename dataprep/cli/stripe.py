@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dataprep.cli.byte_sizes import ByteSize
-from dataprep.cli.given_paths import GivenPath
-from dataprep.cli.striping_options import LIMITS, check_stripe_size, stripe_count
+from dataprep.api.parameters import ByteSize, GivenPath
+from dataprep.api.striping_options import LIMITS, check_stripe_size, stripe_count
 from dataprep.errors import DatasetError
 from dataprep.system.messages import counted, some_of
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
-from dataprep.cli.resource_options import WORKERS
+from dataprep.api.calls import verify
+from dataprep.api.options import workers_option
+from dataprep.api.results import as_json
+from dataprep.cli.help import watched
 from dataprep.errors import DatasetError
-from dataprep.system.cores import usable_cores
 from dataprep.system.messages import counted, sized
 
 
@@ -22,22 +24,19 @@ from dataprep.system.messages import counted, sized
     help="size: files are there. hash: and unchanged. records: and well-formed, with the right "
     "labels. decode: and every image decodes. reader: and the format's own reader agrees.",
 )
-@WORKERS
-def command(out: Path, level: str, workers: int | None) -> None:
+@click.option("--json", is_flag=True, help="Print what was found as JSON: dataprep.Verified.")
+def command(out: Path, level: str, workers: int | None, json: bool) -> None:
     """Check a finished data set against its manifest, naming every bad shard.
 
     OUT is the directory that holds manifest.json. Exit code 1 if anything is wrong.
     """
-    from dataprep.build.manifest import manifest_sink, read_manifest
-    from dataprep.build.verify import LEVELS, verify
-    from dataprep.cli.verifying import verify_bar
-
-    threads = workers or usable_cores()
-    checked = LEVELS[LEVELS.index(level)]
-    with verify_bar(out) as progress:
-        found = verify(out, checked, threads=threads, progress=progress)
-    for problem in found.problems:
-        click.echo(f"bad: {problem.path}: {problem.what}")
+    with watched("nothing was changed") as display:
+        found = verify(out, level=level, workers=workers, progress=display)
+    if json:
+        click.echo(as_json(found))
+    else:
+        for problem in found.problems:
+            click.echo(f"bad: {problem.path}: {problem.what}")
     if found.problems:
         bad = len({problem.path for problem in found.problems})
         mend = (
@@ -49,9 +48,16 @@ def command(out: Path, level: str, workers: int | None) -> None:
             )
         )
         raise DatasetError(f"{out}: {bad} of {found.files} files bad; {mend}")
-    if checked == "reader":
+    if json:
+        return
+    if level == "reader":
+        from dataprep.build.manifest import manifest_sink, read_manifest
+
         level += f": {manifest_sink(read_manifest(out)).reference}"
     click.echo(
         f"{out}: {counted(found.files, 'file')}, {sized(found.bytes)}, {found.records:,} records: "
         f"all good ({level})" + (f", {found.part}" if found.part else "")
     )
+
+
+command.params.insert(2, workers_option())

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
-from typing_extensions import Self
 
 from dataprep.errors import SourceError
 from dataprep.index.database import Database, open_database, quoted, tables

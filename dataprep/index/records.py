@@ -12,9 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
-
-from typing_extensions import Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from dataprep.errors import DatasetError
 

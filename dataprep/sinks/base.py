@@ -11,9 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, ClassVar, Literal
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from dataprep.errors import UsageError
 from dataprep.sinks.example import Example

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from dataprep.index import Box, Value
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from PIL.Image import Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +69,30 @@ class Example:
     def channels(self) -> int:
         """How many channels a reader should decode: 3 for RGB, 1 for Grayscale."""
         return 3 if self.colorspace == "RGB" else 1
+
+    def image(self) -> Image:
+        """The picture, decoded by Pillow: of mode ``RGB``, or ``L`` where `colorspace` is grey.
+
+        Grey values of 16 bits stay as they are stored.
+        """
+        from PIL import Image
+
+        if self.format == "RAW":
+            return Image.fromarray(self.array())
+        with Image.open(io.BytesIO(self.encoded)) as picture:
+            if picture.mode.startswith("I;16"):
+                picture.load()
+                return picture.copy()
+            return picture.convert("RGB" if self.channels == 3 else "L")
+
+    def array(self) -> NDArray[Any]:
+        """Its pixels, shape (height, width, 3), or (height, width) of grey ones; uint8.
+
+        uint16 where grey values of 16 bits were kept.
+        """
+        import numpy as np
+
+        if self.format != "RAW":
+            return np.asarray(self.image())
+        shape = (self.height, self.width) + ((3,) if self.channels == 3 else ())
+        return np.frombuffer(self.encoded, np.uint8).reshape(shape)

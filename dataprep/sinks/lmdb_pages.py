@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from typing_extensions import Self
+from typing import Self
 
 from dataprep.errors import ImageError, SinkError
 

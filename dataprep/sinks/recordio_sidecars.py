@@ -13,9 +13,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
-
-from typing_extensions import Self
+from typing import BinaryIO, Self
 
 from dataprep.errors import SinkError
 from dataprep.sinks.recordio_framing import skip_record

@@ -43,10 +43,10 @@ def test_a_tuple_is_a_list_and_an_integer_key_is_text(workspace: Workspace) -> N
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"seed": 3}, "seed was 0, now 3"),
-        ({"num_shards": {"train": 8}}, "num_shards.train was 4, now 8"),
-        ({"num_shards": {}}, "num_shards.train was 4, now absent"),
-        ({"limit": 5}, "limit was absent, now 5"),
+        ({"seed": 3}, "is being made with --seed 0, now 3; use"),
+        ({"num_shards": {"train": 8}}, "--num_shards train=4, now 8"),
+        ({"num_shards": {}}, "--num_shards train=4, now none"),
+        ({"limit": 5}, "--limit none, now 5"),
     ],
 )
 def test_what_differs_is_said(

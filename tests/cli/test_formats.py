@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dataprep import plugins
-from dataprep.cli.presets import PRESETS
+from dataprep.api.options import PRESETS
 from dataprep.images.decode import to_pixels
 from dataprep.plugins import SINKS, installed, load_sink
 from dataprep.records import Records

@@ -12,8 +12,11 @@ import click
 import pytest
 
 from dataprep import __version__
+from dataprep.api.options import LESS_COMMON, SECTIONS, prepare_options
 from dataprep.cli import _COMMANDS, _DATASETS
 from dataprep.cli import command as root
+from dataprep.cli.help import SectionedCommand
+from dataprep.plugins import dataset_class
 from tests.conftest import Cli, Made, hashes
 
 WAYS = [
@@ -45,11 +48,9 @@ def find(way: tuple[str, ...]) -> click.Command:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=" ".join)
-@pytest.mark.parametrize("option", ["--help", "-h"])
-def test_help_mentions_every_option_and_command(
-    cli: Cli, way: tuple[str, ...], option: str
-) -> None:
-    result = cli(*way, option)
+def test_help_mentions_every_option_and_command(cli: Cli, way: tuple[str, ...]) -> None:
+    sectioned = isinstance(find(way), SectionedCommand)
+    result = cli(*way, "--help-all" if sectioned else "-h")
     assert result.code == 0
     assert result.err == ""
     command = find(way)
@@ -61,6 +62,25 @@ def test_help_mentions_every_option_and_command(
         for name in command.list_commands(click.Context(command)):
             assert name in result.out
     assert max(map(len, result.out.splitlines())) <= 100
+
+
+def test_help_shows_the_common_options_in_sections_and_where_the_rest_is(cli: Cli) -> None:
+    short, everything = cli("folder", "--help").out, cli("folder", "--help-all").out
+    titles = [line for line in short.splitlines() if re.fullmatch(r"[A-Z][a-z ]+:", line)]
+    assert titles == [f"{title}:" for title in [*SECTIONS, "Help"]]
+    assert "--listing" in short  # a data set's own
+    assert "--raw, --raw_data_dir RAW" in short
+    missing = {name for name in LESS_COMMON if f"--{name} " not in short}
+    assert missing == LESS_COMMON
+    assert all(f"--{name}" in everything for name in LESS_COMMON)
+    assert f"{len(missing)} more options: dataprep folder --help-all" in short
+    assert "more options" not in everything
+    sections = [name for names in SECTIONS.values() for name in names]
+    assert sorted({*sections} - {"to"}) == sorted(
+        str(option.name)
+        for option in prepare_options(dataset_class("imagenet"))
+        if option.name != "bbox_csv"
+    )
 
 
 @pytest.mark.parametrize("way", WAYS, ids=" ".join)
@@ -120,10 +140,22 @@ RAW = ("imagenet", "--raw_data_dir", "raw", "--local_scratch_dir", "out")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("imagnet",), "No such command 'imagnet'"),
-        (("--no_such_option",), "No such option"),
-        (("imagenet", "--local_scratch_dir", "out"), "--raw_data_dir"),
-        (("imagenet", "--raw_data_dir", "raw"), "--local_scratch_dir"),
+        (("imagnet",), "No such command 'imagnet'. Did you mean imagenet? See `dataprep --help`."),
+        (("imagefolder",), "Did you mean folder?"),
+        (("copy",), "Did you mean stage?"),
+        (("xyzzy",), "No such command 'xyzzy'. See"),
+        (("--no_such_option",), "No such option: --no_such_option. See"),
+        ((*RAW, "--n_shards", "3"), "Did you mean --num_shards? See `dataprep imagenet --help`."),
+        ((*RAW, "--format", "lmdb"), "No such option: --format. Did you mean --sink?"),
+        ((*RAW, "--output", "x"), "Did you mean --out?"),
+        ((*RAW, "--image_size", "256"), "Did you mean --resize?"),
+        ((*RAW, "--qualty", "256"), "Did you mean --quality?"),
+        ((*RAW, "--threads", "2"), "Did you mean --workers?"),
+        (("verify", "x", "--threads", "2"), "Did you mean --workers?"),
+        ((*RAW, "--seed", "-1"), "-1 is not in the range"),
+        ((*RAW, "--preset", "caffe"), "'caffe' is not one of mxnet-480, radiologist"),
+        (("imagenet", "--out", "out"), "Missing option '--raw' / '--raw_data_dir'"),
+        (("imagenet", "--raw", "raw"), "Missing option '--out' / '--local_scratch_dir'"),
         ((*RAW, "--no_such_option"), "No such option"),
         ((*RAW, "--layout", "deep"), "'deep' is not one of"),
         ((*RAW, "--seed", "lots"), "'lots' is not a valid integer"),

@@ -32,8 +32,8 @@ def test_default_shard_counts_are_announced_with_their_reason(
     words = ("--raw_data_dir", tiny.raw.path, "--local_scratch_dir", tmp_path)
     result = cli("imagenet", *words)
     assert result.code == 0
-    assert "in 1 shard (1024 would hold fewer than 100 each)" in result.out
-    assert "in 1 shard (128 would hold fewer than 100 each)" in result.out
+    assert "in 1 shard (fewer than the default 1024, so that each holds at least 100)" in result.out
+    assert "in 1 shard (fewer than the default 128, so that each holds at least 100)" in result.out
     assert (tmp_path / "train" / "train-00000-of-00001").exists()
 
 
@@ -67,7 +67,7 @@ def test_a_limit_above_the_number_of_images_takes_them_all(
 
 
 def test_another_seed_is_another_order(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    assert cli(*tiny.command(tmp_path, "--seed", -7)).code == 0
+    assert cli(*tiny.command(tmp_path, "--seed", 7)).code == 0
     found = hashes(tmp_path)
     name = "train/train-00000-of-00006"
     assert found[name] != tiny.files[name]
@@ -79,12 +79,12 @@ def test_another_seed_is_another_order(cli: Cli, tiny: Made, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--seed", "1"), "seed was 0, now 1"),
-        (("--num_shards", "train=3,validation=2"), "num_shards.train was 6, now 3"),
-        (("--shuffle", "none"), 'shuffle.train was "stratified", now "none"'),
-        (("--quality", "80"), "quality"),
-        (("--layout", "flat"), 'layout was "split", now "flat"'),
-        (("--limit", "10"), "limit was absent, now 10"),
+        (("--seed", "1"), "was made with --seed 0, now 1; use"),
+        (("--num_shards", "train=3,validation=2"), "--num_shards train=6, now 3"),
+        (("--shuffle", "none"), "--shuffle stratified for train, now none"),
+        (("--quality", "80"), "was made with --quality 95, now 80; use"),
+        (("--layout", "flat"), "--layout split, now flat"),
+        (("--limit", "10"), "--limit none, now 10"),
         (("--resize", "8"), "resize"),
         (("--check", "pixels"), "check"),
         (("--splits", "train", "--num_shards", "train=6"), "validation"),
@@ -108,7 +108,7 @@ def test_another_limit_is_named_although_much_else_differs_with_it(
     assert cli(*words, 3).code == 0
     result = cli(*words, 4)
     assert result.code == 1
-    assert "limit was 3, now 4" in result.error
+    assert "--limit 3, now 4" in result.error
 
 
 def test_options_that_shape_no_byte_are_accepted(cli: Cli, tiny: Made, tmp_path: Path) -> None:

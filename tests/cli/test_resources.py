@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.cli.resource_options import within_limits
+from dataprep.api.calls import within_limits
 from dataprep.errors import UsageError
 from dataprep.system import io_limit
 from tests.conftest import Cli, Made, hashes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -43,8 +42,6 @@ def pins(name: str) -> dict[str, str]:
 
 def wanted() -> dict[str, list[str]]:
     """What pyproject.toml asks for, by file of pins."""
-    if sys.version_info < (3, 11):
-        pytest.skip("needs tomllib, of Python 3.11")
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -26,7 +26,7 @@ import json, os, signal, sys
 import apache_beam, jsonschema
 import dataprep_pipelines.prepare, dataprep_pipelines.scan, dataprep_pipelines.write
 import dataprep_pipelines.convert, h5py, lmdb
-import dataprep.cli.progress, dataprep.synthesize.imagenet
+import dataprep.api.progress, dataprep.synthesize.imagenet
 from dataprep.cli import main
 
 CHANGES = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.cli.progress import TerminalReporter
+from dataprep.api.progress import Reporter
 from dataprep_pipelines.runners.share import processes_for
 from tests.conftest import Cli, Made, Raw, hashes, leftovers, write_radiographs
 
@@ -98,13 +98,13 @@ def test_a_signal_stops_cleanly_and_the_same_command_ends_with_the_same_bytes(
 ) -> None:
     told: list[object] = []
 
-    def progress(self: TerminalReporter, new: Sequence[object], under_way: int) -> None:
+    def progress(self: Reporter, new: Sequence[object], under_way: int) -> None:
         told.extend(new)
         if new:
             signal.raise_signal(number)
 
     with monkeypatch.context() as patched:
-        patched.setattr(TerminalReporter, "progress", progress)
+        patched.setattr(Reporter, "progress", progress)
         patched.setattr("dataprep_pipelines.runners.running._WATCH_SECONDS", 0.001)
         result = cli(*radiographs.command(tmp_path))
     assert told

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
-
-from typing_extensions import Self
+from typing import Self
 
 from dataprep.staging.broadcast.failure import Failure
 from dataprep.staging.broadcast.plan import Parcel

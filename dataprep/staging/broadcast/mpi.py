@@ -27,9 +27,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from dataprep.staging.broadcast.deferring import signals_deferred
 from dataprep.staging.broadcast.mpi_messages import (

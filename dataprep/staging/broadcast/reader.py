@@ -9,8 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-
-from typing_extensions import Self
+from typing import Self
 
 from dataprep.errors import StagingError
 from dataprep.staging.broadcast.failure import Failure

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-
-from typing_extensions import Self
+from typing import Self
 
 from dataprep.errors import StagingError
 from dataprep.staging.copying.rereading import stored_sha256

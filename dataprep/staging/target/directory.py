@@ -11,9 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
-
-from typing_extensions import Self
+from typing import BinaryIO, Self
 
 from dataprep.errors import StagingError
 from dataprep.staging.private import PRIVATE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dataprep.cli.sink_options import Decorated, options
+from dataprep.api.parameters import Decorated, options
 
 if TYPE_CHECKING:
     from dataprep.system.lustre.rules import Striping

@@ -1,0 +1,446 @@
+"""The front door: what the commands do, as calls. Reached as ``dataprep.prepare`` and so on.
+
+No call ends the process, catches signals, or leaves anything behind in it. All errors are in
+`dataprep.errors`; their messages speak of the command's options, which have the same names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dataprep.api.progress import Tell, told
+from dataprep.api.results import JobStatus, Sealed
+from dataprep.errors import DatasetError, UsageError
+from dataprep.system.cores import usable_cores
+
+if TYPE_CHECKING:
+    from dataprep.api.contents import Contents
+    from dataprep.build.diff import Difference
+    from dataprep.build.request import Request
+    from dataprep.build.verify import Verified
+    from dataprep.datasets.base import Dataset
+    from dataprep.images import Recipe
+    from dataprep.system.lustre.rules import Striping
+    from dataprep_pipelines.runners import Engine
+
+StrPath = str | os.PathLike[str]
+
+_CLUSTERS = ("dask_client_address", "dask_scheduler_file", "dask_slurm")
+_OURS = (".dataprep", "manifest.json")
+
+
+def prepare(
+    dataset: str, *, progress: Tell | None = None, beam_options: Sequence[str] = (), **options: Any
+) -> Sealed:
+    """Turn raw images into shuffled, verified shards; or finish doing so.
+
+    Killed at any moment, the same call resumes. ``dataprep.prepare("imagenet", raw="RAW",
+    out="OUT", resize=256, sink="recordio")`` is ``dataprep imagenet --raw RAW --out OUT
+    --resize 256 --sink recordio``, and every option of the command is one here.
+
+    Args:
+        dataset: ``imagenet``, ``chestxray14``, ``folder``, or that of a plugin.
+        progress: is told a `Progress` again and again; ``print`` will do. By default there is a
+            bar in a terminal or a notebook, and nothing elsewhere.
+        beam_options: Beam's own, e.g. ``["--flink_master=HOST:PORT"]``.
+        options: of the command, under the same names.
+
+    Raises:
+        UsageError: an option that there is not, or that cannot have this value.
+        RejectedError: more images were rejected than ``max_bad`` allows; nothing was sealed.
+        DataprepError: any other of its kinds; everything committed so far is kept.
+    """
+    from dataprep.api.options import prepare_options, resolve
+    from dataprep.plugins import dataset_class
+
+    kind = dataset_class(dataset)
+    values = resolve(f"dataprep {dataset}", prepare_options(kind), options)
+    request = _request(kind, values)
+    engine = _engine(values, beam_options)
+    _check_foreign(request.out)
+    from dataprep_pipelines.prepare import prepare as run
+
+    with told(progress) as reporter, within_limits(values, here=engine.is_local):
+        return Sealed.of(request.out, run(request, engine, reporter))
+
+
+def convert(
+    source: StrPath,
+    *,
+    progress: Tell | None = None,
+    beam_options: Sequence[str] = (),
+    **options: Any,
+) -> Sealed:
+    """Make another format of a finished data set, without its raw data; or finish doing so.
+
+    ``dataprep.convert("OUT", to="OUT2", sink="lmdb")``. Order, labels and image bytes stay.
+
+    Args:
+        source: the directory of ``manifest.json``.
+        progress: as for `prepare`.
+        beam_options: likewise.
+        options: of ``dataprep convert``, under the same names.
+
+    Raises:
+        UsageError: an option that there is not, or a format that cannot hold the data set.
+        DatasetError: the source is damaged.
+        DataprepError: any other of its kinds; everything committed so far is kept.
+    """
+    from dataprep.api.options import convert_options, resolve
+    from dataprep.build.convert_plan import ConvertRequest
+
+    values = resolve("dataprep convert", convert_options(), options)
+    request = ConvertRequest(
+        source=Path(source),
+        out=values["to"],
+        sink=values["sink"],
+        sink_options=_sink_options(values),
+        layout=values["layout"],
+        num_shards=values["num_shards"],
+        build_dir=values["build_dir"],
+        overwrite=values["overwrite"],
+        striping=_striping(values),
+    )
+    engine = _engine(values, beam_options)
+    _check_foreign(request.out)
+    from dataprep_pipelines.convert import convert as run
+
+    with told(progress) as reporter, within_limits(values, here=engine.is_local):
+        reporter.begin("verify", _bytes_of(request.source), "byte")
+        verified = _Verifying(reporter, _bytes_of(request.source))
+        outcome = run(request, engine, reporter, level=values["check"], checking=verified)
+    return Sealed.of(request.out, outcome)
+
+
+def verify(
+    out: StrPath,
+    *,
+    level: str = "hash",
+    workers: int | None = None,
+    progress: Tell | None = None,
+) -> Verified:
+    """Check a finished data set against its manifest, naming every bad file.
+
+    Args:
+        out: the directory of ``manifest.json``.
+        level: ``size``, ``hash``, ``records``, ``decode`` or ``reader``, each with more than the
+            one before; see ``dataprep verify``.
+        workers: cores to use; None for those this process may use.
+        progress: as for `prepare`.
+
+    Returns:
+        What was found: `problems` is empty if everything is good.
+
+    Raises:
+        DatasetError: there is no intact manifest to check against.
+        UsageError: no such level; or the format, or its own reader, is not installed.
+    """
+    from dataprep.build.verify import LEVELS
+    from dataprep.build.verify import verify as run
+
+    if level not in LEVELS:
+        raise UsageError(f"level={level!r} is none of {', '.join(LEVELS)}")
+    checked = LEVELS[LEVELS.index(level)]
+    with told(progress) as reporter:
+        reporter.begin("verify", _bytes_of(Path(out)), "byte")
+        try:
+            return run(
+                Path(out), checked, threads=workers or usable_cores(), progress=reporter.advance
+            )
+        finally:
+            reporter.finished()
+
+
+def diff(
+    a: StrPath, b: StrPath, *, workers: int | None = None, progress: Tell | None = None
+) -> Difference:
+    """Compare two data sets, whatever their formats, shards and order: keys, labels and images.
+
+    Args:
+        a: the directory of the first one's ``manifest.json``.
+        b: likewise.
+        workers: cores to use; None for those this process may use.
+        progress: as for `prepare`.
+
+    Returns:
+        How they differ; its `same` is whether they hold the same examples.
+
+    Raises:
+        DatasetError: there is no intact manifest.
+        SinkError: a shard is damaged.
+    """
+    from dataprep.build.diff import diff as run
+    from dataprep.build.manifest import read_manifest
+
+    both = Path(a), Path(b)
+    splits = chain.from_iterable(read_manifest(out)["splits"].values() for out in both)
+    with told(progress) as reporter:
+        reporter.begin("diff", sum(split["records"] for split in splits), "record")
+        try:
+            return run(*both, threads=workers or usable_cores(), progress=reporter.advance)
+        finally:
+            reporter.finished()
+
+
+def status(out: StrPath) -> JobStatus:
+    """Tell how far the job in a directory is: running, dead or finished; from any host.
+
+    Args:
+        out: the directory of the shards.
+
+    Raises:
+        DatasetError: there is no job in it.
+    """
+    from dataprep.build.status import read_status
+
+    return JobStatus.of(Path(out), read_status(Path(out)))
+
+
+def inspect(out: StrPath) -> Contents:
+    """Tell what is in a finished data set, from its manifest.
+
+    Args:
+        out: the directory of ``manifest.json``.
+
+    Raises:
+        DatasetError: there is no intact manifest.
+    """
+    from dataprep.api.contents import read_contents
+
+    return read_contents(Path(out))
+
+
+def stage(
+    source: StrPath,
+    *,
+    to: StrPath | None = None,
+    progress: Tell | None = None,
+    **options: Any,
+) -> Path:
+    """Copy a data set to this node's own storage, checked; what is there already is used again.
+
+    Called in every process of a job, one a node copies and the others wait.
+
+    Args:
+        source: a directory that dataprep made, or any directory of files.
+        to: where to; None for this job's own directory in the node's scratch.
+        progress: as for `prepare`.
+        options: of ``dataprep stage``, under the same names: ``split=["train"]``,
+            ``share="node"``, ``verify="reread"``.
+
+    Returns:
+        The directory of the copy.
+
+    Raises:
+        NoRoomError: a node has too little space; nothing was copied anywhere.
+        StagingError: the copy could not be made, or cannot be trusted.
+    """
+    from dataprep.api.parameters import ByteSize, nearest
+    from dataprep.staging.request import StageRequest
+    from dataprep.staging.stage import stage as run
+    from dataprep.staging.where import absolute_source
+
+    called = {"split": "splits", "hash": "hashed"}
+    known = {field.name for field in fields(StageRequest)} - {"source", *called.values()} | {
+        *called
+    }
+    for name in options:
+        if name not in known:
+            meant = nearest(name, known)
+            hint = f"; did you mean {meant}?" if meant else ""
+            raise UsageError(f"dataprep stage has no option {name!r}{hint}")
+    values = {called.get(name, name): value for name, value in options.items() if value is not None}
+    for name, only in (("share", "node"), ("broadcast", "mpi")):
+        if values.get(name, only) not in (only, True, False):
+            raise UsageError(f"{name}={values[name]!r}: expected {only!r}")
+        values[name] = bool(values.get(name))
+    for name in ("splits", "whole"):
+        names = values.get(name, ())
+        values[name] = frozenset([names] if isinstance(names, str) else names)
+    if isinstance(values.get("bandwidth"), str):
+        values["bandwidth"] = ByteSize().parse(values["bandwidth"])
+    if "env_file" in values:
+        values["env_file"] = Path(values["env_file"])
+    place = None if to is None else Path(to)
+    values["splits"] = sorted(values["splits"])
+    request = StageRequest(source=absolute_source(Path(source)), to=place, **values)
+    with told(progress) as reporter:
+        return run(request, reporter)
+
+
+@contextmanager
+def within_limits(values: Mapping[str, Any], *, here: bool) -> Iterator[None]:
+    """Keep to ``nice`` and ``io_limit`` meanwhile, in this process and in its children.
+
+    The niceness stays: only root can take it back.
+
+    Args:
+        values: of the options.
+        here: whether all the work is done on this machine, by this process and its children.
+
+    Raises:
+        UsageError: it is not, so that the options would say nothing.
+    """
+    from dataprep.system.io_limit import io_limited
+    from dataprep.system.niceness import be_nice
+
+    for option in ("nice", "io_limit"):
+        if values[option] is not None and not here:
+            raise UsageError(
+                f"--{option} is for the processes that dataprep starts on this machine, and with "
+                "this --runner others do the work; leave it out, and let the job script or the "
+                "scheduler of those bound them"
+            )
+    if values["nice"] is not None:
+        be_nice(values["nice"])
+    with io_limited(values["io_limit"]):
+        yield
+
+
+def _request(dataset: type[Dataset], values: Mapping[str, Any]) -> Request:
+    from dataprep.api.options import own_values
+    from dataprep.build.request import Request
+    from dataprep.build.seal import MaxBad
+
+    return Request(
+        dataset=dataset.name,
+        dataset_options=own_values(dataset, values),
+        raw=values["raw_data_dir"],
+        out=values["local_scratch_dir"],
+        recipe=_recipe(dataset, values),
+        max_bad=MaxBad.parse(values["max_bad"]),
+        sink=values["sink"],
+        sink_options=_sink_options(values),
+        layout=values["layout"],
+        splits=values["splits"],
+        num_shards=values["num_shards"],
+        shuffle=values["shuffle"],
+        seed=values["seed"],
+        limit=values["limit"],
+        index_dir=values["index_dir"],
+        build_dir=values["build_dir"],
+        keep_rejected=values["keep_rejected"],
+        overwrite=values["overwrite"],
+        striping=_striping(values),
+    )
+
+
+def _recipe(dataset: type[Dataset], values: Mapping[str, Any]) -> Recipe:
+    from dataprep.images import Recipe, Resize
+
+    return Recipe(
+        check=values["check"],
+        resize=None if values["resize"] is None else Resize.parse(values["resize"]),
+        center_crop=values["center_crop"],
+        filter=values["filter"],
+        quality=values["quality"],
+        encoding=values["encoding"],
+        passes=tuple(dataset.formats),
+        color=values["color"],
+        depth=values["depth"],
+        exif=values["exif"],
+        statistics=values["stats"],
+    )
+
+
+def _sink_options(values: Mapping[str, Any]) -> dict[str, str]:
+    """The format's own options: ``sink_option``, and those that stand for one."""
+    found: dict[str, str] = {}
+    for text in values["sink_option"]:
+        name, equals, value = text.partition("=")
+        if not equals or not name or name in found:
+            raise UsageError(f"--sink_option {text!r}: expected NAME=VALUE, each name once")
+        found[name] = value
+    if values["datum"] is not None:
+        if values["sink"] != "lmdb":
+            raise UsageError(f"--datum is an option of --sink lmdb, not of {values['sink']}")
+        if found.get("datum", values["datum"]) != values["datum"]:
+            raise UsageError("--datum and --sink_option datum= contradict each other")
+        found["datum"] = values["datum"]
+    if values.get("stats") == "mean" and values["sink"] == "lmdb":
+        found["mean"] = "on"
+    return found
+
+
+def _striping(values: Mapping[str, Any]) -> Striping:
+    from dataprep.api.striping_options import chosen_striping
+
+    return chosen_striping(values)
+
+
+def _engine(values: Mapping[str, Any], beam_options: Sequence[str]) -> Engine:
+    from dataprep.api.options import PATIENCE
+    from dataprep_pipelines.runners import DaskChoice, Engine
+
+    patience = values["dask_patience"]
+    dask = DaskChoice(
+        values["dask_client_address"],
+        values["dask_scheduler_file"],
+        values["dask_slurm"],
+        PATIENCE if patience is None else patience,
+    )
+    workers = values["workers"] or usable_cores()
+    engine = Engine(workers, values["runner"], tuple(beam_options), dask)
+    if not engine.is_dask:
+        for name in _CLUSTERS:
+            if values[name] is not None:
+                raise UsageError(
+                    f"--{name} says which Dask cluster, but --runner is {engine.runner}"
+                )
+        if patience is not None:
+            raise UsageError(
+                f"--dask_patience is for Dask's workers, but --runner is {engine.runner}"
+            )
+    return engine
+
+
+def _check_foreign(out: Path) -> None:
+    """Refuse a directory with other people's files: shards among them would be a mess.
+
+    Raises:
+        DatasetError: names one of them.
+    """
+    if not out.is_dir() or any((out / name).exists() for name in _OURS):
+        return
+    foreign = next((path for path in _visible(out) if not path.is_dir()), None)
+    if foreign is not None:
+        raise DatasetError(
+            f"{foreign} is in the way: {out} is neither empty nor made by dataprep; choose a new "
+            "or an empty directory"
+        )
+
+
+def _visible(directory: Path) -> Iterator[Path]:
+    """Everything beneath that is not hidden, as file systems hide what they keep themselves."""
+    for path in sorted(directory.iterdir()):
+        if not path.name.startswith(".") and path.name != "lost+found":
+            yield path
+            if path.is_dir() and not path.is_symlink():
+                yield from _visible(path)
+
+
+def _bytes_of(out: Path) -> int:
+    """The size of the shards that are here."""
+    from dataprep.build.manifest import present, read_manifest
+
+    manifest = present(out, read_manifest(out))
+    return sum(split["bytes"] for split in manifest["splits"].values())
+
+
+class _Verifying:
+    """Ends the phase of verifying when all is verified: the writing begins then."""
+
+    def __init__(self, reporter: Any, left: int) -> None:
+        self._reporter, self._left = reporter, left
+
+    def __call__(self, count: int) -> None:
+        self._reporter.advance(count)
+        self._left -= count
+        if self._left <= 0:
+            self._reporter.finished()

@@ -1,0 +1,346 @@
+"""What a call tells of itself while it works, and how a person sees it: a bar, or plain lines."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from dataprep.system.messages import sized
+
+if TYPE_CHECKING:
+    from dataprep.build.commit import CommitRecord
+    from dataprep.build.job import Job
+
+_TOLD_SECONDS: Final = 0.1  # between two reports of a phase, at least
+_RATE_SECONDS: Final = 1.0  # before that a rate is noise
+_REDRAW_SECONDS: Final = 0.2
+_LINE_SECONDS: Final = 10.0
+_GUESSED_SECONDS: Final = 5.0  # for so long a bar goes on at its rate without hearing anything
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a call is, or a message of it.
+
+    ``str()`` of it is one line, so that ``progress=print`` is useful.
+
+    Attributes:
+        phase: ``index``, ``write``, ``verify``, ``diff`` or ``stage``; empty if it is a message.
+        done: how many units are done.
+        total: how many there are.
+        unit: ``part`` (a directory or an archive), ``image``, ``record`` or ``byte``.
+        seconds: since the phase began.
+        rate: units a second in this phase; None in its first second.
+        bytes_per_second: what is written, of the shards that are finished; None if unknown.
+        rejected: images that were rejected so far.
+        finished: whether the phase is over, one way or another.
+        message: a line worth reading.
+    """
+
+    phase: str = ""
+    done: int = 0
+    total: int = 0
+    unit: str = ""
+    seconds: float = 0.0
+    rate: float | None = None
+    bytes_per_second: float | None = None
+    rejected: int = 0
+    finished: bool = False
+    message: str | None = None
+
+    def __str__(self) -> str:
+        """The message; or e.g. ``write: 25% 320/1,281 images, 214/s, 0:05 left``."""
+        if self.message is not None:
+            return self.message
+        share = f"{100 * self.done // self.total}% " if self.total else ""
+        if self.unit == "byte":
+            text = f"{self.phase}: {share}{sized(self.done)} of {sized(self.total)}"
+        else:
+            text = f"{self.phase}: {share}{self.done:,}/{self.total:,} {self.unit}s"
+        return ", ".join([text, *self._details()])
+
+    def _details(self) -> Iterator[str]:
+        if self.rate is not None:
+            yield f"{sized(self.rate)}/s" if self.unit == "byte" else f"{self.rate:,.0f}/s"
+        if self.bytes_per_second is not None:
+            yield f"{sized(self.bytes_per_second)}/s"
+        if self.rate and not self.finished:
+            yield f"{_clock((self.total - self.done) / self.rate)} left"
+        if self.phase == "write":
+            yield f"{self.rejected:,} rejected"
+
+
+Tell = Callable[[Progress], object]
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Reporter:
+    """Turns what pipelines and staging report into `Progress`, for one call.
+
+    Args:
+        tell: who is told.
+    """
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._now = Progress()
+        self._began = self._told = 0.0
+        self._before = self._committed = self._bytes = 0
+
+    def line(self, text: str) -> None:
+        """Something worth a line."""
+        self._tell(Progress(message=text))
+
+    def begin(self, phase: str, total: int, unit: str, done: int = 0) -> None:
+        """A new phase, of which so much is done already."""
+        self._began, self._told, self._before, self._bytes = time.monotonic(), 0.0, done, 0
+        self._now = Progress(phase, done, total, unit)
+        self._say()
+
+    def advance(self, count: int) -> None:
+        """So many more units of the phase; from any thread."""
+        with self._lock:
+            self._now = replace(self._now, done=self._now.done + count)
+            self._say()
+
+    def finished(self) -> None:
+        """The phase is over, one way or another."""
+        if self._now.phase:
+            self._now = replace(self._now, finished=True)
+            self._say()
+            self._now = Progress()
+
+    def scanning(self, done: int, total: int) -> None:
+        """How many directories and archives have been indexed."""
+        if self._now.phase != "index":
+            self.begin("index", total, "part")
+        self._now = replace(self._now, done=done)
+        self._say()
+
+    def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:
+        """A new round of writing: these shards of the job are already there."""
+        self._committed = sum(record.images for record in committed)
+        self.begin("write", sum(split.images for split in job.splits), "image", self._committed)
+        self._now = replace(self._now, rejected=sum(record.rejected for record in committed))
+
+    def progress(self, new: Sequence[CommitRecord], under_way: int) -> None:
+        """Shards that were committed since the last call, and images in those that are not."""
+        self._committed += sum(record.images for record in new)
+        self._bytes += sum(record.total_bytes for record in new)
+        # Never backwards: a shard's note is gone a moment before its record is seen.
+        done = max(self._committed + under_way, self._now.done)
+        rejected = self._now.rejected + sum(record.rejected for record in new)
+        self._now = replace(self._now, done=done, rejected=rejected)
+        self._say()
+
+    def copying(self, files: int, total: int) -> None:
+        """So many files and bytes are about to be copied on this node."""
+        if files:
+            self.begin("stage", total, "byte")
+
+    def _say(self) -> None:
+        now = time.monotonic()
+        if not self._now.finished and now - self._told < _TOLD_SECONDS:
+            return
+        self._told, seconds = now, now - self._began
+        rate = speed = None
+        if seconds >= _RATE_SECONDS:
+            rate = (self._now.done - self._before) / seconds
+            speed = self._bytes / seconds if self._bytes else None
+        self._now = replace(self._now, seconds=seconds, rate=rate, bytes_per_second=speed)
+        self._tell(self._now)
+
+
+@dataclass(slots=True)
+class _Shown:
+    """What of a phase is on the screen."""
+
+    latest: Progress
+    heard: float
+    bar: Any = None
+    said: float = field(default_factory=time.monotonic)
+
+
+class Display:
+    """Messages on stdout; progress on stderr: a bar on a terminal or in a notebook, else lines.
+
+    A thread draws, so that a bar moves five times a second at its rate however seldom the call
+    hears of its workers, and a line comes every ten seconds whatever happens.
+
+    Args:
+        quiet_stdout: whether messages go to stderr too, because stdout is for a program.
+    """
+
+    def __init__(self, *, quiet_stdout: bool = False) -> None:
+        self._messages = sys.stderr if quiet_stdout else sys.stdout
+        self._bars = has_bars()
+        self._lock = threading.RLock()
+        self._shown: _Shown | None = None
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        """Show it."""
+        with self._lock:
+            if progress.message is not None:
+                self._print(progress.message)
+            elif progress.finished:
+                self._finish(progress)
+            else:
+                self._hear(progress)
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        with self._lock:
+            if self._shown is not None:
+                self._finish(self._shown.latest)
+
+    def _print(self, text: str) -> None:
+        # That nobody reads any more, as in `dataprep … | head`, is no reason to stop a long job.
+        from tqdm import tqdm
+
+        try:
+            with tqdm.external_write_mode(file=self._messages):
+                print(text, file=self._messages, flush=True)  # its voice
+        except BrokenPipeError:
+            forget_stdout()
+
+    def _hear(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if self._shown is None or self._shown.latest.phase != progress.phase:
+            bar = _new_bar(progress) if self._bars else None
+            self._shown = _Shown(progress, now, bar)
+        elif progress.done != self._shown.latest.done:
+            self._shown.latest, self._shown.heard = progress, now
+        else:
+            self._shown.latest = progress
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._draw, name="progress", daemon=True)
+            self._thread.start()
+
+    def _finish(self, progress: Progress) -> None:
+        if self._shown is None:
+            return
+        bar, self._shown = self._shown.bar, None
+        if bar is None:
+            self._line(str(progress))
+            return
+        _set(bar, progress, progress.done)
+        bar.close()
+
+    def _draw(self) -> None:
+        while not self._ended.wait(_REDRAW_SECONDS):
+            with self._lock:
+                shown, now = self._shown, time.monotonic()
+                if shown is None:
+                    continue
+                if shown.bar is not None:
+                    _set(shown.bar, shown.latest, _guessed(shown, now))
+                elif now - shown.said >= _LINE_SECONDS:
+                    shown.said = now
+                    self._line(str(shown.latest))
+
+    def _line(self, text: str) -> None:
+        with suppress(BrokenPipeError):
+            print(text, file=sys.stderr, flush=True)  # noqa: T201  # its voice
+
+
+def _guessed(shown: _Shown, now: float) -> int:
+    """How much is done by now, if the work goes on as it went; never less than was shown."""
+    latest = shown.latest
+    since = min(now - shown.heard, _GUESSED_SECONDS)
+    guess = latest.done + int((latest.rate or 0.0) * since)
+    return min(max(guess, int(shown.bar.n)), latest.total)
+
+
+def _set(bar: Any, progress: Progress, done: int) -> None:
+    details = [f"{progress.rejected:,} rejected"] if progress.phase == "write" else []
+    if progress.bytes_per_second is not None:
+        details.insert(0, f"{sized(progress.bytes_per_second)}/s")
+    if progress.rate is not None and progress.unit != "byte":
+        details.insert(0, f"{progress.rate:,.0f} {progress.unit}s/s")
+    elif progress.rate is not None:
+        details.insert(0, f"{sized(progress.rate)}/s")
+    if progress.rate and not progress.finished:
+        details.append(f"{_clock((progress.total - done) / progress.rate)} left")
+    bar.n = done
+    bar.set_postfix_str(", ".join(details), refresh=True)
+
+
+def _new_bar(progress: Progress) -> Any:
+    """A bar whose rate is ours: tqdm's own is nonsense in the first moments, and then jumps."""
+    from tqdm import tqdm
+
+    kind: Any = (_in_notebook() and _notebook_bar()) or tqdm
+    return kind(
+        desc=progress.phase,
+        total=progress.total,
+        initial=progress.done,
+        unit="B" if progress.unit == "byte" else progress.unit,
+        unit_scale=progress.unit == "byte",
+        file=sys.stderr,
+        dynamic_ncols=True,
+        bar_format="{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]",
+        mininterval=0.0,
+        maxinterval=float("inf"),  # no thread of its own
+    )
+
+
+def _in_notebook() -> bool:
+    return "ipykernel" in sys.modules
+
+
+def _notebook_bar() -> Any:
+    """Tqdm's widget; None where there are no widgets."""
+    if importlib.util.find_spec("ipywidgets") is None:
+        return None
+    from tqdm.notebook import tqdm
+
+    return tqdm
+
+
+def has_bars() -> bool:
+    """Whether somebody looks: on a terminal or in a notebook."""
+    return _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+
+
+@contextmanager
+def told(progress: Tell | None) -> Iterator[Reporter]:
+    """A reporter that tells ``progress``; by default a `Display`, if somebody looks.
+
+    Args:
+        progress: takes every `Progress`; None for the default.
+    """
+    if progress is None and has_bars():
+        progress = Display()
+        try:
+            yield Reporter(progress)
+        finally:
+            progress.close()
+    else:
+        yield Reporter(progress or _nobody)
+
+
+def _nobody(progress: Progress) -> None:
+    """Where nobody looks and nobody asked."""
+
+
+def forget_stdout() -> None:
+    """Send whatever is printed from now on nowhere, so that no later flush fails."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

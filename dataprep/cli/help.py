@@ -1,0 +1,107 @@
+"""Commands whose help has sections, the common options first; the rest under ``--help-all``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from dataprep.api.options import LESS_COMMON, SECTIONS
+from dataprep.api.progress import Display
+from dataprep.cli.stopping import resumable
+
+_RESUMING = "finished shards are kept; run the same command again to resume"
+HELP_ALL = "dataprep.help_all"
+"""In a context's ``meta``: every option is shown."""
+
+
+class SectionedCommand(click.Command):
+    """A command with so many options that a newcomer should see the common ones first."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The sections; then how to see the rest."""
+        section_of = {name: title for title, names in SECTIONS.items() for name in names}
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in SECTIONS}
+        hidden = 0
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None or not isinstance(parameter, click.Option):
+                continue
+            if parameter.name in LESS_COMMON and HELP_ALL not in ctx.meta:
+                hidden += 1
+                continue
+            is_help = {"--help", "--help-all"} & {*parameter.opts}
+            title = "Help" if is_help else section_of.get(str(parameter.name), "Input")
+            sections.setdefault(title, []).append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+        if hidden:
+            formatter.write_paragraph()
+            formatter.write_text(f"{hidden} more options: {ctx.command_path} --help-all")
+
+
+def help_all_option() -> click.Option:
+    """``--help-all``."""
+
+    def show(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
+        if asked:
+            ctx.meta[HELP_ALL] = True
+            click.echo(ctx.get_help())
+            ctx.exit()
+
+    return click.Option(
+        ["--help-all"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help="Show every option.",
+    )
+
+
+def beam_argument() -> click.Argument:
+    """What follows ``--``: Beam's own options."""
+    return click.Argument(
+        ["beam_options"],
+        nargs=-1,
+        type=click.UNPROCESSED,
+        metavar="[-- BEAM_OPTIONS]",
+        callback=_no_strays,
+    )
+
+
+def _no_strays(
+    context: click.Context, parameter: click.Parameter, words: tuple[str, ...]
+) -> tuple[str, ...]:
+    # Only the first: later ones may be the values of Beam's options.
+    if words and not words[0].startswith("-"):
+        raise click.UsageError(
+            f"Got unexpected extra argument {words[0]!r}: places are named by options.", context
+        )
+    return words
+
+
+def given(context: click.Context, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that the user gave; defaults are the call's own business."""
+    default = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+    return {
+        name: value
+        for name, value in values.items()
+        if context.get_parameter_source(name) not in default
+    }
+
+
+@contextmanager
+def watched(how: str = _RESUMING) -> Iterator[Display]:
+    """What a call tells, shown; a signal stops it, and ``how`` says how to go on."""
+    display = Display()
+    try:
+        with resumable(how):
+            yield display
+    finally:
+        display.close()
