@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -168,9 +169,10 @@ def _by_name(shard: Path) -> str:
     if shard.suffix in _OF_A_SPLIT:
         raise _no_shard(shard, "or say its format with --sink")
     if shard.suffix == _HDF5:
-        from dataprep.sinks.hdf5_file import format_of
+        from dataprep.sinks.hdf5_file import formats_of
+        from dataprep.sinks.unverified import in_child
 
-        found = format_of(shard)
+        (found,) = in_child(shard, formats_of, shard)
         if found is None:
             raise DatasetError(f"{shard}: it has no attribute dataprep_format, so it is not ours")
         return found
@@ -182,11 +184,13 @@ def _no_shard(path: Path, instead: str) -> UsageError:
 
 
 def _show_shard(sink: Sink, paths: Sequence[Path], info: DatasetInfo, count: int) -> None:
+    from dataprep.sinks.unverified import read_unverified
+
     if paths[0].stat().st_size == 0:
         click.echo("0 records: the file is empty")
         return
-    with sink.reader(paths, info) as reader:
-        for number, example in enumerate(islice(reader, count)):
+    with closing(read_unverified(sink, paths, info)) as examples:
+        for number, example in enumerate(islice(examples, count)):
             labels = ", ".join(map(str, example.labels)) or "none"
             name = example.class_name if example.class_name != example.synset else ""
             click.echo(
