@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import fields
 from itertools import islice
 from pathlib import Path
@@ -96,9 +97,10 @@ def _by_name(shard: Path) -> str:
     if shard.suffix in _OF_A_SPLIT:
         raise _no_shard(shard, "or say its format with --sink")
     if shard.suffix == _HDF5:
-        from dataprep.sinks.hdf5_file import format_of
+        from dataprep.sinks.hdf5_file import formats_of
+        from dataprep.sinks.unverified import in_child
 
-        found = format_of(shard)
+        (found,) = in_child(shard, formats_of, shard)
         if found is None:
             raise DatasetError(f"{shard}: it has no attribute dataprep_format, so it is not ours")
         return found
@@ -110,10 +112,12 @@ def _no_shard(path: Path, instead: str) -> UsageError:
 
 
 def _examples(sink: Sink, paths: Sequence[Path], info: DatasetInfo, count: int) -> list[Example]:
+    from dataprep.sinks.unverified import read_unverified
+
     if paths[0].stat().st_size == 0:
         return []
-    with sink.reader(paths, info) as reader:
-        return list(islice(reader, count))
+    with closing(read_unverified(sink, paths, info)) as examples:
+        return list(islice(examples, count))
 
 
 def _without_image(example: Example) -> dict[str, Any]:

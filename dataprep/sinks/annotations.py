@@ -1,10 +1,12 @@
-"""What may be said of an example besides its labels, alike in every format that keeps it."""
+"""What formats share: which labels, boxes and attributes they take, and what they give back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from dataprep.errors import SinkError
+from dataprep.errors import ImageError, SinkError
+from dataprep.images.sniff import sniff
 from dataprep.index import Value
 from dataprep.sinks.base import DatasetInfo
 from dataprep.sinks.example import Example
@@ -15,6 +17,67 @@ MISSING = -(2**63)
 
 _LARGEST = 2**63 - 1
 _SHOWN = 40
+
+
+@contextmanager
+def located(place: str) -> Iterator[None]:
+    """Say in an error where it was found, and the way out."""
+    try:
+        yield
+    except (SinkError, ImageError) as error:
+        raise SinkError(f"{place}: {error}; make the shard again") from error
+
+
+@contextmanager
+def naming(example: Example) -> Iterator[None]:
+    """Say in an error which example it is about."""
+    try:
+        yield
+    except SinkError as error:
+        raise SinkError(f"{example.key}: {error}") from error
+
+
+def labels_to_store(example: Example, info: DatasetInfo) -> tuple[int, ...]:
+    """The example's labels, if this data set can have them.
+
+    Raises:
+        SinkError: not exactly one of a single-label data set, or no class of it. It does not name
+            the example.
+    """
+    labels = example.labels
+    if not info.multilabel and len(labels) != 1:
+        raise SinkError(f"has {len(labels)} labels in a data set with one label an image")
+    limit = len(info.classes) or (0 if info.multilabel else _LARGEST)
+    if not all(0 <= label < limit for label in labels):
+        raise SinkError(f"labels {_listed(labels)} are not all of the {len(info.classes)} classes")
+    return labels
+
+
+def label_found(label: int, info: DatasetInfo) -> tuple[int, ...]:
+    """The only label, as read.
+
+    Raises:
+        SinkError: there is no such class.
+    """
+    if not 0 <= label < (len(info.classes) or _LARGEST):
+        raise SinkError(
+            f"its label is {label}, but there are {len(info.classes) or 'some'} classes"
+        )
+    return (label,)
+
+
+def flags_found(flags: Sequence[float], info: DatasetInfo) -> tuple[int, ...]:
+    """The labels of a vector, as read, of zeros and ones.
+
+    Raises:
+        SinkError: it has other numbers, or not one for each class.
+    """
+    classes = len(info.classes)
+    if (classes and len(flags) != classes) or not set(flags) <= {0, 1}:
+        raise SinkError(
+            f"its labels are {_listed(flags)}, expected {classes or 'only'} zeros and ones"
+        )
+    return tuple(label for label, flag in enumerate(flags) if flag)
 
 
 def attributes_to_store(example: Example, info: DatasetInfo) -> dict[str, Value]:
@@ -70,7 +133,38 @@ def check_box_labels(labels: Sequence[int], boxes: int, info: DatasetInfo) -> No
         raise SinkError(f"there are {len(labels)} box labels for {boxes} boxes")
     classes = len(info.classes)
     if not all(0 <= label < (classes or _LARGEST) for label in labels):
-        raise SinkError(f"box labels {list(labels)[:20]} are not all of the {classes} classes")
+        raise SinkError(f"box labels {_listed(labels)} are not all of the {classes} classes")
+
+
+def from_image(
+    key: str,
+    encoded: bytes,
+    labels: tuple[int, ...],
+    info: DatasetInfo,
+    attributes: Mapping[str, Value] | None = None,
+) -> Example:
+    """An example of a format that leaves format and size to the image's header.
+
+    Raises:
+        ImageError: it is no image.
+    """
+    seen = sniff(encoded)
+    return Example(
+        key=key,
+        encoded=encoded,
+        format=seen.format,
+        height=seen.height,
+        width=seen.width,
+        colorspace=info.colorspace,
+        labels=labels,
+        synset=info.identifiers(labels),
+        class_name=info.names(labels),
+        attributes=attributes or {},
+    )
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    return str(list(numbers[:20]))
 
 
 def _is_number(value: Value) -> bool:

@@ -1,7 +1,7 @@
 """The plug: what a format must be able to do. A sink never knows which data set it writes.
 
 A third party subclasses `Sink`, implements `paths`, `open` and `reader`, and names the class in
-the entry-point group ``dataprep.sinks``. ``dataprep.sinks.conformance`` tests it. Two sinks may
+the entry-point group ``dataprep.sinks``. `dataprep.sinks.testing` tests it. Two sinks may
 share a name only if each reads what the other wrote.
 """
 
@@ -33,6 +33,19 @@ class ShardName:
     def __str__(self) -> str:
         """The TPU script's name, ``train-00000-of-01024``: zero-based, no extension."""
         return f"{self.split}-{self.number:05d}-of-{self.count:05d}"
+
+
+def shard_path(shard: ShardName, layout: Layout, suffix: str) -> PurePosixPath:
+    """The place of one of a shard's files, relative to the output directory.
+
+    A shard that is its whole split is named after it, as ``im2rec`` and Caffe's scripts do:
+    ``train.rec``. Of several, each has its number: ``train/train-00000-of-00004.rec``, without the
+    directory if the layout is flat.
+    """
+    if shard.count == 1:
+        return PurePosixPath(shard.split + suffix)
+    name = f"{shard}{suffix}"
+    return PurePosixPath(name) if layout == "flat" else PurePosixPath(shard.split, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +207,11 @@ class Sink(ABC):
     seeks: ClassVar[bool] = False
     """Whether files are not written from front to back. Such files are built on node-local
     scratch and copied when the output directory is on a network file system."""
+
+    trusts_files: ClassVar[bool] = False
+    """Whether the library that reads a file may crash or hang on a damaged one. Such files are read
+    in this process only if their hash is known; others in a process of their own
+    (`dataprep.sinks.unverified`)."""
 
     value_bytes: ClassVar[int] = 1
     """Of formats that store pixels: bytes of one value, 1 for uint8, 4 for float32."""

@@ -79,6 +79,16 @@ def _begin_writeback(descriptor: int, offset: int, size: int) -> None:
         _sync_file_range(descriptor, ctypes.c_int64(offset), ctypes.c_int64(size), _WRITE)
 
 
+def write_file(path: Path, data: bytes) -> WrittenFile:
+    """Write a new file, flush it to the disk, and describe it."""
+    file = HashedFile(path)
+    try:
+        file.write(data)
+        return file.finish()
+    finally:
+        file.abandon()
+
+
 def hash_finished(path: Path) -> WrittenFile:
     """Flush a file that a library wrote to the disk, and read it back to describe it.
 

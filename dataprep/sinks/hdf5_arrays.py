@@ -1,8 +1,7 @@
 """HDF5 with decoded images, all of one size: an array per image, as numpy wants it.
 
 ``images`` is uint8 [n, height, width, channels]; ``labels``, ``keys`` and attributes are as in
-`dataprep.sinks.hdf5_bytes`. It is contiguous, so that an image is one read of exactly its bytes,
-as with chunks of one image, but with no index of chunks to read first.
+`dataprep.sinks.hdf5_bytes`.
 """
 
 from __future__ import annotations
@@ -11,20 +10,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import h5py
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.sinks.base import (
-    DatasetInfo,
-)
+from dataprep.sinks.base import DatasetInfo
 from dataprep.sinks.example import Example
-from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column
+from dataprep.sinks.hdf5_file import label_array, labels_of, large_column, open_file
+from dataprep.sinks.hdf5_master import Hdf5WithMaster
 from dataprep.sinks.hdf5_records import RecordsReader, RecordsWriter
-from dataprep.sinks.hdf5_seal import check_seal
-from dataprep.sinks.hdf5_sink import Hdf5WithMaster
 
 
 def one_shape(info: DatasetInfo, sink: str) -> tuple[int, int, int]:
@@ -38,7 +33,7 @@ def one_shape(info: DatasetInfo, sink: str) -> tuple[int, int, int]:
     return (*info.size, info.channels)
 
 
-def raw_pixels(example: Example, shape: tuple[int, int, int], where: str) -> bytes:
+def raw_pixels(example: Example, shape: tuple[int, int, int]) -> bytes:
     """The pixels, height by width by channels.
 
     Raises:
@@ -46,11 +41,11 @@ def raw_pixels(example: Example, shape: tuple[int, int, int], where: str) -> byt
     """
     height, width, channels = shape
     if example.format != "RAW":
-        raise SinkError(f"{where}: its format is {example.format}, expected RAW pixels")
+        raise SinkError(f"its format is {example.format}, expected RAW pixels")
     size = (example.height, example.width)
     if size != (height, width) or len(example.encoded) != height * width * channels:
         raise SinkError(
-            f"{where}: has {example.height} x {example.width} pixels (height x width) in "
+            f"has {example.height} x {example.width} pixels (height x width) in "
             f"{len(example.encoded)} bytes, expected {height} x {width} in "
             f"{height * width * channels} ({channels} channels)"
         )
@@ -61,19 +56,14 @@ class Hdf5ArraysWriter(RecordsWriter):
     """Writes one shard."""
 
     sink: ClassVar[str] = "hdf5-arrays"
-    images: ClassVar[str] = "images"
 
     def __init__(self, path: Path, info: DatasetInfo) -> None:
         self._shape = one_shape(info, self.sink)
-        super().__init__(path, info)
+        super().__init__(path, info, self._shape)
 
-    def image_bytes(self, example: Example, where: str) -> bytes:
+    def image_bytes(self, example: Example) -> bytes:
         """The pixels as they are."""
-        return raw_pixels(example, self._shape, where)
-
-    def images_type(self) -> tuple[tuple[int, ...], str]:
-        """(n, height, width, channels)."""
-        return (len(self.keys), *self._shape), "u1"
+        return raw_pixels(example, self._shape)
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """The labels."""
@@ -90,12 +80,7 @@ class Hdf5ArraysReader(RecordsReader):
         shape = (None, *(self.info.size or (None, None)), self.info.channels)
         self.images = large_column(self.file, "images", "u1", shape)
         count = len(self.images)
-        classes = len(self.info.classes) or None
-        self._labels = (
-            column(self.file, "labels", "u1", (count, classes))
-            if self.info.multilabel
-            else column(self.file, "labels", "i8", (count,))
-        )
+        self._labels = self.label_rows("labels", count, single="i8", several="u1")
         return count
 
     def example(self, number: int) -> Example:
@@ -131,7 +116,6 @@ class Hdf5ArraysSink(Hdf5WithMaster):
         self, paths: Sequence[Path], info: DatasetInfo
     ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
         """As a user of h5py reads it."""
-        check_seal(paths[0])
-        with h5py.File(paths[0], "r", locking=False) as file:
+        with open_file(paths[0]) as file:
             for pixels, label in zip(file["images"], file["labels"], strict=True):
                 yield pixels.tobytes(), labels_of(np.asarray(label))

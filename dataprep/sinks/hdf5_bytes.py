@@ -35,14 +35,11 @@ from typing_extensions import override
 from dataprep.errors import SinkError
 from dataprep.index import Box
 from dataprep.sinks.annotations import box_labels_to_store
-from dataprep.sinks.base import (
-    DatasetInfo,
-)
+from dataprep.sinks.base import DatasetInfo
 from dataprep.sinks.example import Example
-from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column
+from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column, open_file
+from dataprep.sinks.hdf5_master import Hdf5WithMaster
 from dataprep.sinks.hdf5_records import RecordsReader, RecordsWriter
-from dataprep.sinks.hdf5_seal import check_seal
-from dataprep.sinks.hdf5_sink import Hdf5WithMaster
 
 _FORMATS = ("JPEG", "PNG")
 _NOTHING_SAID = -1  # of what a box shows
@@ -52,7 +49,6 @@ class Hdf5Writer(RecordsWriter):
     """Writes one shard."""
 
     sink: ClassVar[str] = "hdf5"
-    images: ClassVar[str] = "images"
 
     def __init__(self, path: Path, info: DatasetInfo) -> None:
         super().__init__(path, info)
@@ -63,11 +59,14 @@ class Hdf5Writer(RecordsWriter):
         self._box_offsets = array("q", [0])
         self._box_labels = array("q")
 
-    def image_bytes(self, example: Example, where: str) -> bytes:
+    def image_bytes(self, example: Example) -> bytes:
         """The file as it is."""
         if example.format not in _FORMATS:
-            raise SinkError(f"{where}: its format is {example.format}, expected JPEG or PNG")
-        self._box_labels.extend(self._labels_of_boxes(example, where))
+            raise SinkError(f"its format is {example.format}, expected JPEG or PNG")
+        box_labels = box_labels_to_store(example, self.info)
+        if box_labels and not self.info.boxes:
+            raise SinkError("has box labels in a data set without boxes")
+        self._box_labels.extend(box_labels or [_NOTHING_SAID] * len(example.boxes))
         self._formats.append(_FORMATS.index(example.format))
         self._offsets.append(self._offsets[-1] + len(example.encoded))
         self._sizes.append((example.height, example.width))
@@ -75,15 +74,11 @@ class Hdf5Writer(RecordsWriter):
         self._box_offsets.append(len(self._boxes))
         return example.encoded
 
-    def images_type(self) -> tuple[tuple[int, ...], str]:
-        """One long vector."""
-        return (self.size,), "u1"
-
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """See the top of this file."""
         sizes = np.array(self._sizes, "<i4").reshape(-1, 2)
         formats = h5py.enum_dtype({name: code for code, name in enumerate(_FORMATS)}, "u1")
-        return {
+        columns: dict[str, npt.NDArray[Any]] = {
             "offsets": np.array(self._offsets, "<i8"),
             "labels": label_array(self.labels, self.info, single="<i8", several="u1"),
             "heights": np.ascontiguousarray(sizes[:, 0]),
@@ -91,23 +86,11 @@ class Hdf5Writer(RecordsWriter):
             "formats": np.array(self._formats, formats),
             "boxes": np.array(self._boxes, "<f4").reshape(-1, 4),
             "box_offsets": np.array(self._box_offsets, "<i8"),
-            **self._box_label_column(),
         }
-
-    def _labels_of_boxes(self, example: Example, where: str) -> Sequence[int]:
-        try:
-            labels = box_labels_to_store(example, self.info)
-        except SinkError as error:
-            raise SinkError(f"{where}: {error}") from error
-        if labels and not self.info.boxes:
-            raise SinkError(f"{where}: has box labels in a data set without boxes")
-        return labels or [_NOTHING_SAID] * len(example.boxes)
-
-    def _box_label_column(self) -> dict[str, npt.NDArray[Any]]:
-        """By what the data set is, not by what is in the shard: all have the same datasets."""
-        if not (self.info.multilabel and self.info.boxes):
-            return {}
-        return {"box_labels": np.array(self._box_labels, "<i8")}
+        # By what the data set is, not by what is in the shard: all have the same datasets.
+        if self.info.multilabel and self.info.boxes:
+            columns["box_labels"] = np.array(self._box_labels, "<i8")
+        return columns
 
 
 class Hdf5Reader(RecordsReader):
@@ -120,12 +103,7 @@ class Hdf5Reader(RecordsReader):
         self.images = large_column(self.file, "images", "u1", (None,))
         self._offsets = _offsets(self.file, "offsets", len(self.images), None)
         count = len(self._offsets) - 1
-        classes = len(self.info.classes) or None
-        self._labels = (
-            column(self.file, "labels", "u1", (count, classes))
-            if self.info.multilabel
-            else column(self.file, "labels", "i8", (count,))
-        )
+        self._labels = self.label_rows("labels", count, single="i8", several="u1")
         self._heights = column(self.file, "heights", "i4", (count,))
         self._widths = column(self.file, "widths", "i4", (count,))
         self._formats = column(self.file, "formats", "u1", (count,))
@@ -183,8 +161,7 @@ class Hdf5Sink(Hdf5WithMaster):
         self, paths: Sequence[Path], info: DatasetInfo
     ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
         """As a user of h5py reads it."""
-        check_seal(paths[0])
-        with h5py.File(paths[0], "r", locking=False) as file:
+        with open_file(paths[0]) as file:
             images, labels, offsets = file["images"], file["labels"], file["offsets"][:]
             for number, label in enumerate(labels[:]):
                 encoded = images[offsets[number] : offsets[number + 1]].tobytes()

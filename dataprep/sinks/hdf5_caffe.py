@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
-import h5py
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
@@ -29,12 +28,10 @@ from dataprep.sinks.base import (
     WrittenFile,
 )
 from dataprep.sinks.example import Example
-from dataprep.sinks.hashed_file import HashedFile
+from dataprep.sinks.hashed_file import write_file
 from dataprep.sinks.hdf5_arrays import one_shape, raw_pixels
-from dataprep.sinks.hdf5_file import column, label_array, labels_of, large_column
-from dataprep.sinks.hdf5_records import RecordsReader, RecordsWriter
-from dataprep.sinks.hdf5_seal import check_seal
-from dataprep.sinks.hdf5_sink import OneHdf5File
+from dataprep.sinks.hdf5_file import HDF5_1_8, label_array, labels_of, large_column, open_file
+from dataprep.sinks.hdf5_records import Hdf5FileSink, RecordsReader, RecordsWriter
 
 _INT_MAX = 2**31 - 1
 
@@ -50,28 +47,25 @@ class Hdf5CaffeWriter(RecordsWriter):
 
     sink: ClassVar[str] = "hdf5-caffe"
     images: ClassVar[str] = "data"
+    version: ClassVar[int] = HDF5_1_8  # Caffe's
     keeps_attributes: ClassVar[bool] = False  # the layer has no use for them
 
     def __init__(self, path: Path, info: DatasetInfo) -> None:
         self._shape = one_shape(info, self.sink)
         self._most = _most_images(info, self.sink)
-        super().__init__(path, info)
+        height, width, channels = self._shape
+        super().__init__(path, info, (channels, height, width), "<f4")
 
-    def image_bytes(self, example: Example, where: str) -> bytes:
+    def image_bytes(self, example: Example) -> bytes:
         """The pixels turned to float32, (channel, height, width) and B, G, R."""
-        pixels = np.frombuffer(raw_pixels(example, self._shape, where), np.uint8)
+        pixels = np.frombuffer(raw_pixels(example, self._shape), np.uint8)
         if len(self.keys) >= self._most:
             raise SinkError(
-                f"{where}: Caffe cannot load a file of more than {self._most} such images "
+                f"Caffe cannot load a file of more than {self._most} such images "
                 f"({_INT_MAX} values); ask for more shards"
             )
         planes = pixels.reshape(self._shape)[:, :, ::-1].transpose(2, 0, 1)
         return bytes(planes.astype("<f4", order="C").data)
-
-    def images_type(self) -> tuple[tuple[int, ...], str]:
-        """(n, channels, height, width)."""
-        height, width, channels = self._shape
-        return (len(self.keys), channels, height, width), "<f4"
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """The labels."""
@@ -92,9 +86,7 @@ class Hdf5CaffeReader(RecordsReader):
         shape = (None, self.info.channels, *(self.info.size or (None, None)))
         self.images = large_column(self.file, "data", "f4", shape)
         count = len(self.images)
-        classes = len(self.info.classes) or None
-        labels = (count, classes) if self.info.multilabel else (count,)
-        self._labels = column(self.file, "label", "f4", labels)
+        self._labels = self.label_rows("label", count, single="f4", several="f4")
         return count
 
     def example(self, number: int) -> Example:
@@ -109,7 +101,7 @@ class Hdf5CaffeReader(RecordsReader):
         return self.assemble(number, encoded, "RAW", size, self._labels[number])
 
 
-class Hdf5CaffeSink(OneHdf5File):
+class Hdf5CaffeSink(Hdf5FileSink):
     """``--sink hdf5-caffe``."""
 
     name: ClassVar[str] = "hdf5-caffe"
@@ -152,21 +144,15 @@ class Hdf5CaffeSink(OneHdf5File):
         for name in names:
             if len(name.split()) != 1 or name != name.strip():
                 raise SinkError(f"{name!r}: Caffe cannot read names with white space in its list")
-        (path,) = paths
-        listing = HashedFile(path)
-        try:
-            listing.write("".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape"))
-            return (listing.finish(),)
-        finally:
-            listing.abandon()
+        listing = "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
+        return [write_file(path, listing) for path in paths]
 
     @override
     def reference_records(
         self, paths: Sequence[Path], info: DatasetInfo
     ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
         """As a user of h5py reads it, put back into rows of R, G, B."""
-        check_seal(paths[0])
-        with h5py.File(paths[0], "r", locking=False) as file:
+        with open_file(paths[0]) as file:
             for planes, label in zip(file["data"], file["label"], strict=True):
                 image = np.stack(planes[::-1], axis=-1).astype(np.uint8)
                 yield image.tobytes(), labels_of(np.asarray(label))

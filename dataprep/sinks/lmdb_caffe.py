@@ -11,28 +11,40 @@ the same keys, for a second data layer (neither may shuffle); the label in the f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from typing_extensions import override
 
 from dataprep.errors import SinkError, UsageError
 from dataprep.sinks import datum
+from dataprep.sinks.annotations import (
+    flags_found,
+    from_image,
+    label_found,
+    labels_to_store,
+    located,
+    naming,
+)
 from dataprep.sinks.base import (
     DatasetInfo,
     FinishedShard,
     Layout,
     ShardName,
+    ShardReader,
     ShardWriter,
     Sink,
     WrittenFile,
+    shard_path,
 )
-from dataprep.sinks.caffe_mean import write_mean
 from dataprep.sinks.caffe_reference import with_dali, with_lmdb
 from dataprep.sinks.example import Example
-from dataprep.sinks.lmdb_caffe_reader import LmdbShardReader
-from dataprep.sinks.lmdb_environment import LmdbWriter, check_key, library_versions
-from dataprep.sinks.naming import shard_path
+from dataprep.sinks.hashed_file import write_file
+from dataprep.sinks.lmdb_environment import LmdbReader, LmdbWriter, check_key, library_versions
+from dataprep.sinks.unverified import in_child
+from dataprep_schemas import caffe_pb2
 
 if TYPE_CHECKING:
     from dataprep.images.statistics import Statistics
@@ -66,10 +78,12 @@ class LmdbShardWriter(ShardWriter):
             )
         name = b"%08d_" % self._number + example.key.encode("utf-8", "surrogateescape")
         key = check_key(name, example.key)
-        images, *labels = self._databases
-        images.put(key, self._encode(example, 0 if labels else example.class_index))
-        if labels:
-            labels[0].put(key, datum.encode_vector(self._info.multi_hot(example.labels)))
+        with naming(example):
+            chosen = labels_to_store(example, self._info)
+            image = self._encode(example, 0 if self._info.multilabel else chosen[0])
+        self._databases[0].put(key, image)
+        for labels in self._databases[1:]:
+            labels.put(key, datum.encode_vector(self._info.multi_hot(chosen)))
         self._number += 1
 
     def close(self) -> Sequence[WrittenFile]:
@@ -84,15 +98,9 @@ class LmdbShardWriter(ShardWriter):
     def _encode(self, example: Example, label: int) -> bytes:
         if self._pixels != (example.format == "RAW"):
             wanted = "pixels (RAW)" if self._pixels else "encoded images"
-            raise SinkError(f"{example.key} is {example.format}; this database holds {wanted}")
-        try:
-            if not self._pixels:
-                return datum.encode_file(example.encoded, label)
-            return self._encode_pixels(example, label)
-        except SinkError as error:
-            raise SinkError(f"{example.key}: {error}") from error
-
-    def _encode_pixels(self, example: Example, label: int) -> bytes:
+            raise SinkError(f"is {example.format}; this database holds {wanted}")
+        if not self._pixels:
+            return datum.encode_file(example.encoded, label)
         shape = example.height, example.width, example.channels
         expected = (*(self._info.size or shape[:2]), self._info.channels)
         if shape != expected:
@@ -100,6 +108,99 @@ class LmdbShardWriter(ShardWriter):
                 f"height, width and channels are {shape}; expected {expected}, as of all images"
             )
         return datum.encode_pixels(example.encoded, *shape, label)
+
+
+class LmdbShardReader(ShardReader):
+    """Reads one database, and the one of its labels where there is one."""
+
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
+        self._paths = list(paths)
+        self._info = info
+        self._databases: list[LmdbReader] = []
+        try:
+            for path in self._paths:
+                self._open(path)
+        except BaseException:
+            self.close()
+            raise
+
+    def __len__(self) -> int:
+        """How many Datums there are."""
+        return self._databases[0].entries
+
+    def __getitem__(self, number: int) -> Example:
+        """The image and its labels; format and size of an encoded image are in its header."""
+        if not 0 <= number < len(self):
+            raise IndexError(f"{self._paths[0]} has {len(self)} records, none is {number}")
+        with self._locating(0, number):
+            key, data = _checked(next(self._databases[0].items(b"%08d" % number), None), number)
+            image = datum.decode_image(bytes(data))
+            labels = () if self._info.multilabel else label_found(image.label, self._info)
+        if len(self._databases) > 1:
+            with self._locating(1, number):
+                labels = self._labels(number, key)
+        if image.shape is None:
+            with self._locating(0, number):
+                return from_image(_name(key), image.data, labels, self._info)
+        height, width, channels = image.shape
+        return Example(
+            key=_name(key),
+            encoded=image.data,
+            format="RAW",
+            height=height,
+            width=width,
+            colorspace="RGB" if channels == 3 else "Grayscale",
+            labels=labels,
+            synset=self._info.identifiers(labels),
+            class_name=self._info.names(labels),
+        )
+
+    def keys(self) -> Iterator[str]:
+        """The keys, without the images."""
+        for number in range(len(self)):
+            with self._locating(0, number):
+                # A cursor that stayed open would not outlive `close`.
+                entry = next(self._databases[0].items(b"%08d" % number), None)
+                key, _ = _checked(entry, number)
+            yield _name(key)
+
+    def close(self) -> None:
+        """Release the files."""
+        for database in self._databases:
+            database.close()
+
+    def _open(self, path: Path) -> None:
+        with located(str(path)):
+            database = LmdbReader(path)
+            self._databases.append(database)
+            more = next(database.items(b"%08d" % database.entries), None)
+            if more is not None:
+                raise SinkError(f"there is a key {more[0]!r} after {database.entries} records")
+            if database.entries != len(self):
+                raise SinkError(
+                    f"has {database.entries} records, but {self._paths[0]} has {len(self)}"
+                )
+
+    def _labels(self, number: int, key: bytes) -> tuple[int, ...]:
+        own_key, data = _checked(next(self._databases[1].items(b"%08d" % number), None), number)
+        if own_key != key:
+            raise SinkError(f"its key is {own_key!r}, but {key!r} in {self._paths[0]}")
+        return flags_found(datum.decode_vector(bytes(data)), self._info)
+
+    def _locating(self, which: int, number: int) -> AbstractContextManager[None]:
+        return located(f"{self._paths[which]}: record {number}")
+
+
+def _checked(entry: tuple[bytes, memoryview] | None, number: int) -> tuple[bytes, memoryview]:
+    if entry is None:
+        raise SinkError("is missing")
+    if not entry[0].startswith(b"%08d_" % number):
+        raise SinkError(f"its key is {entry[0]!r}; expected one that begins with {number:08d}_")
+    return entry
+
+
+def _name(key: bytes) -> str:
+    return key[9:].decode("utf-8", "surrogateescape")
 
 
 class LmdbSink(Sink):
@@ -114,6 +215,7 @@ class LmdbSink(Sink):
     }
     usual_shards: ClassVar[int | None] = 1
     seeks: ClassVar[bool] = True
+    trusts_files: ClassVar[bool] = True
     reference: ClassVar[str] = "DALI readers.caffe; of pixels, lmdb with caffe.proto's Datum"
 
     @property
@@ -206,7 +308,7 @@ class LmdbSink(Sink):
         mean = None if statistics is None else statistics.mean_image()
         if paths and mean is None:
             raise UsageError("there is no mean image: mean=on needs images that all have one size")
-        return [] if mean is None else [write_mean(path, mean) for path in paths]
+        return [] if mean is None else [write_file(path, encode_mean(mean)) for path in paths]
 
     @override
     def reference_records(
@@ -217,7 +319,24 @@ class LmdbSink(Sink):
         DALI takes the planes of pixels for interleaved ones.
         """
         paths = _with_labels(paths)
-        return with_lmdb(paths) if self.pixels else with_dali(paths)
+        return in_child(paths[0], with_lmdb if self.pixels else with_dali, paths)
+
+
+def encode_mean(mean: np.ndarray[Any, np.dtype[np.float64]]) -> bytes:
+    """The serialised BlobProto of a mean image.
+
+    With the legacy fields num = 1, channels, height and width, which Caffe's tools and scripts
+    expect, in (channel, height, width) order, BGR, float32 rounded from exact means; Caffe itself
+    adds up in float32.
+
+    Args:
+        mean: (height, width, channels), RGB or grey, 0 to 255.
+    """
+    height, width, channels = mean.shape
+    planes = mean[:, :, ::-1].transpose(2, 0, 1).astype(np.float32)
+    blob = caffe_pb2.BlobProto(num=1, channels=channels, height=height, width=width)
+    blob.data.extend(planes.ravel().tolist())
+    return blob.SerializeToString()
 
 
 def _with_labels(paths: Sequence[Path]) -> Sequence[Path]:

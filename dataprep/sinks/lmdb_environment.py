@@ -1,4 +1,4 @@
-"""Writes an LMDB database file: batches, a map that grows, and errors that Python knows.
+"""LMDB database files: written in batches with a map that grows, read, and errors Python knows.
 
 Equal records give an equal file, down to its meta pages, which hold the size of the map and the
 number of the last transaction: transactions end and the map grows at points that depend on
@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, Self
 
 import lmdb
 
@@ -153,6 +156,103 @@ class LmdbWriter:
         if self._environment is None:
             raise ValueError(f"{self._path} is closed")
         return self._environment
+
+
+# py-lmdb opens a file once a process, and so once for all readers of it; forked processes go on
+# with what they inherit. Keys: device and inode; values: the environment and its number of readers.
+_OPEN: dict[tuple[int, int], tuple[lmdb.Environment, int]] = {}
+_LOCK = Lock()
+os.register_at_fork(
+    before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
+)
+
+
+class LmdbReader:
+    """A finished file, its unnamed database, open for reading without locks.
+
+    LMDB trusts what it reads: of files whose hash nobody has compared, see `Sink.trusts_files`.
+
+    Args:
+        path: the file.
+
+    Raises:
+        SinkError: not an LMDB file of this kind, or truncated; the message says what is wrong, but
+            not in which file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        status = path.stat()
+        self._identity = status.st_dev, status.st_ino
+        self._transaction: lmdb.Transaction[memoryview] | None = None
+        environment = _acquire(path, self._identity)
+        self.entries: int = environment.stat()["entries"]
+        needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+        if status.st_size < needed:  # LMDB would end the process
+            _release(self._identity)
+            raise SinkError(f"{status.st_size} bytes of {needed}: the file is truncated")
+        self._transaction = environment.begin(buffers=True)
+
+    def get(self, key: bytes) -> memoryview | None:
+        """The value of a key, not copied: until `close`."""
+        with _told():
+            return self._open().get(key)
+
+    def items(self, start: bytes = b"") -> Iterator[tuple[bytes, memoryview]]:
+        """The entries from key ``start`` on, in order."""
+        with _told(), self._open().cursor() as cursor:
+            if cursor.set_range(start):
+                for key, value in cursor:
+                    yield bytes(key), value
+
+    def close(self) -> None:
+        """Release the file; harmless when repeated."""
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            transaction.abort()
+            _release(self._identity)
+
+    def __enter__(self) -> Self:
+        """The open file."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close."""
+        self.close()
+
+    def _open(self) -> lmdb.Transaction[memoryview]:
+        if self._transaction is None:
+            raise ValueError("the database is closed")
+        return self._transaction
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn what LMDB raises about a file into a SinkError."""
+    try:
+        yield
+    except lmdb.Error as error:
+        raise SinkError(f"LMDB cannot read it: {error}") from error
+
+
+def _acquire(path: Path, identity: tuple[int, int]) -> lmdb.Environment:
+    with _LOCK:
+        environment, readers = _OPEN.get(identity, (None, 0))
+        if environment is None:
+            with _told():
+                environment = lmdb.open(
+                    str(path), subdir=False, readonly=True, lock=False, readahead=False, **_FORMAT
+                )
+        _OPEN[identity] = environment, readers + 1
+        return environment
+
+
+def _release(identity: tuple[int, int]) -> None:
+    with _LOCK:
+        environment, readers = _OPEN.pop(identity)
+        if readers > 1:
+            _OPEN[identity] = environment, readers - 1
+        else:
+            environment.close()
 
 
 def check_key(key: bytes, name: str) -> bytes:

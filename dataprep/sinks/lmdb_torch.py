@@ -25,9 +25,16 @@ import msgpack
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.images.sniff import sniff
 from dataprep.index import Value
-from dataprep.sinks.annotations import attributes_to_store
+from dataprep.sinks.annotations import (
+    attributes_to_store,
+    flags_found,
+    from_image,
+    label_found,
+    labels_to_store,
+    located,
+    naming,
+)
 from dataprep.sinks.base import (
     DatasetInfo,
     Layout,
@@ -36,11 +43,11 @@ from dataprep.sinks.base import (
     ShardWriter,
     Sink,
     WrittenFile,
+    shard_path,
 )
 from dataprep.sinks.example import Example
-from dataprep.sinks.lmdb_environment import LmdbWriter, library_versions
-from dataprep.sinks.lmdb_pages import LmdbPages, located
-from dataprep.sinks.naming import shard_path
+from dataprep.sinks.lmdb_environment import LmdbReader, LmdbWriter, library_versions
+from dataprep.sinks.unverified import in_child
 
 _LENGTH = b"__len__"
 _KEYS = b"__keys__"
@@ -61,19 +68,21 @@ class LmdbTorchWriter(ShardWriter):
 
     def write(self, example: Example) -> None:
         """Store one record under its number."""
-        if example.format == "RAW":
-            raise SinkError(f"{example.key} is pixels (RAW); this database holds encoded images")
         info = self._info
-        label = info.multi_hot(example.labels) if info.multilabel else example.class_index
-        record: list[object] = [example.encoded, label, _storable(example.key)]
-        try:
+        with naming(example):
+            if example.format == "RAW":
+                raise SinkError("is pixels (RAW); this database holds encoded images")
+            labels = labels_to_store(example, info)
+            label = info.multi_hot(labels) if info.multilabel else labels[0]
+            record: list[object] = [example.encoded, label, _storable(example.key)]
             if info.attributes:
                 attributes = attributes_to_store(example, info)
                 record.append({name: _storable(value) for name, value in attributes.items()})
-            value = msgpack.packb(record, use_bin_type=True)
+            try:
+                value = msgpack.packb(record, use_bin_type=True)
+            except ValueError as error:  # msgpack holds less than 4 GiB
+                raise SinkError(str(error)) from error
             self._database.put(b"%d" % self._number, value)
-        except (SinkError, ValueError) as error:  # msgpack holds less than 4 GiB
-            raise SinkError(f"{example.key}: {error}") from error
         self._number += 1
 
     def close(self) -> Sequence[WrittenFile]:
@@ -93,10 +102,10 @@ class LmdbTorchReader(ShardReader):
     def __init__(self, path: Path, info: DatasetInfo) -> None:
         self._path = path
         self._info = info
-        self._database: LmdbPages | None = None
+        self._database: LmdbReader | None = None
         try:
             with located(str(path)):
-                self._database = LmdbPages(path)
+                self._database = LmdbReader(path)
                 self._length = self._stored_length()
         except BaseException:
             self.close()
@@ -112,20 +121,12 @@ class LmdbTorchReader(ShardReader):
             raise IndexError(f"{self._path} has {self._length} records, none is {number}")
         with self._locating(number):
             encoded, (label, key, attributes) = self._record(number)
-            labels = self._labels(label)
-            found = sniff(encoded)
-        return Example(
-            key=_text(key),
-            encoded=encoded,
-            format=found.format,
-            height=found.height,
-            width=found.width,
-            colorspace=self._info.colorspace,
-            labels=labels,
-            synset=self._info.identifiers(labels),
-            class_name=self._info.names(labels),
-            attributes=attributes,
-        )
+            labels = (
+                label_found(label, self._info)
+                if isinstance(label, int)
+                else flags_found(label, self._info)
+            )
+            return from_image(_text(key), encoded, labels, self._info, attributes)
 
     def __iter__(self) -> Iterator[Example]:
         """Every example in order, and whether ``__keys__`` names them."""
@@ -138,12 +139,10 @@ class LmdbTorchReader(ShardReader):
         """The keys; of each value only the ends are read."""
         for number in range(self._length):
             with self._locating(number):
-                name = b"%d" % number
-                head = self._read(name, 0, _HEAD)
-                image_end = _image_end(head)
+                value = self._read(b"%d" % number)
                 # The rest of the list is one of an item less.
-                rest = bytes([head[0] - 1]) + self._read(name, image_end)
-                _, key, _ = _said(_unpacked(rest))
+                rest = bytes(value[_image_end(bytes(value[:_HEAD])) :])
+                _, key, _ = _said(_unpacked(bytes([value[0] - 1]) + rest))
             yield _text(key)
 
     def close(self) -> None:
@@ -151,14 +150,14 @@ class LmdbTorchReader(ShardReader):
         if self._database is not None:
             self._database.close()
 
-    def _read(self, name: bytes, start: int = 0, stop: int | None = None) -> bytes:
-        """A value, or bytes ``start`` to ``stop`` of it."""
+    def _read(self, name: bytes) -> memoryview:
+        """A value, which is a map of the file: what is not looked at is not read."""
         if self._database is None:
             raise ValueError(f"{self._path} is closed")
-        found = self._database.first_from(name)
-        if found is None or found[0] != name:
+        found = self._database.get(name)
+        if found is None:
             raise SinkError(f"there is no {name.decode()}")
-        return self._database.read(found[1], start, stop)
+        return found
 
     def _stored_length(self) -> int:
         length = _unpacked(self._read(_LENGTH))
@@ -167,7 +166,7 @@ class LmdbTorchReader(ShardReader):
             raise SinkError(
                 f"__len__ is {length!r}, but there are {entries} entries with __len__ and __keys__"
             )
-        self._read(_KEYS, 0, 1)
+        self._read(_KEYS)
         return length
 
     def _record(self, number: int) -> tuple[bytes, _Said]:
@@ -175,16 +174,6 @@ class LmdbTorchReader(ShardReader):
             case [bytes(encoded), *rest]:
                 return encoded, _said(rest)
         raise SinkError("not a list of image, label and key")
-
-    def _labels(self, label: int | list[int]) -> tuple[int, ...]:
-        classes = len(self._info.classes)
-        if isinstance(label, int):
-            if label < 0 or (classes and label >= classes):
-                raise SinkError(f"label {label}, but there are {classes or 'some'} classes")
-            return (label,)
-        if (classes and len(label) != classes) or any(one not in (0, 1) for one in label):
-            raise SinkError(f"labels {label}; expected {classes or 'some'} zeros and ones")
-        return tuple(index for index, one in enumerate(label) if one)
 
     def _locating(self, number: int) -> AbstractContextManager[None]:
         return located(f"{self._path}: record {number}")
@@ -198,6 +187,7 @@ class LmdbTorchSink(Sink):
     keeps_attributes: ClassVar[bool] = True
     usual_shards: ClassVar[int | None] = 1
     seeks: ClassVar[bool] = True
+    trusts_files: ClassVar[bool] = True
     reference: ClassVar[str] = "lmdb and msgpack, as folder2lmdb's reader uses them"
 
     @override
@@ -226,26 +216,26 @@ class LmdbTorchSink(Sink):
         self, paths: Sequence[Path], info: DatasetInfo
     ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
         """The records as folder2lmdb's ``ImageFolderLMDB`` reads them, msgpack for pickle."""
-        import lmdb
+        # LMDB opens a file once a process, and verify has it open.
+        return in_child(paths[0], _folder2lmdb, paths[0])
 
-        with (
-            lmdb.open(
-                str(paths[0]),
-                subdir=False,
-                readonly=True,
-                lock=False,
-                readahead=False,
-                meminit=False,
-            ) as environment,
-            environment.begin(write=False) as transaction,
-        ):
-            length = msgpack.unpackb(transaction.get(_LENGTH))
-            keys = msgpack.unpackb(transaction.get(_KEYS))
-            for index in range(length):
-                unpacked = msgpack.unpackb(transaction.get(keys[index]))
-                target = unpacked[1]
-                labels = [target] if isinstance(target, int) else _present(target)
-                yield unpacked[0], tuple(labels)
+
+def _folder2lmdb(path: Path) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    import lmdb
+
+    with (
+        lmdb.open(
+            str(path), subdir=False, readonly=True, lock=False, readahead=False, meminit=False
+        ) as environment,
+        environment.begin(write=False) as transaction,
+    ):
+        length = msgpack.unpackb(transaction.get(_LENGTH))
+        keys = msgpack.unpackb(transaction.get(_KEYS))
+        for index in range(length):
+            unpacked = msgpack.unpackb(transaction.get(keys[index]))
+            target = unpacked[1]
+            labels = [target] if isinstance(target, int) else _present(target)
+            yield unpacked[0], tuple(labels)
 
 
 def _present(multi_hot: Sequence[int]) -> list[int]:
@@ -276,7 +266,7 @@ def _packed_keys(count: int) -> bytes:
     return bytes(packer.bytes())
 
 
-def _unpacked(data: bytes) -> Any:
+def _unpacked(data: bytes | memoryview) -> Any:
     try:
         return msgpack.unpackb(data)
     except Exception as error:  # damaged bytes give ValueError and others

@@ -30,10 +30,10 @@ from dataprep.sinks.base import (
     ShardWriter,
     Sink,
     WrittenFile,
+    shard_path,
 )
 from dataprep.sinks.example import Example
 from dataprep.sinks.hashed_file import HashedFile
-from dataprep.sinks.naming import shard_path
 from dataprep.sinks.recordio_dali import dali_records
 from dataprep.sinks.recordio_framing import OVERHEAD, frame, read_record
 from dataprep.sinks.recordio_sidecars import ListFile, RecordIndex, list_line

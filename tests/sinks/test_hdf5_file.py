@@ -13,7 +13,7 @@ from dataprep.errors import SinkError
 from dataprep.sinks.base import DatasetInfo
 from dataprep.sinks.hdf5_arrays import Hdf5ArraysSink
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
-from dataprep.sinks.hdf5_file import damage, format_of, open_file
+from dataprep.sinks.hdf5_file import damage, formats_of, open_file
 from tests.sinks.hdf5_cases import CLASSES, ONE, arrays, photographs, read, write, write_split
 
 SINK = Hdf5Sink()
@@ -26,32 +26,17 @@ def shard(tmp_path: Path) -> Path:
 
 def test_every_truncated_file_is_refused(shard: Path) -> None:
     whole = shard.read_bytes()
-    for size in [*range(0, len(whole), 97), *range(len(whole) - 30, len(whole))]:
+    for size in range(0, len(whole), 97):
         shard.write_bytes(whole[:size])
         with pytest.raises(SinkError, match=r"train\.h5"):
             SINK.reader([shard], ONE)
-
-
-def test_every_changed_byte_but_the_images_is_found(shard: Path) -> None:
-    """HDF5 itself would loop for ever, crash, or believe it."""
-    whole = shard.read_bytes()
-    with h5py.File(shard) as file:
-        start = file["images"].id.get_offset()
-        end = start + file["images"].size
-    for position in [*range(0, len(whole), 7), *range(len(whole) - 28, len(whole))]:
-        if not start <= position < end:
-            shard.write_bytes(
-                whole[:position] + bytes([whole[position] ^ 0x55]) + whole[position + 1 :]
-            )
-            with pytest.raises(SinkError, match=r"train\.h5"):
-                SINK.reader([shard], ONE)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\n", b"JUNK" * 1000])
 def test_garbage_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "train.h5"
     path.write_bytes(content)
-    with pytest.raises(SinkError, match=r"train\.h5: byte \d+ .*not ours"):
+    with pytest.raises(SinkError, match=r"train\.h5: HDF5 structure .*not ours"):
         SINK.reader([path], ONE)
     with pytest.raises(SinkError):
         list(SINK.reference_records([path], ONE))
@@ -121,7 +106,6 @@ def test_a_file_that_is_open_with_locks_in_this_process_is_not_called_damaged(
     path = tmp_path / "locked.h5"
     with h5py.File(path, "w") as file:
         file["x"] = 1
-    monkeypatch.setattr("dataprep.sinks.hdf5_file.check_seal", lambda path: None)
     with h5py.File(path, "r", locking=True), pytest.raises(SinkError, match="locking=False"):
         open_file(path)
 
@@ -131,16 +115,11 @@ def test_what_says_itself_what_to_do_is_not_called_damage(tmp_path: Path) -> Non
         raise SinkError("say ulimit -n 128")
 
 
-def test_a_file_says_its_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    info = DatasetInfo(CLASSES, size=(3, 4))
-    assert format_of(write(SINK, tmp_path / "a", photographs(1), ONE)) == "hdf5"
-    assert format_of(write(Hdf5ArraysSink(), tmp_path / "b", arrays(1, info), info)) == (
-        "hdf5-arrays"
-    )
-    monkeypatch.setattr("dataprep.sinks.hdf5_file.check_seal", lambda path: None)
+def test_a_file_says_its_format(tmp_path: Path) -> None:
+    assert [*formats_of(write(SINK, tmp_path / "a", photographs(1), ONE))] == ["hdf5"]
     with h5py.File(tmp_path / "c", "w") as file:
         file["x"] = 1
-    assert format_of(tmp_path / "c") is None
+    assert [*formats_of(tmp_path / "c")] == [None]
     (tmp_path / "d").write_bytes(b"junk")
     with pytest.raises(SinkError, match="d: HDF5 structure cannot be read"):
-        format_of(tmp_path / "d")
+        [*formats_of(tmp_path / "d")]

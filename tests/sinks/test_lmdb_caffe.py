@@ -13,7 +13,8 @@ import pytest
 
 from dataprep.errors import SinkError, UsageError
 from dataprep.sinks import lmdb_caffe
-from dataprep.sinks.base import DatasetInfo, ShardName
+from dataprep.sinks.base import DatasetInfo
+from dataprep.sinks.caffe_reference import with_dali
 from dataprep.sinks.lmdb_caffe import LmdbSink
 from dataprep_schemas import caffe_pb2
 from tests.sinks.lmdb_examples import MULTI, RAW, SINGLE, example, places, write
@@ -111,7 +112,7 @@ def test_options_that_do_not_fit_the_data(
 def test_images_of_the_other_kind_are_refused(
     sink: LmdbSink, info: DatasetInfo, other: DatasetInfo, tmp_path: Path
 ) -> None:
-    with pytest.raises(SinkError, match=r"ä_0\.JPEG is .*; this database holds"):
+    with pytest.raises(SinkError, match=r"ä_0\.JPEG: is .*; this database holds"):
         write(sink, places(sink, tmp_path), info, [example(0, other)])
 
 
@@ -170,8 +171,8 @@ def put(path: Path, records: dict[bytes, bytes], **options: Any) -> Path:
         ({b"0": b""}, "record 0: is missing"),
         ({b"00000000x": b""}, "record 0: its key is b'00000000x'; expected .* 00000000_"),
         ({b"00000000_x": b"\x22\x01x\x28\x01\x38\x01"}, "record 0: neither JPEG nor PNG"),
-        ({b"00000000_x": b"\x22\x01x\x28\x0e\x38\x01"}, "record 0: neither JPEG nor PNG"),
-        ({b"00000000_x": b"\x22\x03abc\x28\x0e\x08\x03\x10\x01\x18\x01"}, "label 14, but .* 14"),
+        ({b"00000000_x": b"\x22\x01x\x28\x0e\x38\x01"}, "record 0: its label is 14"),
+        ({b"00000000_x": b"\x22\x03abc\x28\x0e\x08\x03\x10\x01\x18\x01"}, "label is 14, but .* 14"),
         ({b"00000000_x": b"garbage"}, "record 0: not a Caffe Datum"),
     ],
 )
@@ -190,7 +191,7 @@ def test_a_database_of_lmdb_1_is_named(tmp_path: Path) -> None:
         path = put(tmp_path / "data.mdb", {b"00000000_x": b""}, lib_version=1)
     except lmdb.Error:
         pytest.skip("this py-lmdb has LMDB 0.9 only")
-    with pytest.raises(SinkError, match=r"LMDB (0\.9|data version)"):
+    with pytest.raises(SinkError, match="LMDB cannot read it"):
         LmdbSink().reader([path], SINGLE)
 
 
@@ -210,7 +211,10 @@ def test_labels_of_another_shard_are_an_error(tmp_path: Path) -> None:
     ):
         list(reader)
     few = replace(MULTI, classes=MULTI.classes[:3])
-    with sink.reader(paths, few) as reader, pytest.raises(SinkError, match="14 labels for 3"):
+    with (
+        sink.reader(paths, few) as reader,
+        pytest.raises(SinkError, match="expected 3 zeros and ones"),
+    ):
         list(reader)
 
 
@@ -253,38 +257,10 @@ def test_no_mean_file_unless_asked(tmp_path: Path) -> None:
     assert list(sink.finish_split([], SINGLE, [], image)) == []  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("count", [0, 1, 40])
-def test_plain_lmdb_reads_pixels(count: int, tmp_path: Path) -> None:
-    sink = LmdbSink(datum="raw")
-    paths = places(sink, tmp_path)
-    examples = [example(number, RAW) for number in range(count)]
-    write(sink, paths, RAW, examples)
-    found = list(sink.reference_records(paths, RAW))
-    assert found == [(one.encoded, one.labels) for one in examples]
-
-
-@pytest.mark.parametrize(("options", "info"), [({}, SINGLE), ({"labels": "multi"}, MULTI)])
-@pytest.mark.parametrize("count", [0, 1, 40])
-def test_dali_reads_files_and_labels(
-    options: dict[str, str], info: DatasetInfo, count: int, tmp_path: Path
-) -> None:
-    sink = LmdbSink(**options)
-    paths = [tmp_path / path for path in sink.paths(ShardName("train", 3, 4), "split")]
-    for path in paths:
-        path.parent.mkdir(parents=True)
-    examples = [example(number, info, number * 100) for number in range(count)]
-    write(sink, paths, info, examples)
-    try:
-        found = list(sink.reference_records(paths, info))
-    except UsageError as error:
-        pytest.skip(str(error))
-    assert found == [(one.encoded, one.labels) for one in examples]
-
-
 def test_without_dali_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvidia.dali", None)
     sink = LmdbSink()
     paths = places(sink, tmp_path)
     write(sink, paths, SINGLE, [example(0)])
     with pytest.raises(UsageError, match="pip install nvidia-dali-cuda120"):
-        list(sink.reference_records(paths, SINGLE))
+        list(with_dali(paths))

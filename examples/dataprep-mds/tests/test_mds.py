@@ -12,8 +12,8 @@ from dataprep.cli import main
 from dataprep.errors import SinkError
 from dataprep.records import Records
 from dataprep.sinks import DatasetInfo, ShardName
-from dataprep.sinks.conformance import SinkTests
 from dataprep.sinks.example import Example
+from dataprep.sinks.testing import SinkTests
 from streaming import LocalDataset, MDSWriter, StreamingDataset
 
 from dataprep_mds import MdsSink

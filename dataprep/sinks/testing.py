@@ -1,0 +1,743 @@
+"""What every sink must do, as tests that the author of a sink runs too.
+
+::
+
+    from dataprep.sinks.testing import SinkTests
+
+    class TestMds(SinkTests):
+        sink_name = "mds"  # its entry point; or: sink = MdsSink()
+
+Every test runs with every combination of the sink's options. pytest is needed here, and nowhere
+else in dataprep but in `dataprep.datasets`' tests.
+"""
+
+# ruff: noqa: D102 - the names of tests say what they are
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache, partial
+from pathlib import Path, PurePosixPath
+from typing import ClassVar, NoReturn
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dataprep.errors import DataprepError, SinkError, UsageError
+from dataprep.images.statistics import Measured, Statistics, histogram_of
+from dataprep.plugins import load_sink
+from dataprep.sinks.base import (
+    DatasetInfo,
+    FinishedShard,
+    Layout,
+    ShardName,
+    ShardReader,
+    ShardWriter,
+    Sink,
+    WrittenFile,
+)
+from dataprep.sinks.example import Example
+from dataprep.sinks.unverified import ChildDiedError, in_child
+
+_LAYOUTS: tuple[Layout, ...] = ("split", "flat")
+_SIZE = (6, 8)  # height and width of every image, where all have one size
+_SINGLE = DatasetInfo(
+    # Classes may be names of folders, which need not be UTF-8.
+    classes=(("n01440760", "tench"), ("n01440761", "goldfish"), ("caf\udce9", "鮫"), ("d", "d")),
+    attributes=(("patient_id", "int"), ("view", "text"), ("note", "text")),
+    boxes=True,
+)
+_MULTI = replace(
+    _SINGLE,
+    classes=(*((f"Finding_{number:02d}",) * 2 for number in range(13)), ("\udcff", "\udcff")),
+    multilabel=True,
+    colorspace="Grayscale",
+)
+_VALUES: dict[str, tuple[int | str, ...]] = {
+    "int": (1, 0, -1, 2**63 - 1, -(2**63) + 1),
+    "text": ("PA", "0", "Röntgen, 左", "not utf-8: \udce9", ' "quoted"\n', "None", "x" * 300),
+}
+# Keys are data. Those that differ little are told apart all the same.
+_KEYS = (
+    *("n01440764/n01440764_10026.JPEG", "n01443537/n01440764_10026.JPEG"),
+    *("n01440764/n01440764_10026.png", "n01440764/N01440764_10026.JPEG", "n01440764_10026", "0"),
+    *("Schäferhund/日本 語.JPEG", "not-utf-8/\udce9t\udce9.JPEG", ".hidden", "../../up.JPEG"),
+    *("a b/'quoted' \"twice\", and; more.JPEG", "C:\\back\\100%s {0} $HOME `id`.JPEG"),
+    f"long/{'x' * 250}.JPEG",
+)
+# A format may refuse these with a SinkError, but not change them.
+_AWKWARD_KEYS = ("", "/absolute.JPEG", "two\nlines", "a\ttab", "a\0zero\0", " blank ", "x" * 900)
+_AWKWARD_VALUES = ("", " blank ", "two\r\nlines", "zero\0", "half: \ud800", "x" * 10**5, 2**63)
+
+_HINTS = {
+    "key": "keys are data: store them whole, any bytes but zero (surrogateescape)",
+    "labels": "they are 0-based and ascending; none or several where multilabel is True",
+    "boxes": "store them, or set keeps_boxes = False",
+    "box_labels": "store them, or set keeps_boxes = False",
+    "attributes": "store them with their types and leave out what is missing, or set "
+    "keeps_attributes = False",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of data set."""
+
+    name: str
+    info: DatasetInfo
+
+    def info_for(self, sink: Sink) -> DatasetInfo:
+        """What this sink is told: pixels are all of one size; nothing that it has no place for."""
+        return replace(
+            self.info,
+            size=_SIZE if sink.pixels else self.info.size,
+            boxes=self.info.boxes and sink.keeps_boxes,
+            attributes=self.info.attributes if sink.keeps_attributes else (),
+        )
+
+    def examples(self, sink: Sink, count: int, first: int = 0) -> list[Example]:
+        """``count`` examples that this sink must be able to hold, all different."""
+        info = replace(self.info, size=self.info_for(sink).size)
+        return [_example(info, number, sink.pixels) for number in range(first, first + count)]
+
+
+CASES = (
+    Case("single-label", _SINGLE),
+    Case("multi-label", _MULTI),
+    Case("one-size", replace(_SINGLE, size=_SIZE, boxes=False, attributes=())),
+    Case("multi-label-one-size", replace(_MULTI, size=_SIZE)),
+)
+
+
+@lru_cache(maxsize=1000)
+def _example(info: DatasetInfo, number: int, pixels: bool) -> Example:
+    """Number ``number`` of a made-up data set, with a real small image; always the same."""
+    height, width = info.size or (5 + number % 4, 9 + number % 7)
+    # A set of colour images has grey ones among them, and 16 bits are as of radiographs.
+    grey = info.channels == 1 or (number % 5 == 4 and not pixels)
+    form = "RAW" if pixels else ("JPEG", "PNG")[number % 3 == 2]
+    mode, bytes_each = ("L", 1) if grey else ("RGB", 3)
+    if grey and form == "PNG" and number % 2 == 0:
+        mode, bytes_each = "I;16", 2
+    encoded = random.Random(number).randbytes(height * width * bytes_each)  # noqa: S311
+    if not pixels:
+        file = io.BytesIO()
+        Image.frombytes(mode, (width, height), encoded).save(file, form)
+        encoded = file.getvalue()
+    classes = tuple(range(len(info.classes)))
+    several = ((), classes, classes[number % 14 :][:1], classes[number % 5 :: 3])[number % 4]
+    labels = several if info.multilabel else (number * 3 % len(classes),)
+    boxes = ((0.125, 0.25, 0.5, 0.75), (0.0, 0.0, 1.0, 1.0))[: number % 3 if info.boxes else 0]
+    # Some have all attributes, some none, and in any order.
+    known = {
+        name: _VALUES[kind][(number + place) % len(_VALUES[kind])]
+        for place, (name, kind) in enumerate(reversed(info.attributes))
+        if (number + place) % 4 and number % 10 != 5
+    }
+    return Example(
+        key=f"{info.identifiers(labels) or 'none'}/{number:08d}.{form.lower()}",
+        encoded=encoded,
+        format=form,
+        height=height,
+        width=width,
+        colorspace=info.colorspace,
+        labels=labels,
+        synset=info.identifiers(labels),
+        class_name=info.names(labels),
+        boxes=boxes,
+        # Of some it is not known, and a box may show what the image has not for a label.
+        box_labels=(13, number % 14)[: len(boxes)] if info.multilabel and number % 7 != 1 else (),
+        attributes=known,
+    )
+
+
+class SinkTests:
+    """The suite; subclass it in a test module under a name that begins with ``Test``.
+
+    A sink that cannot hold a kind of data set with some of its options, say several labels an
+    image, refuses it in `Sink.check`; then there are no tests of the two together. Each kind must
+    be held with one combination of options at least.
+
+    Attributes:
+        sink: the sink to test; importable, since another process gets it pickled.
+        sink_name: or the name of its entry point.
+    """
+
+    sink: ClassVar[Sink | None] = None
+    sink_name: ClassVar[str] = ""
+
+    @classmethod
+    def variants(cls) -> list[Sink]:
+        """The sink with every combination of its options."""
+        sink = load_sink(cls.sink_name) if cls.sink_name else cls.sink
+        if sink is None:
+            raise TypeError(f"{cls.__name__} needs sink = YourSink() or sink_name = 'yours'")
+        choices = itertools.product(*sink.OPTIONS.values())
+        return [type(sink)(**dict(zip(sink.OPTIONS, values, strict=True))) for values in choices]
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Give every test its sinks and kinds of data sets."""
+        variants = self.variants()
+        if "variants" in metafunc.fixturenames:
+            metafunc.parametrize("variants", [variants], ids=["all"])
+        elif "case" in metafunc.fixturenames:
+            pairs = [
+                pytest.param(sink, case, id=f"{_id(sink)}-{case.name}")
+                for sink in variants
+                for case in CASES
+                if not _refusal(sink, case)
+            ]
+            metafunc.parametrize(("variant", "case"), pairs)
+        else:
+            metafunc.parametrize("variant", variants, ids=map(_id, variants))
+
+    def test_it_describes_itself(self, variant: Sink) -> None:
+        kind = type(variant)
+        _check(re.fullmatch(r"[a-z][a-z0-9_-]*", variant.name), "name: small letters, digits, -, _")
+        _check(
+            variant.summary.strip() and "\n" not in variant.summary,
+            "summary: give one line for `dataprep sinks`",
+        )
+        _check(variant.overhead() >= 0, "overhead() must not be negative")
+        wrong = [{option: "no such choice"} for option in kind.OPTIONS] + [{"no_such_option": "x"}]
+        for options in wrong:
+            with pytest.raises(UsageError):
+                kind(**options)
+        config = json.loads(json.dumps(dict(variant.config())))
+        again = kind(**config)
+        _check(
+            (again.options, again.config(), again.pixels)
+            == (variant.options, config, variant.pixels),
+            f"config() is {config}; it must be plain JSON from which the constructor makes the "
+            "same sink again",
+        )
+
+    def test_files_have_places_of_their_own(self, variant: Sink) -> None:
+        again = type(variant)(**dict(variant.config()))
+        for layout, train, validation in itertools.product(_LAYOUTS, (1, 2, 11), (1, 2)):
+            counts = {"train": train, "validation": validation}
+            paths = _all_paths(variant, layout, counts)
+            _check(paths == _all_paths(again, layout, counts), "paths() must not change")
+            for path in paths:
+                _check(
+                    isinstance(path, PurePosixPath)
+                    and not path.is_absolute()
+                    and not any(part.startswith(".") for part in path.parts)
+                    and path != PurePosixPath("manifest.json"),
+                    f"paths() gives {path!r}: give PurePosixPaths below the output directory, "
+                    "neither hidden nor manifest.json",
+                )
+            _check(
+                len({str(path).lower() for path in paths}) == len(paths)
+                and {parent for path in paths for parent in path.parents}.isdisjoint(paths),
+                f"paths() gives two shards the same place, or a directory's: {sorted(paths)}",
+            )
+
+    def test_every_kind_of_data_set_is_held(self, variants: Sequence[Sink]) -> None:
+        for case in CASES:
+            refusals = [_refusal(sink, case) for sink in variants]
+            _check(not all(refusals), f"check() refuses every {case.name} data set: {refusals}")
+
+    def test_examples_come_back(self, variant: Sink, case: Case, tmp_path: Path) -> None:
+        info, examples = case.info_for(variant), case.examples(variant, 150)
+        examples[: len(_KEYS)] = [
+            replace(it, key=key) for it, key in zip(examples, _KEYS, strict=False)
+        ]
+        most = variant.most_images(info)
+        examples = examples if most is None else examples[:most]
+        shard = _write(variant, info, examples, tmp_path / "out")
+        wanted = _expected(variant, examples)
+        before = _contents(tmp_path)
+        with variant.reader(shard.paths, info) as reader:
+            _check(len(reader) == len(wanted), f"len(reader) is {len(reader)}, not {len(wanted)}")
+            _same(list(reader), wanted, "iterating")
+            order = random.Random(0).sample(range(len(wanted)), 40)  # noqa: S311
+            _same([reader[i] for i in order], [wanted[i] for i in order], "reader[number]")
+            _same(list(itertools.islice(reader, 5)), wanted[:5], "iterating again")
+            keys = [example.key for example in wanted]
+            _check(list(reader.keys()) == keys, "keys() must give every key whole, in order")
+            for number in (len(wanted), 1000):
+                _raises(
+                    IndexError,
+                    partial(reader.__getitem__, number),
+                    f"reader[{number}] of {len(keys)}",
+                )
+            with variant.reader(shard.paths, info) as other:
+                for number, pair in enumerate(zip(reader, other, strict=True)):
+                    back = reader[len(wanted) - 1 - number]
+                    _same(
+                        [*pair, back],
+                        [wanted[number]] * 2 + [wanted[-1 - number]],
+                        "while iterating",
+                    )
+        _check(_contents(tmp_path) == before, "a reader must not make or change files")
+        unfinished = variant.reader(shard.paths, info)
+        begun = [iter(unfinished), iter(unfinished.keys())]
+        for iterator in begun:
+            next(iterator)
+        unfinished.close()
+        unfinished.close()
+        _check(not _held_open(tmp_path), f"close() leaves open: {_held_open(tmp_path)}")
+
+    def test_no_examples_and_lost_sidecars(self, variant: Sink, case: Case, tmp_path: Path) -> None:
+        info, examples = case.info_for(variant), case.examples(variant, 12)
+        shard = _write(variant, info, [], tmp_path / "empty")
+        with variant.reader(shard.paths, info) as reader:
+            found = [len(reader), *reader, *reader.keys()]
+            _check(found == [0], f"an empty shard must be readable and empty, but has {found}")
+            _raises(IndexError, lambda: reader[0], "reader[0] of none")
+        shard = _write(variant, info, examples, tmp_path / "alone")
+        for sidecar in shard.paths[1:]:
+            sidecar.unlink()
+        for known in (info, DatasetInfo()):
+            with variant.reader(shard.paths[:1], known) as reader:
+                found = [it.encoded for it in (*reader, reader[7])]
+            wanted = [it.encoded for it in (*examples, examples[7])]
+            _check(found == wanted, "reader() must find the images by the data file alone")
+
+    def test_awkward_texts_come_back_or_are_refused(self, variant: Sink, tmp_path: Path) -> None:
+        info = replace(_held(variant).info_for(variant), attributes=())
+        one, two, three = (replace(it, attributes={}) for it in _held(variant).examples(variant, 3))
+        tries = [(info, replace(two, key=key)) for key in _AWKWARD_KEYS]
+        for value in _AWKWARD_VALUES if variant.keeps_attributes else ():
+            told = replace(info, attributes=(("it", "int" if isinstance(value, int) else "text"),))
+            tries.append((told, replace(two, attributes={"it": value})))
+        for number, (told, awkward) in enumerate(tries):
+            what = f"key {awkward.key[:20]!r}, attributes {repr(awkward.attributes)[:40]}"
+            examples = [one, awkward, three]
+            try:
+                shard = _write(variant, told, examples, tmp_path / str(number))
+            except SinkError as error:
+                _check("\n" not in str(error), f"{what}: say it in one line: {error}")
+            else:
+                with variant.reader(shard.paths, told) as reader:
+                    _same(list(reader), _expected(variant, examples), f"{what}, which was taken,")
+
+    def test_files_are_as_declared(self, variant: Sink, case: Case, tmp_path: Path) -> None:
+        info, examples = case.info_for(variant), case.examples(variant, 7)
+        shard = _write(variant, info, examples, tmp_path / "telltale", tag="telltale")
+        found = set(_contents(tmp_path / "telltale"))
+        _check(
+            found == {str(name) for name in shard.names},
+            f"only the files of paths() may be there, but there are {sorted(found)}",
+        )
+        for path, said in zip(shard.paths, shard.written, strict=True):
+            content = path.read_bytes()
+            wanted = WrittenFile(len(content), hashlib.sha256(content).hexdigest())
+            _check(said == wanted, f"close() says {said} of {path.name}, which is {wanted}")
+            _check(
+                b"telltale" not in content and b".partial" not in content,
+                f"{path.name} must not say where it was written, nor under which name",
+            )
+        back = _write(variant, info, examples[::-1], tmp_path / "back")
+        _check(
+            back.digests[0] != shard.digests[0], "examples must be stored in the order of write()"
+        )
+
+    def test_equal_examples_give_equal_bytes(
+        self, variant: Sink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cases = [case for case in CASES if not _refusal(variant, case)]
+        batches = [(case.info_for(variant), case.examples(variant, 7)) for case in cases]
+        wanted = [
+            _write(variant, *batch, tmp_path / str(number)).digests
+            for number, batch in enumerate(batches)
+        ]
+        again = type(variant)(**dict(variant.config()))
+        elsewhere = tmp_path / "quite" / "elsewhere"
+        elsewhere.mkdir(parents=True)
+        environment = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8"}
+        there = in_child(
+            tmp_path,
+            _digests,
+            again,
+            batches,
+            elsewhere,
+            environment=environment,
+            directory=elsewhere,
+        )
+        _check(list(there) == wanted, "equal examples give other bytes in another process")
+        monkeypatch.chdir(elsewhere)
+        found = list(_digests(again, batches, tmp_path / "again"))
+        _check(found == wanted, "equal examples give other bytes the second time, or elsewhere")
+        roots = [tmp_path / f"thread{number}" for number in range(4)]
+        with ThreadPoolExecutor(len(roots)) as pool:
+            together = pool.map(lambda root: list(_digests(again, batches, root)), roots)
+        _check(
+            all(found == wanted for found in together),
+            "threads that write shards side by side give other bytes",
+        )
+
+    def test_a_shard_can_be_abandoned(self, variant: Sink, tmp_path: Path) -> None:
+        case = _held(variant)
+        info, examples = case.info_for(variant), case.examples(variant, 3)
+        for count in (0, 3):
+            writer, _, paths = _start(variant, info, tmp_path / str(count))
+            for example in examples[:count]:
+                writer.write(example)
+            writer.abandon()
+            writer.abandon()
+            _check(not _held_open(tmp_path), f"abandon() leaves open: {_held_open(tmp_path)}")
+            strange = set(_contents(tmp_path / str(count))) - {
+                str(path.relative_to(tmp_path / str(count))) for path in paths
+            }
+            _check(not strange, f"abandon() leaves files of other names: {strange}")
+        writer, _, paths = _start(variant, info, tmp_path / "finished")
+        for example in examples:
+            writer.write(example)
+        written = writer.close()
+        _check(not _held_open(tmp_path), f"close() leaves open: {_held_open(tmp_path)}")
+        writer.abandon()
+        found = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+        wanted = [file.sha256 for file in written]
+        _check(found == wanted, "abandon() after close() must not change the files")
+
+    def test_what_it_cannot_hold_is_refused(self, variant: Sink, tmp_path: Path) -> None:
+        case = _held(variant)
+        info = case.info_for(variant)
+        (good,) = case.examples(variant, 1)
+        raw = bytes(good.height * good.width * info.channels)
+        bad = [replace(good, format="RAW", encoded=raw)]
+        if variant.pixels:
+            bad = [
+                replace(good, encoded=good.encoded + b"\0"),
+                replace(good, height=good.height * 2, encoded=good.encoded * 2),
+                replace(good, format="JPEG", encoded=b"\xff\xd8\xff\xd9"),
+            ]
+        for number, example in enumerate(bad):
+            writer, _, _ = _start(variant, info, tmp_path / str(number))
+            what = f"write() of {example.format}, {len(example.encoded)} bytes"
+            _raises(DataprepError, partial(writer.write, example), what)
+            writer.abandon()
+
+    def test_damage_is_one_line(self, variant: Sink, tmp_path: Path) -> None:
+        case = _held(variant)
+        info = case.info_for(variant)
+        shard = _write(variant, info, case.examples(variant, 6), tmp_path / "whole")
+        damaged = list(_damaged_copies(shard, tmp_path))
+        done = 0
+        while done < len(damaged):
+            name, paths = damaged[done]
+            try:
+                reading = in_child(paths[0], _readings, variant, info, damaged[done:], seconds=20)
+                for refusal, accident in reading:
+                    name, paths = damaged[done]
+                    done += 1
+                    where = f"reading a shard with {name}"
+                    _check(not accident, f"{where} must raise a SinkError, not:\n{accident}")
+                    _check("\n" not in refusal, f"{where}: say it in one line: {refusal}")
+                    named = not refusal or any(str(path) in refusal for path in paths)
+                    _check(named, f"{where}: name the file: {refusal}")
+                    half_missed = name == "data cut in half" and not refusal
+                    _check(not half_missed, "iterating over half a shard must raise a SinkError")
+            except ChildDiedError as error:
+                _check(
+                    variant.trusts_files,
+                    f"reading a shard with {name}: {error}; check it, or set trusts_files = True",
+                )
+                done += 1
+
+    def test_a_split_can_be_finished_and_moved(
+        self, variant: Sink, case: Case, tmp_path: Path
+    ) -> None:
+        split, flat = _LAYOUTS
+        for layout, count in ((split, 1), (flat, 3), (split, 3)):
+            roots = [tmp_path / "telltale", tmp_path / "other" / "place"]
+            contents = []
+            for root in roots:
+                batches = _finish_split(variant, case, root, layout, count, root.name)
+                contents.append(_contents(root))
+            _check(not _held_open(tmp_path), f"still open: {_held_open(tmp_path)}")
+            _check(contents[0] == contents[1], "finish_split() must give the same bytes anywhere")
+            told = [name for name, data in contents[0].items() if b"telltale" in data]
+            _check(not told, f"{told} must not say where they are: use FinishedShard.names")
+            moved = tmp_path / "moved"
+            shutil.move(roots[0], moved)
+            shutil.rmtree(roots[1])
+            for number, batch in enumerate(batches):
+                names = variant.paths(ShardName("train", number, count), layout)
+                paths = [moved / name for name in names]
+                with variant.reader(paths, case.info_for(variant)) as reader:
+                    _same(list(reader), _expected(variant, batch), "a shard that was moved")
+            shutil.rmtree(moved)
+
+    def test_the_formats_own_reader_agrees(self, variant: Sink, case: Case, tmp_path: Path) -> None:
+        info, examples = case.info_for(variant), case.examples(variant, 12)
+        paths = _write(variant, info, examples, tmp_path).paths
+        if not variant.reference:
+            _raises(
+                UsageError,
+                lambda: variant.reference_records(paths, info),
+                "reference_records() without the name of a reader in `reference`",
+            )
+            return
+        try:
+            found = list(variant.reference_records(paths, info))
+        except UsageError as error:
+            pytest.skip(str(error))
+        wanted = [(example.encoded, example.labels) for example in examples]
+        _check(found == wanted, f"reference_records(): {variant.reference} gives something else")
+
+
+# --- Writing as dataprep does: under temporary names, then renamed ---
+
+
+@dataclass(frozen=True)
+class _Shard:
+    names: tuple[PurePosixPath, ...]
+    paths: tuple[Path, ...]
+    written: tuple[WrittenFile, ...]
+
+    @property
+    def digests(self) -> list[str]:
+        return [hashlib.sha256(path.read_bytes()).hexdigest() for path in self.paths]
+
+
+def _start(
+    sink: Sink,
+    info: DatasetInfo,
+    root: Path,
+    shard: ShardName = ShardName("train", 0, 1),  # noqa: B008 - frozen
+    layout: Layout = "split",
+    tag: str = "1a2b3c4d",
+) -> tuple[ShardWriter, tuple[PurePosixPath, ...], tuple[Path, ...]]:
+    names = tuple(sink.paths(shard, layout))
+    paths = _temporary(root, names, tag)
+    return sink.open(paths, info), names, paths
+
+
+def _temporary(root: Path, names: Sequence[PurePosixPath], tag: str) -> tuple[Path, ...]:
+    paths = tuple(root / name.parent / f".{name.name}.{tag}.partial" for name in names)
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return paths
+
+
+def _write(
+    sink: Sink,
+    info: DatasetInfo,
+    examples: Sequence[Example],
+    root: Path,
+    shard: ShardName = ShardName("train", 0, 1),  # noqa: B008 - frozen
+    layout: Layout = "split",
+    tag: str = "1a2b3c4d",
+) -> _Shard:
+    writer, names, temporary = _start(sink, info, root, shard, layout, tag)
+    try:
+        for example in examples:
+            writer.write(example)
+        written = tuple(writer.close())
+    except BaseException:
+        writer.abandon()
+        raise
+    paths = tuple(root / name for name in names)
+    for source, path in zip(temporary, paths, strict=True):
+        source.rename(path)
+    return _Shard(names, paths, written)
+
+
+_Batch = tuple[DatasetInfo, Sequence[Example]]
+
+
+def _digests(sink: Sink, batches: Sequence[_Batch], root: Path) -> Iterator[list[str]]:
+    for number, (info, examples) in enumerate(batches):
+        yield _write(sink, info, examples, root / str(number), tag="0000cafe").digests
+
+
+def _finish_split(
+    sink: Sink, case: Case, root: Path, layout: Layout, count: int, tag: str
+) -> list[list[Example]]:
+    """Write a split; its images are all of one size and have a mean."""
+    info = case.info_for(sink)
+    sized = replace(case, info=replace(case.info, size=_SIZE))
+    batches = [sized.examples(sink, 5, 5 * number) for number in range(count)]
+    finished, statistics = [], Statistics()
+    for number, batch in enumerate(batches):
+        shard = _write(sink, info, batch, root, ShardName("train", number, count), layout, tag)
+        finished.append(FinishedShard(shard.paths, shard.names, len(batch)))
+        for example in batch:
+            pixels = np.full((*_SIZE, info.channels), number, np.uint8)
+            grey = pixels[:, :, 0] if info.channels == 1 else pixels
+            histogram = histogram_of(grey, info.channels)
+            size = len(example.encoded)
+            statistics.add(Measured(size, example.format, *_SIZE, histogram, pixels))
+    names = sink.split_paths("train", count, layout)
+    paths = _temporary(root, names, tag)
+    written = sink.finish_split(paths, info, finished, statistics)
+    for path, name, said in zip(paths, names, written, strict=True):
+        content = path.read_bytes()
+        wanted = WrittenFile(len(content), hashlib.sha256(content).hexdigest())
+        _check(said == wanted, f"finish_split() says {said} of {name}, which is {wanted}")
+        path.rename(root / name)
+    declared = {str(name) for shard in finished for name in shard.names} | set(map(str, names))
+    found = set(_contents(root))
+    _check(found == declared, f"finish_split() leaves {found}, but split_paths() says {names}")
+    return batches
+
+
+# --- Damage ---
+
+
+def _readings(
+    sink: Sink, info: DatasetInfo, damaged: Sequence[tuple[str, tuple[Path, ...]]]
+) -> Iterator[tuple[str, str]]:
+    """Of each, read in every way: the message of a DataprepError; or what else was raised."""
+    ways: tuple[Callable[[ShardReader], object], ...] = (
+        list,
+        lambda reader: [reader[number] for number in reversed(range(len(reader)))],
+        lambda reader: list(reader.keys()),
+    )
+    for _, paths in damaged:
+        refusal = accident = ""
+        for way in ways:
+            try:
+                with sink.reader(paths, info) as reader:
+                    way(reader)
+            except DataprepError as error:
+                refusal = refusal or str(error)
+            except Exception as error:  # noqa: BLE001 - this is what is being looked for
+                accident = repr(error)
+        yield refusal, accident
+
+
+def _damaged_copies(shard: _Shard, root: Path) -> Iterator[tuple[str, tuple[Path, ...]]]:
+    for place, victim in enumerate(shard.paths):
+        part = f"sidecar {place}" if place else "data"
+        for number, (name, content) in enumerate(_damages(victim.read_bytes())):
+            copy = root / f"damaged-{place}-{number}"
+            paths = tuple(copy / file for file in shard.names)
+            for original, path in zip(shard.paths, paths, strict=True):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(original, path)
+            paths[place].write_bytes(content)
+            yield f"{part} {name}", paths
+            if not place and len(paths) > 1:
+                yield f"data alone {name}", paths[:1]
+
+
+def _damages(content: bytes) -> Iterator[tuple[str, bytes]]:
+    chance, size = random.Random(0), len(content)  # noqa: S311
+    yield "cut in half", content[: size // 2]
+    yield "of 0 bytes", b""
+    yield "of garbage", chance.randbytes(max(size, 64))
+    yield "of zeros", bytes(size)
+    yield "of text", b"Not Found\n" * (size // 10 + 1)
+    yield "and garbage behind it", content + chance.randbytes(100)
+    yield "twice", content * 2
+    yield (
+        "with zeros in the middle",
+        content[: size // 3] + bytes(size // 3) + content[-size // 3 :],
+    )
+    yield "with a garbage head", chance.randbytes(min(64, size)) + content[64:]
+    for length in sorted({1, 8, 17, size * 3 // 4, size - 100, size - 1}):
+        if 0 < length < size:
+            yield f"cut to {length} bytes", content[:length]
+    for _ in range(16 if size else 0):
+        # Beginnings hold the numbers that readers believe.
+        at = chance.randrange(min(size, chance.choice((32, 512, size))))
+        changed = bytes([content[at] ^ 1 << chance.randrange(8)])
+        yield f"a bit flipped in byte {at}", content[:at] + changed + content[at + 1 :]
+
+
+# --- What is found and what is expected ---
+
+
+def _id(sink: Sink) -> str:
+    return ",".join(sink.options.values()) or sink.name
+
+
+def _refusal(sink: Sink, case: Case) -> str:
+    """Why the sink refuses this kind of data set; empty if it does not."""
+    try:
+        sink.check(case.info_for(sink))
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def _held(sink: Sink) -> Case:
+    """A kind of data set that the sink holds with these options."""
+    found = [case for case in CASES if not _refusal(sink, case)]
+    _check(found, f"check() refuses every kind of data set with the options {dict(sink.options)}")
+    return found[0]
+
+
+def _expected(sink: Sink, examples: Sequence[Example]) -> list[Example]:
+    """What a reader must give back: all that the format has a place for."""
+    found = list(examples)
+    if not sink.keeps_boxes:
+        found = [replace(it, boxes=(), box_labels=()) for it in found]
+    if not sink.keeps_attributes:
+        found = [replace(it, attributes={}) for it in found]
+    return found
+
+
+def _all_paths(sink: Sink, layout: Layout, counts: dict[str, int]) -> list[PurePosixPath]:
+    found: list[PurePosixPath] = []
+    for split, count in counts.items():
+        for number in range(count):
+            found += sink.paths(ShardName(split, number, count), layout)
+        found += sink.split_paths(split, count, layout)
+    return found
+
+
+def _contents(root: Path) -> dict[str, bytes]:
+    """Every file below ``root``."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if not path.is_dir()
+    }
+
+
+def _held_open(root: Path) -> list[str]:
+    """Files below ``root`` that this process has open or mapped; none where nobody can tell."""
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.is_dir():
+        return []
+    found = [os.path.realpath(descriptor) for descriptor in descriptors.iterdir()]
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
+    found += [line.split(maxsplit=5)[5] for line in maps.splitlines() if str(root) in line]
+    return [name for name in found if name.startswith(f"{root}/")]
+
+
+def _same(found: Sequence[Example], wanted: Sequence[Example], how: str) -> None:
+    """Fail with the first thing that differs, and what to do."""
+    _check(len(found) == len(wanted), f"{how} gives {len(found)} examples, expected {len(wanted)}")
+    for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
+        for field in fields(Example):
+            here, there = (repr(getattr(it, field.name))[:200] for it in (one, other))
+            hint = _HINTS.get(field.name, "give back what was written")
+            _check(
+                getattr(one, field.name) == getattr(other, field.name),
+                f"{how} gives example {number} the {field.name} {here}, expected {there}: {hint}",
+            )
+
+
+def _raises(kind: type[Exception], call: Callable[[], object], what: str) -> None:
+    try:
+        call()
+    except kind as error:
+        _check("\n" not in str(error), f"{what}: say it in one line: {error}")
+    else:
+        _fail(f"{what} must raise {kind.__name__}")
+
+
+def _check(fits: object, message: str) -> None:
+    if not fits:
+        _fail(message)
+
+
+def _fail(message: str) -> NoReturn:
+    pytest.fail(message, pytrace=False)
