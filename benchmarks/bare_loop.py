@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.cli.prepare import dataset_command
-from dataprep.images import Recipe, Resize, encode, jpeg, pixels, turbo
+from dataprep.images import Recipe, Resize, codecs, jpeg, pixels
 from dataprep.images.recipe import CHROMA
 
 _OPTIONS = dataset_command("imagenet").params
@@ -55,11 +55,11 @@ def main(raw: Path, count: int, processes: int) -> None:
 
 
 def _convert(data: bytes, is_grey: bool) -> bytes:
-    decoded = turbo.decode(data, "GRAY" if is_grey else "RGB")
+    decoded = codecs.fast_decode(data, "GRAY" if is_grey else "RGB")
     height, width = decoded.shape[:2]
     size = pixels.target_size(width, height, Resize(256))
     resized = pixels.resized(decoded, size, _RECIPE.filter)
-    return encode.to_jpeg(resized, _RECIPE.quality, CHROMA)
+    return codecs.to_jpeg(resized, _RECIPE.quality, CHROMA)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from PIL import Image
 from benchmarks import raw_set
 from benchmarks.results import Row
 from benchmarks.setting import CannotRunError, Setting
-from dataprep.images import Resize, pixels, turbo
+from dataprep.images import Resize, codecs, pixels
 from dataprep.images.recipe import Filter
 
 _SIDE = 256
@@ -47,7 +47,7 @@ class _Measured:
 def measure(setting: Setting) -> list[Row]:
     """Every filter beside Pillow's of that name, and the default beside the others."""
     raw = raw_set.tree(setting, setting.size(400, 40))
-    found = [turbo.decode(path.read_bytes(), "RGB") for path in raw_set.files(raw)]
+    found = [codecs.fast_decode(path.read_bytes(), "RGB") for path in raw_set.files(raw)]
     found = [picture for picture in found if min(picture.shape[:2]) > _SIDE]
     if not found:
         raise CannotRunError(f"--images: none is larger than {_SIDE} pixels")

@@ -18,7 +18,7 @@ from pathlib import Path
 import google_crc32c
 
 from benchmarks import raw_set
-from dataprep.images import turbo
+from dataprep.images import codecs
 
 _SHARD = 140_000_000  # bytes
 _BLOCK = 1 << 20  # bytes a write
@@ -66,7 +66,7 @@ def _write(files: list[str], prefix: str, *, scan: bool) -> None:
         data = os.read(descriptor, os.fstat(descriptor).st_size)
         os.close(descriptor)
         if scan:
-            turbo.scan(data)
+            codecs.fast_scan(data)
         digest.update(data)
         google_crc32c.value(data)
         pieces.append(data)

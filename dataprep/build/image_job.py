@@ -15,7 +15,7 @@ from dataprep.build.job import Job, Made, Rejected
 from dataprep.datasets import read_image
 from dataprep.errors import ImageError, SourceError
 from dataprep.images import Prepared, Recipe, prepare
-from dataprep.images.boxes import cropped
+from dataprep.images.pixels import cropped
 from dataprep.index import Row
 from dataprep.index.order import read_shard
 from dataprep.sinks import DatasetInfo, ShardName

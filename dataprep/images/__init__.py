@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataprep.images.encode import codec_versions
+from dataprep.images.codecs import codec_versions
 from dataprep.images.prepare import Note, Prepared, prepare
 from dataprep.images.recipe import JSON, Recipe, Resize
 from dataprep.images.statistics import Measured, Statistics

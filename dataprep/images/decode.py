@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 
 from dataprep.errors import ImageError
-from dataprep.images import decoders, encode, foreign, jpeg
-from dataprep.images.pixels import Pixels, packed, recolored, require_size
+from dataprep.images import codecs, jpeg, png, sniff
+from dataprep.images.pixels import Pixels, eight_bits, packed, recolored, require_size
 from dataprep.images.recipe import MAX_PIXELS
 
 
@@ -53,7 +53,7 @@ def raw_to_png(data: bytes, height: int, width: int) -> bytes:
     Raises:
         ImageError: the number of bytes fits neither.
     """
-    return encode.to_png(_viewed(data, height, width))
+    return codecs.to_png(_viewed(data, height, width))
 
 
 def _viewed(data: bytes, height: int, width: int) -> Pixels:
@@ -77,11 +77,13 @@ def _decoded(
 ) -> Pixels:
     if format not in ("JPEG", "PNG"):
         raise ImageError(f"format {format!r}, expected JPEG, PNG or RAW")
-    found = "JPEG" if data.startswith(jpeg.MAGIC) else foreign.kind_of(data)
+    found = "JPEG" if data.startswith(jpeg.MAGIC) else sniff.kind_of(data)
     if found != format:
         raise ImageError(f"the image is a {found}, expected {format}")
     if found == "PNG":
-        return foreign.decode(data, found, max_pixels)[0]
+        header = png.read_header(data)
+        require_size(header.width, header.height, max_pixels)
+        return eight_bits(png.decode(header, png.split(data)))
     frame = jpeg.read_frame(data)
     require_size(frame.width, frame.height, max_pixels)
-    return decoders.decode(data, frame, grey=color == "gray")[0]
+    return codecs.decode(data, frame, grey=color == "gray")[0]

@@ -1,10 +1,10 @@
-"""Images that are not JPEG, whatever their name says: PNG, GIF, BMP and WebP.
+"""Images that are neither JPEG nor PNG, whatever their name says: GIF, BMP, TIFF and WebP.
 
-Pillow decodes them, but only after everything that is not pixels (text, profiles,
-animation, comments) has been left out of what it sees: bombs in compressed text, broken
-profiles and the plugins' warnings all live there. The plugin classes are called directly
-because ``Image.open`` warns about large images through the process-wide warnings filter,
-which threads cannot change safely; `require_size` takes the place of that check.
+Pillow decodes them, but only after everything that is not pixels (comments, animation,
+metadata) has been left out of what it sees as far as that is easy: the plugins' warnings live
+there. The plugin classes are called directly because ``Image.open`` warns about large images
+through the process-wide warnings filter, which threads cannot change safely; `require_size`
+takes the place of that check.
 """
 
 from __future__ import annotations
@@ -16,15 +16,38 @@ import numpy as np
 from PIL import Image, ImageFile
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.GifImagePlugin import GifImageFile
-from PIL.PngImagePlugin import PngImageFile
+from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from dataprep.errors import ImageError
-from dataprep.images import png
-from dataprep.images.decoders import PILLOW_ERRORS
-from dataprep.images.pixels import Pixels, require_size
+from dataprep.images.codecs import PILLOW_ERRORS
+from dataprep.images.pixels import Levels, require_size
+from dataprep.images.recipe import MAX_PIXELS
+from dataprep.images.sniff import tiff_directory
 
 _GIF_EXTENSION, _GIF_IMAGE = 0x21, 0x2C
+
+# TIFF 6.0: bytes a value of each type; and the tags that say how to decode, with one value or
+# any number. Orientation is not among them: Pillow would heed it.
+_TIFF_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8}
+_TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_TILE_WIDTH, _TIFF_TILE_HEIGHT = 256, 257, 322, 323
+_TIFF_SINGLE = {256, 257, 259, 262, 266, 277, 278, 284, 292, 293, 317, 322, 323, 332, 531}
+_TIFF_MANY = {258, 273, 279, 320, 324, 325, 338, 339, 347, 529, 530, 532}
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The (first) image of a file.
+
+    Attributes:
+        pixels: 8-bit grey or RGB, or 16-bit grey.
+        exif: the file's EXIF block in TIFF form (empty without one).
+        several: whether there are more images behind it.
+    """
+
+    pixels: Levels
+    exif: bytes
+    several: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,79 +58,59 @@ class _Plain:
     width: int
     height: int
     exif: bytes = b""
+    several: bool = False
 
 
-def kind_of(data: bytes) -> str:
-    """Name the format by the file's first bytes.
+def decode(data: bytes, kind: str, max_pixels: int) -> Decoded:
+    """Decode the (first) image; alpha is dropped, not composited.
 
-    Raises:
-        ImageError: it is none that is supported, or nothing at all.
-    """
-    if not data:
-        raise ImageError("empty file: 0 bytes")
-    if data.startswith(png.MAGIC):
-        return "PNG"
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return "GIF"
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "WebP"
-    # "BM" alone would claim text; the size of the second header is 12 to 124 in every BMP.
-    if data.startswith(b"BM") and 12 <= int.from_bytes(data[14:18], "little") <= 124:
-        return "BMP"
-    raise ImageError(
-        f"not a JPEG, PNG, GIF, BMP or WebP image: {len(data)} bytes starting with {data[:12]!r}"
-    )
-
-
-def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Pixels, bytes]:
-    """Decode the (first) image to 8-bit grey or RGB; alpha is dropped, not composited.
-
-    That is what TensorFlow's ``decode_png(channels=3)`` does. 16-bit samples keep their high
-    byte, as libpng's ``png_set_strip_16`` does. Grey stays grey, but 16-bit grey with alpha, of
-    which Pillow makes RGB.
+    Grey stays grey, palettes and CMYK become RGB; 16-bit RGB keeps the high byte.
 
     Args:
         data: the whole file.
-        kind: what `kind_of` says it is.
-        max_pixels: the limit, checked before anything is decoded.
-
-    Returns:
-        The pixels, and the file's EXIF block in TIFF form (empty without one).
+        kind: ``GIF``, ``BMP``, ``TIFF`` or ``WebP``.
+        max_pixels: the limit, checked before anything is decoded; of TIFF at most the default.
 
     Raises:
         ImageError: the file is damaged, or larger than `max_pixels`.
     """
-    readers = {"PNG": _plain_png, "GIF": _plain_gif, "WebP": _plain_webp, "BMP": _plain_bmp}
+    readers = {"GIF": _plain_gif, "BMP": _plain_bmp, "TIFF": _plain_tiff, "WebP": _plain_webp}
     plugins: dict[str, type[ImageFile.ImageFile]] = {
-        "PNG": PngImageFile,
         "GIF": GifImageFile,
-        "WebP": WebPImageFile,
         "BMP": BmpImageFile,
+        "TIFF": TiffImageFile,
+        "WebP": WebPImageFile,
     }
     plain = readers[kind](data)
-    require_size(plain.width, plain.height, max_pixels)
+    # Of TIFF alone Pillow's own limit cannot be passed by.
+    limit = min(max_pixels, MAX_PIXELS) if kind == "TIFF" else max_pixels
+    require_size(plain.width, plain.height, limit)
     try:
         with plugins[kind](io.BytesIO(plain.data)) as image:
-            require_size(image.width, image.height, max_pixels)
+            require_size(image.width, image.height, limit)
             image.load()
-            return _eight_bits(image), plain.exif
+            return Decoded(_levels(image, kind), plain.exif, plain.several or _several(image))
     except PILLOW_ERRORS as error:
         raise ImageError(f"broken {kind}: {str(error) or type(error).__name__}") from error
 
 
-def _eight_bits(image: Image.Image) -> Pixels:
+def _levels(image: Image.Image, kind: str) -> Levels:
     # With this key, convert() tries to honour transparency, and warns when it cannot.
     image.info.pop("transparency", None)
-    if image.mode.startswith("I"):  # 16-bit PNG: "I;16", in older Pillow "I"
-        return (np.asarray(image) >> 8).astype(np.uint8)
+    if image.mode.startswith("I;16"):
+        return np.asarray(image).astype(np.uint16)
+    if image.mode in ("I", "F"):
+        raise ImageError(f"unsupported {kind}: 32 bits a sample, expected 8 or 16")
     mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
     return np.asarray(image if image.mode == mode else image.convert(mode))  # it copies if alike
 
 
-def _plain_png(data: bytes) -> _Plain:
-    stripped, exif = png.without_metadata(data)
-    header = png.read_header(data)
-    return _Plain(stripped, header.width, header.height, exif)
+def _several(image: ImageFile.ImageFile) -> bool:
+    """Whether a second image follows; one that is damaged does not."""
+    try:
+        return bool(getattr(image, "is_animated", False))
+    except PILLOW_ERRORS:
+        return False
 
 
 def _plain_gif(data: bytes) -> _Plain:
@@ -158,6 +161,35 @@ def _plain_bmp(data: bytes) -> _Plain:
         return _Plain(data, _little(data, 18), _little(data, 20))
     width = int.from_bytes(data[18:22], "little")
     return _Plain(data, width, abs(int.from_bytes(data[22:26], "little", signed=True)))
+
+
+def _plain_tiff(data: bytes) -> _Plain:
+    """Keep of the first directory what says how to decode, and no other directory.
+
+    A tile larger than the image counts as the size, since as much is decoded at a time.
+    """
+    order, entries, following = tiff_directory(data)
+    kept, values = [], dict[int, int]()
+    for tag in sorted(entries.keys() & (_TIFF_SINGLE | _TIFF_MANY)):
+        kind, count, value = (
+            int.from_bytes(entries[tag][begin:end], order)
+            for begin, end in ((2, 4), (4, 8), (8, 12))
+        )
+        size = count * _TIFF_SIZES.get(kind, 0)
+        if size == 0 or (tag in _TIFF_SINGLE and count != 1):
+            raise ImageError(f"broken TIFF: its tag {tag} has {count} values of type {kind}")
+        if size > 4 and value + size > len(data):
+            raise ImageError(f"truncated TIFF: {len(data)} bytes, its tag {tag} lies behind them")
+        kept.append(entries[tag])
+        values[tag] = int.from_bytes(entries[tag][8 : 8 + min(size, 4)], order)
+    width, height = values.get(_TIFF_WIDTH, 0), values.get(_TIFF_HEIGHT, 0)
+    if min(width, height) > 0:
+        width = max(width, values.get(_TIFF_TILE_WIDTH, 0))
+        height = max(height, values.get(_TIFF_TILE_HEIGHT, 0))
+    whole = data + bytes(len(data) % 2)
+    directory = len(kept).to_bytes(2, order) + b"".join(kept) + bytes(4)
+    plain = whole[:4] + len(whole).to_bytes(4, order) + whole[8:] + directory
+    return _Plain(plain, width, height, data, following != 0)
 
 
 def _little(data: bytes, at: int) -> int:

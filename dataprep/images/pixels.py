@@ -1,9 +1,10 @@
-"""Changing decoded pixels: colour, size and crop; every function is pure."""
+"""Changing decoded pixels, and boxes on them: turn, size, crop, colour; every function is pure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import version
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,13 @@ except ModuleNotFoundError:  # there are wheels for x86-64 only
 # uint8: (height, width) is grey, (height, width, 3) is RGB. In C order, or RGB with a spare byte
 # behind each pixel, see `padded`.
 Pixels: TypeAlias = NDArray[np.uint8]
-# What can be reshaped: uint8, and grey in uint16.
+# What decoders give: uint8, or grey in uint16.
+Levels: TypeAlias = NDArray[Any]
+# What can be reshaped, likewise.
 Level = TypeVar("Level", np.uint8, np.uint16)
+
+WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
+"""The part of a picture that is left where nothing is cut off."""
 
 if fast is not None:
     _FILTERS = {
@@ -163,6 +169,45 @@ def center_part(width: int, height: int, side: int) -> Box:
     return left / width, top / height, (left + side) / width, (top + side) / height
 
 
+def cropped(
+    boxes: Sequence[Box], labels: Sequence[int], part: Box
+) -> tuple[tuple[Box, ...], tuple[int, ...]]:
+    """The boxes as they lie in a part of the picture.
+
+    Args:
+        boxes: (xmin, ymin, xmax, ymax) as fractions of width and height.
+        labels: what each shows; or none.
+        part: the part of the picture that is left, likewise.
+
+    Returns:
+        The boxes as fractions of the part, cut off at its edges, without those of which nothing
+        is left; and what each of them shows, if `labels` said so.
+    """
+    if part == WHOLE:
+        return tuple(boxes), tuple(labels)
+    inside = [_inside(box, part) for box in boxes]
+    kept = [place for place, box in enumerate(inside) if box[0] < box[2] and box[1] < box[3]]
+    return (
+        tuple(inside[place] for place in kept),
+        tuple(labels[place] for place in kept) if labels else (),
+    )
+
+
+def _inside(box: Box, part: Box) -> Box:
+    left, top, right, bottom = part
+    width, height = right - left, bottom - top
+    return (
+        _fraction((box[0] - left) / width),
+        _fraction((box[1] - top) / height),
+        _fraction((box[2] - left) / width),
+        _fraction((box[3] - top) / height),
+    )
+
+
+def _fraction(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
+
+
 def recolored(pixels: NDArray[Level], color: Color) -> NDArray[Level]:
     """Grey to RGB by repeating it, RGB to grey by ITU-R 601 luma; ``keep`` changes nothing.
 
@@ -174,3 +219,21 @@ def recolored(pixels: NDArray[Level], color: Color) -> NDArray[Level]:
     if color == "gray" and pixels.ndim == 3:
         return np.asarray(Image.fromarray(packed(pixels)).convert("L"))
     return pixels
+
+
+def upright(pixels: NDArray[Level], orientation: int) -> NDArray[Level]:
+    """Turn and mirror an image so that it shows upright.
+
+    Args:
+        pixels: uint8 or uint16, (height, width) or (height, width, 3).
+        orientation: 1 to 8, as EXIF defines it.
+    """
+    if orientation == 1:
+        return pixels
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return np.ascontiguousarray(pixels)

@@ -1,74 +1,57 @@
-"""The structure of a PNG file, and what is checked of one before it passes through.
+"""PNG files: the header, the chunks that readers need, and whether a file may pass as it is.
 
-PNG specification, third edition: chunks in section 5, interlacing in 8, filters in 9. The checks
-are at least as strict as libpng's and Pillow's: what passes here, both decode.
+Pillow decides whether a file is sound: its checksums, and that all of its pixels can be decoded.
+What Pillow sees when it decodes for good has no chunks but the critical ones: bombs in compressed
+text, broken profiles and its warnings about animations all live in the others.
 """
 
 from __future__ import annotations
 
 import io
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL.PngImagePlugin import PngImageFile
 
 from dataprep.errors import ImageError
-from dataprep.images.decoders import PILLOW_ERRORS
-from dataprep.images.inflate import Inflater
+from dataprep.images.codecs import PILLOW_ERRORS
+from dataprep.images.pixels import Levels
 
 MAGIC: Final = b"\x89PNG\r\n\x1a\n"
 GREY, RGB, PALETTE, GREY_ALPHA, RGBA = 0, 2, 3, 4, 6
 _NAMES = {GREY: "grey", RGB: "RGB", PALETTE: "palette", GREY_ALPHA: "grey+alpha", RGBA: "RGBA"}
-_SAMPLES = {GREY: 1, RGB: 3, PALETTE: 1, GREY_ALPHA: 2, RGBA: 4}
-_DEPTHS = {
-    GREY: (1, 2, 4, 8, 16),
-    RGB: (8, 16),
-    PALETTE: (1, 2, 4, 8),
-    GREY_ALPHA: (8, 16),
-    RGBA: (8, 16),
-}
-# First column and row, and the steps between columns and rows, of each pass.
-_ADAM7 = (
-    (0, 0, 8, 8),
-    (4, 0, 8, 8),
-    (0, 4, 4, 8),
-    (2, 0, 4, 4),
-    (0, 2, 2, 4),
-    (1, 0, 2, 2),
-    (0, 1, 1, 2),
-)
-_WHOLE = ((0, 0, 1, 1),)
-_FILTERS = b"\0\1\2\3\4"
-_BLOCK = 1 << 20  # bytes inflated at a time, or one row
-_PIECE = 1 << 18  # bytes given to zlib at a time, at most
+_START = b"\0\0\0\rIHDR"
+_END = b"\0\0\0\0IEND\xaeB`\x82"  # the whole chunk: it has no body
+_ORDER = re.compile(rb"IHDR(PLTE)?(IDAT)+IEND")
+_ANIMATION = {b"acTL", b"fcTL", b"fdAT"}
+# Pillow keeps texts under their keywords among its own notes, and then heeds them.
+_NOTES = ("bbox", "interlace", "transparency")
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the IHDR chunk says; nothing of it is checked yet.
+    """What the IHDR chunk says.
 
     Attributes:
         width: in pixels.
         height: in pixels.
         depth: bits a sample, or of an index into the palette.
         color: the colour type: 0 grey, 2 RGB, 3 palette, 4 grey and alpha, 6 RGBA.
-        interlaced: whether it is stored in Adam7's seven passes.
     """
 
     width: int
     height: int
     depth: int
     color: int
-    interlaced: bool
 
     @property
     def name(self) -> str:
         """The kind of pixels in words: ``grey``, ``RGBA``, ``palette``, ``16-bit grey``."""
-        name = _NAMES.get(self.color, "unknown")
+        name = _NAMES[self.color]
         return name if self.depth == 8 or self.color == PALETTE else f"{self.depth}-bit {name}"
 
     @property
@@ -83,172 +66,141 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """Where a chunk is: its four-letter name, and the offsets of its body."""
+class Chunks:
+    """A file taken apart.
 
-    name: bytes
-    start: int
-    end: int
+    Attributes:
+        names: of all chunks, in order.
+        critical: the file without the others (specification, section 5.4: critical ones have an
+            upper-case first letter).
+        exif: the EXIF block in TIFF form; empty without one.
+    """
+
+    names: tuple[bytes, ...]
+    critical: bytes
+    exif: bytes
 
 
 def read_header(data: bytes) -> Header:
-    """Read the sizes and the kind of pixels; a header that is cut short reads as zeros."""
+    """Read the sizes and the kind of pixels.
+
+    Raises:
+        ImageError: the file does not begin with a header, or with none that can be decoded.
+    """
+    if data[8:16] != _START or len(data) < 29:
+        raise ImageError(f"broken PNG: {len(data)} bytes that do not begin with a header (IHDR)")
     width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
-    depth, color, _, _, interlaced = data[24:29].ljust(5, b"\0")
-    return Header(width, height, depth, color, interlaced != 0)
-
-
-def check_structure(data: bytes, header: Header, *, checksums: bool) -> list[Chunk]:
-    """Judge the chunks that make the image: header, palette, image data, end.
-
-    Args:
-        data: the whole file.
-        header: its header.
-        checksums: whether the image data's are computed, too.
-
-    Returns:
-        All chunks, the end included.
-
-    Raises:
-        ImageError: the file is cut short, or every reader would refuse it.
-    """
-    chunks = _chunks(data)
-    names = [chunk.name for chunk in chunks]
-    if names[0] != b"IHDR" or names.count(b"IHDR") > 1 or chunks[0].end - chunks[0].start != 13:
-        raise ImageError("broken PNG: it does not begin with its one header (IHDR)")
-    if header.depth not in _DEPTHS.get(header.color, ()) or any(data[26:28]) or data[28] > 1:
+    depth, color = data[24:26]
+    if color not in _NAMES or any(data[26:28]) or data[28] > 1:
         raise ImageError(f"broken PNG: its header has the fields {data[24:29].hex(' ')}")
-    number = names.count(b"IDAT")
-    if number == 0:
-        raise ImageError("broken PNG: it has no image data (IDAT)")
-    first = names.index(b"IDAT")
-    if any(name != b"IDAT" for name in names[first : first + number]):
-        raise ImageError("broken PNG: its image data (IDAT) is in two places")
-    for chunk in chunks:
-        needed = chunk.name in (b"IHDR", b"PLTE", b"IEND") or (checksums and chunk.name == b"IDAT")
-        if needed and not intact(data, chunk):
-            where = f"{chunk.name.decode()} chunk at byte {chunk.start - 8}"
-            raise ImageError(f"broken PNG: wrong checksum of the {where}")
-    return chunks
+    return Header(width, height, depth, color)
 
 
-def intact(data: bytes, chunk: Chunk) -> bool:
-    """Whether a chunk has the checksum that it should have."""
-    body = memoryview(data)[chunk.start - 4 : chunk.end]
-    return zlib.crc32(body) == int.from_bytes(data[chunk.end : chunk.end + 4], "big")
-
-
-def check_bitstream(data: bytes, header: Header, chunks: list[Chunk]) -> str | None:
-    """Inflate the image data and look at every row's filter, without making the pixels.
-
-    Twice as fast as decoding. With the checksums of `check_structure` and zlib's own, no bit can
-    have changed since the file was written.
-
-    Args:
-        data: the whole file.
-        header: its header, its sizes already fenced.
-        chunks: what `check_structure` gave.
-
-    Returns:
-        What the data has that it should not have, or None. Readers ignore a surplus, or refuse
-        the file if the surplus is damaged.
+def split(data: bytes) -> Chunks:
+    """Take a file apart.
 
     Raises:
-        ImageError: the data is damaged or too short.
+        ImageError: it is cut short, or has no image data.
     """
-    stream = Inflater(_pieces(data, chunks))
-    for stride, rows in _passes(header):
-        most = max(1, _BLOCK // stride)
-        for row in range(0, rows, most):
-            block = stream.take(stride * min(most, rows - row))
-            if block[::stride].translate(None, _FILTERS):
-                raise ImageError("broken PNG: a row with an unknown filter")
-    return "more image data than its size needs" if stream.finish() else None
-
-
-def exif_of(data: bytes) -> bytes:
-    """The EXIF block in TIFF form; empty without one."""
-    return without_metadata(data)[1]
-
-
-def without_metadata(data: bytes) -> tuple[bytes, bytes]:
-    """The critical chunks (section 5.4: upper-case first letter) and the EXIF block.
-
-    Damaged files are let through: the decoder decides about them.
-    """
-    parts, exif, at = [data[:8]], b"", 8
-    while at + 12 <= len(data):
-        name, end = data[at + 4 : at + 8], at + 12 + int.from_bytes(data[at : at + 4], "big")
+    names, parts, exif = [], [MAGIC], b""
+    for name, start, end in _chunks(data):
+        names.append(name)
         if not name[0] & 0x20:
-            parts.append(data[at:end])
+            parts.append(data[start:end])
         elif name == b"eXIf":
-            exif = data[at + 8 : end - 4]
-        at = end
+            exif = data[start + 8 : end - 4]
+    if parts[-1] != _END:
+        raise ImageError(f"truncated PNG: {len(data)} bytes without an end chunk (IEND)")
+    if b"IDAT" not in names:
+        raise ImageError("broken PNG: it has no image data (IDAT)")
+    return Chunks(tuple(names), b"".join(parts), exif)
+
+
+def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Name, begin and end of every whole chunk, the end chunk being the last."""
+    at = len(MAGIC)
+    while at + 12 <= len(data):
+        end = at + 12 + int.from_bytes(data[at : at + 4], "big")
+        name = data[at + 4 : at + 8]
+        if end <= len(data):
+            yield name, at, end
         if name == b"IEND":
-            break
-    return b"".join(parts), exif
+            return
+        at = end
 
 
-def decode_deep_grey(data: bytes, header: Header) -> NDArray[np.uint16]:
-    """Decode 16-bit grey, or grey and alpha, to (height, width); alpha is dropped.
+def find_flaw(data: bytes, header: Header, chunks: Chunks, *, decoded: bool) -> str | None:
+    """Say why a file should not pass as it is, though its pixels may be fine.
 
-    Pillow has no mode for the latter. But a pixel's two or four bytes are filtered and interlaced
-    alike whatever they mean, so it is told that they are 8-bit samples.
+    Text, profiles, gamma and a transparent colour are no flaws: readers of 1 or 3 channels ignore
+    them. Nor is more image data than needed, or, as Pillow does not see it, rows that an encoder
+    left out of an otherwise sound file.
 
     Args:
         data: the whole file.
         header: its header, its sizes already fenced.
+        chunks: what `split` gave.
+        decoded: whether all checksums and pixels are checked, too.
+    """
+    if not _ORDER.fullmatch(b"".join(name for name in chunks.names if not name[0] & 0x20)):
+        return "unusual chunks"
+    if not _ANIMATION.isdisjoint(chunks.names):
+        return "an animation"
+    try:
+        if decoded:
+            _verify(data)
+        with PngImageFile(io.BytesIO(data)) as image:
+            if image.size != (header.width, header.height):
+                return "two sizes"
+            if decoded:
+                image.load()
+            if any(isinstance(image.info.get(note), str) for note in _NOTES):
+                return "metadata that misleads Pillow"
+    except PILLOW_ERRORS:
+        return "something that Pillow refuses"
+    return None
+
+
+def _verify(data: bytes) -> None:
+    """Let Pillow compare the checksums of all chunks."""
+    with PngImageFile(io.BytesIO(data)) as image:
+        image.verify()
+
+
+def decode(header: Header, chunks: Chunks) -> Levels:
+    """Decode to grey or RGB; alpha is dropped, palettes are looked up.
+
+    Grey of 16 bits stays so, with or without alpha; RGB of 16 bits keeps the high byte, as
+    libpng's ``png_set_strip_16`` does.
 
     Raises:
         ImageError: the file is damaged.
     """
-    stripped, _ = without_metadata(data)
-    color = GREY_ALPHA if header.color == GREY else RGBA
-    named = b"IHDR" + stripped[16:24] + bytes((8, color)) + stripped[26:29]
-    checksum = zlib.crc32(named).to_bytes(4, "big")
+    deep = header.depth == 16 and header.channels == 1
+    stripped = _eight_bit_twin(chunks.critical, header) if deep else chunks.critical
     try:
-        whole = io.BytesIO(stripped[:12] + named + checksum + stripped[33:])
-        with PngImageFile(whole) as image:
+        _verify(stripped)
+        with PngImageFile(io.BytesIO(stripped)) as image:
             if image.size != (header.width, header.height):
                 raise ImageError("broken PNG: it has two headers")
-            samples = np.ascontiguousarray(np.asarray(image)).view(">u2")
+            image.load()
+            if deep:
+                samples = np.ascontiguousarray(np.asarray(image)).view(">u2")
+                return samples[:, :, 0].astype(np.uint16)
+            image.info.pop("transparency", None)  # with it, convert() may warn
+            mode = "L" if header.channels == 1 else "RGB"
+            return np.asarray(image if image.mode == mode else image.convert(mode))
     except PILLOW_ERRORS as error:
         raise ImageError(f"broken PNG: {str(error) or type(error).__name__}") from error
-    return samples[:, :, 0].astype(np.uint16)
 
 
-def _chunks(data: bytes) -> list[Chunk]:
-    chunks: list[Chunk] = []
-    at = len(MAGIC)
-    while at + 12 <= len(data):
-        start = at + 8
-        end = start + int.from_bytes(data[at : at + 4], "big")
-        name = data[at + 4 : start]
-        if not name.isalpha():
-            raise ImageError(f"broken PNG: a chunk named {name!r} at byte {at}")
-        if end + 4 > len(data):
-            break
-        chunks.append(Chunk(name, start, end))
-        if name == b"IEND":
-            return chunks
-        at = end + 4
-    raise ImageError(f"truncated PNG: {len(data)} bytes without an end chunk (IEND)")
+def _eight_bit_twin(critical: bytes, header: Header) -> bytes:
+    """The same file with a header that takes 16-bit samples for twice as many of 8 bits.
 
-
-def _pieces(data: bytes, chunks: list[Chunk]) -> Iterator[memoryview]:
-    """The image data in pieces so small that zlib can keep what is left of one."""
-    view = memoryview(data)
-    for chunk in chunks:
-        if chunk.name == b"IDAT":
-            for at in range(chunk.start, chunk.end, _PIECE):
-                yield view[at : min(at + _PIECE, chunk.end)]
-
-
-def _passes(header: Header) -> Iterator[tuple[int, int]]:
-    """Bytes of a row, with its filter's, and the number of rows, of each pass."""
-    bits = _SAMPLES[header.color] * header.depth
-    for left, top, across, down in _ADAM7 if header.interlaced else _WHOLE:
-        columns = -(-(header.width - left) // across)
-        rows = -(-(header.height - top) // down)
-        if columns > 0 and rows > 0:
-            yield 1 + (columns * bits + 7) // 8, rows
+    Pillow has no mode for 16-bit grey with alpha. But a pixel's two or four bytes are filtered and
+    interlaced alike whatever they mean. A wrong checksum stays wrong.
+    """
+    color = GREY_ALPHA if header.color == GREY else RGBA
+    old, new = critical[12:29], critical[12:24] + bytes((8, color)) + critical[26:29]
+    wrong = zlib.crc32(old) ^ int.from_bytes(critical[29:33], "big")
+    return critical[:12] + new + (zlib.crc32(new) ^ wrong).to_bytes(4, "big") + critical[33:]

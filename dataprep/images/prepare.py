@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.images import decoders, encode, foreign, jpeg, orientation, pixels, png, png_flaw
-from dataprep.images.boxes import WHOLE
+from dataprep.images import codecs, foreign, jpeg, pixels, png, sniff
 from dataprep.images.jpeg import Frame
-from dataprep.images.pixels import Level, Pixels
-from dataprep.images.png import Header
+from dataprep.images.pixels import WHOLE, Level, Pixels
+from dataprep.images.png import Chunks, Header
 from dataprep.images.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
 from dataprep.images.statistics import Measured, as_channels, histogram_of
 from dataprep.index import Box
@@ -65,7 +65,7 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
 
     A good JPEG of 1 or 3 components passes through byte for byte, metadata included, unless
     the recipe changes its pixels or encoding; so does a grey or RGB PNG if the recipe's `passes`
-    has PNG. Anything re-encoded loses its metadata. CMYK JPEG, PNG, GIF, BMP and WebP are
+    has PNG. Anything re-encoded loses its metadata. CMYK JPEG, PNG, GIF, BMP, TIFF and WebP are
     recognised by content and become what `Recipe.target` says. The result depends on the
     arguments and `codec_versions` only; threads may call this at once.
 
@@ -78,24 +78,30 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
     """
     if data.startswith(jpeg.MAGIC):
         return _prepare_jpeg(data, recipe)
-    kind = foreign.kind_of(data)
-    if kind == "PNG":
-        return _prepare_png(data, recipe)
-    found, exif = foreign.decode(data, kind, recipe.max_pixels)
-    turn = orientation.of_tiff(exif) if recipe.exif == "apply" else 1
-    return _store(found, recipe, recipe.target(kind), turn, _misplaced(kind, recipe), None)
+    kind = sniff.kind_of(data)
+    return _prepare_png(data, recipe) if kind == "PNG" else _prepare_other(data, kind, recipe)
+
+
+def _prepare_other(data: bytes, kind: str, recipe: Recipe) -> Prepared:
+    found = foreign.decode(data, kind, recipe.max_pixels)
+    turn = sniff.of_tiff(found.exif) if recipe.exif == "apply" else 1
+    target, deep = recipe.target(kind), found.pixels.dtype == np.uint16
+    words = ("16-bit " if deep else "") + kind + (" (its first image)" if found.several else "")
+    kept = deep and recipe.depth == "keep" and recipe.color != "rgb"
+    levels = found.pixels if kept else pixels.eight_bits(found.pixels)
+    return _store(levels, recipe, target, turn, _misplaced(words, recipe), None)
 
 
 def _prepare_jpeg(data: bytes, recipe: Recipe) -> Prepared:
     frame = jpeg.read_frame(data)
     pixels.require_size(frame.width, frame.height, recipe.max_pixels)
-    turn = orientation.of_jpeg(data) if recipe.exif == "apply" else 1
+    turn = sniff.of_jpeg(data) if recipe.exif == "apply" else 1
     if frame.components != 4 and _passes("JPEG", frame.components, recipe, turn):
         return _pass_jpeg(data, frame, recipe)
     if recipe.check == "pixels":
-        decoders.decode_with_pillow(data, frame)
+        codecs.decode_with_pillow(data, frame)
     grey = recipe.color == "gray"
-    found, warning = decoders.decode(data, frame, grey=grey)
+    found, warning = codecs.decode(data, frame, grey=grey)
     original, target = "", recipe.target("JPEG")
     if frame.components == 4:
         original = "JPEG of 4 components (CMYK or YCCK)"
@@ -107,29 +113,19 @@ def _prepare_jpeg(data: bytes, recipe: Recipe) -> Prepared:
 def _prepare_png(data: bytes, recipe: Recipe) -> Prepared:
     header = png.read_header(data)
     pixels.require_size(header.width, header.height, recipe.max_pixels)
-    turn = orientation.of_tiff(png.exif_of(data)) if recipe.exif == "apply" else 1
-    target, flaw = recipe.target("PNG"), None
-    if "PNG" in recipe.passes:
-        chunks = png.check_structure(data, header, checksums=recipe.check != "header")
-        deep = header.depth == 16 and recipe.depth == "keep"
-        plain = header.opaque and (header.depth == 8 or deep)
-        if plain and _passes("PNG", header.channels, recipe, turn):
-            flaw = png_flaw.find_flaw(data, header, chunks)
-            if flaw is None and recipe.check != "header":
-                flaw = png.check_bitstream(data, header, chunks)
-            if flaw is None:
-                return _pass_png(data, header, recipe)
+    chunks = png.split(data)
+    turn = sniff.of_tiff(chunks.exif) if recipe.exif == "apply" else 1
+    target = recipe.target("PNG")
     original = _unusual(header, recipe, target)
-    if flaw is not None:
+    plain = header.opaque and (header.depth == 8 or (header.depth == 16 and recipe.depth == "keep"))
+    if plain and _passes("PNG", header.channels, recipe, turn):
+        flaw = png.find_flaw(data, header, chunks, decoded=recipe.check != "header")
+        if flaw is None:
+            return _pass_png(data, header, chunks, recipe)
         original = f"{header.name} PNG with {flaw}"
-    # Where no PNG is expected, what has always been made of a PNG stays what it is.
-    if header.depth == 16 and header.channels == 1 and _expects_png(recipe):
-        grey = png.decode_deep_grey(data, header)
-        if _stays_deep(header, recipe):
-            return _store(grey, recipe, target, turn, original, None)
-        return _store(pixels.eight_bits(grey), recipe, target, turn, original, None)
-    found, _ = foreign.decode(data, "PNG", recipe.max_pixels)
-    return _store(found, recipe, target, turn, original, None)
+    found = png.decode(header, chunks)
+    levels = found if _stays_deep(header, recipe) else pixels.eight_bits(found)
+    return _store(levels, recipe, target, turn, original, None)
 
 
 def _stays_deep(header: Header, recipe: Recipe) -> bool:
@@ -169,21 +165,27 @@ def _passes(kind: Format, channels: int, recipe: Recipe, turn: int) -> bool:
 
 def _pass_jpeg(data: bytes, frame: Frame, recipe: Recipe) -> Prepared:
     """Check a JPEG that is already what the recipe wants, and leave it as it is."""
-    seen = decoders.decode_with_pillow(data, frame) if recipe.check == "pixels" else None
-    warning = None if recipe.check == "header" else decoders.check_bitstream(data, frame)
+    seen = codecs.decode_with_pillow(data, frame) if recipe.check == "pixels" else None
+    warning = None if recipe.check == "header" else codecs.check_bitstream(data, frame)
     height, width = frame.height, frame.width
     measured = _measured(data, "JPEG", height, width, seen, recipe)
     notes = _notes("", warning)
     return Prepared(data, "JPEG", height, width, frame.components, notes, measured)
 
 
-def _pass_png(data: bytes, header: Header, recipe: Recipe) -> Prepared:
+def _pass_png(data: bytes, header: Header, chunks: Chunks, recipe: Recipe) -> Prepared:
     """Leave a PNG as it is that is already what the recipe wants and has no flaw."""
-    decoded = recipe.check == "pixels"
-    seen = foreign.decode(data, "PNG", recipe.max_pixels)[0] if decoded else None
+    measured = recipe.statistics != "off" and recipe.check == "pixels"
+    seen = pixels.eight_bits(png.decode(header, chunks)) if measured else None
     height, width = header.height, header.width
-    measured = _measured(data, "PNG", height, width, seen, recipe)
-    return Prepared(data, "PNG", height, width, header.channels, measured=measured)
+    return Prepared(
+        data,
+        "PNG",
+        height,
+        width,
+        header.channels,
+        measured=_measured(data, "PNG", height, width, seen, recipe),
+    )
 
 
 def _store(
@@ -205,10 +207,10 @@ def _store(
     if target == "RAW":
         stored, form = pixels.packed(seen).tobytes(), f"stored as {color} pixels"
     elif target == "PNG":
-        stored, form = encode.to_png(shaped), f"re-encoded as {color} PNG"
+        stored, form = codecs.to_png(shaped), f"re-encoded as {color} PNG"
     else:
         quality, chroma = _jpeg_options(recipe, repair=bool(original))
-        stored = encode.to_jpeg(seen, quality, chroma)
+        stored = codecs.to_jpeg(seen, quality, chroma)
         form = f"re-encoded as {color} JPEG, quality {quality}"
     notes = _notes(original and f"{original}: {form}", warning)
     measured = _measured(stored, target, height, width, seen, recipe)
@@ -240,7 +242,7 @@ def _measured(
 def _shaped(found: NDArray[Level], recipe: Recipe, turn: int) -> tuple[NDArray[Level], Box]:
     """Turn, resize, crop and recolour, each if asked for, in that order; and what is left."""
     part = WHOLE
-    shaped = orientation.upright(found, turn)
+    shaped = pixels.upright(found, turn)
     if recipe.color == "gray":  # before the resize: a third of the work
         shaped = pixels.recolored(shaped, "gray")
     if recipe.resize is not None:

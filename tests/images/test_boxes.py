@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.images.boxes import WHOLE, cropped
+from dataprep.images.pixels import WHOLE, cropped
 
 sides = st.tuples(st.integers(0, 64), st.integers(0, 64)).map(sorted)
 boxes = st.tuples(sides, sides).map(

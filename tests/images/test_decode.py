@@ -55,7 +55,7 @@ def test_damaged_or_misdescribed_images_are_image_errors(
         (b"", "JPEG", (70, 90), "empty file"),
         (b"garbage", "PNG", (70, 90), "not a JPEG"),
         (jpeg[:-20], "JPEG", (70, 90), "truncated"),
-        (png[:-500], "PNG", (70, 90), "broken PNG"),
+        (png[:-500], "PNG", (70, 90), "truncated PNG"),
         (raw[:-1], "RAW", (70, 90), "18899 bytes of RAW pixels: 90x70 has 6300 in grey or 18900"),
         (raw, "RAW", (0, 90), "empty image"),
         (raw, "RAW", (-70, -90), "empty image"),

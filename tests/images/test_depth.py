@@ -22,7 +22,6 @@ NOISE = np.random.default_rng(5).integers(0, 1 << 16, (9, 11, 4))
 DEEP = {
     "grey": png(NOISE[..., :1], GREY, 16),
     "interlaced grey": png(NOISE[..., :1], GREY, 16, interlaced=True),
-    "grey+alpha": png(NOISE[..., :2], GREY_ALPHA, 16),
     "interlaced grey+alpha": png(NOISE[..., :2], GREY_ALPHA, 16, interlaced=True),
     "RGB": png(NOISE[..., :3], RGB, 16),
     "RGBA": png(NOISE, RGBA, 16),
@@ -43,33 +42,25 @@ def test_deep_image_passes_untouched(name: str, check: Any) -> None:
     data = DEEP[name]
     done = prepare(data, Recipe(check=check, passes=("PNG",), depth="keep"))
     assert done.data is data
-    assert done.notes == ()
-    assert done.channels == (3 if name == "RGB" else 1)
+    assert (done.channels, done.notes) == (3 if name == "RGB" else 1, ())
 
 
 @pytest.mark.parametrize("name", GREYS)
-@pytest.mark.parametrize("color", ["keep", "gray"])
-def test_deep_grey_keeps_every_bit_when_re_encoded(name: str, color: Any) -> None:
-    done = prepare(DEEP[name], Recipe(encoding="png", depth="keep", color=color))
+def test_grey_keeps_every_bit_or_its_high_byte(
+    pixels_of: Callable[[bytes], Any], name: str
+) -> None:
+    kind = name.removeprefix("interlaced ")
+    done = prepare(DEEP[name], Recipe(encoding="png", depth="keep"))
     assert np.array_equal(_samples(done.data), NOISE[..., 0])
-    text = "16-bit grey+alpha PNG: re-encoded as 16-bit grey PNG"
+    text = f"16-bit {kind} PNG: re-encoded as 16-bit grey PNG"
     assert done.notes == ((Note("repaired", text),) if "alpha" in name else ())
-    again = prepare(done.data, KEEP)
-    assert again.data is done.data
-
-
-@pytest.mark.parametrize("name", GREYS)
-def test_high_byte_is_what_8_bits_keep(pixels_of: Callable[[bytes], Any], name: str) -> None:
+    assert prepare(done.data, KEEP).data is done.data
     done = prepare(DEEP[name], CUT)
     assert np.array_equal(pixels_of(done.data), NOISE[..., 0] >> 8)
-    kind = name.removeprefix("interlaced ")
-    text = f"16-bit {kind} PNG: re-encoded as 8-bit grey PNG"
-    assert done.notes == (Note("repaired", text),)
-
-
-def test_deep_grey_with_alpha_stays_what_pillow_makes_of_it_where_png_is_a_repair() -> None:
-    done = prepare(DEEP["grey+alpha"], Recipe(encoding="png"))
-    assert (done.channels, done.notes) == (3, ())
+    assert done.notes == (Note("repaired", f"16-bit {kind} PNG: re-encoded as 8-bit grey PNG"),)
+    done = prepare(DEEP[name], Recipe(passes=("PNG",), depth="keep", color="rgb"))
+    assert np.array_equal(pixels_of(done.data), np.stack([NOISE[..., 0] >> 8] * 3, axis=-1))
+    assert [note.text.split(": ")[1] for note in done.notes] == ["re-encoded as 8-bit RGB PNG"]
 
 
 @pytest.mark.parametrize("name", ["RGB", "RGBA"])
@@ -86,28 +77,18 @@ def test_deep_colour_that_changes_gets_8_bits(
     assert done.data == prepare(DEEP[name], Recipe(passes=("PNG",), **options)).data
 
 
-@pytest.mark.parametrize("name", GREYS)
-def test_deep_grey_as_rgb_gets_8_bits(pixels_of: Callable[[bytes], Any], name: str) -> None:
-    done = prepare(DEEP[name], Recipe(passes=("PNG",), depth="keep", color="rgb"))
-    assert np.array_equal(pixels_of(done.data), np.stack([NOISE[..., 0] >> 8] * 3, axis=-1))
-    assert [note.text.split(": ")[1] for note in done.notes] == ["re-encoded as 8-bit RGB PNG"]
-
-
-def test_deep_image_with_a_flaw_says_what_is_lost() -> None:
+def test_a_flaw_crop_and_exif() -> None:
     data = png(NOISE[..., :3], RGB, 16, before=chunk(b"gAMA"))
     (note,) = prepare(data, KEEP).notes
-    words = "16-bit RGB PNG with metadata that Pillow refuses: re-encoded as 8-bit RGB PNG"
+    words = "16-bit RGB PNG with something that Pillow refuses: re-encoded as 8-bit RGB PNG"
     assert note.text == words
-
-
-def test_crop_and_exif_keep_every_bit() -> None:
     block = b"MM\0*\0\0\0\10\0\1\x01\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0"
     data = png(NOISE[..., :1], GREY, 16, before=chunk(b"eXIf", block))
     recipe = Recipe(passes=("PNG",), depth="keep", exif="apply", center_crop=9)
     assert np.array_equal(_samples(prepare(data, recipe).data), np.rot90(NOISE[:, 1:10, 0], -1))
 
 
-@pytest.mark.parametrize("name", ["box", "bilinear", "bicubic", "mitchell", "lanczos"])
+@pytest.mark.parametrize("name", ["box", "bicubic", "lanczos"])
 @pytest.mark.parametrize("size", [(23, 17), (160, 120)])
 def test_resize_in_16_bits_is_that_in_8_bits_but_finer(name: Any, size: tuple[int, int]) -> None:
     y, x = np.mgrid[:70, :90]
@@ -115,15 +96,10 @@ def test_resize_in_16_bits_is_that_in_8_bits_but_finer(name: Any, size: tuple[in
     deep, flat = resized(smooth, size, name), resized(eight_bits(smooth), size, name)
     assert deep.dtype == np.uint16
     assert np.abs(deep / 256 - 0.5 - flat.astype(np.float64)).max() < 2.5
-    stored = prepare(
-        png(smooth, GREY, 16),
-        Recipe(passes=("PNG",), depth="keep", resize=Resize(*size), filter=name),
-    )
+    recipe = Recipe(passes=("PNG",), depth="keep", resize=Resize(*size), filter=name)
+    stored = prepare(png(smooth, GREY, 16), recipe)
     assert np.array_equal(_samples(stored.data), deep)
     assert stored.notes == ()
-
-
-def test_resize_in_16_bits_rounds_halves_up() -> None:
     for pair, expected in (((0, 1), 1), ((1, 2), 2), ((65534, 65535), 65535), ((2, 4), 3)):
         assert resized(np.array([pair], np.uint16), (1, 1), "box").tolist() == [[expected]]
 
@@ -146,15 +122,13 @@ def test_statistics_are_those_of_the_high_bytes(options: dict[str, Any]) -> None
     assert measured.histogram is not None
     assert measured.pixels is not None
     assert np.array_equal(measured.pixels[..., 0], NOISE[..., 0] >> 8)
-    assert np.array_equal(
-        measured.histogram[0], np.bincount((NOISE[..., 0] >> 8).ravel(), minlength=256)
-    )
+    expected = np.bincount((NOISE[..., 0] >> 8).ravel(), minlength=256)
+    assert np.array_equal(measured.histogram[0], expected)
 
 
-@pytest.mark.parametrize("name", ["grey", "grey+alpha"])
-def test_truncated_deep_image_is_rejected(name: str) -> None:
-    data = DEEP[name]
-    for recipe in (KEEP, CUT, Recipe(), Recipe(encoding="png", depth="keep")):
-        for end in range(8, len(data) * 3 // 4, 20):
-            with pytest.raises(ImageError):
-                prepare(data[:end], recipe)
+def test_truncated_deep_image_is_rejected() -> None:
+    for name in ("grey", "interlaced grey+alpha"):
+        for recipe in (KEEP, CUT, Recipe(), Recipe(encoding="png", depth="keep")):
+            for end in range(8, len(DEEP[name]), 20):
+                with pytest.raises(ImageError):
+                    prepare(DEEP[name][:end], recipe)

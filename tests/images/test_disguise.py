@@ -24,6 +24,10 @@ PIXELS_DIFFER = 6  # most that JPEG at quality 100 and full chroma moves a sampl
         ("WEBP", {"lossless": True}),
         ("WEBP", {"quality": 80}),
         ("WEBP", {"lossless": True, "exif": bytes(9)}),
+        ("TIFF", {}),
+        ("TIFF", {"compression": "tiff_lzw", "description": "a photo"}),
+        ("TIFF", {"compression": "tiff_adobe_deflate", "big_tiff": False}),
+        ("TIFF", {"compression": "jpeg", "quality": 99}),
     ],
 )
 def test_rgb_in_disguise_becomes_jpeg(
@@ -57,6 +61,12 @@ def test_rgb_in_disguise_becomes_jpeg(
         ("BMP", "P", 3),
         ("BMP", "RGBA", 3),
         ("WEBP", "RGBA", 3),
+        ("TIFF", "1", 1),
+        ("TIFF", "L", 1),
+        ("TIFF", "LA", 1),
+        ("TIFF", "P", 3),
+        ("TIFF", "RGBA", 3),
+        ("TIFF", "CMYK", 3),
     ],
 )
 def test_every_mode_is_stored_as_pillow_shows_it(
@@ -77,33 +87,47 @@ def test_every_mode_is_stored_as_pillow_shows_it(
     assert np.array_equal(pixels_of(done.data), expected)
 
 
-def test_alpha_is_dropped_and_not_composited(encoded: Callable[..., bytes]) -> None:
-    picture = Image.new("RGBA", (8, 8), (200, 100, 50, 0))
-    done = prepare(encoded(picture, "PNG"), Recipe(encoding="png"))
-    assert done.data == prepare(encoded(picture.convert("RGB"), "PNG"), Recipe(encoding="png")).data
-
-
-@pytest.mark.parametrize("transparency", [3, bytes(range(0, 256, 16))])
-def test_transparent_palette_entries_keep_their_colour(
-    photo: Image.Image, encoded: Callable[..., bytes], transparency: int | bytes
+def test_alpha_is_dropped_and_not_composited(
+    photo: Image.Image, encoded: Callable[..., bytes]
 ) -> None:
+    picture = Image.new("RGBA", (8, 8), (200, 100, 50, 0))
+    for format_ in ("PNG", "TIFF"):
+        done = prepare(encoded(picture, format_), Recipe(encoding="png"))
+        plain = prepare(encoded(picture.convert("RGB"), format_), Recipe(encoding="png"))
+        assert done.data == plain.data
     picture = photo.quantize(16)
-    data = encoded(picture, "PNG", transparency=transparency)
-    plain = encoded(picture, "PNG")
-    assert prepare(data, Recipe()).data == prepare(plain, Recipe()).data
+    for transparency in (3, bytes(range(0, 256, 16))):
+        data = encoded(picture, "PNG", transparency=transparency)
+        assert prepare(data, Recipe()).data == prepare(encoded(picture, "PNG"), Recipe()).data
 
 
-def test_sixteen_bit_grey_keeps_its_high_byte(
-    encoded: Callable[..., bytes], pixels_of: Callable[[bytes], Any]
+@pytest.mark.parametrize("format", ["PNG", "TIFF"])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_sixteen_bit_grey_keeps_its_high_byte_or_all(
+    encoded: Callable[..., bytes],
+    pixels_of: Callable[[bytes], Any],
+    format: str,  # noqa: A002 - Pillow's name for it
+    order: str,
 ) -> None:
     ramp = np.arange(0, 65536, 16, dtype=np.uint16).reshape(64, 64)
-    done = prepare(encoded(Image.fromarray(ramp), "PNG"), Recipe(encoding="png"))
+    mode = "I;16" if order == "<" or format == "PNG" else "I;16B"
+    whole = Image.frombytes(mode, (64, 64), ramp.astype(f"{order if 'B' in mode else '<'}u2"))
+    data = encoded(whole, format)
+    done = prepare(data, Recipe(encoding="png"))
     assert done.channels == 1
     assert np.array_equal(pixels_of(done.data), ramp >> 8)
+    kept = prepare(data, Recipe(encoding="png", depth="keep"))
+    with Image.open(io.BytesIO(kept.data)) as image:
+        assert np.array_equal(np.asarray(image).astype(np.uint16), ramp)
+    if format == "TIFF":
+        text = "16-bit TIFF, not JPEG: re-encoded as 16-bit grey PNG"
+        assert kept.notes == (Note("repaired", text),)
+        with pytest.raises(ImageError, match="unsupported TIFF: 32 bits a sample"):
+            prepare(encoded(whole.convert("I"), "TIFF"), Recipe())
 
 
-@pytest.mark.parametrize("format", ["GIF", "PNG", "WEBP"])
-def test_first_frame_of_an_animation_is_used(
+@pytest.mark.parametrize("format", ["GIF", "PNG", "WEBP", "TIFF"])
+def test_first_of_several_images_is_used_and_said(
     photo: Image.Image,
     encoded: Callable[..., bytes],
     format: str,  # noqa: A002 - Pillow's name for it
@@ -114,7 +138,10 @@ def test_first_frame_of_an_animation_is_used(
     extra = options.get(format, {})
     data = encoded(first, format, save_all=True, append_images=later, **extra)
     still = encoded(first, format, **({"lossless": True} if format == "WEBP" else {}))
-    assert prepare(data, Recipe()).data == prepare(still, Recipe()).data
+    done, plain = prepare(data, Recipe()), prepare(still, Recipe())
+    assert done.data == plain.data
+    assert ("(its first image)" in done.notes[0].text) == (format != "PNG")
+    assert "(its first image)" not in plain.notes[0].text
 
 
 def test_gif_image_that_reaches_over_the_screen_enlarges_it(
@@ -175,8 +202,10 @@ def test_cmyk_that_is_not_adobe_s_stores_ink_and_not_light(
         (b"BM is not only a format", "not a JPEG"),
         (b"\xff\xd8", "2 bytes"),
         (b"\xff\xd8\xff", "cut off"),
-        (b"\x89PNG\r\n\x1a\n", "empty image: 0x0"),
+        (b"\x89PNG\r\n\x1a\n", "do not begin with a header"),
         (b"GIF89a", "broken GIF"),
+        (b"II*\0", "empty image: 0x0"),
+        (b"MM\0*" + b"\0\0\0\x08\xff\xff" + bytes(900), "empty image: 0x0"),
         (b"RIFF\0\0\0\0WEBP", "empty image: 0x0"),
         (b"BM" + bytes(12) + b"\x28\0\0\0" + bytes(30), "empty image: 0x0"),
         (b"BM" + bytes(12) + b"\x0c\0\0\0" + bytes(30), "empty image: 0x0"),
@@ -188,7 +217,7 @@ def test_what_is_no_image_is_named(data: bytes, reason: str, check: Any) -> None
         prepare(data, Recipe(check=check))
 
 
-@pytest.mark.parametrize("format", ["PNG", "GIF", "BMP", "WEBP"])
+@pytest.mark.parametrize("format", ["PNG", "GIF", "BMP", "WEBP", "TIFF"])
 def test_truncation_is_an_image_error(
     photo: Image.Image,
     encoded: Callable[..., bytes],

@@ -48,6 +48,8 @@ def corpus(photo: Image.Image, encoded: Callable[..., bytes]) -> list[bytes]:
         encoded(small, "BMP"),
         encoded(small, "WEBP"),
         encoded(small, "WEBP", save_all=True, append_images=[small.rotate(90)]),
+        encoded(small, "TIFF"),
+        encoded(small, "TIFF", compression="tiff_lzw", description="text"),
     ]
 
 
@@ -69,8 +71,16 @@ def _bombs(photo: Image.Image, encoded: Callable[..., bytes]) -> dict[str, bytes
     lossless[21:25] = struct.pack("<I", 0x0FFFFFFF)
     animated = bytearray(encoded(photo, "WEBP", save_all=True, append_images=[photo.rotate(90)]))
     animated[24:30] = b"\xff\xff\x00" * 2
+    tiff, tile = (bytearray(encoded(photo, "TIFF")) for _ in range(2))
+    for tag in (256, 257):
+        entry = tiff.index(struct.pack("<HHI", tag, 4, 1))
+        tiff[entry + 8 : entry + 12] = struct.pack("<I", BIG)
+    entry = tile.index(struct.pack("<HHI", 278, 4, 1))  # rows of a strip become the width of a tile
+    tile[entry : entry + 12] = struct.pack("<HHII", 322, 4, 1, 1 << 30)
     return {
         "JPEG": bytes(jpeg),
+        "TIFF": bytes(tiff),
+        "TIFF tile": bytes(tile),
         "PNG": bytes(png),
         "GIF screen": bytes(screen),
         "GIF frame": bytes(frame_),
@@ -138,7 +148,7 @@ def _mutate(data: bytes, edits: list[tuple[int, int, int]]) -> bytes:
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    which=st.integers(0, 11),
+    which=st.integers(0, 13),
     recipe=st.sampled_from(RECIPES),
     edits=st.lists(
         st.tuples(

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from dataprep.images import Recipe, Resize, prepare
-from dataprep.images.orientation import of_tiff, upright
+from dataprep.images.pixels import upright
+from dataprep.images.sniff import of_tiff
 
 TAG = 0x0112
 
@@ -25,7 +26,7 @@ def _exif(value: int) -> Image.Exif:
 
 @pytest.mark.parametrize("value", range(1, 9))
 @pytest.mark.parametrize("mode", ["RGB", "L"])
-@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
 def test_applied_orientation_equals_pillows(
     photo: Image.Image,
     encoded: Callable[..., bytes],

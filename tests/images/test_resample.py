@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
-from dataprep.images import Recipe, Resize, codec_versions, encode, pixels, prepare
+from dataprep.images import Recipe, Resize, codec_versions, codecs, pixels, prepare
 from dataprep.images.pixels import center_cropped, packed, padded, resized
 from dataprep.images.recipe import Filter
 
@@ -195,8 +195,8 @@ def test_stored_pixels_are_those_of_the_steps(
     assert done.measured.pixels is not None
     assert np.array_equal(done.measured.pixels, expected)
     stored = {
-        "jpeg": encode.to_jpeg(expected, 95, "420"),
-        "png": encode.to_png(expected),
+        "jpeg": codecs.to_jpeg(expected, 95, "420"),
+        "png": codecs.to_png(expected),
         "raw": expected.tobytes(),
     }
     assert done.data == stored[encoding]

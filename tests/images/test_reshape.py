@@ -11,7 +11,7 @@ from PIL import Image
 
 from dataprep.errors import ImageError
 from dataprep.images import Recipe, Resize, prepare
-from dataprep.images.pixels import center_cropped, target_size
+from dataprep.images.pixels import center_cropped, recolored, target_size
 
 SIDES = st.integers(1, 5000)
 FILTERS = {
@@ -160,3 +160,16 @@ def test_image_smaller_than_the_crop_is_rejected(jpegs: dict[str, bytes]) -> Non
     with pytest.raises(ImageError, match="90x70 pixels: smaller than the 71x71 centre crop"):
         prepare(jpegs["baseline"], Recipe(center_crop=71))
     assert prepare(jpegs["baseline"], Recipe(center_crop=70)).width == 70
+
+
+def test_grey_of_equal_channels_is_exactly_their_value() -> None:
+    levels = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    assert np.array_equal(recolored(np.stack([levels] * 3, axis=-1), "gray"), levels)
+
+
+@given(st.binary(min_size=3, max_size=3))
+def test_grey_is_luma_of_itu_r_601(color: bytes) -> None:
+    pixel = np.frombuffer(color, np.uint8).reshape(1, 1, 3)
+    red, green, blue = color
+    expected = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+    assert recolored(pixel, "gray").tolist() == [[expected]]

@@ -42,7 +42,7 @@ def test_damaged_jpeg_is_an_image_error_wherever_it_is_cut(jpegs: dict[str, byte
             sniff(data[:end])
 
 
-@pytest.mark.parametrize("format_", ["GIF", "BMP", "WEBP"])
+@pytest.mark.parametrize("format_", ["GIF", "BMP", "WEBP", "TIFF"])
 def test_what_is_never_stored_is_refused(
     photo: Image.Image, encoded: Callable[..., bytes], format_: str
 ) -> None:

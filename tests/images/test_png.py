@@ -1,0 +1,362 @@
+"""Which PNG files stay byte for byte, what becomes of the others, and that Pillow reads all."""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+import zlib
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from dataprep.errors import ImageError
+from dataprep.images import Note, Recipe, Resize, prepare
+from tests.images.png_files import (
+    GREY,
+    GREY_ALPHA,
+    PALETTE,
+    RGB,
+    RGBA,
+    chunk,
+    join,
+    png,
+    scanlines,
+    split,
+)
+
+BOTH = ("JPEG", "PNG")
+CHECKS: tuple[Any, ...] = ("header", "bitstream", "pixels")
+KEEP = Recipe(passes=BOTH)
+ROWS = np.arange(35).reshape(5, 7)
+COLOURS = np.arange(105).reshape(5, 7, 3)
+PLAIN = png(ROWS)
+HEADER, (_, PACKED), END = split(PLAIN)
+LINES = scanlines(ROWS[..., np.newaxis], 8)
+GAMMA = (b"gAMA", struct.pack(">I", 45455))
+FRAME = struct.pack(">IIIIIHHBB", 0, 7, 5, 0, 0, 1, 1, 0, 0)
+PLTE = chunk(b"PLTE", bytes(range(48)))
+TURN = b"MM\0*\0\0\0\10\0\1\x01\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0"  # EXIF orientation 6
+
+
+def _with_data(*pieces: bytes) -> bytes:
+    return join([HEADER, *((b"IDAT", piece) for piece in pieces), END])
+
+
+def _with_header(**fields: int) -> bytes:
+    names = ("width", "height", "depth", "color", "method", "filter", "interlace")
+    found = {**dict(zip(names, struct.unpack(">IIBBBBB", HEADER[1]), strict=True)), **fields}
+    return join([(b"IHDR", struct.pack(">IIBBBBB", *found.values())), *split(PLAIN)[1:]])
+
+
+def _noise(shape: tuple[int, ...], depth: int) -> Any:
+    return np.random.default_rng(3).integers(0, 1 << depth, shape)
+
+
+# --- what passes
+
+
+@given(
+    sides=st.tuples(st.integers(1, 20), st.integers(1, 20)),
+    color=st.sampled_from([GREY, RGB]),
+    interlaced=st.booleans(),
+    check=st.sampled_from(CHECKS),
+    pieces=st.integers(1, 5),
+)
+def test_plain_png_is_the_very_object(
+    sides: tuple[int, int], color: int, interlaced: bool, check: Any, pieces: int
+) -> None:
+    samples = _noise((*sides, 1 if color == GREY else 3), 8)
+    data = png(samples, color, interlaced=interlaced, pieces=pieces)
+    done = prepare(data, Recipe(check=check, passes=BOTH))
+    assert done.data is data
+    assert (done.format, done.height, done.width, done.notes) == ("PNG", *sides, ())
+    assert done.channels == samples.shape[2]
+    raw = prepare(data, Recipe(passes=BOTH, encoding="raw"))
+    assert raw.data == samples.astype(np.uint8).tobytes()
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_every_filter_and_a_large_image_pass(
+    photo: Image.Image, encoded: Callable[..., bytes], mode: str
+) -> None:
+    for picture in (photo.convert(mode), photo.convert(mode).resize((1200, 900))):
+        data = encoded(picture, "PNG")
+        assert prepare(data, KEEP).data is data
+
+
+METADATA = {
+    "gamma": chunk(*GAMMA),
+    "profile": chunk(b"iCCP", b"name\0\0" + zlib.compress(b"profile")),
+    "text": chunk(b"tEXt", b"Comment\0hello"),
+    "transparent level": chunk(b"tRNS", b"\0\7"),
+    "private": chunk(b"prVt", b"whatever"),
+    "EXIF": chunk(b"eXIf", TURN),
+}
+
+
+@pytest.mark.parametrize("name", METADATA)
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_metadata_passes(name: str, place: str) -> None:
+    options: dict[str, Any] = {place: METADATA[name]}
+    data = png(ROWS, **options) + b"trailing bytes"
+    for check in CHECKS:
+        assert prepare(data, Recipe(check=check, passes=BOTH)).data is data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        _with_data(zlib.compress(LINES + b"\0")),
+        _with_data(zlib.compress(LINES), b"behind it"),
+        _with_data(zlib.compress(LINES + bytes(50_000_000), 1)),
+        png(COLOURS, RGB, before=chunk(b"PLTE", bytes(6))),
+        *(
+            _with_data(*(PACKED[a:b] for a, b in pairwise((0, *cuts, len(PACKED)))))
+            for cuts in ((0, 0), (1, 2, 3))
+        ),
+    ],
+    ids=["longer", "tail", "bomb", "suggested palette", "empty pieces", "small pieces"],
+)
+def test_what_every_reader_ignores_passes(data: bytes) -> None:
+    assert prepare(data, KEEP).data is data
+
+
+def test_png_does_not_pass_unless_asked(jpegs: dict[str, bytes]) -> None:
+    done = prepare(PLAIN, Recipe())
+    assert done.format == "JPEG"
+    text = "PNG, not JPEG: re-encoded as grey JPEG, quality 100"
+    assert done.notes == (Note("repaired", text),)
+    for passes, format_ in ((BOTH, "JPEG"), (("PNG",), "PNG")):
+        assert prepare(jpegs["grey"], Recipe(passes=passes)).format == format_
+
+
+# --- what is rejected
+
+
+def test_truncation_and_flipped_bits_never_pass() -> None:
+    for recipe in (Recipe(), KEEP, Recipe(check="pixels", passes=("PNG",), color="rgb")):
+        for end in range(8, len(PLAIN)):
+            with pytest.raises(ImageError, match=r"(truncated|broken) PNG"):
+                prepare(PLAIN[:end], recipe)
+        for at in range(8, len(PLAIN)):
+            data = bytearray(PLAIN)
+            data[at] ^= 1 << at % 8
+            with pytest.raises(ImageError):
+                prepare(bytes(data), recipe)
+    for end in range(8, len(PLAIN)):
+        with pytest.raises(ImageError):
+            prepare(PLAIN[:end], Recipe(check="header", passes=("PNG",)))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (PLAIN[:-12], f"truncated PNG: {len(PLAIN) - 12} bytes without an end chunk"),
+        (PLAIN[:-2] + b"xx", "without an end chunk"),
+        (PLAIN[:8], "do not begin with a header"),
+        (join([(b"junk", HEADER[1]), *split(PLAIN)]), "do not begin with a header"),
+        (join([HEADER, END]), "it has no image data"),
+        (_with_header(depth=3), "broken PNG"),
+        (_with_header(color=5), "its header has the fields 08 05"),
+        (_with_header(color=2, depth=4), "broken PNG"),
+        (_with_header(method=1), "its header has the fields 08 00 01"),
+        (_with_header(interlace=2), "its header has the fields 08 00 00 00 02"),
+        (_with_header(width=0), "empty image"),
+        (_with_header(width=70_000, height=70_000), "decompression bomb"),
+    ],
+)
+@pytest.mark.parametrize("check", CHECKS)
+def test_broken_structure_is_rejected(data: bytes, reason: str, check: Any) -> None:
+    for passes in (("PNG",), ("JPEG",)):
+        with pytest.raises(ImageError, match=reason):
+            prepare(data, Recipe(check=check, passes=passes))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        _with_header(color=2),
+        _with_data(zlib.compress(LINES)[:-4] + b"sum!"),
+        _with_data(PACKED[:-9]),
+        _with_data(b"", b""),
+        _with_data(b"not zlib"),
+        _with_data(zlib.compress(b"\5" + LINES[1:])),
+    ],
+    ids=["short", "checksum", "cut", "nothing", "not zlib", "unknown filter"],
+)
+def test_broken_image_data_is_rejected_unless_only_the_header_is_checked(data: bytes) -> None:
+    with pytest.raises(ImageError, match="broken PNG"):
+        prepare(data, KEEP)
+    assert prepare(data, Recipe(check="header", passes=("PNG",))).data is data
+
+
+# --- what is re-encoded
+
+
+@pytest.mark.parametrize(
+    ("data", "flaw"),
+    [
+        (join([HEADER, *split(PLAIN)]), "unusual chunks"),
+        (png(ROWS, before=chunk(b"ABCD")), "unusual chunks"),
+        (png(ROWS, after=chunk(b"PLTE", bytes(6))), "unusual chunks"),
+        (png(ROWS, before=chunk(b"acTL", struct.pack(">II", 2, 0))), "an animation"),
+        (png(ROWS, after=chunk(b"fdAT", b"\0\0\0\0" + PACKED)), "an animation"),
+        (png(ROWS, before=chunk(b"gAMA")), "something that Pillow refuses"),
+        (PLAIN[:33] + chunk(*GAMMA)[:-1] + b"x" + PLAIN[33:], "something that Pillow refuses"),
+        (
+            png(ROWS, before=chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(9_000_000), 1))),
+            "something that Pillow refuses",
+        ),
+        (png(ROWS, before=chunk(b"tEXt", b"transparency\0x")), "metadata that misleads Pillow"),
+    ],
+)
+@pytest.mark.parametrize("check", CHECKS)
+def test_good_pixels_among_bad_chunks_are_re_encoded(data: bytes, flaw: str, check: Any) -> None:
+    done = prepare(data, Recipe(check=check, passes=("PNG",)))
+    assert done.notes == (Note("repaired", f"grey PNG with {flaw}: re-encoded as grey PNG"),)
+    assert done.data == prepare(PLAIN, Recipe(encoding="png")).data
+
+
+UNUSUAL = [
+    ("RGBA", png(_noise((5, 7, 4), 8), RGBA), 3),
+    ("grey+alpha", png(_noise((5, 7, 2), 8), GREY_ALPHA), 1),
+    ("palette", png(_noise((5, 7), 4), PALETTE, 4, before=PLTE), 3),
+    ("1-bit grey", png(_noise((5, 7), 1), GREY, 1), 1),
+    ("4-bit grey", png(_noise((5, 7), 4), GREY, 4), 1),
+    ("16-bit grey", png(_noise((5, 7), 16), GREY, 16), 1),
+    ("16-bit grey+alpha", png(_noise((5, 7, 2), 16), GREY_ALPHA, 16), 1),
+    ("16-bit RGBA", png(_noise((5, 7, 4), 16), RGBA, 16), 3),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "channels"), UNUSUAL, ids=[one[0] for one in UNUSUAL])
+@pytest.mark.parametrize(
+    ("encoding", "color", "form"),
+    [
+        ("keep", "keep", "re-encoded as {} PNG"),
+        ("png", "rgb", "re-encoded as {} PNG"),
+        ("jpeg", "gray", "re-encoded as {} JPEG, quality 95"),
+        ("raw", "keep", "stored as {} pixels"),
+    ],
+)
+def test_unusual_png_is_converted_and_noted(
+    name: str, data: bytes, channels: int, encoding: Any, color: Any, form: str
+) -> None:
+    channels = {"keep": channels, "rgb": 3, "gray": 1}[color]
+    words = ("8-bit " if name.startswith("16") else "") + ("grey" if channels == 1 else "RGB")
+    note = Note("repaired", f"{name} PNG: {form.format(words)}")
+    for resize in (None, Resize(4)):
+        done = prepare(data, Recipe(passes=BOTH, resize=resize, encoding=encoding, color=color))
+        assert (done.channels, done.notes) == (channels, (note,))
+        if encoding == "keep":
+            assert prepare(done.data, KEEP).data is done.data
+
+
+@pytest.mark.parametrize(
+    "change", [{"resize": Resize(4)}, {"center_crop": 4}, {"color": "gray"}, {"encoding": "raw"}]
+)
+def test_plain_png_that_was_asked_to_change_has_no_note(change: dict[str, Any]) -> None:
+    done = prepare(png(COLOURS, RGB), Recipe(passes=BOTH, **change))
+    assert done.format == ("RAW" if "encoding" in change else "PNG")
+    assert done.notes == ()
+
+
+def test_exif_turns_a_png_only_if_asked(pixels_of: Callable[[bytes], Any]) -> None:
+    data = png(ROWS, before=chunk(b"eXIf", TURN))
+    done = prepare(data, Recipe(passes=BOTH, exif="apply"))
+    assert (done.format, done.notes) == ("PNG", ())
+    assert np.array_equal(pixels_of(done.data), np.rot90(ROWS, -1))
+
+
+def test_alpha_is_dropped_and_palettes_looked_up_before_luma(
+    pixels_of: Callable[[bytes], Any],
+) -> None:
+    levels, alpha = np.arange(256).reshape(16, 16), _noise((16, 16), 8)
+    recipe = Recipe(passes=BOTH, color="gray")
+    for samples, color in (
+        (np.stack([levels, levels, levels, alpha], -1), RGBA),
+        (np.stack([levels, alpha], -1), GREY_ALPHA),
+    ):
+        assert np.array_equal(pixels_of(prepare(png(samples, color), recipe).data), levels)
+    entries, places = _noise((16, 3), 8), _noise((5, 7), 4)
+    before = chunk(b"PLTE", entries.astype(np.uint8).tobytes()) + chunk(b"tRNS", bytes(16))
+    done = prepare(png(places, PALETTE, 4, before=before), recipe)
+    luma = (entries @ [19595, 38470, 7471] + 32768) >> 16
+    assert np.array_equal(pixels_of(done.data), luma[places])
+
+
+# --- whatever passes, Pillow decodes
+
+
+CHUNKS = [
+    *((name, b"") for name in (b"IHDR", b"IDAT", b"IEND", b"fdAT", b"ABCD", b"DDAT", b"prVt")),
+    *((b"tEXt", key + b"\0x") for key in (b"bbox", b"interlace", b"transparency", b"gamma", b"k")),
+    *((b"acTL", struct.pack(">II", frames, 0)) for frames in (0, 1, 2, 2**31)),
+    (b"fcTL", FRAME),
+    (b"fdAT", b"\0\0\0\1" + PACKED),
+    (b"zTXt", b"k\0\0" + zlib.compress(bytes(2_000_000))),
+    (b"iTXt", b"k\0\1\0\0\0\xff"),
+    (b"iCCP", b"no profile"),
+    (b"PLTE", bytes(6)),
+    (b"tRNS", bytes(6)),
+    (b"cHRM", bytes(31)),
+    GAMMA,
+]
+BASES = [
+    png(ROWS, before=chunk(*GAMMA), after=chunk(b"tIME", bytes(7)), pieces=2),
+    png(ROWS, interlaced=True, before=chunk(b"tEXt", b"k\0v")),
+    png(COLOURS, RGB, interlaced=True),
+    png(ROWS * 1800, GREY, 16, before=chunk(b"tRNS", b"\0\7")),
+]
+
+
+@st.composite
+def _mutated(draw: st.DrawFn) -> bytes:
+    """A file with a few bytes changed, or a few chunks, their checksums right."""
+    base = draw(st.sampled_from(BASES))
+    if draw(st.booleans()):
+        data = bytearray(base)
+        for _ in range(draw(st.integers(1, 3))):
+            data[draw(st.integers(8, len(data) - 1))] = draw(st.integers(0, 255))
+        return bytes(data)
+    chunks = split(base)
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(chunks) - 1))
+        name, body = chunks[at]
+        change = draw(st.sampled_from(["insert", "insert", "drop", "move", "edit", "deflate"]))
+        if change == "insert":
+            chunks.insert(at, draw(st.sampled_from(CHUNKS)))
+        elif change == "move":
+            chunks.insert(draw(st.integers(0, len(chunks) - 1)), chunks.pop(at))
+        elif change == "edit" and body:
+            place = draw(st.integers(0, len(body) - 1))
+            chunks[at] = (name, body[:place] + draw(st.binary(max_size=1)) + body[place + 1 :])
+        elif change == "deflate":
+            lines = draw(st.binary(min_size=35, max_size=60)).replace(b"\xff", b"\0")
+            chunks[at] = (b"IDAT", zlib.compress(lines))
+        elif len(chunks) > 1:
+            del chunks[at]
+    return join(chunks)
+
+
+@settings(max_examples=400)
+@given(data=_mutated(), check=st.sampled_from(["bitstream", "pixels"]))
+def test_whatever_passes_is_decoded_by_pillow(data: bytes, check: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            done = prepare(data, Recipe(check=check, passes=BOTH, depth="keep"))
+        except ImageError:
+            return
+        with Image.open(io.BytesIO(done.data)) as image:
+            assert image.size == (done.width, done.height)
+            image.convert("RGB")
+    if done.data is not data:
+        assert [note.kind for note in done.notes] == ["repaired"]
