@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager
 
-from dataprep.staging.copying.watch import Watch
+from dataprep.staging.copying.streams import Watch
 from dataprep.staging.nodes.peers import Alone, Peers
 from dataprep.staging.nodes.placement import Placement, require_node
 from dataprep.staging.nodes.rendezvous import meet, parse_address

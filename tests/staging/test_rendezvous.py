@@ -617,7 +617,7 @@ def test_node_0_takes_nothing_compressed(token: str) -> None:
 _NODE = """
 import sys, time
 from dataprep.errors import StagingError
-from dataprep.staging.copying.watch import Watch
+from dataprep.staging.copying.streams import Watch
 from dataprep.staging.nodes.placement import Placement
 from dataprep.staging.nodes.rendezvous import meet
 node, nodes, token = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
