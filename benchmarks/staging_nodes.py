@@ -40,9 +40,9 @@ from benchmarks.measure import CommandFailedError
 from benchmarks.results import Row
 from benchmarks.setting import ROOT, CannotRunError, Setting
 from benchmarks.speed import rounds
+from dataprep.staging.advice import Estimate, Machine, Mode, estimate
 from dataprep.staging.broadcast import mpi
-from dataprep.staging.copying.files import default_streams
-from dataprep.staging.cost_model import Estimate, Machine, Mode, estimate
+from dataprep.staging.copying.streams import default_streams
 from dataprep.system.memory import available
 from dataprep.system.messages import sized
 
@@ -150,7 +150,7 @@ def _predicted(mode: Mode, megabits: int, total: int, largest: int) -> Estimate:
         nic=megabits / 8e3,
         streams=default_streams(),
     )
-    predicted: Estimate = getattr(estimate(total, largest, COUNT, machine), mode)
+    predicted: Estimate = getattr(estimate(total, largest, COUNT, machine, 1, total / COUNT), mode)
     return predicted
 
 

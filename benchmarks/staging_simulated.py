@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.results import Row
-from dataprep.staging.cost_model import Estimates, Machine, Mode, estimate
+from dataprep.staging.advice import Estimates, Machine, Mode, estimate
 from dataprep.staging.share import least_replicas
 
 NODES = (4, 16, 64, 256, 1024, 1536)
@@ -56,7 +56,14 @@ def simulated(data: DataSet) -> Iterator[tuple[int, Estimates]]:
         replicas = least_replicas(data.files, nodes)
         yield (
             nodes,
-            estimate(data.bytes, data.bytes // data.files, nodes, machine, replicas=replicas),
+            estimate(
+                data.bytes,
+                data.bytes // data.files,
+                nodes,
+                machine,
+                replicas,
+                part=data.bytes * replicas / nodes,
+            ),
         )
 
 
@@ -88,7 +95,7 @@ def _cells(found: Estimates) -> dict[Mode, str]:
     for each in (found.everything, found.share, found.broadcast):
         # A share of which every node needs all replicas is no share.
         possible = not each.obstacle and (
-            each.mode != "share" or each.node_bytes < found.total_bytes
+            each.mode != "share" or each.node_bytes < found.everything.node_bytes
         )
         cells[each.mode] = f"{_duration(each.seconds)}, {each.limit}" if possible else "-"
     return cells

@@ -242,9 +242,9 @@ def stage(
         StagingError: the copy could not be made, or cannot be trusted.
     """
     from dataprep.api.parameters import ByteSize, nearest
+    from dataprep.staging.plan import absolute_source
     from dataprep.staging.request import StageRequest
     from dataprep.staging.stage import stage as run
-    from dataprep.staging.where import absolute_source
 
     called = {"split": "splits", "hash": "hashed"}
     known = {field.name for field in fields(StageRequest)} - {"source", *called.values()} | {

@@ -2,35 +2,80 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dataprep.api.parameters import GivenPath
-from dataprep.cli.stage_conflicts import check_options, check_rendezvous
 from dataprep.cli.stage_options import stage_options
-from dataprep.errors import StagingError, UsageError
+from dataprep.errors import NoRoomError, StagingError, UsageError
 from dataprep.system.messages import printable
 
 if TYPE_CHECKING:
     from dataprep.staging.request import StageRequest
 
+_BELONGING = {"nodes": "advise", "speed": "advise", "all_jobs": "clean"}
 
-@click.command()
+# What each mode does instead of copying, and the options that would say nothing then. Those that
+# say what is copied and how may stay: the command that staged, with --clean behind it, cleans.
+_MODES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "warm": (
+        "reads SRC where it is",
+        ("to", "shared", "print_dir", "env_file", "hash", "broadcast", "rendezvous"),
+    ),
+    "advise": ("copies nothing", ("print_dir", "env_file")),
+    "status": ("copies nothing", ("print_dir", "env_file")),
+    "clean": ("copies nothing", ("print_dir", "env_file")),
+}
+
+
+class _WithCommand(click.Command):
+    """Takes what is behind ``--`` as it is: the command to run on the copy."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Split the words at ``--``."""
+        own = args[: args.index("--")] if "--" in args else list(args)
+        ctx.obj = (own, args[len(own) + 1 :], len(own) < len(args))
+        return super().parse_args(ctx, own)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """For the help."""
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND …]"]
+
+
+@click.command(cls=_WithCommand)
 @click.argument("source", metavar="[SRC]", required=False, type=GivenPath())
 @stage_options
-def command(source: Path | None, **options: Any) -> None:
+@click.pass_obj
+def command(
+    given: tuple[list[str], list[str], bool], /, source: Path | None, **options: Any
+) -> None:
     """Copy a data set to every node's own storage, checked, before training starts.
 
-    SRC is a directory that dataprep made, or any directory of files. Start it on every node of a
-    job: srun --ntasks-per-node=1 -K dataprep stage SRC --to "$TMPDIR/imagenet". Of several
-    processes on a node one copies, and the others wait for it.
+    SRC is a directory that dataprep made, or any directory of files.
 
-    A copy that is there already is checked and used again. Exit code 4: a node has too little
-    space, and nothing was copied anywhere.
+    In a batch script: dataprep stage SRC -- srun python train.py. The copies are made on every node
+    of the job, COMMAND runs with DATA_DIR set, signals are passed on to it, and the copies are
+    removed at the end.
+
+    Without COMMAND, start it on every node: srun --ntasks-per-node=1 -K dataprep stage SRC --to
+    "$TMPDIR/imagenet". Of several processes on a node one copies, and the others wait for it. A
+    copy that is there already is checked and used again. Exit code 4: a node has too little space,
+    and nothing was copied anywhere.
     """
-    mode = check_options(options)
+    words, training, divided = given
+    mode = _check_options(options)
+    if divided and (mode or options["print_dir"] or not training):
+        raise UsageError(
+            "COMMAND behind -- is run on a copy: give one, without --print_dir, "
+            "--warm, --advise, --status and --clean"
+        )
+    if options["keep"] and not training:
+        raise UsageError("--keep belongs to `dataprep stage SRC -- COMMAND`; leave it out")
     if source is None and not (options["to"] and mode in ("status", "clean")):
         raise UsageError("SRC is missing: the directory to stage")
     if mode == "status":
@@ -39,29 +84,59 @@ def command(source: Path | None, **options: Any) -> None:
         _clean(source, options)
     else:
         assert source is not None  # noqa: S101  # seen above
-        run = {"warm": _warm, "advise": _advise, None: _stage}[mode]
-        run(_request(source, options), options)
+        request = _request(source, options)
+        if training:
+            _run(request, options, words, training)
+        else:
+            {"warm": _warm, "advise": _advise, None: _stage}[mode](request, options)
+
+
+def _run(
+    request: StageRequest, options: dict[str, Any], words: Sequence[str], training: Sequence[str]
+) -> None:
+    from dataprep.cli.stage_reporter import TerminalStageReporter
+    from dataprep.staging.run import run_on_copy
+
+    own = ["stage", *(word for word in words if word != "--keep")]
+    reporter = TerminalStageReporter(quiet_stdout=True)
+    code = run_on_copy(request, training, own, reporter, keep=options["keep"])
+    if code:
+        sys.exit(code)
 
 
 def _stage(request: StageRequest, options: dict[str, Any]) -> None:
     from dataprep.cli.stage_reporter import TerminalStageReporter
     from dataprep.cli.stopping import resumable
     from dataprep.staging.nodes.placement import find_placement
+    from dataprep.staging.run import NO_ROOM
     from dataprep.staging.stage import stage
 
     placement = find_placement(rank=request.rank, world_size=request.world_size)
-    check_rendezvous(request.rendezvous, placement)
-    reporter = TerminalStageReporter(quiet_stdout=options["print_dir"])
-    with resumable("run the same command again: what is whole is used again"):
-        place = stage(request, reporter)
-    if options["print_dir"]:
+    if request.rendezvous not in (None, "none") and placement.origin == "nothing":
+        raise UsageError(
+            f"--rendezvous {request.rendezvous}: no scheduler or MPI tells of other nodes here; "
+            "say which node this is, and of how many, with --rank and --world_size"
+        )
+    printed = options["print_dir"] or options["launched"] == "copy"
+    reporter = TerminalStageReporter(quiet_stdout=printed)
+    place: Path | str
+    try:
+        with resumable("run the same command again: what is whole is used again"):
+            place = stage(request, reporter)
+    except NoRoomError as error:
+        if options["launched"] != "copy":
+            raise
+        # All nodes know: none of them is to be ended by the launcher before it has said so.
+        click.echo(f"dataprep: error: {error}", err=True)
+        place = NO_ROOM
+    if printed:
         click.echo(place)
 
 
 def _warm(request: StageRequest, options: dict[str, Any]) -> None:
     from dataprep.cli.stage_reporter import TerminalStageReporter
     from dataprep.cli.stopping import resumable
-    from dataprep.staging.warming import warm
+    from dataprep.staging.warm import warm
 
     with resumable("what was read so far stays in memory as long as there is room"):
         warm(request, TerminalStageReporter())
@@ -88,26 +163,40 @@ def _status(source: Path | None, options: dict[str, Any]) -> None:
 def _clean(source: Path | None, options: dict[str, Any]) -> None:
     from dataprep.staging.target.cleaning import clean
 
+    launched = options["launched"] == "clean"
+    if launched:
+        _wait_to_be_told()
     place, job = _find_place(source, options)
     cleaned = clean(place, job, all_jobs=options["all_jobs"])
-    click.echo(cleaned.describe(place))
+    click.echo(cleaned.describe(place), err=launched)
+
+
+def _wait_to_be_told() -> None:
+    """Until the job is over, which `run_on_copy` or the scheduler says."""
+    from dataprep.staging.run import READY
+
+    for number in (signal.SIGUSR1, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # Blocked for good: the one may be followed by the other.
+    told = (signal.SIGTERM, signal.SIGUSR2)
+    signal.pthread_sigmask(signal.SIG_BLOCK, told)
+    click.echo(READY)
+    signal.sigwait(told)
 
 
 def _find_place(source: Path | None, options: dict[str, Any]) -> tuple[Path, str | None]:
     """Where the same call has staged, and the job; what is there must be a copy of SRC."""
     from dataprep.staging.nodes.placement import find_placement
-    from dataprep.staging.where import check_copy_of, staged_place
+    from dataprep.staging.plan import find_copy
 
     placement = find_placement(rank=options["rank"], world_size=options["world_size"])
-    place = staged_place(source, options["to"], placement, shared=options["shared"])
-    if source is not None:
-        check_copy_of(source, place)
+    place = find_copy(source, options["to"], placement, shared=options["shared"])
     return place, placement.job
 
 
 def _request(source: Path, options: dict[str, Any]) -> StageRequest:
+    from dataprep.staging.plan import absolute_source
     from dataprep.staging.request import StageRequest
-    from dataprep.staging.where import absolute_source
 
     return StageRequest(
         source=absolute_source(source),
@@ -129,3 +218,36 @@ def _request(source: Path, options: dict[str, Any]) -> StageRequest:
         patience=options["patience"],
         env_file=options["env_file"],
     )
+
+
+def _check_options(options: Mapping[str, Any]) -> str | None:
+    """Refuse options that contradict each other, or of which one would be ignored.
+
+    Args:
+        options: by name, as the command line has them.
+
+    Returns:
+        The mode: ``warm``, ``advise``, ``status``, ``clean``; None to copy.
+
+    Raises:
+        UsageError: two do not go together.
+    """
+    chosen = [name for name in _MODES if options[name]]
+    if len(chosen) > 1:
+        raise UsageError(f"--{chosen[0]} and --{chosen[1]} are two different things; give one")
+    mode = chosen[0] if chosen else None
+    for name, owner in _BELONGING.items():
+        if options[name] and mode != owner:
+            raise UsageError(f"--{name} belongs to --{owner}; leave it out")
+    if mode is not None:
+        instead, needless = _MODES[mode]
+        for name in needless:
+            if options[name]:
+                raise UsageError(f"--{mode} {instead}: --{name} does not go with it; leave it out")
+    if not options["share"] and (options["replicas"] != 1 or options["whole"]):
+        raise UsageError("--replicas and --whole belong to --share node")
+    if options["share"] and options["broadcast"]:
+        raise UsageError("--broadcast sends everything to every node; leave out --share")
+    if options["verify"] == "none" and options["hash"]:
+        raise UsageError("--verify none compares sizes only, --hash hashes every file; give one")
+    return mode

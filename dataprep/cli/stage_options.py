@@ -18,8 +18,8 @@ _what = options(
     click.option(
         "--share",
         type=click.Choice(["node"]),
-        help="node: each node gets its part of the shards, all parts together every shard, and "
-        "none more records than another but for one shard. [default: every node gets all]",
+        help="node: each node gets a part of the shards; node loads differ by at most one shard. "
+        "[default: every node gets all]",
     ),
     click.option(
         "--replicas",
@@ -135,6 +135,16 @@ _who = options(
     ),
 )
 
+_command = options(
+    click.option(
+        "--keep",
+        is_flag=True,
+        help="With COMMAND: a job that is stopped leaves its copies, for its requeue to find.",
+    ),
+    # How `dataprep stage SRC -- COMMAND` starts itself on every node.
+    click.option("--launched", type=click.Choice(["copy", "clean"]), hidden=True),
+)
+
 _instead = options(
     click.option(
         "--warm",
@@ -169,4 +179,4 @@ _instead = options(
     click.option("--all_jobs", is_flag=True, help="--clean: even if other jobs staged or use it."),
 )
 
-stage_options = options(_what, _where, _how, _who, _instead)
+stage_options = options(_what, _where, _how, _who, _command, _instead)

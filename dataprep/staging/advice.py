@@ -1,17 +1,126 @@
-"""``dataprep stage --advise``: what each way of staging would take, for this data set."""
+"""``dataprep stage --advise``: what each way of staging would take, on a machine of some speeds.
+
+::
+
+    everything   every node reads all, N * S from the parallel file system
+    share        every node reads its part, K * S together if K nodes keep each shard
+    broadcast    S is read once and sent from node to node
+
+Reading, sending, hashing and writing overlap, so the slowest of them sets the time. What is left
+out makes the truth slower: other jobs on the same storage, metadata, seeks. All speeds are in GB/s,
+GB being 10^9 bytes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
+from typing import Literal
 
 from dataprep.errors import UsageError
-from dataprep.staging.cost_model import Machine, Mode, Part, estimate, read_speeds
-from dataprep.staging.inventory import Inventory, read_inventory
+from dataprep.staging.inventory import read_inventory
 from dataprep.staging.nodes.placement import find_placement
 from dataprep.staging.request import StageRequest
 from dataprep.staging.selection import Share, select
 from dataprep.staging.share import check_replicas
+from dataprep.system.messages import counted, sized
+
+Mode = Literal["everything", "share", "broadcast"]
+
+_GB = 1e9
+_PARCEL = 1 << 22  # bytes that a broadcast sends at a time
+_WORTH_MPI = 0.8  # of the time without; a broadcast needs MPI on all nodes, and fails with any
+_MAY_BE_ZERO = ("ost", "hash", "scratch")
+_CHOICES: dict[Mode, str] = {
+    "everything": "everything, read by every node",
+    "share": "a share for every node (--share node), which then sees the same records every epoch",
+    "broadcast": "everything, by broadcast (--broadcast mpi)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the speeds are; the defaults are of a mid-size machine of around 2020.
+
+    Attributes:
+        pfs: what the parallel file system gives to all nodes, and all other jobs, together.
+        ost: what one storage target of it gives; 0 if files are not bound to some.
+        stripes: over how many of those the largest file is spread.
+        nic: what one node's network takes in.
+        local: what a node's own storage takes in; 2 is the peak of Frontier's NVMe drives (OLCF).
+        hash: one core's SHA-256, measured on one with SHA extensions; 0 if nothing is hashed.
+        streams: files that a node copies at the same time.
+        scratch: GB that are free on every node; 0 if not known, and then all fits.
+    """
+
+    pfs: float = 100.0
+    ost: float = 0.5
+    stripes: float = 1.0
+    nic: float = 12.5
+    local: float = 2.0
+    hash: float = 1.15
+    streams: float = 8.0
+    scratch: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What one mode takes.
+
+    Attributes:
+        mode: which.
+        node_bytes: that every node has in the end.
+        read_bytes: that all nodes together read from the parallel file system.
+        seconds: from the first byte to the last.
+        together: GB/s that land, of all nodes together.
+        limit: what sets the time.
+        obstacle: why it cannot be done; empty if it can.
+    """
+
+    mode: Mode
+    node_bytes: float
+    read_bytes: float
+    seconds: float
+    together: float
+    limit: str
+    obstacle: str
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """All modes for one data set."""
+
+    everything: Estimate
+    share: Estimate
+    broadcast: Estimate
+
+    def choose(self) -> Estimate | None:
+        """What to do; None if none can be done, so that the data are best read where they are.
+
+        Every node gets everything if that fits: then any node can read any record in any epoch,
+        whereas with a share it sees the same records in all of them, which changes the training. A
+        broadcast is chosen over direct reads only if it takes at most four fifths of the time.
+        """
+        if not self.everything.obstacle:
+            worth = self.broadcast.seconds <= _WORTH_MPI * self.everything.seconds
+            return self.broadcast if worth and not self.broadcast.obstacle else self.everything
+        return None if self.share.obstacle else self.share
+
+    def table(self) -> list[str]:
+        """The modes as aligned lines, and the choice."""
+        rows = [("", "per node", "read", "time", "together", "limited by")]
+        for each in (self.everything, self.share, self.broadcast):
+            time, speed = _duration(each.seconds), f"{sized(each.together * _GB)}/s"
+            cells = ("-", "-", each.obstacle) if each.obstacle else (time, speed, each.limit)
+            rows.append((each.mode, sized(each.node_bytes), sized(each.read_bytes), *cells))
+        widths = [max(len(row[column]) for row in rows) for column in range(5)]
+        lines = []
+        for name, *numbers, last in rows:
+            aligned = [text.rjust(width) for text, width in zip(numbers, widths[1:], strict=True)]
+            lines.append("  ".join((name.ljust(widths[0]), *aligned, last)))
+        chosen = self.choose()
+        best = _CHOICES[chosen.mode] if chosen else "stage nothing: read the data where they are"
+        return [*lines, f"best: {best}"]
 
 
 def advise(request: StageRequest, *, nodes: int | None, speeds: Sequence[str]) -> list[str]:
@@ -20,7 +129,7 @@ def advise(request: StageRequest, *, nodes: int | None, speeds: Sequence[str]) -
     Args:
         request: what is to be staged.
         nodes: how many nodes; this job's if None.
-        speeds: ``NAME=VALUE``, see `dataprep.staging.cost_model.Machine`.
+        speeds: ``NAME=VALUE``, see `Machine`.
 
     Raises:
         UsageError: a speed that is not known or no number; options that staging would refuse for
@@ -29,41 +138,116 @@ def advise(request: StageRequest, *, nodes: int | None, speeds: Sequence[str]) -
     inventory = read_inventory(request.source)
     # The same of one node, with which every option is looked at.
     everything = select(inventory, splits=request.splits, share=Share(0, 1, 1, request.whole))
-    nodes = _count_nodes(request) if nodes is None else nodes
+    if nodes is None:
+        placement = find_placement(rank=request.rank, world_size=request.world_size)
+        if placement.doubt is not None:
+            raise UsageError(f"--advise: {placement.doubt}; say for how many nodes, with --nodes")
+        nodes = placement.nodes
     check_replicas(nodes, request.replicas)
-    found = estimate(
-        everything.bytes,
-        max((file.bytes for file in everything.files), default=0),
-        nodes,
-        read_speeds(speeds, _machine(request)),
-        replicas=request.replicas,
-        part=_part_of(inventory, request, nodes),
-    )
-    asked: Mode | None = "broadcast" if request.broadcast else "share" if request.share else None
-    return found.table(asked)
-
-
-def _count_nodes(request: StageRequest) -> int:
-    placement = find_placement(rank=request.rank, world_size=request.world_size)
-    if placement.doubt is not None:
-        raise UsageError(f"--advise: {placement.doubt}; say for how many nodes, with --nodes")
-    return placement.nodes
-
-
-def _machine(request: StageRequest) -> Machine:
-    """The usual one, as far as the request says nothing else."""
+    part, obstacle = 0, ""
+    try:  # what staging would give to the first node, which gets as many shards as any other
+        share = Share(0, nodes, request.replicas, request.whole)
+        part = select(inventory, splits=request.splits, share=share).bytes
+    except UsageError as error:
+        obstacle = f"impossible: {error}"
     machine = Machine()
     if request.verify == "none":
         machine = replace(machine, hash=0.0)
     if request.streams is not None:
         machine = replace(machine, streams=float(request.streams))
+    largest = max((file.bytes for file in everything.files), default=0)
+    machine = read_speeds(speeds, machine)
+    found = estimate(
+        everything.bytes, largest, nodes, machine, request.replicas, part, obstacle
+    ).table()
+    of_what = f"{sized(everything.bytes)} in files of up to {sized(largest)}"
+    return [f"{of_what}, for {counted(nodes, 'node')}", *found]
+
+
+def estimate(
+    total: int,
+    largest: int,
+    nodes: int,
+    machine: Machine,
+    replicas: int,
+    part: float,
+    obstacle: str = "",
+) -> Estimates:
+    """Estimate every mode.
+
+    Args:
+        total: bytes of the data set.
+        largest: bytes of its largest file; a shard is the least that a node can have.
+        nodes: how many.
+        machine: how fast it is.
+        replicas: how many nodes keep each shard, with a share.
+        part: bytes that a node gets with a share.
+        obstacle: why there can be no share, a line; empty if there can.
+    """
+    alone = "" if nodes > 1 else "impossible: there is only one node"
+    # A chain of nodes, each of which passes on what it has whole; trees take less.
+    chain = (nodes - 1) * _PARCEL / (machine.nic * _GB)
+    return Estimates(
+        _estimate("everything", total, largest, nodes, nodes, machine, 0.0, ""),
+        _estimate("share", part, largest, nodes, replicas, machine, 0.0, obstacle),
+        _estimate("broadcast", total, largest, nodes, 1, machine, chain, alone),
+    )
+
+
+def read_speeds(options: Sequence[str], machine: Machine) -> Machine:
+    """``machine`` with the speeds that a command line names, each ``NAME=NUMBER``.
+
+    Raises:
+        UsageError: no such speed, or no number.
+    """
+    names = [field.name for field in fields(Machine)]
+    for option in options:
+        name, _, text = option.partition("=")
+        if name not in names:
+            raise UsageError(f"--speed {option}: NAME=NUMBER with {', '.join(names)} was expected")
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not (0 < value < float("inf") or (name in _MAY_BE_ZERO and value == 0)):
+            raise UsageError(f"--speed {option}: a number above 0 was expected")
+        machine = replace(machine, **{name: value})
     return machine
 
 
-def _part_of(inventory: Inventory, request: StageRequest, nodes: int) -> Part:
-    """What staging would give to the first node, which gets as many shards as any other."""
-    share = Share(0, nodes, request.replicas, request.whole)
-    try:
-        return Part(select(inventory, splits=request.splits, share=share).bytes)
-    except UsageError as error:
-        return Part(0, str(error))
+def _estimate(
+    mode: Mode,
+    node_bytes: float,
+    largest: int,
+    nodes: int,
+    readers: int,
+    machine: Machine,
+    extra: float,
+    obstacle: str,
+) -> Estimate:
+    """One mode, in which ``readers`` nodes read each byte."""
+    read_bytes = node_bytes if mode == "broadcast" else node_bytes * nodes
+    # One file is hashed by one core, whatever the number of streams.
+    hashers = min(machine.streams, max(1.0, node_bytes / max(largest, 1)))
+    times = {
+        "parallel file system": read_bytes / machine.pfs,
+        "network": node_bytes / machine.nic,
+        "storage": node_bytes / machine.local,
+    }
+    if machine.ost:
+        times["largest file's stripes"] = readers * largest / (machine.stripes * machine.ost)
+    if machine.hash:
+        times["hashing"] = node_bytes / (machine.hash * hashers)
+    limit = max(times, key=lambda name: times[name])
+    seconds = times[limit] / _GB + extra
+    if not obstacle and machine.scratch and node_bytes > machine.scratch * _GB:
+        obstacle = f"impossible: a node has {sized(machine.scratch * _GB)}"
+    landed = nodes * node_bytes / _GB
+    together = landed / seconds if seconds else 0.0
+    return Estimate(mode, node_bytes, read_bytes, seconds, together, limit, obstacle)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 7200:
+        return f"{seconds:.{0 if seconds >= 100 else 1}f} s"
+    return f"{seconds / 3600:.1f} h"

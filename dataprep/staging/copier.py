@@ -12,13 +12,10 @@ from pathlib import Path, PurePosixPath
 
 from dataprep.build.workspace import foreign_files
 from dataprep.errors import StagingError
-from dataprep.staging.claim import claim, is_current
-from dataprep.staging.copying.files import default_streams, rehash_files
-from dataprep.staging.copying.watch import Watch
-from dataprep.staging.errand import Errand
+from dataprep.staging.copied_file import CopiedFile
+from dataprep.staging.copying.files import rehash_files
+from dataprep.staging.copying.streams import Watch, default_streams
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.labels import LABELS, labels_here, remove_labels, write_labels
-from dataprep.staging.landed import Landed
 from dataprep.staging.nodes.agreement import (
     NodeDone,
     NodeStart,
@@ -26,18 +23,30 @@ from dataprep.staging.nodes.agreement import (
     agree_to_finish,
     agree_to_start,
 )
-from dataprep.staging.present import Present, find_present
+from dataprep.staging.plan import StagePlan
+from dataprep.staging.present import (
+    LABELS,
+    Present,
+    claim,
+    find_present,
+    is_current,
+    labels_here,
+    remove_labels,
+    write_labels,
+)
 from dataprep.staging.progress import Progress
 from dataprep.staging.request import StageReporter, StageRequest
-from dataprep.staging.target.beneath import opened_parent
-from dataprep.staging.target.cleaning import PLAN, read_plan, write_plan
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import node_lock, try_lock
-from dataprep.staging.target.partials import remove_partials
+from dataprep.staging.target.paths import opened_parent, remove_partials, target_error
 from dataprep.staging.target.sentinel import (
+    PLANNED,
     SENTINEL,
+    Planned,
     Sentinel,
+    planned_paths,
     remove_sentinel,
+    write_planned,
     write_sentinel,
 )
 from dataprep.system.canonical import to_json
@@ -46,7 +55,7 @@ from dataprep.system.memory import available
 from dataprep.system.messages import counted, printable, sized
 
 # Brings files into the target: copies them from the source, or takes part in a broadcast.
-Transfer = Callable[[Sequence[SourceFile], Watch, Callable[[Landed], None]], None]
+Transfer = Callable[[Sequence[SourceFile], Watch, Callable[[CopiedFile], None]], None]
 
 _MARGIN = 1 << 20  # for directories, the sentinel and the like
 
@@ -55,12 +64,12 @@ _MARGIN = 1 << 20  # for directories, the sentinel and the like
 class _Brought:
     """What has been done on this node: files found good by hashing, and files copied."""
 
-    proven: list[Landed] = field(default_factory=list)
-    copied: list[Landed] = field(default_factory=list)
+    proven: list[CopiedFile] = field(default_factory=list)
+    copied: list[CopiedFile] = field(default_factory=list)
 
 
 def run_copier(
-    errand: Errand,
+    plan: StagePlan,
     directory: StageDirectory,
     peers: Peers,
     transfer: Transfer,
@@ -76,7 +85,7 @@ def run_copier(
     for it no longer than ``--patience``.
 
     Args:
-        errand: what is to be where.
+        plan: what is to be where.
         directory: the target.
         peers: the other nodes.
         transfer: brings the files that are lacking.
@@ -89,24 +98,24 @@ def run_copier(
         NoRoomError: a node has too little space; nothing was copied on any node.
         StagingError: a copy could not be made here or on another node.
     """
-    _sweep_if_free(errand, directory)
-    _agree(errand, directory, _look(errand, directory), peers)
+    _sweep_if_free(plan, directory)
+    _agree(plan, directory, _look(plan, directory), peers)
     if peers.index == 0:
-        for line in _announcement(errand):
+        for line in _announcement(plan):
             reporter.line(line)
-    patience = errand.request.patience
+    patience = plan.request.patience
     with node_lock(directory, patience=patience, on_wait=progress.waiting) as lock:
         assert lock is not None  # noqa: S101  # nothing but the lock was waited for
         progress.tell(lock)
         started = time.monotonic()
-        done = _make_whole(errand, directory, peers, transfer, watch, reporter, started)
+        done = _make_whole(plan, directory, peers, transfer, watch, reporter, started)
     on_whole()
     reports = [NodeDone.from_json(report) for report in peers.exchange(done.to_json())]
     try:
         lines = agree_to_finish(reports)
     except StagingError:
         remove_sentinel(directory)  # nobody knows whose bytes are the right ones
-        remove_labels(errand, directory)
+        remove_labels(plan, directory)
         raise
     if peers.index == 0 or len(reports) == 1:
         for line in lines:
@@ -122,42 +131,42 @@ class _View:
     present: Present
 
 
-def _look(errand: Errand, directory: StageDirectory) -> _View:
-    sentinel = claim(errand, directory)
-    planned = read_plan(directory)
-    for path in _strangers(errand, directory, planned):
+def _look(plan: StagePlan, directory: StageDirectory) -> _View:
+    sentinel = claim(plan, directory)
+    planned = planned_paths(directory)
+    for path in _foreign_files(plan, directory, planned):
         raise StagingError(
             f"{printable(str(path))} is not of this data set, but readers would take it in; "
             "move it away, or stage into another directory (--to)"
         )
     present = find_present(
         directory,
-        errand.inventory,
-        errand.selection,
+        plan.inventory,
+        plan.selection,
         sentinel,
         planned=planned,
-        verify=errand.request.verify,
-        hashed=errand.request.hashed,
+        verify=plan.request.verify,
+        hashed=plan.request.hashed,
     )
     return _View(sentinel, planned, present)
 
 
-def _sweep(errand: Errand, directory: StageDirectory) -> None:
+def _sweep(plan: StagePlan, directory: StageDirectory) -> None:
     """Remove what killed copiers have left half-done; the lock must be held."""
-    names = {*read_plan(directory), *(file.path for file in errand.selection.files)}
-    directory.remove_unfinished((PLAN, SENTINEL))
+    names = {*planned_paths(directory), *(file.path for file in plan.selection.files)}
+    directory.remove_unfinished((PLANNED, SENTINEL))
     remove_partials(directory.descriptor, names)
 
 
-def _sweep_if_free(errand: Errand, directory: StageDirectory) -> None:
+def _sweep_if_free(plan: StagePlan, directory: StageDirectory) -> None:
     """It takes room that is about to be counted."""
-    with try_lock(directory) as held:
-        if held:
-            _sweep(errand, directory)
+    with try_lock(directory) as lock:
+        if lock is not None:
+            _sweep(plan, directory)
 
 
 def _make_whole(
-    errand: Errand,
+    plan: StagePlan,
     directory: StageDirectory,
     peers: Peers,
     transfer: Transfer,
@@ -166,52 +175,52 @@ def _make_whole(
     started: float,
 ) -> NodeDone:
     """Bring what is lacking, now that nobody else does; the lock must be held."""
-    _sweep(errand, directory)
-    view = _look(errand, directory)
+    _sweep(plan, directory)
+    view = _look(plan, directory)
     present, sentinel = view.present, view.sentinel
-    was_whole = present.is_whole and is_current(sentinel, errand)
-    labels = labels_here(errand, directory) if was_whole else None
+    was_whole = present.is_whole and is_current(sentinel, plan)
+    labels = labels_here(plan, directory) if was_whole else None
     if labels is None:
-        _open_up(errand, directory, view)
-    brought = _bring(errand, directory, present, transfer, watch, reporter)
+        _open_up(plan, directory, view)
+    brought = _bring(plan, directory, present, transfer, watch, reporter)
     landed = [*present.good, *brought.proven, *brought.copied]
     if labels is None:
-        labels = write_labels(errand, directory)
-        _seal(errand, directory, sentinel, [*landed, *labels])
-    elif sentinel is not None and sentinel.job is None and errand.placement.job is not None:
+        labels = write_labels(plan, directory)
+        _seal(plan, directory, sentinel, [*landed, *labels])
+    elif sentinel is not None and sentinel.job is None and plan.placement.job is not None:
         # Made outside of any job, it is now this one's, and nobody else's to clean or to change.
-        write_sentinel(directory, replace(sentinel, job=errand.placement.job))
-    return _done(errand, peers, [*landed, *labels], brought.copied, time.monotonic() - started)
+        write_sentinel(directory, replace(sentinel, job=plan.placement.job))
+    return _done(plan, peers, [*landed, *labels], brought.copied, time.monotonic() - started)
 
 
-def _announcement(errand: Errand) -> Iterator[str]:
+def _announcement(plan: StagePlan) -> Iterator[str]:
     """What the user should see before anything is copied."""
-    files, target = errand.selection.files, errand.target
+    files, target = plan.selection.files, plan.target
     kind = f", {target.kind}" if target.kind else ""
     yield (
-        f"{printable(str(errand.inventory.source))}: {counted(len(files), 'file')}, "
-        f"{sized(errand.selection.bytes)}, to {printable(str(target.path))} ({target.why}{kind})"
+        f"{printable(str(plan.inventory.source))}: {counted(len(files), 'file')}, "
+        f"{sized(plan.selection.bytes)}, to {printable(str(target.path))} ({target.why}{kind})"
     )
     if target.warning:
         yield target.warning
-    yield from errand.selection.notes
+    yield from plan.selection.notes
 
 
-def _agree(errand: Errand, directory: StageDirectory, view: _View, peers: Peers) -> None:
+def _agree(plan: StagePlan, directory: StageDirectory, view: _View, peers: Peers) -> None:
     """Go on only if every node has the room, and all mean the same."""
     space = space_of(directory.descriptor)
-    free = min(space.free, available()) if is_memory(errand.target.kind) else space.free
+    free = min(space.free, available()) if is_memory(plan.target.kind) else space.free
     lacking = sum(-(-file.bytes // space.block) * space.block for file in view.present.lacking)
     freed = sum(file.bytes // space.block * space.block for file in view.present.obsolete)
     start = NodeStart(
-        host=errand.placement.host,
+        host=plan.placement.host,
         node=peers.index,
-        digest=errand.inventory.digest,
-        selection=errand.selection.digest,
+        digest=plan.inventory.digest,
+        selection=plan.selection.digest,
         target=str(directory.path),
         needed=max(0, lacking - freed) + _MARGIN if lacking else 0,
         free=free,
-        options=_options(errand.request),
+        options=_options(plan.request),
     )
     reports = [NodeStart.from_json(report) for report in peers.exchange(start.to_json())]
     agree_to_start(reports, peers.count)
@@ -223,59 +232,58 @@ def _options(request: StageRequest) -> str:
     return repr((*chosen, request.verify, request.hashed, request.broadcast))
 
 
-def _strangers(
-    errand: Errand, directory: StageDirectory, planned: Collection[str]
+def _foreign_files(
+    plan: StagePlan, directory: StageDirectory, planned: Collection[str]
 ) -> Iterator[Path]:
     """Files in the target that its readers would take for shards."""
-    manifest = errand.inventory.manifest
+    manifest = plan.inventory.manifest
     if manifest is not None:
-        ours = {*planned, *(file.path for file in errand.selection.files)}
+        ours = {*planned, *(file.path for file in plan.selection.files)}
         yield from foreign_files(manifest["splits"], {directory.path / path for path in ours})
 
 
-def _open_up(errand: Errand, directory: StageDirectory, view: _View) -> None:
+def _open_up(plan: StagePlan, directory: StageDirectory, view: _View) -> None:
     """From here on this is no copy, and what may be put here is on record."""
     remove_sentinel(directory)
-    paths = {file.path for file in errand.selection.files} | view.planned
-    if errand.inventory.manifest is not None:
+    paths = {file.path for file in plan.selection.files} | view.planned
+    if plan.inventory.manifest is not None:
         paths |= LABELS
-    write_plan(
+    write_planned(
         directory,
-        paths,
-        errand.placement.job,
-        shared=_is_shared(errand, view.sentinel),
-        selection=errand.selection.digest,
+        Planned(
+            paths=tuple(sorted(paths)),
+            job=plan.placement.job,
+            shared=_is_shared(plan, view.sentinel),
+            selection=plan.selection.digest,
+        ),
     )
-    remove_labels(errand, directory)
-    _remove_obsolete(errand, directory, view)
+    remove_labels(plan, directory)
+    _remove_obsolete(plan, directory, view)
 
 
-def _remove_obsolete(errand: Errand, directory: StageDirectory, view: _View) -> None:
+def _remove_obsolete(plan: StagePlan, directory: StageDirectory, view: _View) -> None:
     """The files, and the directories left empty: a file may be about to get that name."""
     for file in view.present.obsolete:
         try:
             with opened_parent(directory.descriptor, file.path) as (parent, name):
                 os.unlink(name, dir_fd=parent)
         except OSError as error:
-            raise StagingError(
-                f"{printable(f'{directory.path}/{file.path}')}, staged earlier, cannot be "
-                f"removed: {error.strerror}; check this node's storage"
-            ) from error
+            raise target_error(error, directory.path, f"removing {file.path}") from error
     # Also of those that a killed call has removed before.
-    old = view.planned - {file.path for file in errand.selection.files}
+    old = view.planned - {file.path for file in plan.selection.files}
     folders = {str(above) for path in old for above in PurePosixPath(path).parents} - {"."}
     for folder in sorted(folders, key=lambda each: each.count("/"), reverse=True):
         with suppress(OSError), opened_parent(directory.descriptor, folder) as (parent, name):
             os.rmdir(name, dir_fd=parent)
 
 
-def _is_shared(errand: Errand, sentinel: Sentinel | None) -> bool:
+def _is_shared(plan: StagePlan, sentinel: Sentinel | None) -> bool:
     """Mended by a job that did not say so, what others share stays shared."""
-    return errand.request.shared or (sentinel is not None and sentinel.shared)
+    return plan.request.shared or (sentinel is not None and sentinel.shared)
 
 
 def _bring(
-    errand: Errand,
+    plan: StagePlan,
     directory: StageDirectory,
     present: Present,
     transfer: Transfer,
@@ -291,7 +299,7 @@ def _bring(
         broken = rehash_files(
             directory.descriptor,
             present.doubtful,
-            streams=errand.request.streams or default_streams(),
+            streams=plan.request.streams or default_streams(),
             watch=watch,
             on_good=brought.proven.append,
         )
@@ -302,45 +310,48 @@ def _bring(
 
 
 def _seal(
-    errand: Errand, directory: StageDirectory, before: Sentinel | None, landed: Sequence[Landed]
+    plan: StagePlan,
+    directory: StageDirectory,
+    before: Sentinel | None,
+    landed: Sequence[CopiedFile],
 ) -> None:
     """The copy is whole: say so, last."""
     write_sentinel(
         directory,
         Sentinel(
-            source=str(errand.inventory.source),
-            digest=errand.inventory.digest,
-            selection=errand.selection.digest,
-            job=errand.placement.job,
-            shared=_is_shared(errand, before),
+            source=str(plan.inventory.source),
+            digest=plan.inventory.digest,
+            selection=plan.selection.digest,
+            job=plan.placement.job,
+            shared=_is_shared(plan, before),
             files=tuple(sorted(landed, key=lambda file: file.path)),
-            asked=errand.request.asked,
+            asked=plan.request.asked,
         ),
     )
 
 
 def _done(
-    errand: Errand,
+    plan: StagePlan,
     peers: Peers,
-    landed: Sequence[Landed],
-    copied: Sequence[Landed],
+    landed: Sequence[CopiedFile],
+    copied: Sequence[CopiedFile],
     seconds: float,
 ) -> NodeDone:
     count = sum(file.bytes for file in copied)
     data = [file for file in landed if file.path not in LABELS]
     return NodeDone(
-        host=errand.placement.host,
+        host=plan.placement.host,
         node=peers.index,
         files=len(copied),
         copied=count,
         reused=sum(file.bytes for file in data) - count,
         seconds=seconds,
-        selection=errand.selection.digest,
+        selection=plan.selection.digest,
         content=_content(data),
     )
 
 
-def _content(landed: Sequence[Landed]) -> str | None:
+def _content(landed: Sequence[CopiedFile]) -> str | None:
     """A digest that is the same on every node that holds the same; None if not all was hashed."""
     if any(file.sha256 is None for file in landed):
         return None

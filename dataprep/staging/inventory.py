@@ -13,7 +13,7 @@ from typing import Any
 
 from dataprep.build.manifest import NAME, PART, read_manifest, refuse_part
 from dataprep.errors import DatasetError, UsageError
-from dataprep.staging.private import PRIVATE
+from dataprep.staging.copied_file import PRIVATE
 from dataprep.system.canonical import to_json
 from dataprep.system.durable_files import is_partial
 from dataprep.system.messages import printable

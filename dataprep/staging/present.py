@@ -1,21 +1,40 @@
-"""What of a selection is in the target already, and how far that can be trusted."""
+"""What is in a target already: whose it is, how far it can be trusted, what makes it a data set.
+
+The manifest, and ``part.json`` beside it, are not copied but written when all else is there: so
+whatever kills a copier, what it leaves behind does not look like a finished data set.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shlex
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from dataprep.build.manifest import NAME as MANIFEST
+from dataprep.build.manifest import PART
 from dataprep.errors import StagingError
+from dataprep.staging.copied_file import CopiedFile, Verify
 from dataprep.staging.inventory import Inventory, SourceFile
-from dataprep.staging.labels import LABELS
-from dataprep.staging.landed import Landed, Verify
+from dataprep.staging.plan import StagePlan
 from dataprep.staging.selection import Selection
-from dataprep.staging.target.beneath import opened_parent
 from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.sentinel import Sentinel, changed_files
-from dataprep.system.messages import printable
+from dataprep.staging.target.paths import opened_parent
+from dataprep.staging.target.sentinel import (
+    Sentinel,
+    add_lease,
+    changed_files,
+    other_jobs,
+    read_planned,
+    read_sentinel,
+    remove_lease,
+)
+from dataprep.system.canonical import to_json
+from dataprep.system.messages import printable, some_of
+
+LABELS = frozenset({MANIFEST, PART})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +48,10 @@ class Present:
         obsolete: files that an earlier call staged and that do not belong here any more.
     """
 
-    good: tuple[Landed, ...]
+    good: tuple[CopiedFile, ...]
     doubtful: tuple[SourceFile, ...]
     lacking: tuple[SourceFile, ...]
-    obsolete: tuple[Landed, ...]
+    obsolete: tuple[CopiedFile, ...]
 
     @property
     def is_whole(self) -> bool:
@@ -69,7 +88,7 @@ def find_present(
     changed = set(changed_files(directory, list(recorded.values())))
     same_source = sentinel is not None and sentinel.digest == inventory.digest
     labels = LABELS if inventory.manifest is not None else frozenset()
-    good: list[Landed] = []
+    good: list[CopiedFile] = []
     doubtful: list[SourceFile] = []
     lacking: list[SourceFile] = []
     for path in sorted({*labels, *(file.path for file in selection.files)} - {*recorded, *planned}):
@@ -77,20 +96,20 @@ def find_present(
         if there is not None and not (
             there.bytes < 0 and any(each.startswith(f"{path}/") for each in (*recorded, *planned))
         ):
-            _refuse_stranger(directory, path)
+            _refuse_foreign(directory, path)
     for file in selection.files:
         if file.path in labels:
             continue
-        there, landed = _find(directory, file.path), recorded.get(file.path)
+        there, copied = _find(directory, file.path), recorded.get(file.path)
         if there is None or there.bytes != file.bytes:
             lacking.append(file)
             continue
-        untouched = landed is not None and file.path not in changed
-        known = file.sha256 or (landed.sha256 if landed and same_source else None)
-        of_source = landed is not None and _is_of(landed, file, same_source, verify)
-        enough = not hashed or (landed is not None and landed.sha256 is not None)
-        if landed and of_source and untouched and enough and verify != "reread":
-            good.append(landed)
+        untouched = copied is not None and file.path not in changed
+        known = file.sha256 or (copied.sha256 if copied and same_source else None)
+        of_source = copied is not None and _is_of(copied, file, same_source, verify)
+        enough = not hashed or (copied is not None and copied.sha256 is not None)
+        if copied and of_source and untouched and enough and verify != "reread":
+            good.append(copied)
         elif of_source and file.sha256 and verify == "none":
             good.append(there)
         elif known:
@@ -107,24 +126,24 @@ def find_present(
     return Present(tuple(good), tuple(doubtful), tuple(lacking), tuple(obsolete))
 
 
-def _is_of(landed: Landed, file: SourceFile, same_source: bool, verify: Verify) -> bool:
-    """Whether what has landed is this file of this source; what nobody hashed is not known to be.
+def _is_of(copied: CopiedFile, file: SourceFile, same_source: bool, verify: Verify) -> bool:
+    """Whether what has copied is this file of this source; what nobody hashed is not known to be.
 
     A source that was made anew may have shards of the same sizes, so these alone never tell.
     """
-    if landed.sha256 is not None and file.sha256 is not None:
-        return landed.sha256 == file.sha256
+    if copied.sha256 is not None and file.sha256 is not None:
+        return copied.sha256 == file.sha256
     return same_source and (file.sha256 is None or verify == "none")
 
 
-def _refuse_stranger(directory: StageDirectory, path: str) -> None:
+def _refuse_foreign(directory: StageDirectory, path: str) -> None:
     raise StagingError(
         f"{directory.path}/{printable(path)} is in the way, and dataprep did not stage it; "
         "move it away, or stage into another directory (--to)"
     )
 
 
-def _find(directory: StageDirectory, path: str) -> Landed | None:
+def _find(directory: StageDirectory, path: str) -> CopiedFile | None:
     """What is in the target under that name; None if nothing is. No file has -1 bytes."""
     try:
         with opened_parent(directory.descriptor, path) as (parent, name):
@@ -137,4 +156,134 @@ def _find(directory: StageDirectory, path: str) -> Landed | None:
             "check this node's storage"
         ) from error
     size = found.st_size if stat.S_ISREG(found.st_mode) else -1
-    return Landed(path, size, None, found.st_mtime_ns)
+    return CopiedFile(path, size, None, found.st_mtime_ns)
+
+
+def copied_files(plan: StagePlan) -> list[SourceFile]:
+    """What is copied of a selection: all but the labels of a data set, which are written last."""
+    labels = LABELS if plan.inventory.manifest is not None else frozenset()
+    return [file for file in plan.selection.files if file.path not in labels]
+
+
+def _labels(plan: StagePlan) -> dict[str, bytes | None]:
+    """What makes a directory a data set, in the order of writing; None for what is not to be."""
+    manifest, part = plan.inventory.manifest, plan.selection.part
+    if manifest is None:
+        return {}
+    return {PART: None if part is None else part.encode(), MANIFEST: to_json(manifest)}
+
+
+def labels_here(plan: StagePlan, directory: StageDirectory) -> list[CopiedFile] | None:
+    """The labels, if all are as they should be: two nodes' parts may be of the same files."""
+    wanted = _labels(plan)
+    if any(directory.read(name) != data for name, data in wanted.items()):
+        return None
+    return [_copied(directory, name, data) for name, data in wanted.items() if data is not None]
+
+
+def remove_labels(plan: StagePlan, directory: StageDirectory) -> None:
+    """From here on it is no data set, nor a part of one.
+
+    Raises:
+        StagingError: the storage is read-only or damaged.
+    """
+    for name in _labels(plan):
+        directory.remove(name)
+
+
+def write_labels(plan: StagePlan, directory: StageDirectory) -> list[CopiedFile]:
+    """Write them, durably; the manifest last of all but the sentinel.
+
+    Raises:
+        StagingError: the storage is full, read-only, damaged, or gone.
+    """
+    copied = []
+    for name, data in _labels(plan).items():
+        if data is not None:
+            directory.write(name, data)
+            copied.append(_copied(directory, name, data))
+    return copied
+
+
+def _copied(directory: StageDirectory, name: str, data: bytes) -> CopiedFile:
+    found = os.stat(name, dir_fd=directory.descriptor, follow_symlinks=False)
+    return CopiedFile(name, len(data), hashlib.sha256(data).hexdigest(), found.st_mtime_ns)
+
+
+def claim(plan: StagePlan, directory: StageDirectory) -> Sentinel | None:
+    """Make sure that this job may use and change what an earlier call left in the target.
+
+    Returns:
+        The sentinel of that call; None if there is none.
+
+    Raises:
+        StagingError: it is another job's, in use by others, or a copy of something else.
+    """
+    job = plan.placement.job
+    leased = plan.request.shared and job is not None
+    had = job in other_jobs(directory, None)  # an earlier call of this job may be in use
+    if leased and job is not None:
+        add_lease(directory, job)  # before the look, so that no other job cleans in between
+    sentinel = read_sentinel(directory)
+    try:
+        _check_owner(plan, directory, sentinel)
+    except StagingError:
+        if leased and job is not None and not had:
+            remove_lease(directory, job)
+        raise
+    return sentinel
+
+
+def _check_owner(plan: StagePlan, directory: StageDirectory, sentinel: Sentinel | None) -> None:
+    users = other_jobs(directory, plan.placement.job)
+    if sentinel is None:
+        if users and not plan.request.shared:
+            raise StagingError(
+                f"{printable(str(directory.path))} is used by {some_of(users)}; stage into another "
+                "directory, or share one between jobs (--shared, in all of them)"
+            )
+        planned = read_planned(directory)
+        if users and planned is not None and planned.selection != plan.selection.digest:
+            _refuse_to_change(plan, directory, users)
+        return
+    job = plan.placement.job
+    place, source = printable(str(directory.path)), printable(str(plan.inventory.source))
+    delete = printable(f"dataprep stage --clean --to {shlex.quote(str(directory.path))}")
+    shares = sentinel.shared and plan.request.shared
+    if sentinel.job not in (None, job) and not shares:
+        raise StagingError(
+            f"{place} was staged by {sentinel.job}, this is {job or 'outside of any job'}; stage "
+            f"into another directory, share one between jobs (--shared, in all of them), or delete "
+            f"it: {delete} --all_jobs"
+        )
+    if sentinel.source != str(plan.inventory.source) and sentinel.digest != plan.inventory.digest:
+        raise StagingError(
+            f"{place} holds a copy of {printable(sentinel.source)}; stage {source} into another "
+            f"directory, or delete the copy: {delete}"
+        )
+    if users and not is_current(sentinel, plan):
+        _refuse_to_change(plan, directory, users)
+    asked = plan.request.asked
+    if asked != sentinel.asked:
+        raise StagingError(
+            f"{place} holds another part of {source}: {sentinel.asked}; this call asks for "
+            f"{asked}, and would delete the rest; ask for both in one call (--split, twice), "
+            f"stage into another directory, or delete the copy: {delete}"
+        )
+
+
+def _refuse_to_change(plan: StagePlan, directory: StageDirectory, users: Sequence[str]) -> None:
+    raise StagingError(
+        f"{printable(str(directory.path))} is used as it is by {some_of(users)}, and this call "
+        f"would change it: {printable(str(plan.inventory.source))} has changed, or other splits "
+        "are asked for; stage into another directory"
+    )
+
+
+def is_current(sentinel: Sentinel | None, plan: StagePlan) -> bool:
+    """Whether it is of this source, and of the files that are asked for."""
+    return (
+        sentinel is not None
+        and sentinel.digest == plan.inventory.digest
+        and sentinel.selection == plan.selection.digest
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from dataprep.staging.landed import Verify
+from dataprep.staging.copied_file import Verify
 
 
 @dataclass(frozen=True, slots=True)

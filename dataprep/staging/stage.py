@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from dataprep.errors import DataprepError
+from dataprep.errors import DataprepError, StagingError
 from dataprep.staging.broadcast import mpi
 from dataprep.staging.broadcast.files import MOST_LANES, broadcast_files
+from dataprep.staging.copied_file import CopiedFile
 from dataprep.staging.copier import Transfer, run_copier
-from dataprep.staging.copying.files import copy_files, default_streams
-from dataprep.staging.copying.watch import Watch
-from dataprep.staging.env_file import environment, write_environment
-from dataprep.staging.errand import Errand, find_place, make_errand, share_of
-from dataprep.staging.inventory import SourceFile
-from dataprep.staging.labels import copied_files
-from dataprep.staging.landed import Landed
+from dataprep.staging.copying.files import copy_files
+from dataprep.staging.copying.streams import Watch, default_streams
+from dataprep.staging.inventory import Inventory, SourceFile
 from dataprep.staging.local_ranks import LocalRanks
 from dataprep.staging.nodes.agreement import Alone, Peers
 from dataprep.staging.nodes.placement import Placement, find_placement
 from dataprep.staging.nodes.rendezvous import check_meeting, connected
+from dataprep.staging.plan import StagePlan, find_place, make_plan, share_of
+from dataprep.staging.present import copied_files
 from dataprep.staging.progress import Progress
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.target.directory import StageDirectory
+from dataprep.system.durable_files import write_durably
 from dataprep.system.filesystems import filesystem_of, is_network
+from dataprep.system.messages import printable
 
 
 def stage(request: StageRequest, reporter: StageReporter) -> Path:
@@ -58,13 +61,13 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
     def connect(watch: Watch) -> AbstractContextManager[Peers]:
         return connected(request, placement, watch, reporter)
 
-    errand: Errand | None = None
+    plan: StagePlan | None = None
     try:
         place = find_place(request, placement).path
         if placement.step is None:
             # Alone here, it looks at the source before it makes anything; of a launch's many
             # processes only the one that is elected does.
-            errand = make_errand(request, placement)
+            plan = make_plan(request, placement)
         directory = StageDirectory.make(place)
     except DataprepError:
         if placement.local_rank == 0:
@@ -87,10 +90,10 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
                 if ranks.is_mending()
                 else connect(watch) as peers,
             ):
-                errand = errand or make_errand(request, placement)
-                on_whole = partial(_finish, errand, tell)
-                transfer = _reading(errand, directory)
-                run_copier(errand, directory, peers, transfer, watch, reporter, progress, on_whole)
+                plan = plan or make_plan(request, placement)
+                on_whole = partial(_finish, plan, tell)
+                transfer = _reading(plan, directory)
+                run_copier(plan, directory, peers, transfer, watch, reporter, progress, on_whole)
     return place
 
 
@@ -108,26 +111,26 @@ def _stage_by_broadcast(
             peers.wait()
             return place
         with StageDirectory.make(place) as directory:
-            errand = make_errand(
+            plan = make_plan(
                 request, replace(placement, node=peers.index, nodes=peers.count, doubt=None)
             )
             progress = Progress(reporter if peers.index == 0 else None)
             watch = Watch(progress)
             run_copier(
-                errand,
+                plan,
                 directory,
                 peers,
-                _broadcasting(errand, directory, peers),
+                _broadcasting(plan, directory, peers),
                 watch,
                 reporter,
                 progress,
-                lambda: _write_variables(errand),
+                lambda: _write_variables(plan),
             )
     return place
 
 
-def _finish(errand: Errand, tell: Callable[[], None]) -> None:
-    _write_variables(errand)
+def _finish(plan: StagePlan, tell: Callable[[], None]) -> None:
+    _write_variables(plan)
     tell()
 
 
@@ -135,54 +138,85 @@ def _say_nothing(text: str) -> None:
     """For a reporter of what nobody needs to hear."""
 
 
-def _write_variables(errand: Errand) -> None:
+def _write_variables(plan: StagePlan) -> None:
     """Once a node, or once in all if all nodes see the same file."""
-    path = errand.request.env_file
+    path = plan.request.env_file
     if path is None:
         return
-    if errand.placement.node == 0 or not is_network(filesystem_of(path.absolute())):
-        write_environment(path, environment(errand.inventory, errand.target.path))
+    if plan.placement.node == 0 or not is_network(filesystem_of(path.absolute())):
+        write_environment(path, environment(plan.inventory, plan.target.path))
 
 
-def _reading(errand: Errand, directory: StageDirectory) -> Transfer:
-    request = errand.request
+def write_environment(path: Path, variables: Mapping[str, str]) -> None:
+    """Write ``export NAME=VALUE`` for each, whole or not at all; any number of nodes may at once.
+
+    Raises:
+        StagingError: it cannot be written.
+    """
+    lines = (f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+    try:
+        write_durably(path, os.fsencode("".join(lines)))
+    except OSError as error:
+        raise StagingError(
+            f"--env_file {printable(str(path))} cannot be written: {error.strerror or error}; "
+            "the copy itself is whole"
+        ) from error
+
+
+def environment(inventory: Inventory, target: Path) -> dict[str, str]:
+    """Variables that tell a training where its copy is, the same on every node of a job.
+
+    HDF5 locks files that it reads, which file systems refuse and nobody needs for a finished set.
+    """
+    found = {
+        "DATA_DIR": str(target),
+        "DATAPREP_SOURCE": str(inventory.source),
+        "DATAPREP_DIGEST": inventory.digest,
+    }
+    if inventory.manifest and inventory.manifest["sink"]["name"].startswith("hdf5"):
+        found["HDF5_USE_FILE_LOCKING"] = "FALSE"
+    return found
+
+
+def _reading(plan: StagePlan, directory: StageDirectory) -> Transfer:
+    request = plan.request
 
     def transfer(
-        files: Sequence[SourceFile], watch: Watch, on_landed: Callable[[Landed], None]
+        files: Sequence[SourceFile], watch: Watch, on_copied: Callable[[CopiedFile], None]
     ) -> None:
         copy_files(
-            errand.inventory.source,
+            plan.inventory.source,
             files,
             directory.descriptor,
             verify=request.verify,
             hashed=request.hashed,
             streams=request.streams or default_streams(),
             watch=watch,
-            on_landed=on_landed,
+            on_copied=on_copied,
             bandwidth=request.bandwidth,
-            node=errand.placement.node,
+            node=plan.placement.node,
         )
 
     return transfer
 
 
-def _broadcasting(errand: Errand, directory: StageDirectory, peers: mpi.MpiPeers) -> Transfer:
-    request = errand.request
+def _broadcasting(plan: StagePlan, directory: StageDirectory, peers: mpi.MpiPeers) -> Transfer:
+    request = plan.request
 
     def transfer(
-        files: Sequence[SourceFile], watch: Watch, on_landed: Callable[[Landed], None]
+        files: Sequence[SourceFile], watch: Watch, on_copied: Callable[[CopiedFile], None]
     ) -> None:
         broadcast_files(
             peers,
-            errand.inventory.source,
-            copied_files(errand),
+            plan.inventory.source,
+            copied_files(plan),
             directory.descriptor,
             lacking={file.path for file in files},
             verify=request.verify,
             hashed=request.hashed,
             streams=request.streams or MOST_LANES,
             watch=watch,
-            on_landed=on_landed,
+            on_landed=on_copied,
             bandwidth=request.bandwidth,
         )
 

@@ -7,11 +7,15 @@ from pathlib import Path
 
 from dataprep.build.manifest import PART, read_manifest, read_part
 from dataprep.errors import DatasetError
-from dataprep.staging.target.cleaning import read_plan
 from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.leases import others
 from dataprep.staging.target.node_lock import describe_holder
-from dataprep.staging.target.sentinel import Sentinel, changed_files, read_sentinel
+from dataprep.staging.target.sentinel import (
+    Sentinel,
+    changed_files,
+    other_jobs,
+    planned_paths,
+    read_sentinel,
+)
 from dataprep.system.messages import counted, printable, sized, some_of
 
 
@@ -45,7 +49,7 @@ def read_staged(path: Path) -> StagedStatus:
         if holder is not None:
             lines.append(f"{printable(str(path))}: {holder}")
         elif sentinel is None:
-            lines.append(f"{printable(str(path))}: {_left(len(read_plan(directory) - {PART}))}")
+            lines.append(f"{printable(str(path))}: {_left(len(planned_paths(directory) - {PART}))}")
         return StagedStatus(lines, is_whole=sentinel is not None and not changed)
 
 
@@ -70,7 +74,7 @@ def _whole(directory: StageDirectory, sentinel: Sentinel, changed: list[str]) ->
     ]
     if changed:
         lines.append(f"changed since: {some_of(changed)}; the same dataprep stage mends them")
-    if jobs := others(directory, None):
+    if jobs := other_jobs(directory, None):
         lines.append(f"used by: {some_of(jobs)}")
     return lines
 

@@ -55,7 +55,7 @@ def test_help_mentions_every_option_and_command(cli: Cli, way: tuple[str, ...]) 
     assert result.err == ""
     command = find(way)
     for parameter in command.params:
-        if isinstance(parameter, click.Option):
+        if isinstance(parameter, click.Option) and not parameter.hidden:
             assert parameter.opts[0] in result.out
             assert parameter.help
     if isinstance(command, click.Group):

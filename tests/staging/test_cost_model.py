@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
-from dataprep.staging.cost_model import Estimates, Machine, Part, estimate, read_speeds
+from dataprep.staging import advice
+from dataprep.staging.advice import Estimates, Machine, read_speeds
 
 GB = 10**9
 IMAGENET_LMDB = 42 * GB  # SURF's README for Caffe on Stampede2: "around 42GB"
@@ -18,6 +19,15 @@ SHARD = 27_000_000
 
 # Nothing is slow but what a test makes slow.
 INSTANT = Machine(pfs=1e9, ost=0, nic=1e9, local=1e9, hash=0)
+
+
+def estimate(
+    total: int, largest: int, nodes: int, machine: Machine, *, replicas: int = 1, obstacle: str = ""
+) -> Estimates:
+    """With shares that are even."""
+    replicas = min(replicas, nodes)
+    part = total * replicas / nodes
+    return advice.estimate(total, largest, nodes, machine, replicas, part, obstacle)
 
 
 def machine(**speeds: float) -> Machine:
@@ -103,8 +113,8 @@ def test_hashing_one_file_takes_one_core() -> None:
     assert many.seconds == pytest.approx(one.seconds / 8)
 
 
-def mode(found: Estimates, asked: str | None = None) -> str | None:
-    chosen = found.choose(asked)  # type: ignore[arg-type]
+def mode(found: Estimates) -> str | None:
+    chosen = found.choose()
     return chosen and chosen.mode
 
 
@@ -128,45 +138,17 @@ def test_the_quickest_is_chosen_that_gives_every_node_everything(
     assert mode(estimate(IMAGENET_LMDB, SHARD, nodes, machine(**speeds))) == chosen
 
 
-def test_what_is_asked_for_is_chosen_if_it_can_be() -> None:
-    found = estimate(IMAGENET_LMDB, SHARD, NODES, machine(pfs=100))
-    assert [mode(found, asked) for asked in ("everything", "share", "broadcast")] == [
-        *("everything", "share", "broadcast")
-    ]
-
-
-def test_if_what_is_asked_for_cannot_be_the_best_of_the_rest_is_chosen() -> None:
-    one = estimate(IMAGENET_LMDB, SHARD, 1, INSTANT)
-    assert mode(one, "broadcast") == "everything"
-    assert one.table("broadcast")[-1] == (
-        "best, since the broadcast that is asked for is impossible: everything, read by every node"
-    )
-    full = estimate(IMAGENET_LMDB, SHARD, 2, machine(scratch=1))
-    assert mode(full, "share") is None
-    assert "is impossible: stage nothing: read the data where they are" in full.table("share")[-1]
-
-
-def test_what_a_node_gets_of_the_real_shards_counts_if_it_is_known() -> None:
-    found = estimate(42 * GB, SHARD, 8, machine(pfs=1), part=Part(6 * GB)).share
-    assert (found.node_bytes, found.read_bytes, found.seconds) == (6 * GB, 48 * GB, 48)
-    refused = estimate(42 * GB, SHARD, 8, INSTANT, part=Part(0, "too few shards"))
-    assert refused.share.obstacle == "impossible: too few shards"
-    assert refused.table()[3].split() == ["share", *"----", "impossible:", "too", "few", "shards"]
-
-
-def test_one_file_cannot_be_shared() -> None:
-    found = estimate(IMAGENET_LMDB, IMAGENET_LMDB, 2, machine(scratch=32))
-    assert found.share.obstacle == "impossible: more nodes than shards to deal"
+def test_what_cannot_be_shared_is_said() -> None:
+    found = estimate(IMAGENET_LMDB, IMAGENET_LMDB, 2, machine(scratch=32), obstacle="too few")
+    assert found.table()[2].endswith("-  too few")
     assert found.choose() is None
-    whole = estimate(IMAGENET_LMDB, IMAGENET_LMDB, 2, INSTANT, replicas=2).share
-    assert whole.obstacle == ""
+    assert found.table()[-1] == "best: stage nothing: read the data where they are"
 
 
 def test_the_table_is_aligned_and_ends_with_the_choice() -> None:
     lustre = machine(pfs=100, ost=0.5, local=2, nic=12.5, scratch=32)
     table = estimate(IMAGENET_LMDB, SHARD, NODES, lustre).table()
     assert table == [
-        "42.0 GB in files of up to 27.0 MB, for 1,536 nodes",
         "            per node     read   time    together  limited by",
         "everything   42.0 GB  64.5 TB      -           -  impossible: a node has 32.0 GB",
         "share        27.3 MB  42.0 GB  0.4 s  100.0 GB/s  parallel file system",
@@ -181,11 +163,6 @@ def test_the_table_words_times_and_choices() -> None:
     assert "  35.8 h  500.0 MB/s  largest file's stripes" in text
     assert "  420 s  153.6 GB/s  storage" in text
     assert slow.table()[-1] == "best: everything, by broadcast (--broadcast mpi)"
-    assert slow.table("everything")[-1] == "best: everything, read by every node"
-    assert slow.table("share")[-1] == (
-        "best, since the share that is asked for is impossible: everything, by broadcast "
-        "(--broadcast mpi)"
-    )
 
 
 @given(
@@ -205,8 +182,8 @@ def test_any_data_set_gives_a_table(total: int, largest: int, nodes: int, replic
 
 
 def test_speeds_of_a_command_line_replace_those_that_are_known() -> None:
-    assert read_speeds([]) == Machine()
-    assert read_speeds(["pfs=250", "stripes=64", "pfs=1e3", "ost=0"]) == Machine(
+    assert read_speeds([], Machine()) == Machine()
+    assert read_speeds(["pfs=250", "stripes=64", "pfs=1e3", "ost=0"], Machine()) == Machine(
         pfs=1000, stripes=64, ost=0
     )
 
@@ -216,4 +193,4 @@ def test_speeds_of_a_command_line_replace_those_that_are_known() -> None:
 )
 def test_speeds_that_are_none_are_refused(option: str) -> None:
     with pytest.raises(UsageError, match=f"^--speed {option}: "):
-        read_speeds([option])
+        read_speeds([option], Machine())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import StagingError
-from dataprep.staging.env_file import render, write_environment
+from dataprep.staging.stage import write_environment
 
 NAMES = [b"/scratch/plain", b"/s/it's", b"/a b;$(false)`false`", b"/line\nbreak", b"/\xff\xc3\xa9"]
 
@@ -20,10 +20,6 @@ def test_a_shell_reads_every_name_as_it_is(tmp_path: Path, name: bytes) -> None:
     write_environment(file, {"DATA_DIR": os.fsdecode(name), "OTHER": "x"})
     read = ["sh", "-c", '. "$1" && printf %s "$DATA_DIR"', "sh", str(file)]
     assert subprocess.run(read, capture_output=True, check=True).stdout == name
-
-
-def test_one_variable_a_line() -> None:
-    assert render({"A": "b", "C": "d e"}) == "export A=b\nexport C='d e'\n"
 
 
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a copier tells the other ranks, and which jobs use a shared copy."""
+"""What a copier tells the other processes of its launch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
-from dataprep.staging.private import PRIVATE
+from dataprep.staging.copied_file import PRIVATE
 from dataprep.staging.target.directory import StageDirectory, private_name
-from dataprep.staging.target.leases import add_lease, others, remove_lease
 from dataprep.staging.target.outcome import Outcome, failed, read_outcome, write_outcome
 
 
@@ -64,19 +63,3 @@ def test_old_outcomes_are_forgotten_and_the_latest_are_kept(directory: StageDire
     assert len(directory.private_names("outcome")) == 9
     assert read_outcome(directory, "step-19") is not None
     assert read_outcome(directory, "step-0") is None
-
-
-def test_leases_name_the_other_jobs(directory: StageDirectory) -> None:
-    for job in ("slurm-1", "slurm-2", "pbs 3/x"):
-        add_lease(directory, job)
-    assert sorted(others(directory, "slurm-1")) == ["pbs 3/x", "slurm-2"]
-    assert len(others(directory, None)) == 3
-    remove_lease(directory, "pbs 3/x")
-    remove_lease(directory, "pbs 3/x")
-    assert others(directory, "slurm-1") == ["slurm-2"]
-
-
-def test_a_lease_that_cannot_be_read_still_counts(directory: StageDirectory) -> None:
-    directory.write_private(private_name("lease", "slurm-1"), b"torn")
-    assert others(directory, "slurm-2") == ["lease-slurm-1.json"]
-    assert others(directory, "slurm-1") == []

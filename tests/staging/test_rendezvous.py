@@ -536,7 +536,7 @@ def test_a_message_that_is_none_is_refused(packed: bytes) -> None:
 _NODE = """
 import sys, time
 from dataprep.errors import StagingError
-from dataprep.staging.copying.watch import Watch
+from dataprep.staging.copying.streams import Watch
 from dataprep.staging.nodes.placement import Placement
 from dataprep.staging.nodes.rendezvous import meet
 node, nodes, token = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]

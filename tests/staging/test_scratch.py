@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import StagingError
-from dataprep.staging import scratch
+from dataprep.staging import plan
 from dataprep.staging.nodes.placement import Placement
-from dataprep.staging.scratch import Target, find_target
+from dataprep.staging.plan import Target, find_target
 from dataprep.system import filesystems
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -41,7 +41,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         def kind(path: Path) -> str:
             return next((kinds[part] for part in reversed(path.parts) if part in kinds), "ext4")
 
-        monkeypatch.setattr(scratch, "filesystem_of", kind)
+        monkeypatch.setattr(plan, "filesystem_of", kind)
 
     say()
     return say
@@ -196,7 +196,7 @@ def test_memory_is_warned_about(
     node: Path, find: Find, on: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on(slurm="tmpfs", ram="ramfs")
-    monkeypatch.setattr(scratch, "available", lambda: 64 * 10**9)
+    monkeypatch.setattr(plan, "available", lambda: 64 * 10**9)
     warning = find(SLURM_TMPDIR="slurm", needed=42 * 10**9).warning
     assert warning is not None
     assert "tmpfs" in warning

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.staging.target.paths import partial_name
 from tests.conftest import Cli, Result
 from tests.staging.conftest import Forks, Midway, eventually
 from tests.staging.staged_sets import (
@@ -243,7 +244,7 @@ def test_what_a_killed_copier_left_unfinished_takes_no_room_from_the_next(
     to = small_disk("2m") / "to"
     (to / "train").mkdir(parents=True, mode=0o700)
     to.chmod(0o700)
-    left = to / "train" / f".{shards(source)[0].name}.0123abcd.partial"
+    left = to / "train" / partial_name(shards(source)[0].name)
     left.write_bytes(bytes(1_500_000))
     mended(cli, source, to)
     assert not left.exists()
@@ -271,13 +272,13 @@ def test_a_read_only_target_is_refused(
 ) -> None:
     disk = small_disk("8m")
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    refused(cli("stage", source, "--to", disk / "to"), disk / "to", "read-only", "--to")
+    refused(cli("stage", source, "--to", disk / "to"), disk / "to", "Read-only", "--to")
     subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
     mended(cli, source, disk / "to")
     damaged = shards(disk / "to")[0]
     flip(damaged)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    refused(cli("stage", source, "--to", disk / "to"), disk / "to", "read-only")
+    refused(cli("stage", source, "--to", disk / "to"), disk / "to", "Read-only")
 
 
 def test_a_target_that_one_may_not_write_is_refused(cli: Cli, source: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.staging.copied_file import PRIVATE
 from tests.conftest import Cli, Result
 from tests.staging.conftest import Call, Forks, Midway, eventually, free_port
 from tests.staging.staged_sets import Sets, arrived, flip, is_sealed, named, partials, shards
@@ -173,9 +174,9 @@ def test_nodes_that_see_different_sources_do_not_start(
     shutil.copytree(sets.first.out, source)
     # The same path, as on a node whose client has not seen the change.
     stale = (
-        "import dataprep.staging.errand as errand; from pathlib import Path;"
-        "read = errand.read_inventory; from dataclasses import replace;"
-        f"errand.read_inventory = lambda path: replace(read(Path({str(sets.anew.out)!r})),"
+        "import dataprep.staging.plan as plan; from pathlib import Path;"
+        "read = plan.read_inventory; from dataclasses import replace;"
+        f"plan.read_inventory = lambda path: replace(read(Path({str(sets.anew.out)!r})),"
         " source=path)"
     )
     patches = ["", "", stale]
@@ -199,9 +200,10 @@ def test_a_node_that_cannot_even_begin_tells_the_others(
     forks: Forks, source: Path, tmp_path: Path
 ) -> None:
     nodes = Nodes(forks, tmp_path)
-    nodes.targets[1].symlink_to(tmp_path)
+    nodes.targets[1].mkdir()
+    (nodes.targets[1] / PRIVATE).touch()
     calls = [nodes.start(node, source) for node in range(NODES)]
-    failed([call.done() for call in calls], nodes.targets[1], "symbolic link")
+    failed([call.done() for call in calls], nodes.targets[1], "no directory")
     for node in (0, 2):
         assert arrived(nodes.targets[node]) == {}
 

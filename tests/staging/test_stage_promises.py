@@ -88,8 +88,8 @@ def start_two(
 
 def sentinel(to: Path) -> tuple[dict[str, object], dict[str, str | None]]:
     """What is said of the copy, and the SHA-256 of each of its files, if it is known."""
-    header, *rows = (to / PRIVATE / "complete.json").read_text().splitlines()[:-1]
-    return json.loads(header), {path: sha256 for path, _, sha256, _ in map(json.loads, rows)}
+    said = json.loads((to / PRIVATE / "complete.json").read_text())
+    return said, {path: sha256 for path, _, sha256, _ in said["files"]}
 
 
 def write_files(place: Path, **sizes: int) -> None:

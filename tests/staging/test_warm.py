@@ -6,13 +6,16 @@ import hashlib
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from dataprep.errors import StagingError
-from dataprep.staging.copying.warm import warm_files
-from dataprep.staging.copying.watch import Watch
+from dataprep.staging import warm as module
+from dataprep.staging.copying.files import read_files
+from dataprep.staging.copying.streams import Watch
 from dataprep.staging.inventory import SourceFile
+from dataprep.staging.request import StageRequest
 
 
 @pytest.fixture
@@ -27,8 +30,8 @@ def files(tmp_path: Path) -> list[SourceFile]:
 
 def warm(source: Path, files: list[SourceFile], **options: Any) -> int:
     watch = options.pop("watch", Watch())
-    defaults = {"available": 1 << 30, "verify": "copy", "streams": 2}
-    warm_files(source, files, watch=watch, **{**defaults, **options})
+    defaults = {"verify": "copy", "streams": 2}
+    read_files(source, files, watch=watch, **{**defaults, **options})
     return watch.done
 
 
@@ -57,14 +60,12 @@ def test_a_flipped_byte_is_found_unless_nothing_is_verified(
 
 
 def test_more_than_the_memory_is_refused_before_a_byte_is_read(
-    tmp_path: Path, files: list[SourceFile]
+    tmp_path: Path, files: list[SourceFile], outside: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = Watch()
-    total = sum(file.bytes for file in files)
+    monkeypatch.setattr(module, "available", lambda: sum(file.bytes for file in files) - 1)
+    reporter = Mock(spec=["line"])  # is told of no byte
     with pytest.raises(StagingError, match=r"4\.2 MB do not fit into the 4\.2 MB of memory"):
-        warm(tmp_path, files, available=total - 1, watch=watch)
-    assert watch.done == 0
-    warm(tmp_path, files, available=total)
+        module.warm(StageRequest(tmp_path), reporter)
 
 
 def test_the_failure_of_another_node_stops_it(tmp_path: Path, files: list[SourceFile]) -> None:

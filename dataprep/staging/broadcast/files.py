@@ -41,10 +41,10 @@ from dataprep.staging.broadcast.mpi import MpiPeers
 from dataprep.staging.broadcast.mpi_messages import wait_for
 from dataprep.staging.broadcast.plan import Parcel, parcels, run_bytes
 from dataprep.staging.broadcast.reader import ParcelReader
-from dataprep.staging.copying.watch import Watch
+from dataprep.staging.copied_file import CopiedFile, Verify
+from dataprep.staging.copying.streams import Watch
 from dataprep.staging.copying.writing import TargetWriter
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.landed import Landed, Verify
 from dataprep.system.canonical import to_json
 from dataprep.system.messages import printable
 
@@ -94,7 +94,7 @@ def broadcast_files(
     hashed: bool,
     streams: int,
     watch: Watch,
-    on_landed: Callable[[Landed], None],
+    on_landed: Callable[[CopiedFile], None],
     bandwidth: float | None = None,
     parcel_bytes: int = _PARCEL,
 ) -> int:

@@ -12,10 +12,10 @@ from typing import Self
 from dataprep.staging.broadcast.failure import Failure
 from dataprep.staging.broadcast.plan import Parcel
 from dataprep.staging.broadcast.reader import HOLE, SOUND, SPARSE
-from dataprep.staging.copying.watch import Watch
+from dataprep.staging.copied_file import CopiedFile
+from dataprep.staging.copying.streams import Watch
 from dataprep.staging.copying.writing import TargetWriter
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.landed import Landed
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Lanes:
         lacks: Callable[[SourceFile], bool],
         new_writer: Callable[[SourceFile, bool], TargetWriter],
         watch: Watch,
-        on_landed: Callable[[Landed], None],
+        on_landed: Callable[[CopiedFile], None],
         failure: Failure,
     ) -> None:
         self._lacks = lacks

@@ -114,25 +114,6 @@ class SourceReader:
         self._forget(piece)
         return view
 
-    def send(self, piece: Piece, descriptor: int) -> bool:
-        """Let the kernel copy a piece to the same place of another open file.
-
-        Returns:
-            Whether it did; if not, for whatever reason, `read` and writing it will tell why.
-        """
-        offset, end = piece.offset, piece.offset + piece.bytes
-        try:
-            os.lseek(descriptor, offset, os.SEEK_SET)
-            while offset < end:
-                count = os.sendfile(descriptor, self._descriptor, offset, end - offset)
-                if count == 0:
-                    return False
-                offset += count
-        except OSError:
-            return False
-        self._forget(piece)
-        return True
-
     def check_unchanged(self) -> None:
         """After the last piece: nobody has written to it, or put another one in its place.
 

@@ -9,12 +9,53 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from dataprep.errors import DataprepError, StagingError
-from dataprep.staging.copying.watch import Watch
 from dataprep.staging.inventory import SourceFile
 from dataprep.system.cores import usable_cores
 
 _MOST = 8  # more of one node's streams gain nothing, and 1536 nodes open files too
 _FEWEST = 2  # one waits for the storage while the other hashes
+
+
+class Watch:
+    """Counts bytes, and stops every stream of this node at its next chunk. Safe between threads.
+
+    Args:
+        on_advance: called with the number of bytes that a stream has just finished, from that
+            stream's thread; with 0 as a sign of life in between.
+    """
+
+    def __init__(self, on_advance: Callable[[int], None] = lambda _: None) -> None:
+        self._lock = threading.Lock()
+        self._done = 0
+        self._error: DataprepError | None = None
+        self._on_advance = on_advance
+
+    @property
+    def done(self) -> int:
+        """Bytes finished so far."""
+        return self._done
+
+    def advance(self, count: int) -> None:
+        """A stream has finished ``count`` more bytes; raises if all must stop."""
+        with self._lock:
+            self._done += count
+        self._on_advance(count)
+        self.check()
+
+    def pulse(self) -> None:
+        """A stream is alive, but what it does counts for nothing; raises if all must stop."""
+        self._on_advance(0)
+        self.check()
+
+    def stop(self, error: DataprepError) -> None:
+        """Let every stream raise ``error`` when it next counts; the first error stands."""
+        with self._lock:
+            self._error = self._error or error
+
+    def check(self) -> None:
+        """Raise what stopped the copying, if anything did."""
+        if self._error is not None:
+            raise self._error
 
 
 def default_streams() -> int:
@@ -62,7 +103,7 @@ def run_streams(
     def run(ended: threading.Event) -> None:
         try:
             work = new_worker()
-            while True:
+            while queue:
                 watch.check()
                 try:
                     file = queue.popleft()
@@ -91,6 +132,7 @@ def run_streams(
         raise
     if failures:
         raise failures[0]
+    watch.check()
 
 
 def _wait_for(running: Sequence[threading.Event]) -> None:

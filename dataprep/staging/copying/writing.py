@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import errno
+import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from dataprep.errors import StagingError
-from dataprep.staging.copying.rereading import stored_sha256
-from dataprep.staging.copying.running_hash import RunningHash, check_source_hash
+from dataprep.staging.copied_file import CopiedFile, Verify
+from dataprep.staging.copying.streams import Watch
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.landed import Landed, Verify
-from dataprep.staging.target.beneath import opened_parent, place_of
-from dataprep.staging.target.partials import partial_name
-from dataprep.staging.target.refusals import target_error
+from dataprep.staging.target.paths import opened_parent, partial_name, place_of, target_error
 from dataprep.system.messages import printable
+
+_PIECE = 1 << 22
+_ZEROS = bytes(1 << 20)
 
 
 class TargetWriter:
@@ -33,7 +34,7 @@ class TargetWriter:
         source: the directory it comes from, for messages.
         verify: see `dataprep.staging.copying.files.copy_files`.
         hashed: hash it even if no hash is known.
-        sparse: it has holes: reserve no room for them.
+        sparse: it may end with a hole.
         pulse: called again and again while it is read back, which may take long; what it raises
             ends that.
 
@@ -59,7 +60,7 @@ class TargetWriter:
         self._sparse = sparse
         self._pulse = pulse
         wanted = self._reread or (verify != "none" and (hashed or file.sha256 is not None))
-        self._running = RunningHash(wanted=wanted)
+        self._digest = hashlib.sha256() if wanted else None
         self._temporary = ""  # nothing to discard
         with ExitStack() as undo, self._explained():
             self._parent, self._name = undo.enter_context(
@@ -67,29 +68,13 @@ class TargetWriter:
             )
             undo.callback(self._discard)
             name = partial_name(self._name)
-            self._descriptor = os.open(
-                name,
-                os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-                0o644,
-                dir_fd=self._parent,
-            )
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._descriptor = os.open(name, flags, 0o644, dir_fd=self._parent)
             self._temporary = name
             undo.callback(os.close, self._descriptor)
             if file.modified is not None:
                 os.fchmod(self._descriptor, file.mode)  # whatever the umask
-            if not sparse:
-                _reserve(self._descriptor, file.bytes)
             self._undo = undo.pop_all()
-
-    @property
-    def descriptor(self) -> int:
-        """Of the unfinished file."""
-        return self._descriptor
-
-    @property
-    def must_see(self) -> bool:
-        """Whether the bytes must pass through `write`, because they are hashed."""
-        return self._running.wanted
 
     def write(self, data: memoryview | bytes, offset: int) -> None:
         """Hash and store what comes next.
@@ -102,11 +87,13 @@ class TargetWriter:
 
     def skip(self, count: int) -> None:
         """A hole comes next: zeros, which are hashed but take no room."""
-        self._running.skip(count)
+        if self._digest is not None:
+            hash_zeros(self._digest, count)
 
     def hash(self, data: memoryview | bytes) -> None:
         """The first half of `write`."""
-        self._running.update(data)
+        if self._digest is not None:
+            self._digest.update(data)
 
     def store(self, data: memoryview | bytes, offset: int) -> None:
         """The second half of `write`.
@@ -119,14 +106,14 @@ class TargetWriter:
             while done < len(view):
                 done += os.pwrite(self._descriptor, view[done:], offset + done)
 
-    def finish(self) -> Landed:
+    def finish(self) -> CopiedFile:
         """Prove it, make it durable, and give it its name.
 
         Raises:
             StagingError: it is not what it was said to be; the node's storage gives back something
                 else; a directory has its name; the target does not take it.
         """
-        found = self._running.hex()
+        found = None if self._digest is None else self._digest.hexdigest()
         check_source_hash(self._source, self._file, found)
         with self._explained():
             if self._sparse:
@@ -140,13 +127,17 @@ class TargetWriter:
             if written.st_size != self._file.bytes:
                 raise self._damaged(f"{written.st_size:,} bytes", f"{self._file.bytes:,}")
             if self._reread:
-                self._check_stored(found)
+                # Its pages are clean now: without them it comes from the storage.
+                os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                stored = file_sha256(self._descriptor, lambda _: self._pulse())
+                if stored != found:
+                    raise self._damaged(f"SHA-256 {stored}", str(found))
             os.replace(
                 self._temporary, self._name, src_dir_fd=self._parent, dst_dir_fd=self._parent
             )
             self._temporary = ""
             os.fsync(self._parent)
-        return Landed(self._file.path, self._file.bytes, found, written.st_mtime_ns)
+        return CopiedFile(self._file.path, self._file.bytes, found, written.st_mtime_ns)
 
     def __enter__(self) -> Self:
         return self
@@ -164,11 +155,6 @@ class TargetWriter:
             with suppress(OSError):  # what went wrong before is what the user must know
                 os.unlink(self._temporary, dir_fd=self._parent)
 
-    def _check_stored(self, expected: str | None) -> None:
-        found = stored_sha256(self._descriptor, self._file.bytes, lambda _: self._pulse())
-        if found != expected:
-            raise self._damaged(f"SHA-256 {found}", str(expected))
-
     def _damaged(self, found: str, expected: str) -> StagingError:
         return StagingError(
             f"this node's storage gives back other bytes than were written to {self._place}/"
@@ -181,24 +167,78 @@ class TargetWriter:
         try:
             yield
         except OSError as error:
-            raise target_error(error, self._place, self._file.path) from error
+            raise target_error(error, self._place, f"writing {self._file.path}") from error
 
 
-def _reserve(descriptor: int, count: int) -> None:
-    """Take the room for a file now, so that nobody else can, where that costs no writing.
+def rehash(target: int, file: SourceFile, watch: Watch) -> CopiedFile | None:
+    """Look whether a file that an earlier call left in the target is what it must be.
 
-    `os.posix_fallocate` would write the file once over where the file system cannot reserve.
+    Args:
+        target: an open descriptor of the directory.
+        file: what it must be; without a known hash nothing is believed.
+        watch: counts what has been hashed; stops it.
+
+    Returns:
+        The file; None if it is absent, no regular file, not what it must be, or unreadable:
+        copying it again will tell what is wrong.
+    """
+    if file.sha256 is None:
+        return None
+    try:
+        with opened_parent(target, file.path) as (parent, name):
+            # Without O_NONBLOCK, a named pipe in a file's place would be waited for.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(name, flags, dir_fd=parent)
+        with os.fdopen(descriptor, "rb"):
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_size != file.bytes:
+                return None
+            if file_sha256(descriptor, watch.advance) != file.sha256:
+                return None
+    except OSError:
+        return None
+    return CopiedFile(file.path, file.bytes, file.sha256, found.st_mtime_ns)
+
+
+def file_sha256(descriptor: int, on_advance: Callable[[int], None]) -> str:
+    """SHA-256 of an open file.
+
+    Args:
+        descriptor: open for reading; its position does not matter.
+        on_advance: told the bytes of every piece.
 
     Raises:
-        OSError: there is too little.
+        OSError: it cannot be read.
     """
-    import ctypes
+    digest, offset, view = hashlib.sha256(), 0, memoryview(bytearray(_PIECE))
+    while count := os.preadv(descriptor, [view], offset):
+        digest.update(view[:count])
+        offset += count
+        on_advance(count)
+    return digest.hexdigest()
 
-    if count == 0:
-        return
-    fallocate = ctypes.CDLL(None, use_errno=True).fallocate
-    offset_type = ctypes.c_long  # off_t
-    if fallocate(descriptor, 0, offset_type(0), offset_type(count)) != 0:
-        number = ctypes.get_errno()
-        if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise OSError(number, os.strerror(number))
+
+class Digest(Protocol):
+    """A hash of `hashlib` that is not finished."""
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        """What comes next."""
+
+
+def hash_zeros(digest: Digest, count: int) -> None:
+    """Hash a hole of a sparse file."""
+    for done in range(0, count, len(_ZEROS)):
+        digest.update(memoryview(_ZEROS)[: count - done])
+
+
+def check_source_hash(source: Path, file: SourceFile, found: str | None) -> None:
+    """Compare what was read with what is known of a file; either may be None.
+
+    Raises:
+        StagingError: they differ.
+    """
+    if None not in (found, file.sha256) and found != file.sha256:
+        raise StagingError(
+            f"{printable(str(source / file.path))} has SHA-256 {found}, expected {file.sha256}: it "
+            f"was damaged or changed; run dataprep verify {printable(str(source))}"
+        )

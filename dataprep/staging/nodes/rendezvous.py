@@ -44,7 +44,7 @@ from urllib.parse import urlsplit
 
 from dataprep import __version__
 from dataprep.errors import NoRoomError, StagingError, UsageError
-from dataprep.staging.copying.watch import Watch
+from dataprep.staging.copying.streams import Watch
 from dataprep.staging.nodes.agreement import Alone, Peers, Report
 from dataprep.staging.nodes.placement import Placement, require_node
 from dataprep.staging.request import StageReporter, StageRequest

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import math
+import os
+import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 
 from dataprep.errors import StagingError
-from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.leases import others, remove_lease
-from dataprep.staging.target.node_lock import lock_now, node_lock
-from dataprep.staging.target.removal import Removal
-from dataprep.staging.target.sentinel import RETIRED, is_inside, read_sentinel, retire_sentinel
-from dataprep.system.canonical import to_json
+from dataprep.staging.copied_file import PRIVATE
+from dataprep.staging.target.directory import StageDirectory, open_directory
+from dataprep.staging.target.node_lock import LOCK, describe_holder, node_lock
+from dataprep.staging.target.paths import by_folder, opened_parent, partials_of
+from dataprep.staging.target.sentinel import (
+    other_jobs,
+    planned_paths,
+    read_planned,
+    read_sentinel,
+    remove_lease,
+    remove_sentinel,
+)
 from dataprep.system.messages import counted, printable, sized, some_of
-
-PLAN = "planned.json"
 
 # A copier that was told to stop ends with the chunk that it is at. Where a job is cancelled, it and
 # the cleaning are told at the same moment; batch systems give them 30 seconds as a rule.
 PATIENCE = 20.0
 
+_JOBS_DIRECTORY = "dataprep-"  # see `find_target`: dataprep-USER/JOB/NAME
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Cleaned:
     """What was removed.
 
@@ -36,9 +43,9 @@ class Cleaned:
         left: what is still there, and why, one line; None if nothing is.
     """
 
-    files: int
-    bytes: int
-    left: str | None
+    files: int = 0
+    bytes: int = 0
+    left: str | None = None
 
     def describe(self, path: Path) -> str:
         """One line for a person."""
@@ -49,76 +56,15 @@ class Cleaned:
         return f"{done}; {self.left}" if self.left else done
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What staging may have put into a target, however it ended.
-
-    Attributes:
-        paths: of all files, relative to the target, in it.
-        job: whose copy it was going to be; None if of no job.
-        shared: whether other jobs may use it.
-        selection: `Selection.digest` of what was being made; None in plans of older versions.
-    """
-
-    paths: tuple[str, ...]
-    job: str | None
-    shared: bool
-    selection: str | None = None
-
-
-def write_plan(
-    directory: StageDirectory,
-    paths: Iterable[str],
-    job: str | None = None,
-    *,
-    shared: bool = False,
-    selection: str | None = None,
-) -> None:
-    """Record what is going to be put into a target, before it is; what was put there stays in it.
-
-    Args:
-        directory: the target.
-        paths: of all files, relative to it.
-        job: whose copy it is going to be.
-        shared: whether other jobs may use it.
-        selection: `Selection.digest` of what is being made.
-
-    Raises:
-        StagingError: the storage is full, read-only, damaged, or gone.
-    """
-    plan = {"paths": sorted(paths), "job": job, "shared": shared, "selection": selection}
-    directory.write_private(PLAN, to_json(plan))
-
-
-def read_plan(directory: StageDirectory) -> frozenset[str]:
-    """The paths of the last plan; none if there is none, or none that makes sense."""
-    plan = plan_of(directory)
-    return frozenset(plan.paths if plan else ())
-
-
-def plan_of(directory: StageDirectory) -> Plan | None:
-    """The last plan; None if there is none, or none that makes sense."""
-    try:
-        said = json.loads(directory.read_private(PLAN) or b"null")
-        paths = tuple(filter(is_inside, said["paths"]))
-        return Plan(paths, said["job"], said["shared"], said.get("selection"))
-    except (ValueError, TypeError, KeyError, AttributeError, StagingError):
-        return None
-
-
 def clean(
-    directory_path: Path,
-    job: str | None,
-    *,
-    all_jobs: bool = False,
-    patience: float | None = None,
+    path: Path, job: str | None, *, all_jobs: bool = False, patience: float | None = None
 ) -> Cleaned:
-    """Remove a copy: the files that staging put there, then the directories that it made.
+    """Remove a copy: the files that staging put there, then the directories left empty.
 
     Killed in between, it can be called again. Where nothing was staged, nothing is done.
 
     Args:
-        directory_path: the target.
+        path: the target.
         job: the one that asks; None outside of any.
         all_jobs: also if another job made the copy, or others still use it.
         patience: seconds to wait for somebody who is copying into it: they may be stopping;
@@ -129,64 +75,49 @@ def clean(
             go there.
     """
     end = time.monotonic() + (PATIENCE if patience is None else patience)
-    while directory := StageDirectory.existing(directory_path):
-        with directory, ExitStack() as locked:
+    while directory := StageDirectory.existing(path):
+        with directory:
             try:
-                locked.enter_context(_lock_until(directory, end))
+                return _clean_locked(directory, job, all_jobs=all_jobs, end=end)
             except StagingError:
                 if directory.is_current():
                     raise
-                continue  # somebody else has cleaned meanwhile
-            return _clean(directory, job, all_jobs=all_jobs)
-    return Cleaned(0, 0, None)
+        # Somebody else has cleaned meanwhile.
+    return Cleaned()
 
 
-@contextmanager
-def _lock_until(directory: StageDirectory, end: float) -> Iterator[None]:
-    """Hold the lock; wait for it until ``end``, by the monotonic clock."""
+def _clean_locked(
+    directory: StageDirectory, job: str | None, *, all_jobs: bool, end: float
+) -> Cleaned:
+    waited = False
 
     def is_over() -> bool:
-        return time.monotonic() >= end
+        nonlocal waited
+        over, waited = waited and time.monotonic() >= end, True
+        return over
 
     with node_lock(directory, patience=math.inf, done=is_over) as lock:
-        if lock is not None:
-            lock.note("removing what is there")
-            yield
-            return
-    with lock_now(directory):  # or the error that says who has it
-        yield
-
-
-def _clean(directory: StageDirectory, job: str | None, *, all_jobs: bool) -> Cleaned:
-    sentinel, retired = read_sentinel(directory), read_sentinel(directory, RETIRED)
-    plan = plan_of(directory)
-    whose = sentinel or plan or retired
-    if whose and not all_jobs:
-        if whose.shared:
-            if users := _give_up(directory, job):
-                users = [printable(user) for user in users]
-                left = f"the copy stays, used by {some_of(users)} (--all_jobs removes it)"
-                return Cleaned(0, 0, left)
-        else:
-            _check_job(directory, whose.job, job)
-    retire_sentinel(directory)
-    paths = {file.path for each in (sentinel, retired) if each for file in each.files}
-    removal = Removal(directory, paths | set(plan.paths if plan else ()))
-    removal.run()
-    return Cleaned(removal.files, removal.bytes, removal.left())
+        if lock is None:
+            raise StagingError(f"{directory.path}: {describe_holder(directory)}; end that first")
+        lock.note("removing what is there")
+        sentinel, planned = read_sentinel(directory), read_planned(directory)
+        whose = sentinel or planned
+        if whose and not all_jobs:
+            if not whose.shared:
+                _check_job(directory, whose.job, job)
+            elif users := _give_up(directory, job):
+                return Cleaned(left=f"the copy stays, used by {some_of(users)} (see --all_jobs)")
+        # Who asks to share it from here on finds no copy, and then no directory.
+        remove_sentinel(directory)
+        paths = {file.path for file in sentinel.files} if sentinel else set()
+        return _remove(directory, paths | planned_paths(directory))
 
 
 def _give_up(directory: StageDirectory, job: str | None) -> Sequence[str]:
     """End a job's use of a shared copy; the jobs that still use it."""
     if job is not None:
         remove_lease(directory, job)
-    if users := others(directory, job):
-        return users
-    # Who takes a lease from here on sees no sentinel; who took one before is seen now.
-    retire_sentinel(directory)
-    if users := others(directory, job):
-        retire_sentinel(directory, back=True)
-    return users
+    return other_jobs(directory, job)
 
 
 def _check_job(directory: StageDirectory, owner: str | None, job: str | None) -> None:
@@ -196,3 +127,101 @@ def _check_job(directory: StageDirectory, owner: str | None, job: str | None) ->
             f"{printable(job) if job else 'outside of any job'}; if that one is over, clean with "
             "--all_jobs"
         )
+
+
+@dataclass(slots=True)
+class _Removal:
+    """A removal so far.
+
+    Attributes:
+        done: what was removed.
+        failed: what should have gone, and why it did not.
+    """
+
+    done: Cleaned = field(default_factory=Cleaned)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def _remove(directory: StageDirectory, paths: Collection[str]) -> Cleaned:
+    """Take a copy out of a target, by descriptors only; what others put there stays.
+
+    Args:
+        directory: the target; its lock is held.
+        paths: of the files that staging put there, or was about to; relative, staying inside.
+    """
+    removal = _Removal()
+    for folder, names in by_folder(paths).items():
+        _remove_files(removal, directory, folder, names)
+    folders = {str(above) for path in paths for above in PurePosixPath(path).parents} - {"."}
+    for folder in sorted(folders, key=lambda each: each.count("/"), reverse=True):
+        with suppress(OSError), opened_parent(directory.descriptor, folder) as (parent, name):
+            os.rmdir(name, dir_fd=parent)
+    foreign = set(_all_files(directory)) - removal.failed.keys()
+    reasons = [f"left what staging did not put there: {some_of(foreign)}"] if foreign else []
+    if removal.failed:
+        path, reason = min(removal.failed.items())
+        failures = counted(len(removal.failed), "file")
+        reasons.append(f"{failures} could not be removed: {printable(path)} ({reason})")
+    else:
+        _remove_directory(directory)
+    removal.done.left = "; ".join(reasons) or None
+    return removal.done
+
+
+def _remove_files(
+    removal: _Removal, directory: StageDirectory, folder: str, names: Collection[str]
+) -> None:
+    """Remove a folder's staged files, and the temporary ones that were to become them."""
+    is_partial = partials_of(names)
+    with (
+        suppress(OSError),  # no such folder, or a link in its place
+        opened_parent(directory.descriptor, f"{folder}/x".lstrip("/")) as (inside, _),
+    ):
+        if os.fstat(inside).st_uid != os.geteuid():
+            return
+        for name in os.listdir(inside):  # noqa: PTH208 - a descriptor
+            if name not in names and not is_partial(name):
+                continue
+            try:
+                status = os.stat(name, dir_fd=inside, follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+                    os.unlink(name, dir_fd=inside)
+                    removal.done.files += 1
+                    removal.done.bytes += status.st_size
+            except OSError as error:
+                path = f"{folder}/{name}".lstrip("/")
+                removal.failed[path] = error.strerror or str(error)
+
+
+def _all_files(directory: StageDirectory) -> Iterator[str]:
+    """What is still in a target, without following links; staging's own files left out."""
+    for folder, folders, names, inside in os.fwalk(".", dir_fd=directory.descriptor):
+        if folder == ".":
+            folders[:] = [name for name in folders if name != PRIVATE]
+        links = (name for name in folders if _is_link(inside, name))
+        yield from (f"{folder}/{name}".removeprefix("./") for name in (*names, *links))
+
+
+def _is_link(parent: int, name: str) -> bool:
+    return stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+
+
+def _remove_directory(directory: StageDirectory) -> None:
+    """Remove staging's own files, and the directories that this leaves empty."""
+    # The lock goes last: with the directory still there, its absence would let copiers in.
+    for name in sorted(directory.private_names(), key=lambda each: each == LOCK):
+        directory.remove_private(name)
+    # Somebody may just have begun to stage here again: then it is theirs.
+    with suppress(OSError, StagingError):
+        os.rmdir(PRIVATE, dir_fd=directory.descriptor)
+        place = Path(os.path.realpath(directory.path))
+        empty = [place]
+        if place.parents[1].name.startswith(_JOBS_DIRECTORY):
+            empty += place.parents[:2]
+        for each in empty:
+            parent = open_directory(each.parent, make=False)
+            if parent is not None:
+                try:
+                    os.rmdir(each.name, dir_fd=parent)
+                finally:
+                    os.close(parent)

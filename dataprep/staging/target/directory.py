@@ -1,34 +1,35 @@
-"""A target directory that nobody else can put a foot into."""
+"""A target directory that no other user can tamper with."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import pwd
 import re
-import secrets
 import stat
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
 from dataprep.errors import StagingError
-from dataprep.staging.private import PRIVATE
-from dataprep.staging.target.descent import Descent, descend, for_everybody, owner_name, remove_made
-from dataprep.staging.target.partials import partials_of
-from dataprep.staging.target.refusals import refused
-from dataprep.system.canonical import to_json
-from dataprep.system.durable_files import partial_path
+from dataprep.staging.copied_file import PRIVATE
+from dataprep.staging.target.paths import partial_name, partials_of, place_of, target_error
 from dataprep.system.messages import printable
 
-_MADE = "made"  # notes of the directories that were created; one file a process that created some
-_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_ATTEMPTS = 5
+_MOST_LINKS = 40  # the kernel's own limit
+_LONGEST_NAME = 80
+
+# Search permission is all that a directory on the way must grant; O_DIRECTORY wakes automounts.
+_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LINK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not block
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_BYTES = 1 << 30  # of a file that is read as a whole, such as the paths of many millions
-_LONGEST_NAME = 80
 
 
 class StageDirectory:
@@ -55,53 +56,44 @@ class StageDirectory:
 
         Raises:
             NoRoomError: what is missing has no room.
-            StagingError: it or what it is in belongs to somebody else, is or contains somebody
-                else's symbolic link, may be written by everybody, is no directory, is on a
-                read-only file system, and the like.
+            StagingError: it, or what leads there, could be changed by another user; it is no
+                directory, is on a read-only file system, and the like.
         """
-        walk = descend(path, make=True)
-        assert walk is not None  # noqa: S101 - what is missing was made
-        try:
-            with suppress(FileExistsError):
-                _check_own(path, walk.descriptor)
-                os.mkdir(PRIVATE, 0o700, dir_fd=walk.descriptor)
-            opened = cls(path, walk.descriptor, _open_private(path, walk))
-        except BaseException as error:
-            os.close(walk.descriptor)
-            remove_made(walk.made)
-            if isinstance(error, OSError):
-                raise refused(path, error, copied=False) from None
-            raise
-        try:
-            if walk.made:
-                note = to_json(walk.made)
-                name = private_name(_MADE, secrets.token_hex(4))
-                opened.write_private(name, note, copied=False)
-        except BaseException:
-            with suppress(OSError):
-                os.rmdir(PRIVATE, dir_fd=walk.descriptor)
-            opened.close()
-            remove_made(walk.made)
-            raise
-        return opened
+        for _ in range(_ATTEMPTS):
+            with suppress(FileNotFoundError):  # somebody cleans up here at this moment
+                opened = cls._open(path, make=True)
+                assert opened is not None  # noqa: S101 - what is missing was made
+                return opened
+        raise target_error(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), path)
 
     @classmethod
     def existing(cls, path: Path) -> Self | None:
         """The same of one that is there already; None if nothing was ever staged into it."""
-        walk = descend(path, make=False)
-        if walk is None:
-            return None
         try:
-            os.stat(PRIVATE, dir_fd=walk.descriptor, follow_symlinks=False)
-            _check_own(path, walk.descriptor)
-            return cls(path, walk.descriptor, _open_private(path, walk))
-        except BaseException as error:
-            os.close(walk.descriptor)
-            if isinstance(error, FileNotFoundError):
+            return cls._open(path, make=False)
+        except FileNotFoundError:
+            return None
+
+    @classmethod
+    def _open(cls, path: Path, *, make: bool) -> Self | None:
+        try:
+            directory = open_directory(path, make=make)
+            if directory is None:
                 return None
-            if isinstance(error, OSError):
-                raise refused(path, error) from None
+            try:
+                if not make:
+                    os.stat(PRIVATE, dir_fd=directory, follow_symlinks=False)
+                _check_own(path, directory)
+                with suppress(FileExistsError):
+                    os.mkdir(PRIVATE, 0o700, dir_fd=directory)
+                return cls(path, directory, _open_private(path, directory))
+            except BaseException:
+                os.close(directory)
+                raise
+        except FileNotFoundError:
             raise
+        except OSError as error:
+            raise target_error(error, path, copied=False) from None
 
     def is_current(self) -> bool:
         """Whether the path still leads here: not if an epilog has removed it meanwhile."""
@@ -114,62 +106,28 @@ class StageDirectory:
             private, os.fstat(self.private)
         )
 
-    def made(self) -> list[str]:
-        """The directories that `make` created for this path, by this or other processes.
-
-        Absolute, without links, outermost first.
-        """
-        places: set[str] = set()
-        for name in self.private_names(_MADE):
-            places.update(_strings(self.read_private(name)))
-        return sorted(places, key=lambda place: place.count("/"))
-
     def private_names(self, kind: str = "") -> list[str]:
         """The names in the private directory that `private_name` made of ``kind``, or all."""
         try:
             names = os.listdir(self.private)  # noqa: PTH208 - Path knows no descriptors
         except OSError as error:
-            raise refused(self.path / PRIVATE, error) from None
+            raise target_error(error, self.path, f"listing {PRIVATE}") from None
         return sorted(name for name in names if name.startswith(f"{kind}-") or not kind)
 
-    def read_private(self, name: str) -> bytes | None:
-        """What is in a private file; None if there is none that is a plain file of ours.
+    @contextmanager
+    def open_private(self, name: str) -> Iterator[BinaryIO | None]:
+        """A private file, open for reading; None if there is none that is a plain file of ours.
 
         Raises:
             StagingError: the storage is damaged.
         """
-        return self._read(self.private, name, self.path / PRIVATE / name)
+        with _opened(self.private, name, self.path / PRIVATE / name) as file:
+            yield file
 
-    def open_private(self, name: str) -> AbstractContextManager[BinaryIO | None]:
-        """The same of one that may be large: open for reading, with no limit to its size."""
-        return self._opened(self.private, name, self.path / PRIVATE / name)
-
-    def read(self, name: str) -> bytes | None:
-        """What is in a file directly in the target, like `read_private`."""
-        return self._read(self.descriptor, name, self.path / name)
-
-    def _read(self, directory: int, name: str, place: Path) -> bytes | None:
-        with self._opened(directory, name, place) as file:
-            if file is None or os.fstat(file.fileno()).st_size > _MOST_BYTES:
-                return None
-            return file.read(_MOST_BYTES)
-
-    @contextmanager
-    def _opened(self, directory: int, name: str, place: Path) -> Iterator[BinaryIO | None]:
-        try:
-            descriptor = os.open(name, _READ, dir_fd=directory)
-        except OSError:
-            yield None
-            return
-        try:
-            status = os.fstat(descriptor)
-            ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-            with os.fdopen(descriptor, "rb", closefd=False) if ours else nullcontext() as file:
-                yield file
-        except OSError as error:
-            raise refused(place, error, "reading it") from None
-        finally:
-            os.close(descriptor)
+    def read_private(self, name: str) -> bytes | None:
+        """What is in it, as a whole."""
+        with self.open_private(name) as file:
+            return None if file is None else file.read()
 
     def write_private(
         self, name: str, data: bytes | Iterable[bytes], *, copied: bool = True
@@ -179,7 +137,7 @@ class StageDirectory:
         Args:
             name: the file's.
             data: what goes into it, as a whole or in pieces.
-            copied: whether something may have been copied already; see `refused`.
+            copied: whether something may have been copied already; see `target_error`.
 
         Raises:
             NoRoomError: the storage is full, and nothing has been copied.
@@ -189,7 +147,7 @@ class StageDirectory:
             _write(self.private, name, data, 0o600)
         except OSError as error:
             doing = f"writing {PRIVATE}/{name}"
-            raise refused(self.path, error, doing, copied=copied) from None
+            raise target_error(error, self.path, doing, copied=copied) from None
 
     def remove_private(self, name: str) -> None:
         """Remove a private file, durably; nothing if there is none.
@@ -197,33 +155,37 @@ class StageDirectory:
         Raises:
             StagingError: the storage is read-only or damaged.
         """
-        try:
-            _remove(self.private, name)
-        except OSError as error:
-            raise refused(self.path, error, f"removing {PRIVATE}/{name}") from None
+        self._remove(self.private, name, f"{PRIVATE}/{name}")
 
     def remove_unfinished(self, names: Collection[str]) -> None:
-        """Remove what killed processes left half-written of private files; hold the lock.
-
-        Raises:
-            StagingError: the storage is read-only or damaged.
-        """
+        """Remove what killed processes left half-written of private files; hold the lock."""
         for left in filter(partials_of(names), self.private_names()):
             self.remove_private(left)
+
+    def read(self, name: str) -> bytes | None:
+        """What is in a file directly in the target, like `read_private`."""
+        with _opened(self.descriptor, name, self.path / name) as file:
+            return None if file is None else file.read()
 
     def write(self, name: str, data: bytes) -> None:
         """Put ``data`` into a file directly in the target, like `write_private`; mode 0644."""
         try:
             _write(self.descriptor, name, data, 0o644)
         except OSError as error:
-            raise refused(self.path, error, f"writing {name}") from None
+            raise target_error(error, self.path, f"writing {name}") from None
 
     def remove(self, name: str) -> None:
         """Remove a file directly in the target, like `remove_private`."""
+        self._remove(self.descriptor, name, name)
+
+    def _remove(self, directory: int, name: str, shown: str) -> None:
         try:
-            _remove(self.descriptor, name)
+            os.unlink(name, dir_fd=directory)
+            os.fsync(directory)
+        except FileNotFoundError:
+            return
         except OSError as error:
-            raise refused(self.path, error, f"removing {name}") from None
+            raise target_error(error, self.path, f"removing {shown}") from None
 
     def close(self) -> None:
         """Close both descriptors; what is in the directory stays."""
@@ -251,8 +213,165 @@ def private_name(kind: str, name: str) -> str:
     return f"{kind}-{plain}.json"
 
 
+def open_directory(path: Path, *, make: bool) -> int | None:
+    """Open a directory step by step, so that no link planted on the way leads elsewhere.
+
+    In a directory that everybody may write, only what is root's or this user's is entered or
+    followed, and only if that directory is sticky, so that nobody else can replace it.
+
+    Args:
+        path: of the directory.
+        make: create what is missing, mode 0700.
+
+    Returns:
+        An open descriptor, for the caller to close; None if the directory is not there.
+
+    Raises:
+        StagingError: the rule is broken.
+        OSError: the system refuses.
+    """
+    if "\0" in str(path):
+        raise StagingError(f"{printable(str(path))} cannot be a path: it holds a NUL character")
+    pending, links = deque((Path.cwd() / path).parts[1:]), 0
+    here = os.open("/", _STEP)
+    try:
+        while pending:
+            name = pending.popleft()
+            above = os.fstat(here)
+            if name != "..":
+                _check_parent(here, above)
+            found = _open_entry(here, name, make)
+            if found is None:
+                return None
+            try:
+                status = os.fstat(found)
+                if name != "..":
+                    _check_entry(here, name, status, above)
+                if not stat.S_ISLNK(status.st_mode):
+                    here, found = found, here
+                    continue
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, "too many symbolic links")
+                target = os.readlink("", dir_fd=found)
+                if target.startswith("/"):
+                    os.dup2(root := os.open("/", _STEP), here, inheritable=False)
+                    os.close(root)
+                words = [part for part in target.split("/") if part not in ("", ".")]
+                pending.extendleft(reversed(words))
+            finally:
+                os.close(found)
+        return os.open(".", _DIRECTORY, dir_fd=here)
+    finally:
+        os.close(here)
+
+
+def _open_entry(parent: int, name: str, make: bool) -> int | None:
+    """A directory, or whatever else has the name, made if need be; None if there is nothing."""
+    try:
+        return os.open(name, _STEP, dir_fd=parent)
+    except FileNotFoundError:
+        if not make:
+            return None
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
+        return os.open(name, _LINK, dir_fd=parent)
+    try:
+        os.mkdir(name, 0o700, dir_fd=parent)
+    except FileExistsError:  # another process of this node was faster
+        return os.open(name, _LINK, dir_fd=parent)
+    found = os.open(name, _STEP, dir_fd=parent)
+    _make_private(found)
+    return found
+
+
+def _check_parent(parent: int, status: os.stat_result) -> None:
+    open_to_all = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
+    if open_to_all and status.st_uid != os.geteuid():
+        raise StagingError(
+            f"{printable(place_of(parent))}: everybody may write it and it is not sticky, so "
+            "anybody could replace what is in it; choose another place (--to)"
+        )
+
+
+def _check_entry(parent: int, name: str, status: os.stat_result, above: os.stat_result) -> None:
+    place = printable(os.path.join(place_of(parent), name))  # noqa: PTH118
+    kind = stat.S_IFMT(status.st_mode)
+    if kind not in (stat.S_IFDIR, stat.S_IFLNK):
+        raise StagingError(f"{place} is not a directory; choose another place (--to)")
+    if above.st_mode & stat.S_IWOTH and status.st_uid not in (0, os.geteuid()):
+        what = "is a symbolic link of" if kind == stat.S_IFLNK else "belongs to"
+        raise StagingError(
+            f"{place} {what} {_owner_name(status.st_uid)}, in a directory that everybody may "
+            "write; choose another name (--to)"
+        )
+
+
+def _check_own(path: Path, descriptor: int, writers: int = stat.S_IWOTH) -> None:
+    """Refuse a directory that is not this user's, or that others may write."""
+    status = os.fstat(descriptor)
+    if status.st_uid != os.geteuid():
+        what = f"belongs to {_owner_name(status.st_uid)}"
+    elif status.st_mode & writers:
+        what = "may be written by others"
+    else:
+        return
+    inside = printable(str(path / "imagenet"))
+    raise StagingError(
+        f"{printable(str(path))} {what}; choose a directory of your own, e.g. --to {inside}"
+    )
+
+
+def _open_private(path: Path, directory: int) -> int:
+    """Open `PRIVATE`, which must be ours alone."""
+    try:
+        found = os.open(PRIVATE, _LINK | os.O_DIRECTORY, dir_fd=directory)
+    except NotADirectoryError:
+        place = printable(str(path / PRIVATE))
+        raise StagingError(
+            f"{place} is no directory, so staging did not make it; remove it"
+        ) from None
+    try:
+        _check_own(path / PRIVATE, found, stat.S_IWGRP | stat.S_IWOTH)
+        _make_private(found)
+        return os.open(".", _DIRECTORY, dir_fd=found)
+    finally:
+        os.close(found)
+
+
+def _make_private(directory: int) -> None:
+    if stat.S_IMODE(os.fstat(directory).st_mode) != 0o700:  # a umask, or an ACL to be inherited
+        Path(f"/proc/self/fd/{directory}").chmod(0o700)
+
+
+def _owner_name(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"
+
+
+@contextmanager
+def _opened(directory: int, name: str, place: Path) -> Iterator[BinaryIO | None]:
+    try:
+        descriptor = os.open(name, _READ, dir_fd=directory)
+    except OSError:
+        yield None
+        return
+    try:
+        status = os.fstat(descriptor)
+        ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+        with os.fdopen(descriptor, "rb", closefd=False) if ours else nullcontext() as file:
+            yield file
+    except OSError as error:
+        raise target_error(error, place, "reading") from None
+    finally:
+        os.close(descriptor)
+
+
 def _write(directory: int, name: str, data: bytes | Iterable[bytes], mode: int) -> None:
-    temporary = partial_path(Path(name)).name
+    temporary = partial_name(name)
     descriptor = os.open(temporary, _WRITE, 0o600, dir_fd=directory)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -266,58 +385,3 @@ def _write(directory: int, name: str, data: bytes | Iterable[bytes], mode: int) 
             os.unlink(temporary, dir_fd=directory)
         raise
     os.fsync(directory)
-
-
-def _remove(directory: int, name: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=directory)
-        os.fsync(directory)
-
-
-def _check_own(path: Path, descriptor: int) -> None:
-    status = os.fstat(descriptor)
-    if status.st_uid != os.geteuid():
-        what = f"belongs to {owner_name(status.st_uid)}"
-    elif for_everybody(status.st_mode):
-        what = "may be written by everybody"
-    else:
-        return
-    way_out = "name one of your own"
-    if os.access(".", os.W_OK, dir_fd=descriptor, effective_ids=True):
-        way_out = f"name a directory in it, e.g. {printable(str(path / 'imagenet'))}"
-    raise StagingError(f"{printable(str(path))} {what}; {way_out}")
-
-
-def _open_private(path: Path, walk: Descent) -> int:
-    """Open `PRIVATE`, which must be ours alone."""
-    place = printable(str(path / PRIVATE))
-    found = os.open(PRIVATE, _LOOK, dir_fd=walk.descriptor)
-    try:
-        status = os.fstat(found)
-        if not stat.S_ISDIR(status.st_mode):
-            kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no directory"
-            raise StagingError(f"{place} is {kind}, so staging did not make it; remove it")
-        if status.st_uid != os.geteuid():
-            raise StagingError(
-                f"{place} belongs to {owner_name(status.st_uid)}; name another directory with --to"
-            )
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise StagingError(
-                f"{place} may be written by others, so nothing in it can be trusted; remove "
-                f"{printable(str(path))} and stage again"
-            )
-        if stat.S_IMODE(status.st_mode) != 0o700:  # a umask, or an ACL to be inherited
-            Path(f"/proc/self/fd/{found}").chmod(0o700)
-        return os.open(".", _DIRECTORY, dir_fd=found)
-    finally:
-        os.close(found)
-
-
-def _strings(data: bytes | None) -> Sequence[str]:
-    import json
-
-    try:
-        found = json.loads(data or b"[]")
-    except ValueError:
-        return []
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []

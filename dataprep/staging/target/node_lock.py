@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -15,9 +14,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from dataprep.errors import StagingError
-from dataprep.staging.private import PRIVATE
+from dataprep.staging.copied_file import PRIVATE
 from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.refusals import refused
+from dataprep.staging.target.paths import target_error
 from dataprep.system.messages import printable
 
 LOCK = "lock"  # its name in the private directory
@@ -33,9 +32,6 @@ _TELL_SECONDS = 30.0
 # A poll that took longer than this was not silence of the holder: the whole job was suspended.
 _LONGEST_SILENCE = 2.0
 _ENOTSUPP = 524  # what kernels before an errno of their own return, e.g. Cray's DVS
-_CANNOT_LOCK = frozenset(
-    {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF, _ENOTSUPP}
-)
 
 
 class NodeLock:
@@ -108,77 +104,62 @@ def node_lock(
         StagingError: the holder shows no sign of life; the file system cannot lock; the directory
             was removed meanwhile.
     """
-    descriptor = _acquire(directory, name, _Wait(directory, patience, done, on_wait))
-    try:
-        if descriptor is not None and done():
-            _release(descriptor)
-            descriptor = None
-        yield None if descriptor is None else NodeLock(descriptor)
-    finally:
-        if descriptor is not None:
-            _release(descriptor)
+    wait = _Wait(directory, name, patience, on_wait)
+    while True:
+        with try_lock(directory, name) as lock:
+            if done():
+                yield None
+                return
+            if lock is not None:
+                yield lock
+                return
+        wait.look()
 
 
 @contextmanager
-def try_lock(directory: StageDirectory) -> Iterator[bool]:
-    """Hold the lock of a target directory if it is free; yields whether it was.
+def try_lock(directory: StageDirectory, name: str = LOCK) -> Iterator[NodeLock | None]:
+    """Hold the lock of a target directory if it is free; yields None if it is not.
 
     Raises:
-        StagingError: the file system cannot lock.
+        StagingError: the file system cannot lock; the directory was removed meanwhile.
     """
-    descriptor = _open(directory)
-    held = False
+    place = directory.path / PRIVATE / name
     try:
+        descriptor = os.open(name, _OPEN, 0o600, dir_fd=directory.private)
+    except OSError as error:
+        _check_current(directory)
+        raise target_error(error, place, "opening the lock", copied=False) from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise StagingError(f"{place} is not a plain file of this user; remove it")
         held = _try(directory, descriptor)
-        yield held
+        _check_current(directory)
+        # The lock of a file that was removed meanwhile says nothing.
+        held = held and _has_name(directory, name, descriptor)
+        yield NodeLock(descriptor) if held else None
     finally:
-        if held:
-            _release(descriptor)
-        else:
-            os.close(descriptor)
-
-
-@contextmanager
-def lock_now(directory: StageDirectory) -> Iterator[None]:
-    """Hold the lock of a target directory without waiting, so that no copying begins meanwhile.
-
-    Raises:
-        StagingError: somebody is copying; the message names them. The file system cannot lock.
-    """
-    descriptor = _open(directory)
-    try:
-        held = _try(directory, descriptor)
-    except BaseException:
+        # Said explicitly: a child process that inherited the descriptor would keep the lock.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
-        raise
-    if not held:
-        holder = _read_holder(descriptor)
-        os.close(descriptor)
-        raise StagingError(
-            f"{directory.path}: {holder.who} is working on it{holder.last_words}; end that first"
-        )
-    try:
-        NodeLock(descriptor).note("removing what is there")
-        yield
-    finally:
-        _release(descriptor)
 
 
-def describe_holder(directory: StageDirectory) -> str | None:
+def describe_holder(directory: StageDirectory, name: str = LOCK) -> str | None:
     """Who works on a target directory, and how far they are; None if nobody does.
 
     Raises:
         StagingError: the file system cannot lock.
     """
     try:
-        descriptor = os.open(LOCK, _LOOK, dir_fd=directory.private)
+        descriptor = os.open(name, _LOOK, dir_fd=directory.private)
     except OSError:  # nobody ever did
         return None
     try:
         if _try(directory, descriptor, fcntl.LOCK_SH):
             return None
         holder = _read_holder(descriptor)
-        return f"{holder.who} is working on it{holder.last_words}"
+        return f"{holder.who} is working on it{holder.progress and f' ({holder.progress})'}"
     finally:
         os.close(descriptor)
 
@@ -188,17 +169,8 @@ class _Holder:
     """What the lock file says; ``note`` is all of it, to see whether it changes."""
 
     note: bytes
-    pid: int | None = None
-    host: str = ""
+    who: str = "another process"
     progress: str = ""
-
-    @property
-    def who(self) -> str:
-        return f"process {self.pid} on {printable(self.host)}" if self.pid else "another process"
-
-    @property
-    def last_words(self) -> str:
-        return f" ({printable(self.progress)})" if self.progress else ""
 
 
 class _Wait:
@@ -207,12 +179,12 @@ class _Wait:
     def __init__(
         self,
         directory: StageDirectory,
+        name: str,
         patience: float,
-        done: Callable[[], bool],
         on_wait: Callable[[str], None],
     ) -> None:
-        self.done = done
         self._directory = directory
+        self._name = name
         self._patience = patience
         self._on_wait = on_wait
         self._pause = _FIRST_POLL
@@ -221,70 +193,37 @@ class _Wait:
         self._looked = time.monotonic()
         self._tell_at = self._looked + _FIRST_TELL_SECONDS
 
-    def look(self, descriptor: int) -> None:
+    def look(self) -> None:
         """See how the holder fares, say so now and then, and sleep a little."""
-        holder = _read_holder(descriptor)
+        holder = self._holder()
         now = time.monotonic()
         if holder.note != self._note:
             self._note, self._silent = holder.note, 0.0
         else:
             self._silent += min(now - self._looked, _LONGEST_SILENCE)
         self._looked = now
+        path, said = self._directory.path, holder.progress and f" ({holder.progress})"
         if self._silent >= self._patience:
-            raise StagingError(self._given_up(holder))
+            raise StagingError(
+                f"{path}: {holder.who} holds the lock but has made no progress for "
+                f"{self._patience:.0f} s{said}; check whether its storage hangs, end it, and run "
+                "the same command again"
+            )
         if now >= self._tell_at:
             self._tell_at = now + _TELL_SECONDS
-            self._on_wait(
-                f"waiting for {holder.who}, which works on {self._directory.path}"
-                f"{holder.last_words}"
-            )
+            self._on_wait(f"waiting for {holder.who}, which works on {path}{said}")
         time.sleep(self._pause)
         self._pause = min(self._pause * 1.5, _LAST_POLL)
 
-    def _given_up(self, holder: _Holder) -> str:
-        said = f'; it last said "{printable(holder.progress)}"' if holder.progress else ""
-        end = f"kill {holder.pid} there" if holder.pid else "find it with fuser"
-        return (
-            f"{self._directory.path}: {holder.who} holds the lock but has made no progress for "
-            f"{self._patience:.0f} s{said}; look whether its storage hangs, end it ({end}) and "
-            "run the same command again"
-        )
-
-
-def _acquire(directory: StageDirectory, name: str, wait: _Wait) -> int | None:
-    """A locked descriptor; None if the work is done."""
-    while True:
-        descriptor = _open(directory, name)
+    def _holder(self) -> _Holder:
         try:
-            while not _try(directory, descriptor):
-                if wait.done():
-                    os.close(descriptor)
-                    return None
-                wait.look(descriptor)
-                _check_current(directory)
-            _check_current(directory)
-            if _is_lock_file(directory, name, descriptor):
-                return descriptor
-        except BaseException:
+            descriptor = os.open(self._name, _LOOK, dir_fd=self._directory.private)
+        except OSError:
+            return _Holder(b"")
+        try:
+            return _read_holder(descriptor)
+        finally:
             os.close(descriptor)
-            raise
-        os.close(descriptor)  # the file was removed while we waited: its lock says nothing
-
-
-def _open(directory: StageDirectory, name: str = LOCK) -> int:
-    place = directory.path / PRIVATE / name
-    try:
-        descriptor = os.open(name, _OPEN, 0o600, dir_fd=directory.private)
-    except OSError as error:
-        _check_current(directory)
-        if error.errno == errno.ELOOP:
-            raise StagingError(f"{place} is a symbolic link; remove it") from None
-        raise refused(place, error, "opening the lock", copied=False) from None
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-        os.close(descriptor)
-        raise StagingError(f"{place} is not a plain file of this user; remove it")
-    return descriptor
 
 
 def _try(directory: StageDirectory, descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
@@ -293,21 +232,12 @@ def _try(directory: StageDirectory, descriptor: int, kind: int = fcntl.LOCK_EX) 
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno in _CANNOT_LOCK:
-            reason = os.strerror(error.errno) if error.errno != _ENOTSUPP else "error 524"
-            raise StagingError(
-                f"{directory.path}: the file system cannot lock files ({reason}); name a "
-                "directory on the node's own storage with --to"
-            ) from None
-        raise refused(directory.path, error, "locking it") from None
+        reason = os.strerror(error.errno or 0) if error.errno != _ENOTSUPP else "error 524"
+        raise StagingError(
+            f"{directory.path}: the file system cannot lock files ({reason}); choose a directory "
+            "on the node's own storage (--to)"
+        ) from None
     return True
-
-
-def _release(descriptor: int) -> None:
-    # Said explicitly: a child process that inherited the descriptor would keep the lock.
-    with suppress(OSError):
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-    os.close(descriptor)
 
 
 def _check_current(directory: StageDirectory) -> None:
@@ -318,7 +248,7 @@ def _check_current(directory: StageDirectory) -> None:
         )
 
 
-def _is_lock_file(directory: StageDirectory, name: str, descriptor: int) -> bool:
+def _has_name(directory: StageDirectory, name: str, descriptor: int) -> bool:
     try:
         named = os.stat(name, dir_fd=directory.private, follow_symlinks=False)
     except FileNotFoundError:
@@ -333,6 +263,7 @@ def _read_holder(descriptor: int) -> _Holder:
         return _Holder(b"")
     try:
         said = json.loads(note)
-        return _Holder(note, int(said["pid"]), str(said["host"]), str(said["progress"]))
+        who = f"process {int(said['pid'])} on {printable(str(said['host']))}"
+        return _Holder(note, who, printable(str(said["progress"])))
     except (ValueError, TypeError, KeyError):
         return _Holder(note)

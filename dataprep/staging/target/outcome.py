@@ -1,4 +1,4 @@
-"""What the copier of one launched step tells the other local ranks: it is there, or why not."""
+"""What the copier of one launch tells the other processes on its node: it is there, or why not."""
 
 from __future__ import annotations
 

@@ -1,31 +1,31 @@
-"""What says that a copy is whole: written last, with the digest of what it is a copy of.
+"""What staging notes in a target: planned files, the jobs that use it, and that it is whole.
 
-A line of JSON says what the copy is of, one more line each what is known of a file, and the last
-line is the SHA-256 of all before it: millions of files are written and read one after the other.
+The sentinel is written last, with the digest of what the copy is of and of every file its size and
+time, so that a copy that was touched since is not believed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, groupby
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Any
 
 from dataprep.errors import StagingError
-from dataprep.staging.landed import Landed
-from dataprep.staging.private import PRIVATE
-from dataprep.staging.target.beneath import opened_parent
-from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.refusals import refused
+from dataprep.staging.copied_file import PRIVATE, CopiedFile
+from dataprep.staging.target.directory import StageDirectory, private_name
+from dataprep.staging.target.paths import opened_parent
+from dataprep.system.canonical import to_json
 
 SENTINEL = "complete.json"
-RETIRED = "retired.json"  # one that does not count any more, but names what is to be cleaned
+PLANNED = "planned.json"
 
-_VERSION = 2
+_LEASE = "lease"
+_VERSION = 3
+_SENSELESS = (ValueError, TypeError, KeyError, AttributeError, RecursionError, StagingError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Sentinel:
         selection: `Selection.digest`: the same of the files that are here.
         job: the scheduler's job that made it; None outside of any.
         shared: whether other jobs may use it.
-        files: every file, with its size and time of modification when it had landed.
+        files: every file, with its size and time of modification when it was copied.
         asked: which part of the source the call asked for, see `StageRequest.asked`.
     """
 
@@ -47,27 +47,68 @@ class Sentinel:
     selection: str
     job: str | None
     shared: bool
-    files: tuple[Landed, ...]
+    files: tuple[CopiedFile, ...]
     asked: str = ""
 
 
-def read_sentinel(directory: StageDirectory, name: str = SENTINEL) -> Sentinel | None:
-    """The sentinel; None if there is none, or none that can be understood.
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What staging may have put into a target, however it ended.
 
-    Args:
-        directory: the target.
-        name: `SENTINEL`, or `RETIRED`.
+    Attributes:
+        paths: of all files, relative to the target, in it.
+        job: whose copy it was going to be; None if of no job.
+        shared: whether other jobs may use it.
+        selection: `Selection.digest` of what was being made.
     """
+
+    paths: tuple[str, ...]
+    job: str | None
+    shared: bool
+    selection: str
+
+
+def write_planned(directory: StageDirectory, planned: Planned) -> None:
+    """Record what is going to be put into a target, before it is; what was put there stays in it.
+
+    Raises:
+        StagingError: the storage is full, read-only, damaged, or gone.
+    """
+    _write(directory, PLANNED, asdict(planned))
+
+
+def read_planned(directory: StageDirectory) -> Planned | None:
+    """The last record; None if there is none, or none that makes sense."""
     try:
-        with directory.open_private(name) as file:
-            return None if file is None else _parse(file)
-    except StagingError:
+        said = _read(directory, PLANNED)
+        return Planned(**{**said, "paths": tuple(filter(is_inside, said["paths"]))})
+    except _SENSELESS:
+        return None
+
+
+def planned_paths(directory: StageDirectory) -> frozenset[str]:
+    """The paths that it names; none if there is none."""
+    planned = read_planned(directory)
+    return frozenset(planned.paths if planned else ())
+
+
+def read_sentinel(directory: StageDirectory) -> Sentinel | None:
+    """The sentinel; None if there is none, or none that can be understood."""
+    try:
+        said = _read(directory, SENTINEL)
+        files = tuple(CopiedFile(*row) for row in said.pop("files"))
+        if not all(is_inside(file.path) for file in files):
+            return None
+        return Sentinel(**said, files=files)
+    except _SENSELESS:
         return None
 
 
 def write_sentinel(directory: StageDirectory, sentinel: Sentinel) -> None:
     """Put it there, durably, in one step."""
-    directory.write_private(SENTINEL, _lines(sentinel))
+    said = asdict(sentinel)
+    said["files"] = [list(file.values()) for file in said["files"]]
+    _write(directory, SENTINEL, said)
 
 
 def remove_sentinel(directory: StageDirectory) -> None:
@@ -75,31 +116,44 @@ def remove_sentinel(directory: StageDirectory) -> None:
     directory.remove_private(SENTINEL)
 
 
-def retire_sentinel(directory: StageDirectory, *, back: bool = False) -> None:
-    """Make it count no more, but keep what it says; needs no space, unlike writing it anew.
+def add_lease(directory: StageDirectory, job: str) -> None:
+    """Note that a job uses a copy that jobs share, so that none takes it away from another.
 
-    Args:
-        directory: the target.
-        back: let it count again.
+    Before the sentinel is read, or cleaning may not see it.
+
+    Raises:
+        NoRoomError: the storage is full; nothing has been copied by this job yet.
+        StagingError: it is read-only, damaged, or gone.
     """
-    names = (RETIRED, SENTINEL) if back else (SENTINEL, RETIRED)
+    directory.write_private(private_name(_LEASE, job), to_json({"job": job}), copied=False)
+
+
+def remove_lease(directory: StageDirectory, job: str) -> None:
+    """Note that a job uses the copy no more; nothing if it did not."""
+    directory.remove_private(private_name(_LEASE, job))
+
+
+def other_jobs(directory: StageDirectory, job: str | None) -> list[str]:
+    """The jobs that use a shared copy, but for ``job``; an unreadable note counts as one."""
+    own = None if job is None else private_name(_LEASE, job)
+    return [_job_of(directory, name) for name in directory.private_names(_LEASE) if name != own]
+
+
+def _job_of(directory: StageDirectory, name: str) -> str:
     try:
-        os.rename(*names, src_dir_fd=directory.private, dst_dir_fd=directory.private)
-        os.fsync(directory.private)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise refused(directory.path, error, f"renaming {PRIVATE}/{names[0]}") from None
+        return str(json.loads(directory.read_private(name) or b"")["job"])
+    except (ValueError, TypeError, KeyError):
+        return name
 
 
-def changed_files(directory: StageDirectory, files: Sequence[Landed]) -> list[str]:
-    """Those that are not there any more as they landed: absent, of another size or time."""
+def changed_files(directory: StageDirectory, files: Sequence[CopiedFile]) -> list[str]:
+    """Those that are not there any more as they were copied: absent, of another size or time."""
     changed: list[str] = []
     for _, group in groupby(files, key=lambda file: file.path.rpartition("/")[0]):
         siblings = list(group)
         try:
             with opened_parent(directory.descriptor, siblings[0].path) as (parent, _):
-                changed += [file.path for file in siblings if not _is_as_landed(file, parent)]
+                changed += [file.path for file in siblings if not _is_unchanged(file, parent)]
         except OSError:  # not there, or a link in its place
             changed += [file.path for file in siblings]
     return changed
@@ -111,7 +165,7 @@ def is_inside(path: str) -> bool:
     return PRIVATE not in parts[:1] and not any(part in ("", ".", "..") for part in parts)
 
 
-def _is_as_landed(file: Landed, parent: int) -> bool:
+def _is_unchanged(file: CopiedFile, parent: int) -> bool:
     name = file.path.rpartition("/")[2]
     try:
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -121,44 +175,13 @@ def _is_as_landed(file: Landed, parent: int) -> bool:
     return found == (True, file.bytes, file.modified)
 
 
-def _lines(sentinel: Sentinel) -> Iterator[bytes]:
-    digest = hashlib.sha256()
-    header = {
-        "version": _VERSION,
-        "source": sentinel.source,
-        "digest": sentinel.digest,
-        "selection": sentinel.selection,
-        "job": sentinel.job,
-        "shared": sentinel.shared,
-        "asked": sentinel.asked,
-    }
-    rows = ((file.path, file.bytes, file.sha256, file.modified) for file in sentinel.files)
-    for said in chain([header], rows):
-        line = json.dumps(said, separators=(",", ":")).encode() + b"\n"
-        digest.update(line)
-        yield line
-    yield digest.hexdigest().encode() + b"\n"
+def _write(directory: StageDirectory, name: str, said: Mapping[str, Any]) -> None:
+    text = json.dumps({"version": _VERSION, **said}, separators=(",", ":"))
+    directory.write_private(name, text.encode())
 
 
-def _parse(lines: Iterable[bytes]) -> Sentinel | None:
-    try:
-        said = _proven(lines)
-        header: dict[str, Any] = next(said, {})
-        files = tuple(Landed(*row) for row in said)
-        if header.pop("version") != _VERSION or not all(is_inside(file.path) for file in files):
-            return None
-        return Sentinel(**header, files=files)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
-
-
-def _proven(lines: Iterable[bytes]) -> Iterator[Any]:
-    """What every line says but for the last, which proves the others; ValueError if it does not."""
-    digest, last = hashlib.sha256(), b""
-    for line in lines:
-        if last:
-            digest.update(last)
-            yield json.loads(last)
-        last = line
-    if last != digest.hexdigest().encode() + b"\n":
+def _read(directory: StageDirectory, name: str) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(directory.read_private(name) or b"{}")
+    if said.pop("version") != _VERSION:
         raise ValueError
+    return said

@@ -17,7 +17,7 @@ from dataprep.cli.stopping import resumable
 from dataprep.errors import NoRoomError, StagingError
 from dataprep.staging.broadcast.files import broadcast_files
 from dataprep.staging.broadcast.mpi import MpiPeers, join, unavailable
-from dataprep.staging.copying.watch import Watch
+from dataprep.staging.copying.streams import Watch
 from dataprep.staging.inventory import SourceFile
 
 

@@ -1,16 +1,18 @@
-"""Files that are in a target, under their final names."""
+"""A file of a copy, and the name of what staging keeps for itself beside the copy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+PRIVATE = ".dataprep-stage"
+
 Verify = Literal["none", "copy", "reread"]
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
-    """A file that is there, under its final name.
+class CopiedFile:
+    """A file that is in a target, under its final name.
 
     Attributes:
         path: relative to the target.

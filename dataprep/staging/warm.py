@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 
-from dataprep.staging.copying.files import default_streams
-from dataprep.staging.copying.warm import warm_files
-from dataprep.staging.copying.watch import Watch
-from dataprep.staging.errand import share_of
+from dataprep.errors import StagingError
+from dataprep.staging.copying.files import read_files
+from dataprep.staging.copying.streams import Watch, default_streams
 from dataprep.staging.inventory import read_inventory
 from dataprep.staging.nodes.placement import find_placement
+from dataprep.staging.plan import share_of
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.selection import select
 from dataprep.system.memory import available
-from dataprep.system.messages import counted, sized
+from dataprep.system.messages import counted, printable, sized
 
 
 def warm(request: StageRequest, reporter: StageReporter) -> None:
@@ -21,20 +21,27 @@ def warm(request: StageRequest, reporter: StageReporter) -> None:
 
     Raises:
         UsageError: options that cannot be together.
-        StagingError: it does not fit into memory; a file is not what it should be.
+        StagingError: it does not fit into memory, so that the first would be forgotten before the
+            last is read; a file is not what it should be.
     """
     placement = find_placement(rank=request.rank, world_size=request.world_size)
     inventory = read_inventory(request.source)
     selection = select(inventory, splits=request.splits, share=share_of(request, placement))
     if placement.local_rank != 0:
         return
+    room = available()
+    if selection.bytes > room:
+        raise StagingError(
+            f"{printable(str(request.source))}: {sized(selection.bytes)} do not fit into the "
+            f"{sized(room)} of memory that this node has available; warm fewer splits, ask for "
+            "more memory, or stage to a disk (--to)"
+        )
     started = time.monotonic()
     reporter.copying(len(selection.files), selection.bytes)
     try:
-        warm_files(
+        read_files(
             request.source,
             selection.files,
-            available=available(),
             streams=request.streams or default_streams(),
             watch=Watch(reporter.advance),
             verify=request.verify,

@@ -1,0 +1,318 @@
+"""``dataprep stage SRC -- COMMAND``: stage, run a command on the copy, and clean at every end.
+
+In a batch script the copies are made on all nodes of the job, by the scheduler's own launcher, and
+the command runs once, where the script runs. In a task that a launcher has started, and outside of
+any job, the copy is made on this node, and the command runs here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Self
+
+from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
+from dataprep.staging.nodes.placement import Placement, find_placement
+from dataprep.staging.nodes.schedulers import Allocation, find_allocation
+from dataprep.staging.plan import find_place
+from dataprep.staging.request import StageReporter, StageRequest
+from dataprep.staging.stage import stage
+from dataprep.staging.target.cleaning import clean
+from dataprep.staging.target.directory import StageDirectory
+from dataprep.system.messages import printable
+
+NO_ROOM = "no room"  # what a launched copier prints in the place of a directory
+READY = "ready"  # what a launched cleaner prints once it waits
+
+# A scheduler's cancel or the end of the time (LSF sends USR2 then), Ctrl-C, a closed terminal.
+_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
+_WARNING = signal.SIGUSR1  # Slurm's, some time before the end: for the command, which goes on
+_CLEANING_SECONDS = 70.0
+_USERS = "users"  # in the private directory: locked by all whose command uses the copy
+
+
+def run_on_copy(
+    request: StageRequest,
+    command: Sequence[str],
+    words: Sequence[str],
+    reporter: StageReporter,
+    *,
+    keep: bool,
+) -> int:
+    """Stage, run ``command`` with ``DATA_DIR`` set, and clean.
+
+    Args:
+        request: what is to be staged.
+        command: the program and its arguments.
+        words: the command line that says the same as ``request``, from ``stage`` on.
+        reporter: told how the staging goes.
+        keep: leave the copies if a signal ends this, for a job that is requeued.
+
+    Returns:
+        The exit code of ``command``; 128 and the signal if it was killed by one.
+
+    Raises:
+        DataprepError: there is no such command; the copies could not be made.
+    """
+    if shutil.which(command[0]) is None:
+        raise UsageError(f"there is no program {printable(command[0])} to run; check the PATH")
+    placement = find_placement(rank=request.rank, world_size=request.world_size)
+    allocation = find_allocation(os.environ)
+    with _Signals() as signals:
+        if allocation is None or placement.step is not None or request.rank is not None:
+            return _run_here(placement, request, command, reporter, signals, keep=keep)
+        return _run_on_nodes(allocation, command, words, signals, keep=keep)
+
+
+class _Signals:
+    """What has come, handed on to the process that works at the moment. A context manager.
+
+    Attributes:
+        stopped: the signal that ends all this; None if none has come.
+    """
+
+    def __init__(self) -> None:
+        self.stopped: int | None = None
+        self._working: subprocess.Popen[str] | None = None
+        self._raising = False
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> Self:
+        for number in (*_STOPPING, _WARNING):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                self._before[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # as it was given
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        if number != _WARNING or self._working is None:
+            self.stopped = self.stopped or number
+        # A terminal tells all its processes by itself.
+        if self._working is not None and not (number == signal.SIGINT and sys.stdin.isatty()):
+            self._working.send_signal(number)
+        if self._raising:
+            self._raising = False  # a second one must not disturb the way out
+            self.check()
+
+    def check(self) -> None:
+        """Raise `StoppedError` if all this is to end."""
+        if self.stopped is not None:
+            name = signal.Signals(self.stopped).name
+            raise StoppedError(f"stopped by {name} before the command ran", self.stopped)
+
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """What comes while this is open ends it, with `StoppedError`."""
+        self.check()
+        self._raising = True
+        try:
+            yield
+        finally:
+            self._raising = False
+
+    def run(
+        self, words: Sequence[str], *, output: bool = False, **variables: str
+    ) -> tuple[int, str]:
+        """Run a program, which gets all signals that come.
+
+        Args:
+            words: the program and its arguments.
+            output: capture what it prints.
+            variables: of its environment, besides our own.
+
+        Returns:
+            Its exit code, and what it printed.
+
+        Raises:
+            StoppedError: a signal came before it.
+        """
+        self.check()
+        process = subprocess.Popen(  # noqa: S603  # the user's command or the site's launcher
+            list(words),
+            stdout=subprocess.PIPE if output else None,
+            text=True,
+            env={**os.environ, **variables},
+        )
+        self._working = process
+        if self.stopped is not None:  # it came in between
+            process.send_signal(self.stopped)
+        try:
+            out, _ = process.communicate()
+        finally:
+            self._working = None
+        code = process.returncode
+        return code if code >= 0 else 128 - code, out or ""
+
+
+def _run(command: Sequence[str], place: Path, signals: _Signals) -> int:
+    # Nobody writes to the copies, and not all storage has the locks that HDF5 asks for.
+    code, _ = signals.run(command, DATA_DIR=str(place), HDF5_USE_FILE_LOCKING="FALSE")
+    return code
+
+
+def _run_here(
+    placement: Placement,
+    request: StageRequest,
+    command: Sequence[str],
+    reporter: StageReporter,
+    signals: _Signals,
+    *,
+    keep: bool,
+) -> int:
+    place = find_place(request, placement).path
+    with StageDirectory.make(place) as directory:
+        # Held by every process of this node whose command uses the copy: the last one cleans.
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        users = os.open(_USERS, flags, 0o600, dir_fd=directory.private)
+        try:
+            fcntl.flock(users, fcntl.LOCK_SH)
+            with signals.raised():
+                stage(request, reporter)
+            return _run(command, place, signals)
+        finally:
+            if not (keep and signals.stopped):
+                with suppress(BlockingIOError):
+                    fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    reporter.line(_clean_here(place, placement.job))
+            os.close(users)
+
+
+def _clean_here(place: Path, job: str | None) -> str:
+    try:
+        return clean(place, job).describe(place)
+    except DataprepError as error:
+        return f"cleaning failed: {error}"
+
+
+def _run_on_nodes(
+    allocation: Allocation,
+    command: Sequence[str],
+    words: Sequence[str],
+    signals: _Signals,
+    *,
+    keep: bool,
+) -> int:
+    every_node = launcher(allocation)
+    program = [*every_node, sys.executable, "-m", "dataprep", *words]
+    cleaner = None
+    try:
+        if allocation.origin == "Slurm" and not keep:
+            cleaner = _start_cleaner(program, allocation.count or 1, signals)
+        return _run(command, _stage_on_nodes(program, signals), signals)
+    finally:
+        if cleaner is not None:
+            cleaner.send_signal(signal.SIGUSR2)
+            _await(cleaner)
+        elif not (keep and signals.stopped):
+            _await(_start([*program, "--clean"]))
+
+
+def launcher(allocation: Allocation) -> list[str]:
+    """The words that start one process on every node of a job, with all of the node's cores.
+
+    Raises:
+        UsageError: the program is not there.
+    """
+    nodes = str(allocation.count or 1)
+    if allocation.origin == "Slurm":
+        words = ["srun", "--overlap", f"--nodes={nodes}", f"--ntasks={nodes}"]
+        words += ["--ntasks-per-node=1", "--cpu-bind=none", "--kill-on-bad-exit=1"]
+    elif allocation.origin == "LSF" and shutil.which("jsrun"):
+        # The batch script runs on a node of its own, which takes no part.
+        words = ["jsrun", "--nrs", "ALL_HOSTS", "--rs_per_host", "1", "--tasks_per_rs", "1"]
+        words += ["--cpu_per_rs", "ALL_CPUS", "--bind", "none"]
+    elif allocation.origin == "LSF":
+        words = ["blaunch", "-no-shell", "-z", " ".join(allocation.hosts)]
+    else:
+        words = ["mpiexec", "-n", nodes]
+    if shutil.which(words[0]) is None:
+        raise UsageError(
+            f"{words[0]}, which starts a process on every node, is not on the PATH; load its "
+            "module, or start `dataprep stage` on every node yourself"
+        )
+    if words[0] == "mpiexec":
+        # Open MPI says it in one way; MPICH, Intel MPI and Cray's PALS in another.
+        said = subprocess.run(
+            ["mpiexec", "--version"],  # noqa: S607  # the site's own
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        ).stdout.lower()
+        is_open_mpi = any(name in said for name in ("open mpi", "openmpi", "openrte"))
+        words += ["--map-by", "ppr:1:node", "--bind-to", "none"] if is_open_mpi else ["--ppn", "1"]
+    return words
+
+
+def _start(words: Sequence[str], *, output: bool = False) -> subprocess.Popen[str]:
+    """Start what cleans; in a session of its own, where no terminal disturbs it."""
+    return subprocess.Popen(  # noqa: S603  # the site's launcher
+        list(words),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if output else None,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _start_cleaner(program: Sequence[str], nodes: int, signals: _Signals) -> subprocess.Popen[str]:
+    """Start a process a node that cleans as soon as it is told, and see that all wait for that.
+
+    Slurm starts no step any more in a job that is being stopped.
+    """
+    words = [*program, "--clean", "--launched", "clean"]
+    words[words.index("--kill-on-bad-exit=1")] = "--kill-on-bad-exit=0"
+    cleaner = _start(words, output=True)
+    assert cleaner.stdout is not None  # noqa: S101  # it is a pipe
+    try:
+        with signals.raised():
+            _expect_ready([cleaner.stdout.readline() for _ in range(nodes)])
+    except BaseException:
+        cleaner.terminate()
+        _await(cleaner)
+        raise
+    return cleaner
+
+
+def _expect_ready(lines: Sequence[str]) -> None:
+    if {line.strip() for line in lines} != {READY}:
+        raise StagingError("srun did not start a process on every node; see the lines above")
+
+
+def _await(cleaner: subprocess.Popen[str]) -> None:
+    """Wait until the nodes are clean, as long as a scheduler may let us."""
+    try:
+        cleaner.communicate(timeout=_CLEANING_SECONDS)
+    except subprocess.TimeoutExpired:
+        cleaner.kill()
+        cleaner.communicate()
+    if cleaner.returncode:
+        sys.stderr.write("dataprep: cleaning failed on a node; see the lines above\n")
+
+
+def _stage_on_nodes(program: Sequence[str], signals: _Signals) -> Path:
+    """Make the copies; returns where they are, the same place on every node."""
+    code, out = signals.run([*program, "--launched", "copy"], output=True)
+    signals.check()
+    places = sorted(set(out.splitlines()))
+    if places == [NO_ROOM]:
+        raise NoRoomError("a node has too little space, so nothing was copied; see the lines above")
+    if code or not places:
+        raise StagingError(f"the copies were not made (exit code {code}); see the lines above")
+    if len(places) > 1:
+        raise StagingError(
+            f"the nodes have their copies in different places: {', '.join(places)}; choose one "
+            "for all (--to)"
+        )
+    return Path(places[0])

@@ -1,0 +1,167 @@
+"""Files below an open directory: reached without following a link, named, and explained."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dataprep.errors import NoRoomError, StagingError
+from dataprep.system.durable_files import PARTIAL
+from dataprep.system.messages import printable
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PARTIAL = re.compile(rf"\.([0-9a-f]{{16}})\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def place_of(directory: int) -> str:
+    """The absolute path of an open directory, without links; for messages and notes."""
+    try:
+        return str(Path(f"/proc/self/fd/{directory}").readlink())
+    except OSError:
+        return "the target"
+
+
+@contextmanager
+def opened_parent(directory: int, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+    """Open the directory that a file is in, one component after the other.
+
+    Args:
+        directory: an open descriptor.
+        path: of the file, relative, with ``/``.
+        create: make what is missing, durably.
+
+    Yields:
+        The descriptor of the file's directory, and the file's own name.
+
+    Raises:
+        StagingError: the path leads out of the directory.
+        OSError: a component is missing, a link (ENOTDIR, ELOOP), or cannot be opened.
+    """
+    *above, name = path.split("/")
+    if any(part in ("", ".", "..") for part in (*above, name)):
+        raise StagingError(f"{printable(path)!r} is no path below a directory; check the source")
+    here = os.dup(directory)
+    try:
+        for part in above:
+            below = _enter(here, part, create)
+            os.close(here)
+            here = below
+        yield here, name
+    finally:
+        os.close(here)
+
+
+def _enter(here: int, part: str, create: bool) -> int:
+    try:
+        return os.open(part, _DIRECTORY, dir_fd=here)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with suppress(FileExistsError):  # another stream was faster
+        os.mkdir(part, 0o755, dir_fd=here)
+        os.fsync(here)
+    return os.open(part, _DIRECTORY, dir_fd=here)
+
+
+def partial_name(name: str) -> str:
+    """A new temporary name for a file; of the same length for any ``name``."""
+    return f".{_mark(name)}.{secrets.token_hex(4)}{PARTIAL}"
+
+
+def partials_of(names: Iterable[str]) -> Callable[[str], bool]:
+    """What tells whether a name is one that `partial_name` may have made of one of ``names``."""
+    marks = frozenset(map(_mark, names))
+
+    def is_one(name: str) -> bool:
+        found = _PARTIAL.fullmatch(name)
+        return found is not None and found[1] in marks
+
+    return is_one
+
+
+def _mark(name: str) -> str:
+    return hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+
+
+def by_folder(paths: Iterable[str]) -> dict[str, set[str]]:
+    """The names of files by the folder that they are in; ``""`` is the directory itself."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        found[folder].add(name)
+    return dict(sorted(found.items()))
+
+
+def remove_partials(target: int, files: Iterable[str]) -> None:
+    """Delete what killed copiers left half-done of ``files``. The node's lock must be held.
+
+    Temporary files of others stay.
+
+    Args:
+        target: an open descriptor of the directory.
+        files: paths of what was, or will be, copied into it.
+
+    Raises:
+        StagingError: one cannot be deleted; a directory cannot be looked into.
+    """
+    for folder, names in by_folder(files).items():
+        inside = f"{folder}/x".lstrip("/")  # any name will do: only its directory is opened
+        is_one = partials_of(names)
+        left = folder or "."
+        try:
+            with opened_parent(target, inside) as (directory, _):
+                for left in filter(is_one, os.listdir(directory)):  # noqa: PTH208 - a descriptor
+                    os.unlink(left, dir_fd=directory)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            path = f"{folder}/{left}" if folder not in ("", left) else left
+            raise target_error(error, place_of(target), f"removing {path}") from error
+
+
+def target_error(
+    error: OSError, place: Path | str, doing: str = "", *, copied: bool = True
+) -> StagingError:
+    """What to tell the user when the system refuses something in a target directory.
+
+    Args:
+        error: the refusal.
+        place: the target.
+        doing: what was being done, e.g. ``writing complete.json``.
+        copied: whether something may have been copied already; if not, no space is `NoRoomError`.
+    """
+    where = f"{printable(str(place))}: cannot go on{f' {printable(doing)}' if doing else ''}"
+    reason = error.strerror or str(error)
+    if error.errno in _FULL:
+        kind = StagingError if copied else NoRoomError
+        return kind(
+            f"{where}: no space left ({reason}); free some and run the same "
+            "command again, or choose another place (--to)"
+        )
+    way_out = _WAYS_OUT.get(error.errno or 0, "fix that, and run the same command again")
+    return StagingError(f"{where}: {reason}; {way_out}")
+
+
+_ANOTHER = "choose a directory of your own (--to)"
+_REMOVED = "somebody removed it: see that nothing cleans up there, and run the same command again"
+_IN_THE_WAY = (
+    "a file, directory or link is in the way: move it away, or choose another place (--to)"
+)
+_WAYS_OUT = {
+    errno.EROFS: _ANOTHER,
+    errno.EACCES: _ANOTHER,
+    errno.EPERM: _ANOTHER,
+    errno.ENAMETOOLONG: "choose a shorter name (--to)",
+    errno.ENOENT: _REMOVED,
+    errno.ESTALE: _REMOVED,
+    errno.EIO: "the node's storage may be failing: leave the node out, run the same command again",
+    **dict.fromkeys((errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENOTEMPTY), _IN_THE_WAY),
+}
