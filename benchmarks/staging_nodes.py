@@ -40,7 +40,7 @@ from benchmarks.measure import CommandFailedError
 from benchmarks.results import Row
 from benchmarks.setting import ROOT, CannotRunError, Setting
 from benchmarks.speed import rounds
-from dataprep.staging.broadcast import mpi
+from dataprep.staging import mpi
 from dataprep.staging.copying.files import default_streams
 from dataprep.staging.cost_model import Estimate, Machine, Mode, estimate
 from dataprep.system.memory import available

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from dataprep.errors import DataprepError
-from dataprep.staging.broadcast import mpi
-from dataprep.staging.broadcast.files import MOST_LANES, broadcast_files
+from dataprep.staging import mpi
+from dataprep.staging.broadcast import MOST_LANES, broadcast_files
 from dataprep.staging.copier import Transfer, run_copier
 from dataprep.staging.copying.files import copy_files, default_streams
 from dataprep.staging.copying.watch import Watch
