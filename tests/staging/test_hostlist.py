@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.staging.nodes.hostlist import expand_hosts
+from dataprep.staging.nodes.schedulers import expand_hosts
 
 
 @pytest.mark.parametrize(

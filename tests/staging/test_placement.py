@@ -349,16 +349,6 @@ def test_hydra_s_ranks_may_be_in_the_steps_of_its_proxies() -> None:
     assert node_of(place({**slurm_step(0), **hydra(3, 4, 0, 1)}, "n3")) == (3, 4, 0)
 
 
-def test_mvapich_is_understood() -> None:
-    environment = {
-        "MV2_COMM_WORLD_RANK": "1",
-        "MV2_COMM_WORLD_SIZE": "2",
-        "MV2_COMM_WORLD_LOCAL_RANK": "0",
-        "MV2_COMM_WORLD_LOCAL_SIZE": "1",
-    }
-    assert node_of(place(environment)) == (1, 2, 0)
-
-
 def test_a_launcher_that_says_little_leaves_a_doubt() -> None:
     assert place({"PMI_RANK": "1", "PMI_SIZE": "2"}).doubt is not None
     assert place({"PMIX_RANK": "1", "PMIX_NAMESPACE": "job.1"}).doubt is not None
