@@ -21,7 +21,7 @@ from typing import Self
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
 from dataprep.staging.nodes.placement import Placement, find_placement
-from dataprep.staging.nodes.schedulers import Allocation, find_allocation
+from dataprep.staging.nodes.schedulers import Job, find_job
 from dataprep.staging.plan import find_place
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.stage import stage
@@ -65,11 +65,11 @@ def run_on_copy(
     if shutil.which(command[0]) is None:
         raise UsageError(f"there is no program {printable(command[0])} to run; check the PATH")
     placement = find_placement(rank=request.rank, world_size=request.world_size)
-    allocation = find_allocation(os.environ)
+    job = find_job(os.environ)
     with _Signals() as signals:
-        if allocation is None or placement.step is not None or request.rank is not None:
+        if job is None or placement.step is not None or request.rank is not None:
             return _run_here(placement, request, command, reporter, signals, keep=keep)
-        return _run_on_nodes(allocation, command, words, signals, keep=keep)
+        return _run_on_nodes(job, command, words, signals, keep=keep)
 
 
 class _Signals:
@@ -196,19 +196,19 @@ def _clean_here(place: Path, job: str | None) -> str:
 
 
 def _run_on_nodes(
-    allocation: Allocation,
+    job: Job,
     command: Sequence[str],
     words: Sequence[str],
     signals: _Signals,
     *,
     keep: bool,
 ) -> int:
-    every_node = launcher(allocation)
+    every_node = launcher(job)
     program = [*every_node, sys.executable, "-m", "dataprep", *words]
     cleaner = None
     try:
-        if allocation.origin == "Slurm" and not keep:
-            cleaner = _start_cleaner(program, allocation.count or 1, signals)
+        if job.origin == "Slurm" and not keep:
+            cleaner = _start_cleaner(program, job.count or 1, signals)
         return _run(command, _stage_on_nodes(program, signals), signals)
     finally:
         if cleaner is not None:
@@ -218,22 +218,22 @@ def _run_on_nodes(
             _await(_start([*program, "--clean"]))
 
 
-def launcher(allocation: Allocation) -> list[str]:
+def launcher(job: Job) -> list[str]:
     """The words that start one process on every node of a job, with all of the node's cores.
 
     Raises:
         UsageError: the program is not there.
     """
-    nodes = str(allocation.count or 1)
-    if allocation.origin == "Slurm":
+    nodes = str(job.count or 1)
+    if job.origin == "Slurm":
         words = ["srun", "--overlap", f"--nodes={nodes}", f"--ntasks={nodes}"]
         words += ["--ntasks-per-node=1", "--cpu-bind=none", "--kill-on-bad-exit=1"]
-    elif allocation.origin == "LSF" and shutil.which("jsrun"):
+    elif job.origin == "LSF" and shutil.which("jsrun"):
         # The batch script runs on a node of its own, which takes no part.
         words = ["jsrun", "--nrs", "ALL_HOSTS", "--rs_per_host", "1", "--tasks_per_rs", "1"]
         words += ["--cpu_per_rs", "ALL_CPUS", "--bind", "none"]
-    elif allocation.origin == "LSF":
-        words = ["blaunch", "-no-shell", "-z", " ".join(allocation.hosts)]
+    elif job.origin == "LSF":
+        words = ["blaunch", "-no-shell", "-z", " ".join(job.hosts)]
     else:
         words = ["mpiexec", "-n", nodes]
     if shutil.which(words[0]) is None:

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from dataprep.errors import DataprepError, StagingError
-from dataprep.staging.broadcast import mpi
-from dataprep.staging.broadcast.files import MOST_LANES, broadcast_files
+from dataprep.staging import mpi
+from dataprep.staging.broadcast import MOST_LANES, broadcast_files
 from dataprep.staging.copied_file import CopiedFile
 from dataprep.staging.copier import Transfer, run_copier
 from dataprep.staging.copying.files import copy_files

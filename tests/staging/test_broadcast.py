@@ -20,22 +20,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.errors import NoRoomError, StagingError
-from dataprep.staging.broadcast.mpi import unavailable
-from dataprep.staging.broadcast.mpi_messages import NodeFailedError, ending, failure, raise_as
-from dataprep.staging.broadcast.plan import Parcel, parcels, run_bytes
+from dataprep.staging.broadcast import Chunk, chunks
 from dataprep.staging.inventory import SourceFile
+from dataprep.staging.mpi import unavailable
 
 _PROGRAM = Path(__file__).parent / "mpi_programs" / "nodes.py"
-_PARCEL = 1 << 16
+_CHUNK = 1 << 16
 _RANKS = 4
 _SIZES = {
-    "a/large": 48 * _PARCEL + 12345,  # more than is ever under way, and more than one reads
+    "a/large": 48 * _CHUNK + 12345,  # more than is ever under way, and more than one reads
     "a/small": 1,
-    "b/c/whole": 8 * _PARCEL,
+    "b/c/whole": 8 * _CHUNK,
     "b/empty": 0,
-    "odd": 3 * _PARCEL - 1,
-    "z": 200 * _PARCEL + 1,
+    "odd": 3 * _CHUNK - 1,
+    "z": 200 * _CHUNK + 1,
 }
 
 
@@ -87,7 +85,7 @@ class Cluster:
                 for name, data in sorted({**self.files, **self.absent}.items())
             ],
             "results": str(self.path / "results"),
-            "parcel": _PARCEL,
+            "chunk": _CHUNK,
             "ranks": self.ranks,
             **self.options,
         }
@@ -164,16 +162,16 @@ def _clusters(path: Path) -> dict[str, Cluster]:
         "two nodes": Cluster(
             path, files, {rank: {"target": targets[rank % 2]} for rank in range(_RANKS)}
         ),
-        "full": Cluster(path, files, {2: {"limit": 10 * _PARCEL}}),
+        "full": Cluster(path, files, {2: {"limit": 10 * _CHUNK}}),
         "flipped": Cluster(path, files, absent={"a/large": bytes(flipped)}),
         "vanished": Cluster(
-            path, files, absent={"m": bytes(2 * _PARCEL)}, options={"verify": "none"}
+            path, files, absent={"m": bytes(2 * _CHUNK)}, options={"verify": "none"}
         ),
         "signal": Cluster(
-            path, files, {3: {"signal at": 5 * _PARCEL, "signal": int(signal.SIGTERM)}}
+            path, files, {3: {"signal at": 5 * _CHUNK, "signal": int(signal.SIGTERM)}}
         ),
-        "stop": Cluster(path, files, {2: {"stops at": 5 * _PARCEL}}),
-        "holes": Cluster(path, {"sparse": bytes(30 * _PARCEL) + b"end"}),
+        "stop": Cluster(path, files, {2: {"stops at": 5 * _CHUNK}}),
+        "holes": Cluster(path, {"sparse": bytes(30 * _CHUNK) + b"end"}),
         # Node 1 fails, while nodes 0 and 2 broadcast; rank 3 waits on node 1.
         "early": Cluster(
             path,
@@ -331,13 +329,13 @@ def test_who_has_no_target_can_still_tell_all_others(played: dict[str, Cluster])
         assert cluster.errors()[rank].endswith(") failed: too little here")
     # Those with the same exit code, whether they copy or wait.
     kinds = [result["kind"] for result in cluster.results]
-    assert kinds == ["NodeFullError", "NodeFullError", "NoRoomError", "NoRoomError"]
+    assert kinds == ["NoRoomError"] * _RANKS
 
 
 @needs_mpi
 def test_a_node_that_is_killed_ends_all_and_leaves_nothing_wrong(tmp_path: Path) -> None:
     files = {"z": random.Random(0).randbytes(_SIZES["z"]), "small": b"small"}
-    at = {"signal at": 5 * _PARCEL, "signal": int(signal.SIGKILL)}
+    at = {"signal at": 5 * _CHUNK, "signal": int(signal.SIGKILL)}
     cluster = Cluster(tmp_path, files, {1: at})
     process = _mpirun_with(tmp_path, [cluster.scenario()])
     assert process.returncode != 0
@@ -346,14 +344,6 @@ def test_a_node_that_is_killed_ends_all_and_leaves_nothing_wrong(tmp_path: Path)
         held = cluster.holds(rank)
         assert "z" not in held, rank
         assert held.get("small", b"small") == b"small"
-
-
-@needs_mpi
-def test_who_ends_without_a_word_ends_all(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, {"small": b"small"}, {1: {"vanishes": True}})
-    process = _mpirun_with(tmp_path, [cluster.scenario()])
-    assert process.returncode != 0
-    assert not any("landed" in result for result in cluster.results if result and result["landed"])
 
 
 # One node cannot even begin; or all find that one has too little space; and one waits.
@@ -409,75 +399,39 @@ def test_without_a_launcher_mpi_is_not_even_started() -> None:
         assert "use mpirun, or srun" in reason
 
 
-def test_the_first_hand_reason_is_told() -> None:
-    heard = {"host": "n0", **ending(NodeFailedError("node 2 (n2) failed: full"))}
-    well = {"host": "n1", **ending(None)}
-    full = {"host": "n2", **ending(StagingError("full"))}
-    assert failure([well, well]) is None
-    assert str(failure([heard, well, full])) == "node 2 (n2) failed: full"
-    assert str(failure([full, heard, full])) == "node 0 (n2) (and 1 more) failed: full"
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [(NoRoomError("x"), 4), (StagingError("x"), 1), (ValueError("x"), 1)],
-    ids=["no room", "expected", "unexpected"],
-)
-def test_other_nodes_and_those_who_wait_end_with_the_same_code(error: Exception, code: int) -> None:
-    message = {"host": "n0", **ending(error)}
-    heard = failure([message])
-    assert heard is not None
-    assert heard.exit_code == code
-    again = failure([{"host": "n1", **ending(heard)}])
-    assert again is not None
-    assert again.exit_code == code
-    with pytest.raises(StagingError, match=r"^x$") as caught:
-        raise_as(message)
-    assert caught.value.exit_code == code
-
-
-def test_who_waits_is_told_of_a_success() -> None:
-    raise_as(ending(None))
-
-
 @given(
     sizes=st.lists(st.integers(0, 100), max_size=12),
-    readers=st.integers(1, 5),
+    nodes=st.integers(1, 5),
     lanes=st.integers(1, 4),
-    length=st.integers(1, 20),
-    row=st.integers(1, 4),
+    length=st.integers(1, 12),
 )
-def test_every_byte_has_one_reader_and_every_file_its_order(
-    sizes: list[int], readers: int, lanes: int, length: int, row: int
+def test_every_byte_travels_once_in_order_and_all_nodes_read_as_much(
+    sizes: list[int], nodes: int, lanes: int, length: int
 ) -> None:
     files = [SourceFile(str(number), size) for number, size in enumerate(sizes)]
-    run = length * row
-    order = list(parcels(files, readers=readers, lanes=lanes, length=length, run=run))
+    order = list(chunks(files, nodes=nodes, lanes=lanes, length=length))
     for file in files:
-        own = [parcel for parcel in order if parcel.file == file]
+        own = [chunk for chunk in order if chunk.file == file]
         assert own[0].offset == 0
-        assert [parcel.is_last for parcel in own] == [False] * (len(own) - 1) + [True]
+        assert [chunk.is_last for chunk in own] == [False] * (len(own) - 1) + [True]
         for one, next_one in pairwise(own):
             assert next_one.offset == one.offset + one.length == one.offset + length
         assert own[-1].offset + own[-1].length == file.bytes
-        assert len({parcel.lane for parcel in own}) == 1
-        for begin in range(0, file.bytes, run):
-            assert len({p.reader for p in own if p.offset // run * run == begin}) == 1
+        assert len({chunk.lane for chunk in own}) == 1
     for lane in range(lanes):
-        in_lane = [parcel.file.path for parcel in order if parcel.lane == lane]
+        in_lane = [chunk.file.path for chunk in order if chunk.lane == lane]
         assert in_lane == sorted(in_lane, key=in_lane.index)  # one file after another
-    loads = [read_by(order, reader) for reader in range(readers)]
-    assert max(loads) - min(loads) <= run + len(files)
+    loads = [read_by(order, node) for node in range(nodes)]
+    assert max(loads) - min(loads) <= length + len(files)
 
 
 @pytest.mark.parametrize("count", [1, 3, 8, 16])
 def test_what_is_under_way_comes_from_different_nodes(count: int) -> None:
     files = [SourceFile(str(number), 5000) for number in range(count)]
-    run = run_bytes(count, lanes=8, length=10)
-    order = list(parcels(files, readers=16, lanes=8, length=10, run=run))
-    for first in range(0, len(order) - 8 * 8, 8):
-        assert len({parcel.reader for parcel in order[first : first + 6]}) == 6
+    order = list(chunks(files, nodes=16, lanes=8, length=10))
+    for first in range(len(order) - 16):
+        assert len({chunk.reader for chunk in order[first : first + 8]}) == 8
 
 
-def read_by(order: list[Parcel], reader: int) -> int:
-    return sum(parcel.length for parcel in order if parcel.reader == reader)
+def read_by(order: list[Chunk], node: int) -> int:
+    return sum(chunk.length for chunk in order if chunk.reader == node)

@@ -1,20 +1,22 @@
-"""Which process this is, by variables as schedulers and launchers set them."""
+"""Which process this is, by variables as schedulers and launchers set them; lists of hosts."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import shutil
-import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
 from dataprep.staging.nodes.placement import Placement, find_placement, require_node
+from dataprep.staging.nodes.schedulers import expand_hosts
 
 # --- environments ---
 
@@ -107,19 +109,29 @@ def jsrun(rank: int, size: int, local_rank: int, local_size: int) -> dict[str, s
     }
 
 
-@pytest.fixture
-def pbs(tmp_path: Path) -> dict[str, str]:
-    """A job's variables; its hosts have a line for each chunk, under their long names."""
-    nodefile = tmp_path / "4711.server"
-    nodefile.write_text("n2.site.org\nn2.site.org\nn0.site.org\nn1.site.org\nn0.site.org\n")
-    return {"PBS_JOBID": "4711.server", "PBS_NODEFILE": str(nodefile)}
+# Files that the variables below name; PBS has a line for each chunk, under long names.
+_FILES = {
+    "pbs": "n2.site.org\nn2.site.org\nn0.site.org\nn1.site.org\nn0.site.org\n",
+    "lsf": "batch1\na01n01\na01n01\na01n02\na01n02\n",
+    "lassen": "lassen708\na01n01\na01n02\n",
+}
+PBS = {"PBS_JOBID": "4711.server", "PBS_NODEFILE": "{pbs}"}
+LSF = {"LSB_JOBID": "88", "LSB_JOBINDEX": "0", "LSB_DJOB_HOSTFILE": "{lsf}"}
+LASSEN = {"LSB_JOBID": "88", "LSB_DJOB_HOSTFILE": "{lassen}"}
+SLURM_DAEMON = {  # Open MPI's, which srun has started on all nodes but the first
+    **slurm_step(0),
+    "SLURM_STEP_NODELIST": "n[1-3]",
+    "SLURM_STEP_NUM_NODES": "3",
+    "SLURMD_NODENAME": "n1",
+}
 
 
-@pytest.fixture
-def lsf(tmp_path: Path) -> dict[str, str]:
-    hostfile = tmp_path / "hosts"
-    hostfile.write_text("batch1\na01n01\na01n01\na01n02\na01n02\n")
-    return {"LSB_JOBID": "88", "LSB_JOBINDEX": "0", "LSB_DJOB_HOSTFILE": str(hostfile)}
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    place = tmp_path_factory.mktemp("hosts")
+    for name, text in _FILES.items():
+        (place / name).write_text(text)
+    return {name: place / name for name in _FILES}
 
 
 def place(environment: Mapping[str, str], host: str = "n0", **options: int) -> Placement:
@@ -131,131 +143,83 @@ def node_of(found: Placement) -> tuple[int, int, int]:
     return found.node, found.nodes, found.local_rank
 
 
-# --- nothing ---
+# --- which node of how many, and which process there ---
+
+_CERTAIN = [
+    # Slurm: a step, the shell of salloc on a login node.
+    (slurm_step(1, 1), "n3", (1, 2, 1)),
+    (SLURM_JOB, "login1", (0, 4, 0)),
+    # What Slurm's MPI plugins set changes nothing.
+    (slurm_step(1, 1, PMIX_RANK="3", PMIX_NAMESPACE="slurm.pmix.4711.3"), "n3", (1, 2, 1)),
+    (slurm_step(1, 1, PMI_RANK="3", PMI_SIZE="4"), "n3", (1, 2, 1)),
+    (slurm_step(1, 1, **pals(3, 4, 1, 2, 1)), "n3", (1, 2, 1)),
+    # Open MPI: one rank a node, all on one, or as many on each of the job's hosts.
+    (open_mpi(2, 3, 0, 1), "c", (2, 3, 0)),
+    (open_mpi(3, 4, 3, 4), "c", (0, 1, 3)),
+    ({**SLURM_BATCH, **open_mpi(5, 8, 1, 2)}, "n2.site.org", (2, 4, 1)),
+    ({**SLURM_BATCH, **open_mpi(7, 8, 1, 2)}, "N3", (3, 4, 1)),
+    ({**SLURM_BATCH, **open_mpi(1, 2, 0, 1)}, "n1", (1, 2, 0)),
+    ({**SLURM_BATCH, **open_mpi(1, 2, 1, 2)}, "n0", (0, 1, 1)),
+    ({**SLURM_DAEMON, **open_mpi(1, 4, 0, 1)}, "n1", (1, 4, 0)),
+    ({**SLURM_DAEMON, **open_mpi(3, 8, 1, 2)}, "n1", (1, 4, 1)),
+    # Hydra, which passes the batch script's variables on, or those of its proxies' steps.
+    ({**SLURM_BATCH, **hydra(5, 8, 1, 2)}, "n2", (2, 4, 1)),
+    ({**slurm_step(0), **hydra(3, 4, 0, 1)}, "n3", (3, 4, 0)),
+    ({"PMI_RANK": "0", "PMI_SIZE": "1"}, "n0", (0, 1, 0)),
+    # PALS counts the nodes.
+    ({**PBS, **pals(3, 12, 3, 4, 0)}, "n2", (0, 3, 3)),
+    ({**PBS, **pals(11, 12, 3, 4, 2)}, "n1", (2, 3, 3)),
+    # PBS counts each host once; a task of pbsdsh knows its node's number.
+    (PBS, "n0", (1, 3, 0)),
+    (PBS, "n1.other.net", (2, 3, 0)),
+    ({**PBS, "PBS_NODENUM": "2"}, "n1-ib0", (2, 3, 0)),
+    ({**PBS, "PBS_NODENUM": "2"}, "n0", (1, 3, 0)),
+    ({"PBS_JOBID": "1", "PBS_NODENUM": "1", "PBS_NUM_NODES": "2"}, "n1", (1, 2, 0)),
+    ({"PBS_JOBID": "1.server", "PBS_NUM_NODES": "1"}, "n0", (0, 1, 0)),
+    # LSF, but for the host that only launches; jsrun never uses the one of the batch script.
+    (LSF, "a01n02", (1, 2, 0)),
+    ({"LSB_JOBID": "88", "LSB_MCPU_HOSTS": "a01n01 2 a01n02 2 "}, "a01n02.site", (1, 2, 0)),
+    ({"LSB_JOBID": "88", "LSB_HOSTS": "a01n01 a01n01 a01n02"}, "a01n02", (1, 2, 0)),
+    ({**LSF, **jsrun(5, 6, 2, 3)}, "a01n02", (1, 2, 2)),
+    ({**LASSEN, **jsrun(5, 6, 2, 3)}, "a01n02", (1, 2, 2)),
+    ({**LASSEN, **jsrun(1, 2, 0, 1)}, "a01n02", (1, 2, 0)),
+]
+
+_DOUBTFUL = [
+    (open_mpi(5, 8, 1, 4), "n0"),  # several ranks a node, and no list of hosts
+    ({**SLURM_BATCH, **open_mpi(0, 4, 0, 2)}, "n0"),  # on some of the job's nodes only
+    ({"PMI_RANK": "1", "PMI_SIZE": "2"}, "n0"),
+    ({"PMIX_RANK": "1", "PMIX_NAMESPACE": "job.1"}, "n0"),
+    ({**PBS, **pals(7, 12, 2, 4, 1)}, "n0"),  # ranks that are dealt over the nodes
+    (pals(8, 12, 0, 4, 1), "n0"),  # 8 and 4
+    (pals(0, 12, 0, 8, 0), "n0"),
+    (pals(2, 12, 0, 4, 1), "n0"),  # 2, 4 and 6
+    (PBS, "stranger"),
+    ({**PBS, "PBS_NODEFILE": "/no/such/file", "PBS_NODENUM": "1"}, "n1"),
+    (LSF, "batch1"),
+]
 
 
-def test_without_variables_it_is_the_only_process_of_the_only_node() -> None:
-    assert place({}, "login3.site.org") == Placement(
-        "login3", 0, 1, 0, None, None, "login3", "nothing"
-    )
+@pytest.mark.parametrize(("environment", "host", "expected"), _CERTAIN)
+def test_a_node_is_told(
+    environment: dict[str, str],
+    host: str,
+    expected: tuple[int, int, int],
+    written: dict[str, Path],
+) -> None:
+    variables = {name: text.format(**written) for name, text in environment.items()}
+    assert node_of(place(variables, host)) == expected
 
 
-def test_the_machine_s_own_name_is_used_by_default() -> None:
-    assert find_placement({}).host == socket.gethostname().partition(".")[0].lower()
-
-
-# --- Slurm ---
-
-
-@pytest.mark.parametrize("node", [0, 1])
-@pytest.mark.parametrize("local_rank", [0, 1])
-def test_a_slurm_step_says_everything(node: int, local_rank: int) -> None:
-    assert place(slurm_step(node, local_rank), "whatever") == Placement(
-        host=f"n{node + 2}",
-        node=node,
-        nodes=2,
-        local_rank=local_rank,
-        job="slurm-4711",
-        step="slurm-4711.3.0",
-        leader="n2",
-        origin="Slurm",
-    )
-
-
-def test_a_requeued_job_is_the_same_job_in_another_step() -> None:
-    first, second = place(slurm_step(0)), place(slurm_step(0, SLURM_RESTART_COUNT="1"))
-    assert first.job == second.job
-    assert second.step == "slurm-4711.3.1"
-
-
-def test_without_the_step_s_own_variables_the_job_s_count() -> None:
-    environment = {**SLURM_BATCH, "SLURM_STEP_ID": "0"}
-    found = place(environment)
-    assert (found.nodes, found.leader, found.step) == (4, "n0", "slurm-4711.0.0")
-
-
-@pytest.mark.parametrize(
-    "environment",
-    [
-        SLURM_BATCH,
-        {**SLURM_BATCH, "SLURM_STEP_ID": "4294967291"},  # the batch script's own number
-        {**SLURM_BATCH, "SLURM_STEP_ID": "4294967290"},  # the shell of salloc
-        SLURM_JOB,
-    ],
-    ids=["batch", "numbered", "interactive", "salloc"],
-)
-def test_a_batch_script_has_a_job_but_nobody_to_meet(environment: dict[str, str]) -> None:
-    assert place(environment) == Placement("n0", 0, 4, 0, "slurm-4711", None, None, "Slurm")
-
-
-def test_the_shell_of_salloc_may_be_on_a_login_node() -> None:
-    assert node_of(place(SLURM_JOB, "login1")) == (0, 4, 0)
-
-
-@pytest.mark.parametrize(
-    "plugin",
-    [
-        {"PMIX_RANK": "3", "PMIX_NAMESPACE": "slurm.pmix.4711.3"},
-        {"PMI_RANK": "3", "PMI_SIZE": "4", "PMI_JOBID": "4711.3"},
-        pals(3, 4, 1, 2, 1),
-    ],
-    ids=["pmix", "pmi2", "cray_shasta"],
-)
-def test_what_slurm_s_mpi_plugins_set_changes_nothing(plugin: dict[str, str]) -> None:
-    assert place(slurm_step(1, 1, **plugin)) == place(slurm_step(1, 1))
-
-
-# --- Open MPI ---
-
-
-def test_one_rank_a_node_is_the_node() -> None:
-    found = place(open_mpi(2, 3, 0, 1), "c")
-    assert node_of(found) == (2, 3, 0)
-    assert (found.job, found.leader, found.origin) == (None, None, "Open MPI")
-    assert found.step == "Open-MPI-prterun-n0-28572@1"
-
-
-def test_all_ranks_on_one_node_are_one_node() -> None:
-    found = place(open_mpi(3, 4, 3, 4), "c")
-    assert node_of(found) == (0, 1, 3)
-    assert found.leader == "c"
-
-
-def test_several_ranks_a_node_without_a_list_of_hosts_leave_a_doubt() -> None:
-    found = place(open_mpi(5, 8, 1, 4))
-    assert (found.node, found.nodes, found.local_rank) == (0, 1, 1)
-    assert found.doubt is not None
-    assert found.leader is None
-    with pytest.raises(UsageError, match=r"^--share .*5 of 8.*--rank and --world_size$") as caught:
+@pytest.mark.parametrize(("environment", "host"), _DOUBTFUL)
+def test_what_would_be_a_guess_is_a_doubt(
+    environment: dict[str, str], host: str, written: dict[str, Path]
+) -> None:
+    found = place({name: text.format(**written) for name, text in environment.items()}, host)
+    assert (found.node, found.nodes, found.leader) == (0, 1, None)
+    with pytest.raises(UsageError, match=r"^--share .*--rank and --world_size$") as caught:
         require_node(found, "--share")
     assert "\n" not in str(caught.value)
-    require_node(place({}), "--share")
-
-
-@pytest.mark.parametrize(("host", "node"), [("n0", 0), ("n1", 1), ("n2.site.org", 2), ("N3", 3)])
-def test_in_a_slurm_job_the_host_s_name_tells_the_node(host: str, node: int) -> None:
-    found = place({**SLURM_BATCH, **open_mpi(2 * node + 1, 8, 1, 2)}, host)
-    assert node_of(found) == (node, 4, 1)
-    assert found.leader == "n0"
-    assert found.step == "slurm-4711.Open-MPI-prterun-n0-28572@1"
-    assert found.origin == "Open MPI"
-
-
-def test_the_step_of_open_mpi_s_daemon_is_not_that_of_its_ranks() -> None:
-    daemon = {  # srun has started it on all nodes but the first
-        **slurm_step(0),
-        "SLURM_STEP_NODELIST": "n[1-3]",
-        "SLURM_STEP_NUM_NODES": "3",
-        "SLURMD_NODENAME": "n1",
-    }
-    assert node_of(place({**daemon, **open_mpi(1, 4, 0, 1)}, "n1")) == (1, 4, 0)
-    assert node_of(place({**daemon, **open_mpi(3, 8, 1, 2)}, "n1")) == (1, 4, 1)
-
-
-def test_ranks_on_some_of_the_job_s_nodes_only_are_not_taken_for_all() -> None:
-    assert place({**SLURM_BATCH, **open_mpi(0, 4, 0, 2)}, "n0").doubt is not None
-    assert node_of(place({**SLURM_BATCH, **open_mpi(1, 2, 0, 1)}, "n1")) == (1, 2, 0)
-    assert node_of(place({**SLURM_BATCH, **open_mpi(1, 2, 1, 2)}, "n0")) == (0, 1, 1)
 
 
 def test_if_all_nodes_are_certain_they_are_right() -> None:
@@ -264,7 +228,11 @@ def test_if_all_nodes_are_certain_they_are_right() -> None:
     for used in range(1, 5):
         for hosts in itertools.permutations(range(4), used):
             for counts in itertools.product((1, 2, 3), repeat=used):
-                found = _spread(hosts, counts)
+                firsts = [sum(counts[:node]) for node in range(used)]
+                found = [
+                    place({**SLURM_JOB, **open_mpi(first, sum(counts), 0, count)}, f"n{host}")
+                    for host, count, first in zip(hosts, counts, firsts, strict=True)
+                ]
                 if all(one.doubt is None for one in found):
                     certain += 1
                     assert {one.nodes for one in found} == {used}
@@ -273,36 +241,106 @@ def test_if_all_nodes_are_certain_they_are_right() -> None:
     assert certain > 0
 
 
-def _spread(hosts: Sequence[int], counts: Sequence[int]) -> list[Placement]:
-    """What the first rank of every host finds, with so many ranks on each."""
-    firsts = [sum(counts[:node]) for node in range(len(counts))]
-    return [
-        place({**SLURM_JOB, **open_mpi(first, sum(counts), 0, count)}, f"n{host}")
-        for host, count, first in zip(hosts, counts, firsts, strict=True)
-    ]
-
-
-@pytest.mark.parametrize("listed", [False, True], ids=["alone", "in a job"])
-def test_if_all_of_pals_s_nodes_are_certain_they_are_right(listed: bool) -> None:
-    job = SLURM_JOB if listed else {}
+def test_if_all_of_pals_s_nodes_are_certain_they_are_right() -> None:
     certain = 0
     for used in range(1, 5):
         for counts in itertools.product(range(1, 7), repeat=used):
             found = [
-                place({**job, **pals(sum(counts[:node]), sum(counts), 0, count, node)})
+                place({**SLURM_JOB, **pals(sum(counts[:node]), sum(counts), 0, count, node)})
                 for node, count in enumerate(counts)
             ]
             if all(one.doubt is None for one in found):
                 certain += 1
-                assert [(one.node, one.nodes) for one in found] == [
-                    (node, used) for node in range(used)
-                ], counts
+                expected = [(node, used) for node in range(used)]
+                assert [(one.node, one.nodes) for one in found] == expected, counts
     assert certain > 0
 
 
-def test_the_leader_is_named_only_if_ranks_are_counted_as_the_hosts_are_listed() -> None:
-    assert place({**SLURM_BATCH, **open_mpi(1, 4, 0, 1)}, "n1").leader == "n0"
-    assert place({**SLURM_BATCH, **open_mpi(1, 4, 0, 1)}, "n2").leader is None
+# --- all else that is told ---
+
+
+def test_without_variables_it_is_the_only_process_of_the_only_node() -> None:
+    assert place({}, "login3.site.org") == Placement(
+        "login3", 0, 1, 0, None, None, "login3", "nothing"
+    )
+    require_node(place({}), "--share")
+
+
+def test_a_slurm_step_says_everything() -> None:
+    assert place(slurm_step(1, 1), "whatever") == Placement(
+        host="n3",
+        node=1,
+        nodes=2,
+        local_rank=1,
+        job="slurm-4711",
+        step="slurm-4711.3.0",
+        leader="n2",
+        origin="Slurm",
+    )
+    # A requeued job is the same job in another step.
+    again = place(slurm_step(1, SLURM_RESTART_COUNT="1"))
+    assert (again.job, again.step) == ("slurm-4711", "slurm-4711.3.1")
+
+
+@pytest.mark.parametrize("step", ["", "4294967291", "4294967290"])  # batch script, salloc
+def test_a_batch_script_has_a_job_but_nobody_to_meet(step: str) -> None:
+    found = place({**SLURM_BATCH, "SLURM_STEP_ID": step})
+    assert found == Placement("n0", 0, 4, 0, "slurm-4711", None, None, "Slurm")
+
+
+@pytest.mark.parametrize(
+    ("environment", "host", "origin", "job", "step", "leader"),
+    [
+        (open_mpi(2, 3, 0, 1), "c", "Open MPI", None, "Open-MPI-prterun-n0-28572@1", None),
+        (
+            {**SLURM_BATCH, **open_mpi(3, 8, 1, 2)},
+            "n1",
+            "Open MPI",
+            "slurm-4711",
+            "slurm-4711.Open-MPI-prterun-n0-28572@1",
+            "n0",
+        ),
+        # Ranks that are not counted as the hosts are listed.
+        (
+            {**SLURM_BATCH, **open_mpi(1, 4, 0, 1)},
+            "n2",
+            "Open MPI",
+            "slurm-4711",
+            "slurm-4711.Open-MPI-prterun-n0-28572@1",
+            None,
+        ),
+        ({**SLURM_BATCH, **hydra(5, 8, 1, 2)}, "n2", "Hydra", "slurm-4711", None, "n0"),
+        (
+            {**PBS, **pals(7, 12, 3, 4, 1)},
+            "n0",
+            "Cray PALS",
+            "pbs-4711.server",
+            "pbs-4711.server.Cray-PALS-0a3f7c1e-2b7d-4d57-9f6f-1f0c7f2e9a11",
+            "n2.site.org",
+        ),
+        (PBS, "n0", "PBS", "pbs-4711.server", None, None),
+        ({**LSF, "LSB_JOBINDEX": "7"}, "a01n01", "LSF", "lsf-88[7]", None, None),
+        (
+            {**LSF, **jsrun(5, 6, 2, 3)},
+            "a01n02",
+            "jsrun",
+            "lsf-88",
+            "lsf-88.jsrun-1",
+            "a01n01",
+        ),
+    ],
+)
+def test_the_job_the_launch_and_the_first_node_are_named(
+    environment: dict[str, str],
+    host: str,
+    origin: str,
+    job: str | None,
+    step: str | None,
+    leader: str | None,
+    written: dict[str, Path],
+) -> None:
+    found = place({name: text.format(**written) for name, text in environment.items()}, host)
+    assert (found.origin, found.job, found.step, found.leader) == (origin, job, step, leader)
 
 
 _ANOTHER_S = ("SLURM", "PBS", "LSB", "OMPI", "PMI", "PALS", "MPI")  # if this is itself in a job
@@ -334,129 +372,6 @@ def test_real_open_mpi_is_understood() -> None:
         pytest.skip(f"mpirun does not work here: {done.stderr.strip()[-300:]}")
     lines = sorted(line for line in done.stdout.splitlines() if line.startswith("found"))
     assert lines == ["found 0 1 0 Open MPI True", "found 0 1 1 Open MPI True"]
-
-
-# --- MPICH, Intel MPI, MVAPICH, PMI, PMIx ---
-
-
-def test_hydra_wins_over_the_batch_script_that_it_passes_on_to_every_node() -> None:
-    found = place({**SLURM_BATCH, **hydra(5, 8, 1, 2)}, "n2")
-    assert node_of(found) == (2, 4, 1)
-    assert (found.origin, found.step, found.job) == ("Hydra", None, "slurm-4711")
-
-
-def test_hydra_s_ranks_may_be_in_the_steps_of_its_proxies() -> None:
-    assert node_of(place({**slurm_step(0), **hydra(3, 4, 0, 1)}, "n3")) == (3, 4, 0)
-
-
-def test_mvapich_is_understood() -> None:
-    environment = {
-        "MV2_COMM_WORLD_RANK": "1",
-        "MV2_COMM_WORLD_SIZE": "2",
-        "MV2_COMM_WORLD_LOCAL_RANK": "0",
-        "MV2_COMM_WORLD_LOCAL_SIZE": "1",
-    }
-    assert node_of(place(environment)) == (1, 2, 0)
-
-
-def test_a_launcher_that_says_little_leaves_a_doubt() -> None:
-    assert place({"PMI_RANK": "1", "PMI_SIZE": "2"}).doubt is not None
-    assert place({"PMIX_RANK": "1", "PMIX_NAMESPACE": "job.1"}).doubt is not None
-    assert place({"PMIX_RANK": "1", "PMIX_NAMESPACE": "job.1"}).step == "PMIx-job.1"
-    assert node_of(place({"PMI_RANK": "0", "PMI_SIZE": "1"})) == (0, 1, 0)
-
-
-# --- Cray PALS ---
-
-
-@pytest.mark.parametrize(("host", "node"), [("n2", 0), ("n0", 1), ("n1", 2)])
-def test_pals_counts_the_nodes(pbs: dict[str, str], host: str, node: int) -> None:
-    found = place({**pbs, **pals(4 * node + 3, 12, 3, 4, node)}, host)
-    assert node_of(found) == (node, 3, 3)
-    assert found.leader == "n2.site.org"
-    assert found.job == "pbs-4711.server"
-    assert found.step is not None
-    assert found.step.endswith("0a3f7c1e-2b7d-4d57-9f6f-1f0c7f2e9a11")
-
-
-def test_ranks_that_pals_deals_over_the_nodes_leave_a_doubt(pbs: dict[str, str]) -> None:
-    assert place({**pbs, **pals(7, 12, 2, 4, 1)}).doubt is not None
-
-
-def test_pals_with_more_ranks_on_some_nodes_leaves_a_doubt() -> None:
-    assert place(pals(8, 12, 0, 4, 1)).doubt is not None  # 8 and 4
-    assert place(pals(0, 12, 0, 8, 0)).doubt is not None
-    assert place(pals(2, 12, 0, 4, 1)).doubt is not None  # 2, 4 and 6
-
-
-# --- PBS ---
-
-
-@pytest.mark.parametrize(("host", "node"), [("n2", 0), ("n0", 1), ("n1.other.net", 2)])
-def test_a_pbs_job_counts_each_host_once(pbs: dict[str, str], host: str, node: int) -> None:
-    found = place(pbs, host)
-    assert node_of(found) == (node, 3, 0)
-    assert (found.job, found.step, found.leader) == ("pbs-4711.server", None, None)
-    assert found.origin == "PBS"
-
-
-def test_a_task_of_pbsdsh_knows_its_node_s_number(pbs: dict[str, str]) -> None:
-    task = {"PBS_NODENUM": "2", "PBS_TASKNUM": "146", "PBS_VNODENUM": "5"}
-    assert node_of(place({**pbs, **task}, "n1-ib0")) == (2, 3, 0)
-    assert node_of(place({**pbs, **task}, "n0")) == (1, 3, 0)  # it was passed on
-
-
-def test_where_the_file_of_hosts_is_not_readable_there_is_a_doubt(pbs: dict[str, str]) -> None:
-    elsewhere = {**pbs, "PBS_NODEFILE": "/no/such/file"}
-    assert place({**elsewhere, "PBS_NODENUM": "1"}).doubt is not None
-    assert node_of(place({**elsewhere, "PBS_NODENUM": "1", "PBS_NUM_NODES": "2"})) == (1, 2, 0)
-    assert place(pbs, "stranger").doubt is not None
-
-
-def test_a_pbs_job_on_one_node_needs_no_list() -> None:
-    assert node_of(place({"PBS_JOBID": "1.server", "PBS_NUM_NODES": "1"})) == (0, 1, 0)
-
-
-# --- LSF ---
-
-
-@pytest.mark.parametrize(("host", "node"), [("a01n01", 0), ("a01n02", 1)])
-def test_an_lsf_job_counts_each_host_but_the_one_that_only_launches(
-    lsf: dict[str, str], host: str, node: int
-) -> None:
-    found = place(lsf, host)
-    assert node_of(found) == (node, 2, 0)
-    assert (found.job, found.origin) == ("lsf-88", "LSF")
-    assert place(lsf, "batch1").doubt is not None
-
-
-@pytest.mark.parametrize(
-    "hosts",
-    [
-        {"LSB_MCPU_HOSTS": "a01n01 2 a01n02 2 "},
-        {"LSB_HOSTS": "a01n01 a01n01 a01n02 a01n02"},
-    ],
-    ids=["LSB_MCPU_HOSTS", "LSB_HOSTS"],
-)
-def test_lsf_s_other_lists_are_understood(hosts: dict[str, str]) -> None:
-    environment = {"LSB_JOBID": "88", **hosts}
-    assert node_of(place(environment, "a01n02.site")) == (1, 2, 0)
-
-
-def test_an_array_s_elements_are_jobs_that_differ(lsf: dict[str, str]) -> None:
-    assert place({**lsf, "LSB_JOBINDEX": "7"}, "a01n01").job == "lsf-88[7]"
-
-
-@pytest.mark.parametrize("launcher", ["batch1", "lassen708"])
-def test_jsrun_never_uses_the_host_that_launches(
-    tmp_path: Path, lsf: dict[str, str], launcher: str
-) -> None:
-    (tmp_path / "hosts").write_text(f"{launcher}\na01n01\na01n02\n")
-    found = place({**lsf, **jsrun(5, 6, 2, 3)}, "a01n02")
-    assert node_of(found) == (1, 2, 2)
-    assert found.leader == "a01n01"
-    assert found.step == "lsf-88.jsrun-1"
-    assert node_of(place({**lsf, **jsrun(1, 2, 0, 1)}, "a01n02")) == (1, 2, 0)
 
 
 # --- the user ---
@@ -535,6 +450,115 @@ def test_variables_that_make_no_sense_are_named(
     assert "\n" not in str(caught.value)
 
 
-def test_a_task_number_of_pbs_beyond_its_hosts_is_a_contradiction(pbs: dict[str, str]) -> None:
+def test_a_task_number_of_pbs_beyond_its_hosts_is_a_contradiction(
+    written: dict[str, Path],
+) -> None:
+    variables = {name: text.format(**written) for name, text in PBS.items()}
     with pytest.raises(UsageError, match="PBS_NODENUM"):
-        place({**pbs, "PBS_NODENUM": "3"}, "stranger")
+        place({**variables, "PBS_NODENUM": "3"}, "stranger")
+
+
+# --- lists of hosts ---
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("n0", ["n0"]),
+        ("login", ["login"]),
+        ("n0,n1", ["n0", "n1"]),
+        ("n[0-2,5]", ["n0", "n1", "n2", "n5"]),
+        ("n[0-1],m-a[09-11]b", ["n0", "n1", "m-a09b", "m-a10b", "m-a11b"]),
+        ("n[8-11]", ["n8", "n9", "n10", "n11"]),
+        ("n[099-100]", ["n099", "n100"]),
+        ("n[1,01,001]", ["n1", "n01", "n001"]),
+        ("r[0-1]n[00-01]", ["r0n00", "r0n01", "r1n00", "r1n01"]),
+        ("n[5]", ["n5"]),
+        ("x1.site.org,x[2-3].site.org", ["x1.site.org", "x2.site.org", "x3.site.org"]),
+        ("[0-1]", ["0", "1"]),
+    ],
+)
+def test_a_list_stands_for_its_hosts_in_order(text: str, hosts: list[str]) -> None:
+    assert expand_hosts(text) == hosts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ",",
+        "n0,",
+        ",n0",
+        "n0,,n1",
+        "n[",
+        "n]",
+        "n[]",
+        "n[0-]",
+        "n[a]",
+        "n[2-1]",
+        "n[0-1",
+        "n[[0]]",
+    ],
+)
+def test_what_is_no_list_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"character|range|backwards"):
+        expand_hosts(text)
+
+
+def test_a_list_of_absurdly_many_hosts_is_refused_before_it_fills_the_memory() -> None:
+    with pytest.raises(ValueError, match="more than"):
+        expand_hosts("n[0-99999999999999]")
+
+
+_PREFIXES = st.text("abz-.", min_size=1, max_size=4)
+_RANGES = st.tuples(st.integers(0, 1200), st.integers(0, 12), st.integers(1, 4))
+
+
+@given(st.lists(st.tuples(_PREFIXES, st.lists(_RANGES, max_size=3), _PREFIXES), min_size=1))
+def test_every_list_expands_to_what_it_was_made_from(
+    entries: list[tuple[str, list[tuple[int, int, int]], str]],
+) -> None:
+    parts, hosts = [], []
+    for prefix, ranges, end in entries:
+        if not ranges:
+            parts.append(prefix + end)
+            hosts.append(prefix + end)
+            continue
+        texts = []
+        for first, more, digits in ranges:
+            begin = f"{first:0{digits}d}"
+            texts.append(begin if more == 0 else f"{begin}-{first + more:0{digits}d}")
+            hosts += [
+                f"{prefix}{number:0{len(begin)}d}{end}" for number in range(first, first + more + 1)
+            ]
+        parts.append(f"{prefix}[{','.join(texts)}]{end}")
+    assert expand_hosts(",".join(parts)) == hosts
+
+
+@given(st.text("n[]0-9,ab", max_size=12))
+def test_any_text_is_expanded_or_refused(text: str) -> None:
+    try:
+        hosts = expand_hosts(text)
+    except ValueError:
+        return
+    assert hosts
+    assert not set("".join(hosts)) & set("[],")
+
+
+@pytest.mark.skipif(shutil.which("scontrol") is None, reason="scontrol (Slurm) is not installed")
+@pytest.mark.parametrize(
+    "text", ["n[0-2,5],m-a[01-10]", "r[0-1]n[00-03]", "n[8-11],login", "n[099-101]", "a[5],b-1x"]
+)
+def test_slurm_expands_alike(text: str, tmp_path: Path) -> None:
+    configuration = tmp_path / "slurm.conf"  # no daemon is asked
+    configuration.write_text("ClusterName=t\nSlurmctldHost=localhost\nNodeName=n0\n")
+    done = subprocess.run(
+        ["scontrol", "show", "hostnames", text],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "SLURM_CONF": str(configuration)},
+    )
+    if done.returncode != 0:
+        pytest.skip(f"scontrol does not work here: {done.stderr.strip()}")
+    assert expand_hosts(text) == done.stdout.split()

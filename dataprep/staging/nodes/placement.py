@@ -8,16 +8,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dataprep.errors import UsageError
-from dataprep.staging.nodes.launchers import Launch, find_launch
 from dataprep.staging.nodes.schedulers import (
-    Allocation,
-    SlurmStep,
-    check_below,
-    find_allocation,
-    find_slurm_step,
-    same_host,
+    Job,
+    Launch,
+    find_job,
+    find_launch,
+    in_slurm_step,
+    index_below,
     short_name,
+    slurm_hosts,
+    whole_number,
 )
+
+# Slurm's numbers of nodes and its lists, the step's own first.
+_STEP_NODES = "SLURM_STEP_NUM_NODES SLURM_NNODES SLURM_JOB_NUM_NODES"
+_STEP_HOSTS = "SLURM_STEP_NODELIST SLURM_JOB_NODELIST"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +112,13 @@ def require_node(placement: Placement, purpose: str) -> None:
 
 
 def _from_environment(environment: Mapping[str, str], host: str) -> Placement:
-    step = find_slurm_step(environment)
-    launch = find_launch(environment, in_slurm_step=step is not None)
-    allocation = find_allocation(environment)
-    if launch is not None:
-        return _launched(launch, allocation, host)
-    if step is not None and allocation is not None:
-        return _in_step(step, allocation, host)
-    if allocation is not None:
-        return _in_job(allocation, host)
+    job = find_job(environment)
+    if (launch := find_launch(environment)) is not None:
+        return _launched(launch, job, host)
+    if job is not None and in_slurm_step(environment):
+        return _in_slurm_step(environment, job, host)
+    if job is not None:
+        return _in_job(job, host)
     return Placement(host, 0, 1, 0, None, None, host, "nothing")
 
 
@@ -139,54 +142,85 @@ def _as_told(environment: Mapping[str, str], host: str, rank: int, nodes: int) -
     )
 
 
-def _in_step(step: SlurmStep, allocation: Allocation, host: str) -> Placement:
+def _in_slurm_step(environment: Mapping[str, str], job: Job, host: str) -> Placement:
+    nodes = index_below(environment, "SLURM_NODEID", _STEP_NODES)
+    node = whole_number(environment, "SLURM_NODEID")
+    if node is None or nodes is None:
+        missing = "SLURM_NODEID" if node is None else _STEP_NODES.partition(" ")[0]
+        raise UsageError(
+            f"${missing} is not set in a Slurm step, where Slurm sets it; pass it on to this "
+            "process, or give --rank and --world_size"
+        )
+    restart = environment.get("SLURM_RESTART_COUNT") or 0
     return Placement(
-        host=step.host or host,
-        node=step.node,
-        nodes=step.nodes,
-        local_rank=step.local_rank,
-        job=allocation.job,
-        step=step.name,
-        leader=step.leader,
-        origin=allocation.origin,
+        host=environment.get("SLURMD_NODENAME") or host,
+        node=node,
+        nodes=nodes,
+        local_rank=whole_number(environment, "SLURM_LOCALID") or 0,
+        job=job.name,
+        step=f"{job.name}.{environment['SLURM_STEP_ID']}.{restart}",
+        leader=next(iter(slurm_hosts(environment, _STEP_HOSTS)), None),
+        origin=job.origin,
     )
 
 
-def _in_job(allocation: Allocation, host: str) -> Placement:
+def _in_job(job: Job, host: str) -> Placement:
     """A process that no launcher has started: a batch script, or a task of pbsdsh or blaunch."""
-    node, nodes = _index_of(host, allocation.hosts), allocation.count
+    node, nodes = _index_of(host, job.hosts), job.count
     if node is None:
-        node = allocation.index
-    if node is None and allocation.origin == "Slurm":
+        node = job.index
+    if node is None and job.origin == "Slurm":
         node = 0  # the shell of salloc, on a login node
     if nodes is None and not node:
         node, nodes = 0, 1
-    found = Placement(host, 0, 1, 0, allocation.job, None, None, allocation.origin)
+    found = Placement(host, 0, 1, 0, job.name, None, None, job.origin)
     if node is None and nodes == 1:
         return found
     if node is None or nodes is None:
-        return replace(found, doubt=_unlisted(allocation, host))
-    if allocation.index is not None:
-        check_below(("PBS_NODENUM", node), ("PBS_NODEFILE", nodes))
+        where = f"among the {len(job.hosts)} hosts that {job.origin} names for {job.name}"
+        doubt = f"{host} is not {where}"
+        if not job.hosts:
+            doubt = f"{job.origin} does not tell the hosts of {job.name} here"
+        return replace(found, doubt=doubt)
+    if node >= nodes:
+        raise UsageError(
+            f"$PBS_NODENUM is {node}, but $PBS_NODEFILE names {nodes} hosts; unset what another "
+            "job has left, or give --rank and --world_size"
+        )
     return replace(found, node=node, nodes=nodes)
 
 
-def _launched(launch: Launch, allocation: Allocation | None, host: str) -> Placement:
-    hosts = _launch_hosts(launch, allocation, host)
+def _launched(launch: Launch, job: Job | None, host: str) -> Placement:
+    hosts = job.hosts if job else ()
+    fewer = (launch.local_size or 0) * (len(hosts) - 1) == launch.size
+    if launch.origin == "jsrun" and fewer and _index_of(host, hosts) != 0:
+        hosts = hosts[1:]  # the first one runs the batch script
     place = _node_of(launch, hosts, host)
     node, nodes = place or (0, 1)
-    job = allocation.job if allocation else None
-    name = None if launch.name is None else f"{launch.origin}-{launch.name}".replace(" ", "-")
+    leader = doubt = None
+    if place is None:
+        doubt = (
+            f"{launch.origin} tells that this is process {launch.rank} of {launch.size}, "
+            f"{launch.local_size} of them on this node, but not which node it is"
+        )
+        if launch.size is None or launch.local_size is None:
+            doubt = f"{launch.origin} does not tell how many processes there are, or how many here"
+    elif nodes == 1:
+        leader = host
+    elif len(hosts) == nodes and _index_of(host, hosts) == node:
+        leader = hosts[0]  # the launch counts hosts as the scheduler lists them
+    names = [job.name] if job else []
+    step = [*names, f"{launch.origin}-{launch.name}".replace(" ", "-")]
     return Placement(
         host=host,
         node=node,
         nodes=nodes,
         local_rank=launch.local_rank or 0,
-        job=job,
-        step=name and (f"{job}.{name}" if job else name),
-        leader=_leader(node, nodes, hosts, host) if place else None,
+        job=job.name if job else None,
+        step=".".join(step) if launch.name else None,
+        leader=leader,
         origin=launch.origin,
-        doubt=None if place else _uncounted(launch),
+        doubt=doubt,
     )
 
 
@@ -195,7 +229,8 @@ def _node_of(launch: Launch, hosts: Sequence[str], host: str) -> tuple[int, int]
 
     Each rule cannot hold on every node of a launch and be wrong on one: processes that are
     alone on their nodes are as many as the nodes; if on each of some hosts there are exactly
-    size / N processes, then there are N such hosts.
+    size / N processes, then there are N such hosts; if on every node the ranks begin where they
+    would if all before it were as large, then all are. Of ranks dealt in turn nothing can be said.
     """
     size, local_size = launch.size, launch.local_size
     if not size or not local_size:
@@ -203,61 +238,17 @@ def _node_of(launch: Launch, hosts: Sequence[str], host: str) -> tuple[int, int]
     if local_size == size:
         return 0, 1
     if launch.node is not None:
-        return _counted_node(launch, size, local_size)
+        nodes, rest = divmod(size, local_size)
+        in_blocks = launch.rank == launch.node * local_size + (launch.local_rank or 0)
+        sure = not rest and launch.node < nodes and in_blocks
+        return (launch.node, nodes) if sure and launch.local_rank is not None else None
     if local_size == 1:
         return launch.rank, size
     node = _index_of(host, hosts)
-    if node is not None and local_size * len(hosts) == size:
-        return node, len(hosts)
-    return None
-
-
-def _counted_node(launch: Launch, size: int, local_size: int) -> tuple[int, int] | None:
-    """With the launcher's own index of the node: only their number is to be found.
-
-    Ranks in blocks, each of which begins where it would if all before it were as large: if that
-    is so on every node, they are. Of ranks dealt in turn nothing like it can be said.
-    """
-    nodes, rest = divmod(size, local_size)
-    node, local_rank = launch.node, launch.local_rank
-    if node is None or local_rank is None or rest or not node < nodes:
-        return None
-    return (node, nodes) if launch.rank == node * local_size + local_rank else None
-
-
-def _launch_hosts(launch: Launch, allocation: Allocation | None, host: str) -> Sequence[str]:
-    """The hosts that a launch can be on: with jsrun not the one that the batch script is on."""
-    hosts = allocation.hosts if allocation else ()
-    fewer = (launch.local_size or 0) * (len(hosts) - 1) == launch.size
-    if launch.origin == "jsrun" and fewer and _index_of(host, hosts) != 0:
-        return hosts[1:]
-    return hosts
-
-
-def _leader(node: int, nodes: int, hosts: Sequence[str], host: str) -> str | None:
-    """The first host, if the launch counts hosts as the scheduler lists them."""
-    if nodes == 1:
-        return host
-    return hosts[0] if len(hosts) == nodes and same_host(hosts[node], host) else None
+    return (node, len(hosts)) if node is not None and local_size * len(hosts) == size else None
 
 
 def _index_of(host: str, hosts: Sequence[str]) -> int | None:
-    return next((index for index, name in enumerate(hosts) if same_host(name, host)), None)
-
-
-def _uncounted(launch: Launch) -> str:
-    if launch.size is None or launch.local_size is None:
-        return f"{launch.origin} does not tell how many processes there are, or how many here"
-    return (
-        f"{launch.origin} tells that this is process {launch.rank} of {launch.size}, "
-        f"{launch.local_size} of them on this node, but not which node it is"
-    )
-
-
-def _unlisted(allocation: Allocation, host: str) -> str:
-    if not allocation.hosts:
-        return f"{allocation.origin} does not tell the hosts of {allocation.job} here"
-    return (
-        f"{host} is not among the {len(allocation.hosts)} hosts that {allocation.origin} names "
-        f"for {allocation.job}"
-    )
+    """With or without a domain."""
+    names = [short_name(name) for name in hosts]
+    return names.index(short_name(host)) if short_name(host) in names else None

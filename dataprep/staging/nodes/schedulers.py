@@ -1,190 +1,288 @@
-"""What Slurm, LSF and PBS say of the job a process is in: its name and its hosts."""
+"""What Slurm, LSF and PBS say of a job's hosts, and ``mpirun`` and its like of their processes."""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dataprep.errors import UsageError
-from dataprep.staging.nodes.hostlist import expand_hosts
 
+_MOST_HOSTS = 1 << 16  # Slurm's own limit of a range (hostlist.h)
 _MOST_STEPS = 0xFFFFFFF0  # Slurm's numbers from here on are batch scripts, shells and the like
 _LAUNCH_HOST = re.compile(r"(batch|login)[0-9]*")  # of IBM's systems; no host of the job
+_HOSTS = re.compile(r"(?:[^\[\],\s]|\[[^\[\]]*\])+")  # an entry such as r[0-1]n[00-03]
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
+class Job:
     """A scheduler's job.
 
     Attributes:
         origin: the scheduler's name.
-        job: names the job; an array's elements differ; the same after a requeue.
+        name: names the job; an array's elements differ; the same after a requeue.
         hosts: each once, in the scheduler's order; empty if it does not say.
         count: how many hosts; None if it does not say.
         index: of this host, if the scheduler says so.
     """
 
     origin: str
-    job: str
+    name: str
     hosts: tuple[str, ...]
     count: int | None
     index: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SlurmStep:
-    """What ``srun`` has started this process in.
+class Launch(NamedTuple):
+    """One launch of processes, and this one's place in it.
 
     Attributes:
-        node: index of this host among the step's.
-        nodes: how many they are.
-        local_rank: index of this task on its host.
-        host: this host, as Slurm calls it; None if it does not say.
-        leader: the step's first host; None if Slurm does not say.
-        name: names the step, and this run of a job that was requeued.
+        origin: the launcher's name.
+        rank: of this process among all.
+        size: how many processes there are; None if it does not say, as with all that follow.
+        local_rank: of this process among those on its host.
+        local_size: how many of them there are.
+        node: index of this host, if the launcher counts hosts.
+        name: what the launcher calls this launch.
     """
 
-    node: int
-    nodes: int
-    local_rank: int
-    host: str | None
-    leader: str | None
-    name: str
+    origin: str
+    rank: int
+    size: int | None
+    local_rank: int | None
+    local_size: int | None
+    node: int | None
+    name: str | None
 
 
-def find_allocation(environment: Mapping[str, str]) -> Allocation | None:
+class _Launcher(NamedTuple):
+    """The variables of one launcher; of several for one thing the first that is set counts.
+
+    Attributes:
+        sign: the variable that only its processes have.
+        by_slurm: whether ``srun`` sets the same ones, in steps of its own.
+    """
+
+    origin: str
+    sign: str
+    rank: str
+    size: str = ""
+    local_rank: str = ""
+    local_size: str = ""
+    node: str = ""
+    name: str = ""
+    by_slurm: bool = False
+
+
+# The more a launcher says the earlier it comes: jsrun also sets Open MPI's variables, Open MPI
+# also PMIx's, Cray's also PMI's. Sources: Open MPI 4.1 and 5.0 and MPICH 5.0 as run; Cray PALS:
+# Slurm's mpi/cray_shasta plugin and ALCF's scripts; jsrun: scripts of OLCF and LLNL.
+_LAUNCHERS = (
+    _Launcher(
+        "jsrun",
+        sign="JSM_NAMESPACE_RANK",
+        rank="JSM_NAMESPACE_RANK",
+        size="JSM_NAMESPACE_SIZE",
+        local_rank="JSM_NAMESPACE_LOCAL_RANK",
+        local_size="JSM_NAMESPACE_LOCAL_SIZE OMPI_COMM_WORLD_LOCAL_SIZE",
+        name="PMIX_NAMESPACE",
+    ),
+    _Launcher(
+        "Open MPI",
+        sign="OMPI_COMM_WORLD_RANK",
+        rank="OMPI_COMM_WORLD_RANK",
+        size="OMPI_COMM_WORLD_SIZE",
+        local_rank="OMPI_COMM_WORLD_LOCAL_RANK",
+        local_size="OMPI_COMM_WORLD_LOCAL_SIZE",
+        name="PMIX_NAMESPACE OMPI_MCA_ess_base_jobid",
+    ),
+    _Launcher(
+        "Cray PALS",
+        sign="PALS_RANKID",
+        rank="PALS_RANKID",
+        size="PMI_SIZE",
+        local_rank="PALS_LOCAL_RANKID",
+        local_size="PALS_LOCAL_SIZE PMI_LOCAL_SIZE",
+        node="PALS_NODEID",
+        name="PALS_APID",
+        by_slurm=True,
+    ),
+    _Launcher(
+        "Hydra",  # MPICH's, Intel MPI's
+        sign="MPI_LOCALRANKID",
+        rank="PMI_RANK PMIX_RANK",
+        size="PMI_SIZE",
+        local_rank="MPI_LOCALRANKID",
+        local_size="MPI_LOCALNRANKS",
+    ),
+    _Launcher("PMI", sign="PMI_RANK", rank="PMI_RANK", size="PMI_SIZE", by_slurm=True),
+    _Launcher("PMIx", sign="PMIX_RANK", rank="PMIX_RANK", name="PMIX_NAMESPACE", by_slurm=True),
+)
+
+
+def find_launch(environment: Mapping[str, str]) -> Launch | None:
+    """What started this process, if it was a launcher other than ``srun``.
+
+    Raises:
+        UsageError: variables make no sense, or contradict each other.
+    """
+    in_step = in_slurm_step(environment)
+    for launcher in _LAUNCHERS:
+        if environment.get(launcher.sign) and not (in_step and launcher.by_slurm):
+            size = index_below(environment, launcher.rank, launcher.size)
+            local_size = index_below(environment, launcher.local_rank, launcher.local_size)
+            rank = whole_number(environment, launcher.rank)
+            if rank is None:
+                return None
+            return Launch(
+                launcher.origin,
+                rank,
+                size,
+                whole_number(environment, launcher.local_rank),
+                local_size,
+                whole_number(environment, launcher.node),
+                environment.get(_set(environment, launcher.name)),
+            )
+    return None
+
+
+def in_slurm_step(environment: Mapping[str, str]) -> bool:
+    """Whether this is a task of ``srun``, or of a launcher's daemon that ``srun`` has started.
+
+    Batch scripts and the shells of salloc have a step's number too, but one of their own.
+    """
+    number = environment.get("SLURM_STEP_ID", "")
+    is_step = number.isdecimal() and int(number) < _MOST_STEPS
+    return is_step and all(map(environment.get, ("SLURM_JOB_ID", "SLURM_PROCID")))
+
+
+def find_job(environment: Mapping[str, str]) -> Job | None:
     """The job this process is in; None if it is in none.
 
     Raises:
         UsageError: a variable makes no sense.
     """
-    for find in (_slurm, _lsf, _pbs):
-        if (allocation := find(environment)) is not None:
-            return allocation
+    if job := environment.get("SLURM_JOB_ID"):
+        hosts = slurm_hosts(environment, "SLURM_JOB_NODELIST SLURM_NODELIST")
+        count = whole_number(environment, "SLURM_NNODES SLURM_JOB_NUM_NODES")
+        return Job("Slurm", f"slurm-{job}", hosts, count or len(hosts) or None)
+    if job := environment.get("LSB_JOBID"):
+        element = environment.get("LSB_JOBINDEX") or "0"  # 0 outside of arrays
+        listed = (
+            _lines(environment.get("LSB_DJOB_HOSTFILE"))
+            or environment.get("LSB_MCPU_HOSTS", "").split()[::2]  # each with its number of slots
+            or environment.get("LSB_HOSTS", "").split()
+        )
+        if listed and _LAUNCH_HOST.fullmatch(short_name(listed[0])):
+            listed = listed[1:]
+        hosts = _distinct(listed)
+        name = f"lsf-{job}" if element == "0" else f"lsf-{job}[{element}]"
+        return Job("LSF", name, hosts, len(hosts) or None)
+    if job := environment.get("PBS_JOBID"):
+        hosts = _distinct(_lines(environment.get("PBS_NODEFILE")))
+        count = len(hosts) or whole_number(environment, "PBS_NUM_NODES")
+        return Job("PBS", f"pbs-{job}", hosts, count, whole_number(environment, "PBS_NODENUM"))
     return None
 
 
-def find_slurm_step(environment: Mapping[str, str]) -> SlurmStep | None:
-    """The step this process is a task of; None in batch scripts, shells and outside of Slurm.
+def slurm_hosts(environment: Mapping[str, str], names: str) -> tuple[str, ...]:
+    """The hosts of the first list that is set; none if none is.
 
     Raises:
-        UsageError: variables make no sense, or contradict each other.
+        UsageError: it is no list of hosts.
     """
-    number, job = environment.get("SLURM_STEP_ID", ""), environment.get("SLURM_JOB_ID")
-    if not job or not number.isdecimal() or int(number) >= _MOST_STEPS:
-        return None
-    if not environment.get("SLURM_PROCID"):
-        return None
-    counts = ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
-    counting = next((name for name in counts if environment.get(name)), counts[0])
-    node, nodes = whole_number(environment, "SLURM_NODEID"), whole_number(environment, counting)
-    if node is None or nodes is None:
-        missing = "SLURM_NODEID" if node is None else counting
+    name = _set(environment, names)
+    try:
+        return tuple(expand_hosts(environment[name])) if name else ()
+    except ValueError as error:
         raise UsageError(
-            f"${missing} is not set in a Slurm step, where Slurm sets it; pass it on to this "
-            "process, or give --rank and --world_size"
+            f"${name} is no list of hosts such as n[0-2,5]: {error}; correct or unset it"
+        ) from error
+
+
+def expand_hosts(text: str) -> list[str]:
+    """The names that Slurm's ``n[0-2,5],m-a[01-10]b`` stands for, as ``scontrol show hostnames``.
+
+    A number has at least as many digits as the one its range begins with. With several brackets
+    in a name the last one counts fastest.
+
+    Raises:
+        ValueError: it is not such a list.
+    """
+    entries = _HOSTS.findall(text)
+    if not entries or ",".join(entries) != text:
+        raise ValueError("an unexpected character, or no host")
+    parts = (re.split(r"\[([^\[\]]*)\]", entry) for entry in entries)
+    names = itertools.chain.from_iterable(
+        itertools.product(
+            *(_numbers(part) if place % 2 else (part,) for place, part in enumerate(entry))
         )
-    check_below(("SLURM_NODEID", node), (counting, nodes))
-    hosts = _slurm_hosts(environment, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
-    return SlurmStep(
-        node=node,
-        nodes=nodes,
-        local_rank=whole_number(environment, "SLURM_LOCALID") or 0,
-        host=environment.get("SLURMD_NODENAME"),
-        leader=hosts[0] if hosts else None,
-        name=f"slurm-{job}.{number}.{environment.get('SLURM_RESTART_COUNT') or 0}",
+        for entry in parts
     )
+    hosts = ["".join(name) for name in itertools.islice(names, _MOST_HOSTS + 1)]
+    if len(hosts) > _MOST_HOSTS:
+        raise ValueError(f"it stands for more than {_MOST_HOSTS:,} hosts")
+    return hosts
 
 
-def whole_number(environment: Mapping[str, str], *names: str) -> int | None:
+def _numbers(text: str) -> Iterator[str]:
+    """Every number of what is between brackets, such as ``0-2,5``."""
+    for part in text.split(","):
+        bounds = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", part)
+        if bounds is None:
+            raise ValueError(f"{part!r} is not a range of numbers")
+        first, last = int(bounds[1]), int(bounds[2] or bounds[1])
+        if not first <= last < first + _MOST_HOSTS:
+            raise ValueError(f"{part!r} goes backwards, or has more than {_MOST_HOSTS:,} numbers")
+        for number in range(first, last + 1):
+            yield str(number).zfill(len(bounds[1]))
+
+
+def whole_number(environment: Mapping[str, str], names: str) -> int | None:
     """The first of some variables that is set, as a number from 0 up; None if none is.
 
     Raises:
         UsageError: it is no such number.
     """
-    for name in names:
-        text = environment.get(name)
-        if text:
-            if text.isascii() and text.isdigit():
-                return int(text)
-            raise UsageError(
-                f"${name} is {text!r}, where a number was expected; mend or unset it, or give "
-                "--rank and --world_size"
-            )
-    return None
+    name = _set(environment, names)
+    text = environment.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(
+            f"${name} is {text!r}, expected a number; correct or unset it, or give --rank and "
+            "--world_size"
+        )
+    return int(text)
 
 
-def check_below(index: tuple[str, int], count: tuple[str, int]) -> None:
-    """Check an index against how many there are, each given with its variable's name.
+def index_below(environment: Mapping[str, str], index: str, count: str) -> int | None:
+    """How many there are, after a look at an index among them.
 
     Raises:
         UsageError: they contradict each other.
     """
-    if not index[1] < count[1]:
+    number, total = whole_number(environment, index), whole_number(environment, count)
+    if number is not None and total is not None and number >= total:
         raise UsageError(
-            f"${index[0]} is {index[1]}, but ${count[0]} is {count[1]}, and it counts from 0; "
-            "unset what another job has left, or give --rank and --world_size"
+            f"${_set(environment, index)} is {number}, but ${_set(environment, count)} is {total},"
+            " and it counts from 0; unset what another job has left, or give --rank and "
+            "--world_size"
         )
+    return total
 
 
-def same_host(one: str, other: str) -> bool:
-    """Whether two names, with or without a domain, are one host's."""
-    return short_name(one) == short_name(other)
+def _set(environment: Mapping[str, str], names: str) -> str:
+    """The first of some names, separated by spaces, that is set; empty if none is."""
+    return next((name for name in names.split() if environment.get(name)), "")
 
 
 def short_name(host: str) -> str:
     """A host's name without its domain; an address as it is."""
     return host if re.fullmatch(r"[0-9.]+|.*:.*", host) else host.partition(".")[0].lower()
-
-
-def _slurm(environment: Mapping[str, str]) -> Allocation | None:
-    job = environment.get("SLURM_JOB_ID")
-    if not job:
-        return None
-    hosts = _slurm_hosts(environment, "SLURM_JOB_NODELIST", "SLURM_NODELIST")
-    count = whole_number(environment, "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
-    return Allocation("Slurm", f"slurm-{job}", hosts, count or len(hosts) or None)
-
-
-def _slurm_hosts(environment: Mapping[str, str], *names: str) -> tuple[str, ...]:
-    for name in names:
-        if text := environment.get(name):
-            try:
-                return tuple(expand_hosts(text))
-            except ValueError as error:
-                raise UsageError(
-                    f"${name} is no list of hosts such as n[0-2,5]: {error}; mend or unset it"
-                ) from error
-    return ()
-
-
-def _lsf(environment: Mapping[str, str]) -> Allocation | None:
-    job = environment.get("LSB_JOBID")
-    if not job:
-        return None
-    element = environment.get("LSB_JOBINDEX") or "0"  # 0 outside of arrays
-    hosts = (
-        _lines(environment.get("LSB_DJOB_HOSTFILE"))
-        or environment.get("LSB_MCPU_HOSTS", "").split()[::2]  # each with its number of slots
-        or environment.get("LSB_HOSTS", "").split()
-    )
-    if hosts and _LAUNCH_HOST.fullmatch(short_name(hosts[0])):
-        hosts = hosts[1:]
-    name = f"lsf-{job}" if element == "0" else f"lsf-{job}[{element}]"
-    distinct = _distinct(hosts)
-    return Allocation("LSF", name, distinct, len(distinct) or None)
-
-
-def _pbs(environment: Mapping[str, str]) -> Allocation | None:
-    job = environment.get("PBS_JOBID")
-    if not job:
-        return None
-    hosts = _distinct(_lines(environment.get("PBS_NODEFILE")))
-    count = len(hosts) or whole_number(environment, "PBS_NUM_NODES")
-    index = whole_number(environment, "PBS_NODENUM")
-    return Allocation("PBS", f"pbs-{job}", hosts, count, index)
 
 
 def _lines(path: str | None) -> list[str]:

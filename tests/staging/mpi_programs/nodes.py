@@ -15,13 +15,14 @@ from typing import Any
 
 from dataprep.cli.stopping import resumable
 from dataprep.errors import NoRoomError, StagingError
-from dataprep.staging.broadcast.files import broadcast_files
-from dataprep.staging.broadcast.mpi import MpiPeers, join, unavailable
+from dataprep.staging import mpi
+from dataprep.staging.broadcast import broadcast_files
 from dataprep.staging.copying.streams import Watch
 from dataprep.staging.inventory import SourceFile
 
 
 def main(scenarios: list[dict[str, Any]]) -> None:
+    mpi._end_mpi = lambda: None  # type: ignore[assignment]  # the processes play several scenarios
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
     for scenario in scenarios:
         play(scenario, rank)
@@ -30,14 +31,11 @@ def main(scenarios: list[dict[str, Any]]) -> None:
 def play(config: dict[str, Any], rank: int) -> None:
     mine = {**config, **config["ranks"].get(str(rank), {})}
     target = Path(mine["target"].format(rank=rank)) if mine["target"] else None
-    result: dict[str, Any] = {"rank": rank, "unavailable": unavailable(), "landed": []}
-    if mine.get("vanishes"):
-        join(target, ends_mpi=False)
-        sys.exit()
+    result: dict[str, Any] = {"rank": rank, "unavailable": mpi.unavailable(), "landed": []}
     try:
-        with resumable("go on"), join(target, ends_mpi=False) as peers:
-            result["copier"] = isinstance(peers, MpiPeers)
-            if isinstance(peers, MpiPeers):
+        with resumable("go on"), mpi.join(target) as peers:
+            result["copier"] = isinstance(peers, mpi.MpiPeers)
+            if isinstance(peers, mpi.MpiPeers):
                 result["index"], result["count"] = peers.index, peers.count
                 copy(mine, target, peers, result)
             else:
@@ -49,7 +47,7 @@ def play(config: dict[str, Any], rank: int) -> None:
 
 
 def copy(
-    mine: dict[str, Any], target: Path | None, peers: MpiPeers, result: dict[str, Any]
+    mine: dict[str, Any], target: Path | None, peers: mpi.MpiPeers, result: dict[str, Any]
 ) -> None:
     if target is None:
         raise NoRoomError("too little here")
@@ -85,7 +83,7 @@ def copy(
             streams=mine.get("streams", 4),
             watch=watch,
             on_landed=lambda landed: result["landed"].append(landed.path),
-            parcel_bytes=mine["parcel"],
+            chunk_bytes=mine["chunk"],
         )
     finally:
         os.close(descriptor)

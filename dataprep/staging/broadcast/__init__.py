@@ -1,1 +1,0 @@
-"""Every byte read once, and sent to all nodes through MPI."""

@@ -1,0 +1,311 @@
+"""Nodes that know each other through MPI.
+
+All processes of the launch call `join`. One process a node becomes the copier (the lowest rank
+that has its target there); the others wait for its outcome without using the processor.
+
+Collective calls must match on all nodes, or they wait for ever. So a node that fails does not fall
+silent: it takes part in the next exchange, and says there that it has failed and why. All nodes see
+that in the same exchange, and none exchanges anything after it. What a signal's handler raises in
+the midst of a collective call waits until all have completed it. If MPI itself fails, `MPI_Abort`
+ends all; if a process is killed, ``mpirun``, or ``srun -K``, does.
+
+Once all know how it has ended, each process ends MPI, and only then itself: to a launcher, whoever
+ends without has crashed, and the launch's exit code says so whatever the process's own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self
+
+from dataprep.errors import DataprepError, NoRoomError, StagingError
+from dataprep.staging.nodes.agreement import Report
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+# What launchers set for the processes of an MPI job: mpirun's and srun's, by way of PMI or PMIx.
+_LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK", "PALS_RANKID")
+_PAUSE = 0.005  # seconds between two looks, for what may take long
+_LONGEST_REASON = 500  # characters; short messages are on their way before anybody asks for them
+
+
+def unavailable(environment: Mapping[str, str] = os.environ) -> str | None:
+    """Why there can be no broadcast through MPI; None if there can.
+
+    Starts MPI in this process if nothing speaks against it.
+
+    Args:
+        environment: launchers leave their marks here.
+    """
+    if importlib.util.find_spec("mpi4py") is None:
+        return "mpi4py is not installed (install the extra: mpi (mpi4py))"
+    # Unless launched, MPI must not even be started: under srun without PMI it ends the process.
+    if not any(name in environment for name in _LAUNCHED):
+        return "MPI has not started this process (use mpirun, or srun with --mpi=pmix or the like)"
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        return f"MPI cannot be loaded ({' '.join(str(error).split())})"
+    if MPI.COMM_WORLD.Get_size() > 1:
+        return None
+    MPI.Finalize()
+    return (
+        "MPI knows only this process (use mpirun, or the srun --mpi=… that this MPI was built for)"
+    )
+
+
+def join(target: Path | None) -> MpiPeers | MpiWaiter:
+    """Find the other processes of the launch, and what this one is to do. All must call it.
+
+    Args:
+        target: where this process would copy to. Processes of one machine that have the same are
+            one node. None if it could not be found out: then this process counts as a node of its
+            own, and should raise its error inside the context, so that all others hear of it.
+    """
+    from mpi4py import MPI
+
+    stopped = Failure()
+    joined: MpiPeers | MpiWaiter
+    with _signals_noted(stopped):
+        world = MPI.COMM_WORLD.Dup()  # nobody else's messages travel on it
+        rank: int = world.Get_rank()
+        identities = _gather(world, _identity(target, rank))
+        copiers = [identities.index(identity) for identity in identities]
+        # All must take part in the division, those who wait too.
+        among = world.Split(0 if copiers[rank] == rank else MPI.UNDEFINED, rank)
+        if copiers[rank] == rank:
+            waiting = [other for other, copier in enumerate(copiers) if copier == rank != other]
+            joined = MpiPeers(world, among, waiting)
+        else:
+            joined = MpiWaiter(world, copiers[rank])
+    if stopped.error is not None:
+        with joined:
+            raise stopped.error
+    return joined
+
+
+class Failure:
+    """The first thing that has gone wrong on this node.
+
+    A thread that fails notes it here and goes on without doing any more, for the other nodes count
+    on this one's part, until all know.
+    """
+
+    error: BaseException | None = None
+
+    def note(self, error: BaseException) -> None:
+        """This has gone wrong."""
+        self.error = self.error or error
+
+
+class MpiPeers:
+    """This node's copier, among those of the other nodes. A context manager.
+
+    Left with an exception, it tells the other nodes, and the processes that wait on this one. Left
+    without, it waits for the other nodes, and raises if one of them has failed meanwhile.
+
+    Attributes:
+        index: of this node, 0-based, in the order of the nodes' lowest ranks.
+        count: of nodes.
+        among: the communicator of the copiers.
+    """
+
+    def __init__(self, world: MPI.Comm, among: MPI.Comm, waiting: Sequence[int]) -> None:
+        self.index: int = among.Get_rank()
+        self.count: int = among.Get_size()
+        self.among = among
+        self._world = world
+        self._waiting = waiting
+        self._over = False  # all nodes know that one has failed
+
+    def exchange(self, report: Report) -> Sequence[Report]:
+        """Give every node this one's report, and get all of theirs, by node index.
+
+        Raises:
+            NoRoomError: a node has ended with that; its name and its reason are in the message.
+            StagingError: a node has failed otherwise.
+        """
+        with self.in_step() as failure:
+            return self.settle(failure, report)
+
+    @contextmanager
+    def in_step(self) -> Iterator[Failure]:
+        """What all nodes do together, and none may leave half-way but by `settle`.
+
+        Yields:
+            Where to note what goes wrong, as signals' handlers do.
+
+        Raises:
+            BaseException: what was noted.
+        """
+        failure = Failure()
+        with _signals_noted(failure):
+            try:
+                yield failure
+            except BaseException as error:
+                if not self._over:  # the others may wait for a call that this node does not make
+                    line = f"dataprep: error: {_reason(error)}; all nodes are ended\n"
+                    sys.stderr.write(line)
+                    sys.stderr.flush()
+                    self._world.Abort(1)
+                raise
+        if failure.error is not None:
+            raise failure.error
+
+    def settle(self, failure: Failure, report: Report | None = None) -> list[Report]:
+        """Let all nodes know whether one has failed. Only within `in_step`.
+
+        Args:
+            failure: of this node.
+            report: what else to tell.
+
+        Returns:
+            All nodes' reports.
+
+        Raises:
+            BaseException: this node's own failure.
+            NoRoomError: another node has ended with that.
+            StagingError: another node has failed otherwise.
+        """
+        error = failure.error
+        messages = _gather(self.among, (socket.gethostname(), report, _ending(error)))
+        failed = [node for node, (_, _, ending) in enumerate(messages) if ending is not None]
+        if failed:
+            self._over = True
+            host, _, (kind, reason) = messages[failed[0]]
+            more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+            raise error or kind(f"node {failed[0]} ({host}){more} failed: {reason}")
+        return [report for _, report, _ in messages]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        found = error
+        if not self._over:
+            try:
+                with self.in_step() as failure:
+                    if error is not None:
+                        failure.note(error)
+                    self.settle(failure)
+            except BaseException as another:  # noqa: BLE001  # raised once all are told
+                found = error or another
+        stopped = Failure()
+        with _signals_noted(stopped):
+            for each in self._waiting:
+                self._world.send(_ending(found), each)
+            _end_mpi()
+        if error is None and (found := found or stopped.error) is not None:
+            raise found
+
+
+class MpiWaiter:
+    """A process whose node has another copier. A context manager."""
+
+    def __init__(self, world: MPI.Comm, copier: int) -> None:
+        self._world = world
+        self._copier = copier
+        self._told = False
+
+    def wait(self) -> None:
+        """Sleep until the copier is done.
+
+        Raises:
+            NoRoomError: it has ended with that.
+            StagingError: it has failed otherwise; the message is its own.
+        """
+        while not self._world.iprobe(self._copier):
+            time.sleep(_PAUSE)
+        ending = self._world.recv(source=self._copier)
+        self._told = True
+        if ending is not None:
+            kind, reason = ending
+            raise kind(reason)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # A process that was stopped before must not wait here until all others are done.
+        if self._told:
+            _end_mpi()
+
+
+def _identity(target: Path | None, rank: int) -> tuple[object, ...]:
+    """What is equal in processes that would write to the same place, and in no others."""
+    try:  # tells machines apart that have the same name
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+    except OSError:
+        boot = ""
+    if target is not None:
+        place = Path(os.path.realpath(target))
+        try:
+            existing = next(path for path in (place, *place.parents) if path.exists())
+            # The same path may be another file system in another mount namespace.
+            return socket.gethostname(), boot, existing.stat().st_dev, str(place)
+        except OSError:  # whoever makes the directory will say so
+            pass
+    return socket.gethostname(), boot, rank
+
+
+def _gather(communicator: MPI.Comm, message: object) -> list[Any]:
+    """Everybody's message, by rank; everybody must call it. Sleeps until all have."""
+    request = communicator.Ibarrier()
+    while not request.Test():
+        time.sleep(_PAUSE)
+    found: list[Any] = communicator.allgather(message)
+    return found
+
+
+def _ending(error: BaseException | None) -> tuple[type[StagingError], str] | None:
+    """What others are told of how this process ends: the error to raise; None if all is well."""
+    if error is None:
+        return None
+    full = isinstance(error, DataprepError) and error.exit_code == NoRoomError.exit_code
+    return NoRoomError if full else StagingError, _reason(error)
+
+
+def _reason(error: BaseException) -> str:
+    line = " ".join(str(error).split()) or type(error).__name__
+    return line[:_LONGEST_REASON]
+
+
+def _end_mpi() -> None:
+    """Wait for all other processes of the launch to do the same, which they are about to."""
+    from mpi4py import MPI
+
+    MPI.Finalize()
+
+
+@contextmanager
+def _signals_noted(failure: Failure) -> Iterator[None]:
+    """Let handlers of SIGINT, SIGTERM and SIGHUP run, but only note what they raise."""
+
+    def note(number: int, frame: FrameType | None) -> None:
+        try:
+            handlers[number](number, frame)
+        except BaseException as error:  # noqa: BLE001  # whoever asked for it raises it
+            failure.note(error)
+
+    handlers: dict[int, Callable[[int, FrameType | None], object]] = {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        handler = signal.getsignal(number)
+        if callable(handler):  # not SIG_DFL or SIG_IGN
+            handlers[number] = handler
+    for each in handlers:
+        signal.signal(each, note)
+    try:
+        yield
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
