@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from itertools import chain
+from multiprocessing import current_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,10 +56,13 @@ def prepare(
         UsageError: an option that there is not, or that cannot have this value.
         RejectedError: more images were rejected than ``max_bad`` allows; nothing was sealed.
         DataprepError: any other of its kinds; everything committed so far is kept.
+
+    In a script, call it under ``if __name__ == "__main__":``, as all that starts processes.
     """
     from dataprep.api.options import prepare_options, resolve
     from dataprep.plugins import dataset_class
 
+    _check_guarded()
     kind = dataset_class(dataset)
     values = resolve(f"dataprep {dataset}", prepare_options(kind), options)
     request = _request(kind, values)
@@ -95,6 +99,7 @@ def convert(
     from dataprep.api.options import convert_options, resolve
     from dataprep.build.convert_plan import ConvertRequest
 
+    _check_guarded()
     values = resolve("dataprep convert", convert_options(), options)
     request = ConvertRequest(
         source=Path(source),
@@ -398,6 +403,21 @@ def _engine(values: Mapping[str, Any], beam_options: Sequence[str]) -> Engine:
                 f"--dask_patience is for Dask's workers, but --runner is {engine.runner}"
             )
     return engine
+
+
+def _check_guarded() -> None:
+    """Refuse to run in a helper process that is only importing the caller's script.
+
+    Python's processes do so when they start, and would start the whole job once more.
+
+    Raises:
+        UsageError: says what to write.
+    """
+    if getattr(current_process(), "_inheriting", False):
+        raise UsageError(
+            "this script was imported by a process that it started itself; put its calls of "
+            'dataprep under `if __name__ == "__main__":`'
+        )
 
 
 def _check_foreign(out: Path) -> None:
