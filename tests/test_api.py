@@ -302,6 +302,18 @@ def test_progress_is_told_in_order_and_ends_at_the_total(tiny: Made, tmp_path: P
     assert all(str(it) == it.message for it in seen if it.message)
 
 
+def test_a_command_in_a_pipe_has_plain_lines_and_none_of_them_on_stdout(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    result = cli.done(cli.start(*tiny.command(tmp_path)))
+    assert result.code == 0
+    assert not {"\r", "\x1b"} & {*result.out, *result.err}
+    assert "%" not in result.out
+    assert result.out.splitlines()[-1].startswith("sealed ")
+    lines = result.err.splitlines()
+    assert all(line.startswith(("index: 100%", "write: 100% 30/30 images")) for line in lines)
+
+
 @given(st.lists(st.integers(0, 50), max_size=20), st.integers(0, 100))
 def test_no_rate_is_told_of_the_first_second(steps: list[int], before: int) -> None:
     seen: list[Progress] = []

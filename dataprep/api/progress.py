@@ -242,7 +242,10 @@ class Display:
             return
         bar, self._shown = self._shown.bar, None
         if bar is None:
-            self._line(str(progress))
+            if (
+                progress.seconds >= _RATE_SECONDS
+            ):  # of what was done at once there is no need to tell
+                self._line(str(progress))
             return
         _set(bar, progress, progress.done)
         bar.close()

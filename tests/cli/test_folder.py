@@ -275,34 +275,6 @@ def test_a_listing_whose_splits_share_a_group_is_refused(
     assert not list((tmp_path / "out").rglob("*-of-*"))
 
 
-def test_listed_images_that_are_not_there_are_refused_by_name(
-    cli: Cli, folders: Made, tmp_path: Path
-) -> None:
-    table = [*rows(), {"path": "bar/99.jpg", "label": "bar"}]
-    listing = write_listing(tmp_path / "list.csv", table)
-    result = cli(*folders.command(tmp_path / "out", "--listing", listing))
-    assert result.code == 3
-    assert "1 image listed but not there: bar/99.jpg" in result.out
-    assert "bar/99.jpg" in (tmp_path / "out" / ".dataprep" / "unmatched.csv").read_text()
-    assert not list((tmp_path / "out").rglob("*-of-*"))
-    result = cli(*folders.command(tmp_path / "out", "--listing", listing, "--max_bad", "1"))
-    assert result.code == 0, result
-    assert manifest_of(tmp_path / "out")["unmatched"]["first"] == {"missing": ["bar/99.jpg"]}
-
-
-def test_once_the_listed_images_are_there_a_refused_directory_just_works(
-    cli: Cli, listed: Made, tmp_path: Path
-) -> None:
-    raw = listed.raw.copy(tmp_path / "raw")
-    listing = write_listing(tmp_path / "list.csv", rows())
-    (raw.path / "bar" / "3.jpg").rename(tmp_path / "away.jpg")
-    assert cli(*raw.command(tmp_path / "out", "--listing", listing)).code == 3
-    (tmp_path / "away.jpg").rename(raw.path / "bar" / "3.jpg")
-    result = cli(*raw.command(tmp_path / "out", "--listing", listing))
-    assert result.code == 0, result
-    assert hashes(tmp_path / "out") == listed.files
-
-
 # --- refused ---
 
 

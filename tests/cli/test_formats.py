@@ -15,7 +15,6 @@ import pytest
 
 from dataprep import plugins
 from dataprep.api.options import PRESETS
-from dataprep.images.decode import to_pixels
 from dataprep.plugins import SINKS, installed, load_sink
 from dataprep.records import Records
 from dataprep_schemas import caffe_pb2
@@ -339,39 +338,6 @@ def test_inspect_shows_statistics(cli: Cli, measured: Path) -> None:
         means, stds = (", ".join(f"{value:.2f}" for value in each) for each in (mean, std))
         pixels = f"  pixels (R, G, B; 0 to 255): mean {means}; standard deviation {stds}"
         assert pixels in shown[at : at + 5]
-
-
-def test_statistics_of_images_that_pass_through_are_of_their_headers(
-    cli: Cli, photos: Made, tmp_path: Path
-) -> None:
-    assert cli(*photos.command(tmp_path, "--stats")).code == 0
-    shards = {name: digest for name, digest in hashes(tmp_path).items() if "manifest" not in name}
-    assert shards.items() <= photos.files.items()  # looking changes nothing
-    examples = list(Records(tmp_path, "train"))
-    found = of_split(tmp_path, "train")
-    assert found["images"] == len(examples)
-    sizes = [len(it.encoded) for it in examples]
-    assert found["bytes"] == {
-        "total": sum(sizes),
-        "min": min(sizes),
-        "mean": round(sum(sizes) / len(sizes), 6),
-        "max": max(sizes),
-    }
-    widths = [it.width for it in examples]
-    assert found["width"] == {
-        "min": min(widths),
-        "mean": round(sum(widths) / len(widths), 6),
-        "max": max(widths),
-    }
-    assert found["formats"] == {
-        kind: sum(it.format == kind for it in examples) for kind in {it.format for it in examples}
-    }
-    if found["mean"] is not None:
-        means = [
-            to_pixels(it.encoded, it.format, it.height, it.width, "rgb").reshape(-1, 3)
-            for it in examples
-        ]
-        np.testing.assert_allclose(found["mean"], np.concatenate(means).mean(axis=0), atol=1e-6)
 
 
 def test_one_number_of_shards_is_for_every_split(cli: Cli, shelf: Shelf, tmp_path: Path) -> None:
