@@ -106,7 +106,8 @@ class Reporter:
         self._tell(Progress(message=text))
 
     def begin(self, phase: str, total: int, unit: str, done: int = 0) -> None:
-        """A new phase, of which so much is done already."""
+        """A new phase, of which so much is done already; the one before is over."""
+        self.finished()
         self._began, self._told, self._before, self._bytes = time.monotonic(), 0.0, done, 0
         self._said = -1
         self._now = Progress(phase, done, total, unit)
@@ -328,19 +329,19 @@ def has_bars() -> bool:
 
 @contextmanager
 def told(progress: Tell | None) -> Iterator[Reporter]:
-    """A reporter that tells ``progress``; by default a `Display`, if somebody looks.
+    """A reporter that tells ``progress``, to the end; by default a `Display`, if somebody looks.
 
     Args:
         progress: takes every `Progress`; None for the default.
     """
-    if progress is None and has_bars():
-        progress = Display()
-        try:
-            yield Reporter(progress)
-        finally:
-            progress.close()
-    else:
-        yield Reporter(progress or _nobody)
+    display = Display() if progress is None and has_bars() else None
+    reporter = Reporter(progress or display or _nobody)
+    try:
+        yield reporter
+    finally:
+        reporter.finished()
+        if display is not None:
+            display.close()
 
 
 def _nobody(progress: Progress) -> None:

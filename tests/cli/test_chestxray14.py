@@ -241,17 +241,6 @@ def test_missing_and_unlisted_images_are_named_before_any_shard_is_made(
     assert leftovers(tmp_path) == []
 
 
-# 3 of 89 listed images: 3.37 %. One of them is known only when it is read.
-@pytest.mark.parametrize(("share", "code"), [("2.2%", 3), ("3.4%", 0)])
-def test_a_share_is_one_of_all_listed_images(
-    cli: Cli, defective: Raw, tmp_path_factory: pytest.TempPathFactory, share: str, code: int
-) -> None:
-    out = tmp_path_factory.getbasetemp() / "shares"  # made once: deciding costs no second pass
-    result = cli(*defective.command(out, "--max_bad", share))
-    assert result.code == code
-    assert no_shards(out) is (share == "2.2%")
-
-
 def test_once_the_images_are_there_a_refused_directory_just_works(
     cli: Cli, raw: Raw, radiographs: Made, tmp_path: Path
 ) -> None:

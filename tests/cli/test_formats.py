@@ -109,8 +109,6 @@ _SIZE = ("--resize", "16x16")
         (("--stats", "some"), "'some' is not one of"),
         (("--preset", "mxnet-480", "--sink", "lmdb"), "--preset mxnet-480 means --sink recordio"),
         (("--preset", "mxnet-480", "--quality", "90"), "means --quality 95, but --quality 90"),
-        (("--preset", "mxnet-480", "--resize", "256"), "means --resize 480, but --resize 256"),
-        (("--preset", "mxnet-999"), "'mxnet-999' is not "),
         (("--encoding", "raw"), "--encoding raw: sink tfrecord stores encoded images"),
         (("--depth", "keep", "--encoding", "jpeg"), "--depth keep"),
         (("--sink", "hdf5-arrays", *_SIZE, "--depth", "keep"), "--depth keep"),
@@ -338,10 +336,3 @@ def test_inspect_shows_statistics(cli: Cli, measured: Path) -> None:
         means, stds = (", ".join(f"{value:.2f}" for value in each) for each in (mean, std))
         pixels = f"  pixels (R, G, B; 0 to 255): mean {means}; standard deviation {stds}"
         assert pixels in shown[at : at + 5]
-
-
-def test_one_number_of_shards_is_for_every_split(cli: Cli, shelf: Shelf, tmp_path: Path) -> None:
-    made = shelf("webdataset")
-    assert cli(*made.command(tmp_path, "--num_shards", 3)).code == 0
-    for split in ("train", "validation"):
-        assert len(list((tmp_path / split).glob("*-of-00003.tar"))) == 3

@@ -89,16 +89,6 @@ def test_other_options_are_refused_naming_the_difference(
     assert hashes(out) == tiny.files
 
 
-def test_another_limit_is_named_although_much_else_differs_with_it(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    words = tiny.command(tmp_path, "--num_shards", "train=2,validation=1", "--limit")
-    assert cli(*words, 3).code == 0
-    result = cli(*words, 4)
-    assert result.code == 1
-    assert "--limit 3, now 4" in result.error
-
-
 def test_options_that_shape_no_byte_are_accepted(cli: Cli, tiny: Made, tmp_path: Path) -> None:
     out = tiny.copy(tmp_path / "out")
     words = ("--workers", 3, "--max_bad", "5%", "--keep_rejected", "--index_dir", tmp_path / "i")
@@ -183,16 +173,6 @@ def test_overwrite_deletes_what_dataprep_made_and_nothing_else(
         assert (out / name).read_text() == text
         del found[name]
     assert found == hashes(tmp_path / "new")
-
-
-def test_overwrite_leaves_no_rejected_images_of_the_job_before(
-    cli: Cli, spoilt: Raw, tmp_path: Path
-) -> None:
-    words = spoilt.command(tmp_path, "--max_bad", "4")
-    assert cli(*words, "--keep_rejected").code == 0
-    assert (tmp_path / "rejected").is_dir()
-    assert cli(*words, "--overwrite").code == 0
-    assert not (tmp_path / "rejected").exists()
 
 
 @pytest.mark.parametrize("overwrite", [(), ("--overwrite",)])
