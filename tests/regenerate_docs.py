@@ -1,32 +1,56 @@
-"""Write the commands' help into docs/commands.md: ``python -m tests.regenerate_docs``."""
+"""Write docs/commands.md and docs/api.md from the program: ``python -m tests.regenerate_docs``."""
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
 
 import click
 
+import dataprep
+from dataprep.api.options import convert_options, prepare_options
 from dataprep.cli import command
 from dataprep.cli.help import HELP_ALL
+from dataprep.plugins import dataset_class
 
-PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
+DOCS = Path(__file__).parent.parent / "docs"
 
-_HEAD = """# Commands
+_COMMANDS = """# Commands
 
-Made from the commands' own `--help` by `python -m tests.regenerate_docs`; a test compares them.
-Every long option may be written with `_` or with `-`.
+Made from the commands' own `--help-all` by `python -m tests.regenerate_docs`; a test compares them.
+Every long option may be written with `_` or with `-`. From Python, see [python.md](python.md).
+
+`dataprep status`, `verify`, `inspect` and `diff` print JSON with `--json`: an object with the
+fields of the class that the help names, which [api.md](api.md) describes. Messages stay on stderr,
+and the exit code is the same.
+
+Your shell completes commands and options after `eval "$(_DATAPREP_COMPLETE=bash_source dataprep)"`;
+`zsh_source` and `fish_source` are for those shells.
+"""
+
+_API = """# Python
+
+Made from the docstrings by `python -m tests.regenerate_docs`; a test compares them. A walk through
+it is [python.md](python.md). All errors are `dataprep.errors.DataprepError`; its kinds are those of
+the commands' exit codes. The fields of the classes are those that `--json` prints.
 """
 
 
-def page() -> str:
-    """The whole page."""
+def pages() -> dict[Path, str]:
+    """The pages that are made, by path."""
     context = click.Context(command, info_name="dataprep", **command.context_settings)
-    return _HEAD + "".join(_sections(context))
+    return {
+        DOCS / "commands.md": _COMMANDS + "".join(_sections(context)),
+        DOCS / "api.md": _API + "".join(_members()),
+    }
 
 
-def _sections(context: click.Context) -> list[str]:
+def _sections(context: click.Context) -> Iterator[str]:
     found = context.command
-    sections = [f"\n## {context.command_path}\n\n```\n{found.get_help(context)}\n```\n"]
+    yield f"\n## {context.command_path}\n\n```\n{found.get_help(context)}\n```\n"
     if isinstance(found, click.Group):
         for name in found.list_commands(context):
             sub = found.get_command(context, name)
@@ -35,9 +59,68 @@ def _sections(context: click.Context) -> list[str]:
                 inner.max_content_width = 100
                 inner.terminal_width = 100
                 inner.meta[HELP_ALL] = True
-                sections += _sections(inner)
-    return sections
+                yield from _sections(inner)
+
+
+def _members() -> Iterator[str]:
+    members = {name: getattr(dataprep, name) for name in dataprep.__all__ if name != "__version__"}
+    for name, member in sorted(members.items(), key=lambda item: isinstance(item[1], type)):
+        yield f"\n## dataprep.{name}\n"
+        if not isinstance(member, type):
+            yield f"\n```python\n{name}{_signature(member)}\n```\n"
+        yield _text(member)
+        if name == "prepare":
+            yield from _options(prepare_options(dataset_class("imagenet")))
+        if name == "convert":
+            yield from _options(convert_options())
+        if isinstance(member, type):
+            for inner, value in vars(member).items():
+                wanted = isinstance(value, property) or inspect.isfunction(value)
+                if wanted and not inner.startswith("_"):
+                    called = inner if isinstance(value, property) else inner + _signature(value)
+                    yield f"\n### {name}.{inner}\n\n`{called}`\n{_text(value)}"
+
+
+def _signature(function: object) -> str:
+    assert callable(function)
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(function)))
+    return text.replace("(self, ", "(").replace("(self)", "()")
+
+
+def _options(table: Sequence[click.Option]) -> Iterator[str]:
+    context = click.Context(click.Command("it"))
+    yield "\n| option | default | |\n| --- | --- | --- |\n"
+    for option in table:
+        names = " or ".join(f"`{name.removeprefix('--')}`" for name in option.opts)
+        default = option.get_default(context)
+        plain = isinstance(default, str | int) and not isinstance(default, bool)
+        shown = f"`{default}`" if plain else "required" if option.required else ""
+        yield f"| {names} | {shown} | {str(option.help).replace('|', chr(92) + '|')} |\n"
+
+
+def _text(member: object) -> str:
+    """A docstring as Markdown: Google's sections become lists."""
+    lines: list[str] = []
+    section = ""
+    for line in inspect.cleandoc(str(getattr(member, "__doc__", ""))).splitlines():
+        header = re.fullmatch(r"(Args|Raises|Returns|Attributes):", line)
+        item = re.fullmatch(r"    (\w[\w.]*): (.*)", line)
+        if header:
+            section = header[1]
+            lines += [f"**{section}**", ""]
+        elif section and item and section != "Returns":
+            lines.append(f"* `{item[1]}`: {item[2]}")
+        elif section and line.startswith("    "):
+            lines.append(f"  {line.strip()}" if section != "Returns" else line.strip())
+        else:
+            section = section if not line else ""
+            lines.append(line)
+    text = "\n".join(lines).replace("``", "`")
+    if is_dataclass(member) and text.startswith(f"{getattr(member, '__name__', '')}("):
+        return ""  # dataclasses' own
+    return f"\n{text}\n"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")

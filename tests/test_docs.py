@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 from collections import Counter
@@ -10,13 +11,14 @@ from pathlib import Path
 import duckdb
 import pytest
 
+import dataprep
 from dataprep.cli import main
 from dataprep.datasets.chestxray14.dataset import ChestXray14
 from dataprep.datasets.chestxray14.findings import FINDINGS
 from dataprep.plugins import DATASETS, OUR_PACKAGE, SINKS, installed, load_sink, package_of
 from dataprep_schemas.tables import RECORDS
-from tests.conftest import Cli, Raw, rows_of
-from tests.regenerate_docs import PAGE, page
+from tests.conftest import Cli, Made, Raw, rows_of
+from tests.regenerate_docs import pages
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -24,8 +26,33 @@ OUTPUT_PAGE = (ROOT / "docs" / "output.md").read_text(encoding="utf-8")
 DATASETS_PAGE = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
 
 
-def test_the_commands_page_is_the_help() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.regenerate_docs"
+def test_pages_made_from_the_program_are_up_to_date() -> None:
+    for path, text in pages().items():
+        assert path.read_text(encoding="utf-8") == text, "run python -m tests.regenerate_docs"
+
+
+def test_every_public_name_is_explained() -> None:
+    text = pages()[ROOT / "docs" / "api.md"]
+    for name in set(dataprep.__all__) - {"__version__"}:
+        assert f"\n## dataprep.{name}\n" in text
+        assert len(text.partition(f"\n## dataprep.{name}\n")[2].partition("\n## ")[0]) > 80, name
+
+
+def test_the_python_page_runs_from_top_to_bottom(
+    tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 80
+    blocks = re.findall(r"(<!-- needs: torch -->\n)?```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 6
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "RAW").symlink_to(tiny.raw.path)
+    torch = importlib.util.find_spec("torch") is not None
+    exec("".join(code for needs, code in blocks if torch or not needs), {"__name__": "__main__"})
+    said = capsys.readouterr().out
+    assert "dataprep imagenet has no option 'format'; did you mean sink?\n" in said
+    assert "write: 100% 30/30 images" in said
+    assert "sealed OUT/manifest.json: 30 records in 6 shards" in said
 
 
 def session() -> list[tuple[list[str], list[str]]]:

@@ -7,7 +7,6 @@ import os
 import re
 import runpy
 import subprocess
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -51,7 +50,7 @@ class Block:
     """The sink whose output is ``out``."""
     needs: tuple[str, ...]
     after: str
-    """A class that an earlier block defines."""
+    """A function that an earlier block defines."""
     inside: str
     """The directory it is run in."""
 
@@ -131,8 +130,8 @@ def expected(tiny: Made) -> Counter[int]:
 
 
 def defining(name: str) -> str:
-    """The block that defines a class, if only imported."""
-    (code,) = (block.code for block in PYTHON if f"class {name}(" in block.code)
+    """The block that defines a function, if only imported."""
+    (code,) = (block.code for block in PYTHON if f"def {name}(" in block.code)
     return code.partition("\nif __name__")[0]
 
 
@@ -207,18 +206,6 @@ def test_caffes_layers_name_what_is_there(block: Block, outs: Callable[[str], Pa
         listed = path.read_text("ascii").split()
         assert len(listed) == 6
         assert all((path.parent / name).is_file() for name in listed)
-
-
-def test_what_is_named_in_annotations_can_be_imported(tiny: Made) -> None:
-    records = dataprep.open(tiny.out)
-    assert isinstance(records, dataprep.Records)
-    assert isinstance(records[0], dataprep.Example)
-    assert {"Example", "Records", "open"} <= {*dir(dataprep)}
-    with pytest.raises(AttributeError, match="'dataprep' has no attribute 'Sample'"):
-        _ = dataprep.Sample  # type: ignore[attr-defined]
-    code = "import sys, dataprep; print('dataprep.records' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
 
 
 def test_an_example_is_shown_without_its_image(tiny: Made) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import multiprocessing
 import os
 import pickle
@@ -15,13 +16,14 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from pyarrow import parquet
 
 import dataprep
 from dataprep.errors import DatasetError, SinkError, UsageError
 from dataprep.records import Records, RecordsPart, Uneven
 from dataprep.sinks.example import Example
-from tests.conftest import Cli, Made, Raw, make, write_tiny_raw
+from tests.conftest import Cli, Made, Raw, Shelf, make, write_tiny_raw
 
 
 class Counted(Records):
@@ -306,3 +308,88 @@ def test_a_damaged_record_is_named(tiny: Made, tmp_path: Path) -> None:
         with pytest.raises(SinkError, match="train-00002-of-00006"):
             records[8]
         assert records[9].key
+
+
+# --- pictures, labels, PyTorch ---
+
+
+def test_an_example_is_a_picture_and_an_array(records: Records) -> None:
+    for example in records[:3]:
+        picture, pixels = example.image(), example.array()
+        assert (picture.mode, picture.size) == ("RGB", (16, 16))
+        assert (pixels.shape, pixels.dtype) == ((16, 16, 3), np.uint8)
+        with Image.open(io.BytesIO(example.encoded)) as expected:
+            assert picture.tobytes() == expected.convert("RGB").tobytes() == pixels.tobytes()
+
+
+def test_pixels_and_grey_pictures_too(shelf: Shelf, radiographs: Made) -> None:
+    for name in ("hdf5-arrays", "lmdb-raw"):
+        example = dataprep.open(shelf(name).out)[0]
+        assert example.format == "RAW"
+        assert example.array().tobytes() == example.encoded == example.image().tobytes()
+    grey = dataprep.open(radiographs.out)[0]
+    assert (grey.image().mode, grey.array().shape) == ("L", (grey.height, grey.width))
+
+
+def test_sixteen_bits_of_grey_stay() -> None:
+    stream, values = io.BytesIO(), np.arange(12, dtype=np.uint16).reshape(3, 4) * 5000
+    Image.fromarray(values).save(stream, "PNG")
+    example = Example("a", stream.getvalue(), "PNG", 3, 4, "Grayscale", (0,), "a", "a")
+    assert example.array().dtype == np.uint16
+    assert example.array().tolist() == values.tolist()
+
+
+def test_labels_are_those_of_the_examples_without_reading_them(
+    tiny: Made, radiographs: Made, tmp_path: Path
+) -> None:
+    for made in (tiny, radiographs):
+        with dataprep.open(made.out) as records:
+            many = [[int(n in it.labels) for n in range(len(records.classes))] for it in records]
+            single = [it.labels[0] for it in records] if made is tiny else None
+        out = made.copy(tmp_path / made.out.parent.name)
+        for path in (out / "train").iterdir():
+            path.write_bytes(b"")  # whoever reads one now meets an error
+        labels = dataprep.open(out).labels
+        assert labels.dtype == np.int64
+        assert labels.tolist() == (single or many)
+        assert dataprep.open(out)[3:7].labels.tolist() == labels[3:7].tolist()
+
+
+def test_a_part_shows_its_first_examples(tiny: Made) -> None:
+    with dataprep.open(tiny.out) as records:
+        lines = repr(records[1:3]).splitlines()
+        assert lines[0] == f"<2 examples of <24 records of train in {tiny.out}, tfrecord>:"
+        assert lines[1].startswith(f"0: {records[1].key}  class {records[1].class_index} ")
+        assert lines[2].endswith(f"16x16 RGB JPEG  {len(records[2].encoded):,} bytes>")
+        assert repr(records[:]).endswith("and 19 more>")
+        assert repr(records[5:2]) == f"<0 examples of {records!r}>"
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize(("name", "start"), [("lmdb", "spawn"), ("hdf5", "fork")])
+def test_workers_of_a_data_loader_open_the_set_for_themselves(
+    shelf: Shelf, name: str, start: str
+) -> None:
+    data = pytest.importorskip("torch.utils.data", reason="needs torch")
+    records = dataprep.open(shelf(name).out)
+    assert records[0].key  # open here, before the workers are made
+    dataset = records.to_torch()
+    assert isinstance(dataset, data.Dataset)
+    assert len(dataset) == 24
+    assert dataset.classes[dataset[0][1]] == records[0].class_name
+    loader = data.DataLoader(dataset, batch_size=5, num_workers=2, multiprocessing_context=start)
+    found = [(tuple(images.shape[1:]), label) for images, labels in loader for label in labels]
+    assert [int(label) for _, label in found] == records.labels.tolist()
+    assert {shape for shape, _ in found} == {(3, 16, 16)}
+    half = records.part(1, 2).to_torch(transform=lambda picture: picture.size)
+    assert half[0] == ((16, 16), int(records.labels[12]))
+
+
+def test_many_labels_are_a_tensor_of_zeros_and_ones(radiographs: Made) -> None:
+    torch = pytest.importorskip("torch", reason="needs torch")
+    with dataprep.open(radiographs.out) as records:
+        dataset = records.to_torch()
+        image, target = dataset[0]
+        assert (image.dtype, image.shape[0], target.dtype) == (torch.uint8, 1, torch.float32)
+        assert target.nonzero().ravel().tolist() == list(records[0].labels)
+        assert target.shape == (14,)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from itertools import chain
+from multiprocessing import current_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +26,19 @@ if TYPE_CHECKING:
     from dataprep.build.request import Request
     from dataprep.build.verify import Verified
     from dataprep.datasets.base import Dataset
-    from dataprep.images import Recipe
-    from dataprep.system.lustre.rules import Striping
     from dataprep_pipelines.runners import Engine
 
 StrPath = str | os.PathLike[str]
 
 _CLUSTERS = ("dask_client_address", "dask_scheduler_file", "dask_slurm")
 _OURS = (".dataprep", "manifest.json")
+
+# Options that `Request` and `Recipe` have under the same names.
+_OF_THE_REQUEST = (
+    *("sink", "layout", "splits", "num_shards", "shuffle", "seed", "limit"),
+    *("index_dir", "build_dir", "keep_rejected", "overwrite"),
+)
+_OF_THE_RECIPE = ("check", "center_crop", "filter", "quality", "encoding", "color", "depth", "exif")
 
 
 def prepare(
@@ -55,10 +61,13 @@ def prepare(
         UsageError: an option that there is not, or that cannot have this value.
         RejectedError: more images were rejected than ``max_bad`` allows; nothing was sealed.
         DataprepError: any other of its kinds; everything committed so far is kept.
+
+    In a script, call it under ``if __name__ == "__main__":``, as all that starts processes.
     """
     from dataprep.api.options import prepare_options, resolve
     from dataprep.plugins import dataset_class
 
+    _check_guarded()
     kind = dataset_class(dataset)
     values = resolve(f"dataprep {dataset}", prepare_options(kind), options)
     request = _request(kind, values)
@@ -93,8 +102,10 @@ def convert(
         DataprepError: any other of its kinds; everything committed so far is kept.
     """
     from dataprep.api.options import convert_options, resolve
+    from dataprep.api.striping_options import chosen_striping
     from dataprep.build.convert_plan import ConvertRequest
 
+    _check_guarded()
     values = resolve("dataprep convert", convert_options(), options)
     request = ConvertRequest(
         source=Path(source),
@@ -105,7 +116,7 @@ def convert(
         num_shards=values["num_shards"],
         build_dir=values["build_dir"],
         overwrite=values["overwrite"],
-        striping=_striping(values),
+        striping=chosen_striping(values),
     )
     engine = _engine(values, beam_options)
     _check_foreign(request.out)
@@ -113,9 +124,10 @@ def convert(
 
     with told(progress) as reporter, within_limits(values, here=engine.is_local):
         reporter.begin("verify", _bytes_of(request.source), "byte")
-        verified = _Verifying(reporter, _bytes_of(request.source))
-        outcome = run(request, engine, reporter, level=values["check"], checking=verified)
-    return Sealed.of(request.out, outcome)
+        level, verified = values["check"], reporter.advance
+        return Sealed.of(
+            request.out, run(request, engine, reporter, level=level, checking=verified)
+        )
 
 
 def verify(
@@ -149,12 +161,8 @@ def verify(
     checked = LEVELS[LEVELS.index(level)]
     with told(progress) as reporter:
         reporter.begin("verify", _bytes_of(Path(out)), "byte")
-        try:
-            return run(
-                Path(out), checked, threads=workers or usable_cores(), progress=reporter.advance
-            )
-        finally:
-            reporter.finished()
+        threads = workers or usable_cores()
+        return run(Path(out), checked, threads=threads, progress=reporter.advance)
 
 
 def diff(
@@ -182,10 +190,7 @@ def diff(
     splits = chain.from_iterable(read_manifest(out)["splits"].values() for out in both)
     with told(progress) as reporter:
         reporter.begin("diff", sum(split["records"] for split in splits), "record")
-        try:
-            return run(*both, threads=workers or usable_cores(), progress=reporter.advance)
-        finally:
-            reporter.finished()
+        return run(*both, threads=workers or usable_cores(), progress=reporter.advance)
 
 
 def status(out: StrPath) -> JobStatus:
@@ -305,47 +310,27 @@ def within_limits(values: Mapping[str, Any], *, here: bool) -> Iterator[None]:
 
 def _request(dataset: type[Dataset], values: Mapping[str, Any]) -> Request:
     from dataprep.api.options import own_values
+    from dataprep.api.striping_options import chosen_striping
     from dataprep.build.request import Request
     from dataprep.build.seal import MaxBad
+    from dataprep.images import Recipe, Resize
 
+    recipe = Recipe(
+        resize=None if values["resize"] is None else Resize.parse(values["resize"]),
+        passes=tuple(dataset.formats),
+        statistics=values["stats"],
+        **{name: values[name] for name in _OF_THE_RECIPE},
+    )
     return Request(
         dataset=dataset.name,
         dataset_options=own_values(dataset, values),
         raw=values["raw_data_dir"],
         out=values["local_scratch_dir"],
-        recipe=_recipe(dataset, values),
+        recipe=recipe,
         max_bad=MaxBad.parse(values["max_bad"]),
-        sink=values["sink"],
         sink_options=_sink_options(values),
-        layout=values["layout"],
-        splits=values["splits"],
-        num_shards=values["num_shards"],
-        shuffle=values["shuffle"],
-        seed=values["seed"],
-        limit=values["limit"],
-        index_dir=values["index_dir"],
-        build_dir=values["build_dir"],
-        keep_rejected=values["keep_rejected"],
-        overwrite=values["overwrite"],
-        striping=_striping(values),
-    )
-
-
-def _recipe(dataset: type[Dataset], values: Mapping[str, Any]) -> Recipe:
-    from dataprep.images import Recipe, Resize
-
-    return Recipe(
-        check=values["check"],
-        resize=None if values["resize"] is None else Resize.parse(values["resize"]),
-        center_crop=values["center_crop"],
-        filter=values["filter"],
-        quality=values["quality"],
-        encoding=values["encoding"],
-        passes=tuple(dataset.formats),
-        color=values["color"],
-        depth=values["depth"],
-        exif=values["exif"],
-        statistics=values["stats"],
+        striping=chosen_striping(values),
+        **{name: values[name] for name in _OF_THE_REQUEST},
     )
 
 
@@ -366,12 +351,6 @@ def _sink_options(values: Mapping[str, Any]) -> dict[str, str]:
     if values.get("stats") == "mean" and values["sink"] == "lmdb":
         found["mean"] = "on"
     return found
-
-
-def _striping(values: Mapping[str, Any]) -> Striping:
-    from dataprep.api.striping_options import chosen_striping
-
-    return chosen_striping(values)
 
 
 def _engine(values: Mapping[str, Any], beam_options: Sequence[str]) -> Engine:
@@ -398,6 +377,21 @@ def _engine(values: Mapping[str, Any], beam_options: Sequence[str]) -> Engine:
                 f"--dask_patience is for Dask's workers, but --runner is {engine.runner}"
             )
     return engine
+
+
+def _check_guarded() -> None:
+    """Refuse to run in a helper process that is only importing the caller's script.
+
+    Python's processes do so when they start, and would start the whole job once more.
+
+    Raises:
+        UsageError: says what to write.
+    """
+    if getattr(current_process(), "_inheriting", False):
+        raise UsageError(
+            "this script was imported by a process that it started itself; put its calls of "
+            'dataprep under `if __name__ == "__main__":`'
+        )
 
 
 def _check_foreign(out: Path) -> None:
@@ -431,16 +425,3 @@ def _bytes_of(out: Path) -> int:
 
     manifest = present(out, read_manifest(out))
     return sum(split["bytes"] for split in manifest["splits"].values())
-
-
-class _Verifying:
-    """Ends the phase of verifying when all is verified: the writing begins then."""
-
-    def __init__(self, reporter: Any, left: int) -> None:
-        self._reporter, self._left = reporter, left
-
-    def __call__(self, count: int) -> None:
-        self._reporter.advance(count)
-        self._left -= count
-        if self._left <= 0:
-            self._reporter.finished()

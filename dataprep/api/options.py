@@ -108,31 +108,17 @@ def prepare_options(dataset: type[Dataset]) -> list[click.Option]:
 
 def convert_options() -> list[click.Option]:
     """The options of ``convert``."""
-    directory = click.Path(path_type=Path, file_okay=False)
+    counts = (
+        "E.g. train=1024,validation=128, or one number for every split. [default: as many as OUT "
+        "has, if it has several and the format takes as many; else as `dataprep imagenet` chooses]"
+    )
+    levels = ["size", "hash", "records", "decode"]
     return [
-        _option(
-            "to",
-            "Where the new shards and manifest.json go.",
-            type=directory,
-            required=True,
-            metavar="OUT2",
-        ),
-        _option(
-            "num_shards",
-            "E.g. train=1024,validation=128, or one number for every split. [default: as many as "
-            "OUT has, if it has several and the format takes as many; else as `dataprep imagenet` "
-            "chooses]",
-            type=ShardCounts(),
-            metavar="COUNTS",
-        ),
+        _directory("to", "OUT2", "Where the new shards and manifest.json go.", required=True),
+        _option("num_shards", counts, type=ShardCounts(), metavar="COUNTS"),
         _layout("OUT2"),
         *_sink(None),
-        _option(
-            "check",
-            "How OUT is verified first; see `dataprep verify`.",
-            type=click.Choice(["size", "hash", "records", "decode"]),
-            default="hash",
-        ),
+        _choice("check", levels, "hash", "How OUT is verified first; see `dataprep verify`."),
         *_resources(),
         _flag("overwrite", "First delete what an earlier job made in OUT2."),
         *_lustre(),
@@ -235,6 +221,22 @@ def _flag(name: str, help_text: str) -> click.Option:
     return click.Option([f"--{name}"], is_flag=True, help=help_text)
 
 
+def _choice(
+    name: str, choices: Sequence[str], default: str | None, help_text: str, **settings: Any
+) -> click.Option:
+    chosen = {} if default is None else {"default": default}
+    return _option(name, help_text, type=click.Choice(choices), **chosen, **settings)
+
+
+def _number(name: str, metavar: str, help_text: str, least: int = 1, **more: Any) -> click.Option:
+    return _option(name, help_text, type=click.IntRange(min=least), metavar=metavar, **more)
+
+
+def _directory(name: str, metavar: str, help_text: str, **settings: Any) -> click.Option:
+    kind = click.Path(path_type=Path, file_okay=False)
+    return _option(name, help_text, metavar=metavar, **{"type": kind, **settings})
+
+
 def _own_option(option: DatasetOption) -> click.Option:
     kind: Any = None
     if option.choices:
@@ -248,170 +250,92 @@ def _own_option(option: DatasetOption) -> click.Option:
 
 
 def _places() -> list[click.Option]:
+    raw = "Where the raw images are, as they were published; the layout is detected."
+    out = "Where the shards and manifest.json go."
+    index = "Keep the index of the raw data here, to share it between outputs. [default: in OUT]"
+    # That RAW is a directory is for the data set to say.
+    path = click.Path(path_type=Path)
     return [
-        _option(
-            "raw_data_dir",
-            "Where the raw images are, as they were published; the layout is detected.",
-            also="raw",
-            type=click.Path(path_type=Path),
-            required=True,
-            metavar="RAW",
-        ),
-        _option(
-            "local_scratch_dir",
-            "Where the shards and manifest.json go.",
-            also="out",
-            type=click.Path(path_type=Path, file_okay=False),
-            required=True,
-            metavar="OUT",
-        ),
-        _option(
-            "index_dir",
-            "Keep the index of the raw data here, to share it between outputs. [default: in OUT]",
-            type=click.Path(path_type=Path, file_okay=False),
-            metavar="DIR",
-        ),
+        _directory("raw_data_dir", "RAW", raw, also="raw", required=True, type=path),
+        _directory("local_scratch_dir", "OUT", out, also="out", required=True),
+        _directory("index_dir", "DIR", index),
         _layout("OUT"),
     ]
 
 
 def _layout(out: str) -> click.Option:
-    return _option(
-        "layout",
-        f"Shards in {out}/train, {out}/validation and so on, or all directly in {out}.",
-        type=click.Choice(["split", "flat"]),
-        default="split",
-    )
+    text = f"Shards in {out}/train, {out}/validation and so on, or all directly in {out}."
+    return _choice("layout", ["split", "flat"], "split", text)
 
 
 def _order() -> list[click.Option]:
+    counts = (
+        "E.g. train=1024,validation=128, or one number for every split. [default: that, or fewer "
+        "so that each holds 100; at most 64 for hdf5 and hdf5-arrays; 1 for formats with one file "
+        "a split]"
+    )
+    shuffle = "How to order the images. [default: stratified for train, none for validation]"
+    splits = "Only these, e.g. train,validation. [default: all]"
     return [
-        _option(
-            "splits",
-            "Only these, e.g. train,validation. [default: all]",
-            type=Names(),
-            metavar="NAMES",
-        ),
-        _option(
-            "num_shards",
-            "E.g. train=1024,validation=128, or one number for every split. [default: that, or "
-            "fewer so that each holds 100; at most 64 for hdf5 and hdf5-arrays; 1 for formats with "
-            "one file a split]",
-            type=ShardCounts(),
-            metavar="COUNTS",
-        ),
-        _option(
-            "shuffle",
-            "How to order the images. [default: stratified for train, none for validation]",
-            type=click.Choice(["stratified", "global", "none"]),
-        ),
-        _option(
-            "seed",
-            "Random seed for shuffling.",
-            type=click.IntRange(min=0),
-            default=0,
-            metavar="N",
-        ),
-        _option("limit", "Only N images of each split.", type=click.IntRange(min=1), metavar="N"),
+        _option("splits", splits, type=Names(), metavar="NAMES"),
+        _option("num_shards", counts, type=ShardCounts(), metavar="COUNTS"),
+        _choice("shuffle", ["stratified", "global", "none"], None, shuffle),
+        _number("seed", "N", "Random seed for shuffling.", least=0, default=0),
+        _number("limit", "N", "Only N images of each split."),
     ]
 
 
 def _images() -> list[click.Option]:
+    filters = "[box|bilinear|bicubic|mitchell|lanczos]"
+    encoding = "keep: good images byte for byte. raw: pixels, for formats that store them."
+    exif = "apply: rotate as the orientation tag says; TensorFlow and Pillow ignore it."
+    check = "How far to decode images that are passed through."
+    depth = "Bits of a grey value; keep: 16-bit grey PNGs keep theirs."
     return [
-        _option(
-            "check",
-            "How far to decode images that are passed through.",
-            type=click.Choice(["header", "bitstream", "pixels"]),
-            default="bitstream",
-        ),
+        _choice("check", ["header", "bitstream", "pixels"], "bitstream", check),
         _option("resize", "256: the shorter side; 320x256: exactly WIDTHxHEIGHT.", metavar="SIZE"),
         _option("center_crop", "Cut this square, last of all.", type=int, metavar="SIDE"),
-        _option(
-            "filter",
-            "Antialiasing filter of --resize.",
-            metavar="[box|bilinear|bicubic|mitchell|lanczos]",
-            default="bicubic",
-        ),
+        _option("filter", "Antialiasing filter of --resize.", metavar=filters, default="bicubic"),
         _option("quality", "Of JPEGs that are encoded anew.", type=int, default=95),
-        _option(
-            "encoding",
-            "keep: good images byte for byte. raw: pixels, for formats that store them.",
-            type=click.Choice(["keep", "jpeg", "png", "raw"]),
-            default="keep",
-        ),
-        _option(
-            "color",
-            "keep: grey images stay grey.",
-            type=click.Choice(["keep", "rgb", "gray"]),
-            default="keep",
-        ),
-        _option(
-            "depth",
-            "Bits of a grey value; keep: 16-bit grey PNGs keep theirs.",
-            type=click.Choice(["8", "keep"]),
-            default="8",
-        ),
-        _option(
-            "exif",
-            "apply: rotate as the orientation tag says; TensorFlow and Pillow ignore it.",
-            type=click.Choice(["ignore", "apply"]),
-            default="ignore",
-        ),
+        _choice("encoding", ["keep", "jpeg", "png", "raw"], "keep", encoding),
+        _choice("color", ["keep", "rgb", "gray"], "keep", "keep: grey images stay grey."),
+        _choice("depth", ["8", "keep"], "8", depth),
+        _choice("exif", ["ignore", "apply"], "ignore", exif),
     ]
 
 
 def _sink(default: str | None) -> list[click.Option]:
     """``--sink`` and what belongs to it; without a default it must be given."""
     chosen: dict[str, Any] = {"required": True} if default is None else {"default": default}
+    sink = "The format to write; `dataprep sinks` lists them."
+    option = "An option of the format; `dataprep sinks` lists them. May be repeated."
+    datum = "--sink lmdb: image files, or arrays of pixels, all of one size."
+    build = (
+        "Build LMDB and HDF5 files here, then copy them. [default: node-local scratch if the "
+        "output is on a network file system]"
+    )
+    there = click.Path(path_type=Path, file_okay=False, exists=True, writable=True)
     return [
-        _option(
-            "sink", "The format to write; `dataprep sinks` lists them.", metavar="NAME", **chosen
-        ),
-        _option(
-            "sink_option",
-            "An option of the format; `dataprep sinks` lists them. May be repeated.",
-            multiple=True,
-            metavar="NAME=VALUE",
-        ),
-        _option(
-            "datum",
-            "--sink lmdb: image files, or arrays of pixels, all of one size.",
-            type=click.Choice(["encoded", "raw"]),
-        ),
-        _option(
-            "build_dir",
-            "Build LMDB and HDF5 files here, then copy them. [default: node-local scratch if the "
-            "output is on a network file system]",
-            type=click.Path(path_type=Path, file_okay=False, exists=True, writable=True),
-            metavar="DIR",
-        ),
+        _option("sink", sink, metavar="NAME", **chosen),
+        _option("sink_option", option, multiple=True, metavar="NAME=VALUE"),
+        _choice("datum", ["encoded", "raw"], None, datum),
+        _directory("build_dir", "DIR", build, type=there),
     ]
 
 
 def _sealing() -> list[click.Option]:
+    presets = "; ".join(f"{name}: {preset.what}" for name, preset in PRESETS.items()) + "."
+    names = f"[{'|'.join(PRESETS)}]"
+    stats = (
+        "Put image statistics into the manifest: sizes, formats and, where pixels are decoded "
+        "anyway, channel means. mean: and, with --sink lmdb, Caffe's mean image."
+    )
+    bare: dict[str, Any] = {"is_flag": False, "flag_value": "on", "show_default": False}
+    bad = "Seal the data set although up to so many images were rejected."
     return [
-        _option(
-            "preset",
-            "; ".join(f"{name}: {preset.what}" for name, preset in PRESETS.items()) + ".",
-            metavar=f"[{'|'.join(PRESETS)}]",
-            callback=_known_preset,
-        ),
-        _option(
-            "stats",
-            "Put image statistics into the manifest: sizes, formats and, where pixels are decoded "
-            "anyway, channel means. mean: and, with --sink lmdb, Caffe's mean image.",
-            type=click.Choice(["off", "on", "mean"]),
-            is_flag=False,
-            flag_value="on",
-            default="off",
-            show_default=False,
-        ),
-        _option(
-            "max_bad",
-            "Seal the data set although up to so many images were rejected.",
-            default="0",
-            metavar="N|P%",
-        ),
+        _option("preset", presets, metavar=names, callback=_known_preset),
+        _choice("stats", ["off", "on", "mean"], "off", stats, **bare),
+        _option("max_bad", bad, default="0", metavar="N|P%"),
         _flag("keep_rejected", "Copy rejected images to OUT/rejected."),
     ]
 
@@ -424,28 +348,20 @@ def _known_preset(context: click.Context, option: click.Parameter, name: str | N
 
 
 def _resources() -> list[click.Option]:
+    workers = (
+        "Cores of this machine to use. With one of Beam's runners: threads of each of its "
+        "workers. It says nothing to Dask's workers, which have threads of their own. [default: "
+        "the cores this process may use]"
+    )
+    nice = "Let other processes of this machine go first: run with this niceness, 1 to 19."
+    limit = (
+        "Read and write at most so many bytes a second, all processes on this machine together, "
+        "e.g. 200MB. [default: no bound]"
+    )
     return [
-        _option(
-            "workers",
-            "Cores of this machine to use. With one of Beam's runners: threads of each of its "
-            "workers. It says nothing to Dask's workers, which have threads of their own. "
-            "[default: the cores this process may use]",
-            type=click.IntRange(min=1),
-            metavar="N",
-        ),
-        _option(
-            "nice",
-            "Let other processes of this machine go first: run with this niceness, 1 to 19.",
-            type=click.IntRange(0, 19),
-            metavar="N",
-        ),
-        _option(
-            "io_limit",
-            "Read and write at most so many bytes a second, all processes on this machine "
-            "together, e.g. 200MB. [default: no bound]",
-            type=ByteSize(least=_LEAST_RATE),
-            metavar="SIZE",
-        ),
+        _number("workers", "N", workers),
+        _option("nice", nice, type=click.IntRange(0, 19), metavar="N"),
+        _option("io_limit", limit, type=ByteSize(least=_LEAST_RATE), metavar="SIZE"),
     ]
 
 
@@ -463,35 +379,23 @@ PATIENCE: Final = 300
 
 
 def _engine() -> list[click.Option]:
+    runner = (
+        "direct: this machine. dask: a Dask cluster. Or one of Beam's, e.g. FlinkRunner; its own "
+        "options follow `--`."
+    )
+    slurm = (
+        "Start Dask's workers as Slurm jobs, and end them: "
+        "nodes=4,cores=16,memory=32GB[,partition=,account=,walltime=,...]."
+    )
+    address = "A Dask scheduler, e.g. tcp://10.0.0.1:8786."
+    written = "A file in which a Dask scheduler writes its address, as dask-mpi's does."
+    file = click.Path(path_type=Path, dir_okay=False)
+    patience = f"Give up when there is no Dask worker for so long. [default: {PATIENCE}]"
+    seconds = click.FloatRange(min=1)
     return [
-        _option(
-            "runner",
-            "direct: this machine. dask: a Dask cluster. Or one of Beam's, e.g. FlinkRunner; its "
-            "own options follow `--`.",
-            default="direct",
-            metavar="NAME",
-        ),
-        _option(
-            "dask_client_address",
-            "A Dask scheduler, e.g. tcp://10.0.0.1:8786.",
-            metavar="ADDRESS",
-        ),
-        _option(
-            "dask_scheduler_file",
-            "A file in which a Dask scheduler writes its address, as dask-mpi's does.",
-            type=click.Path(path_type=Path, dir_okay=False),
-            metavar="FILE",
-        ),
-        _option(
-            "dask_slurm",
-            "Start Dask's workers as Slurm jobs, and end them: "
-            "nodes=4,cores=16,memory=32GB[,partition=,account=,walltime=,...].",
-            metavar="WHAT",
-        ),
-        _option(
-            "dask_patience",
-            f"Give up when there is no Dask worker for so long. [default: {PATIENCE}]",
-            type=click.FloatRange(min=1),
-            metavar="SECONDS",
-        ),
+        _option("runner", runner, default="direct", metavar="NAME"),
+        _option("dask_client_address", address, metavar="ADDRESS"),
+        _option("dask_scheduler_file", written, type=file, metavar="FILE"),
+        _option("dask_slurm", slurm, metavar="WHAT"),
+        _option("dask_patience", patience, type=seconds, metavar="SECONDS"),
     ]

@@ -19,65 +19,38 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 _SCALES = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 
-# What other tools call what is called otherwise here. One of several: the first that there is.
-_SYNONYMS: Mapping[str, tuple[str, ...]] = {
-    "batch": ("num_shards",),
-    "compression": ("quality",),
-    "copies": ("replicas",),
-    "cores": ("workers",),
-    "crop": ("center_crop",),
-    "csv": ("listing", "bbox_csv"),
-    "destination": ("out", "to"),
-    "dest": ("out", "to"),
-    "dir": ("out", "to"),
-    "dst": ("out", "to"),
-    "force": ("overwrite",),
-    "format": ("sink",),
-    "grayscale": ("color",),
-    "greyscale": ("color",),
-    "height": ("resize",),
-    "image_size": ("resize",),
-    "in": ("raw",),
-    "input": ("raw",),
-    "interpolation": ("filter",),
-    "jobs": ("workers",),
-    "labels": ("listing", "label_column"),
-    "max_images": ("limit",),
-    "max_size": ("resize",),
-    "output": ("out", "to"),
-    "processes": ("workers",),
-    "random": ("shuffle", "seed"),
-    "resampling": ("filter",),
-    "scheduler": ("dask_client_address",),
-    "size": ("resize",),
-    "source": ("raw",),
-    "src": ("raw",),
-    "target": ("out", "to"),
-    "threads": ("workers",),
-    "type": ("sink",),
-    "width": ("resize",),
+# What other tools call what is called otherwise here.
+_SYNONYMS: Mapping[str, str] = {
+    "raw": "in input source src",
+    "out": "destination dest dir dst output target",
+    "to": "destination dest dir dst output target",
+    "sink": "format type",
+    "num_shards": "batch",
+    "resize": "height image_size max_size size width",
+    "center_crop": "crop",
+    "filter": "interpolation resampling",
+    "quality": "compression",
+    "color": "grayscale greyscale",
+    "seed": "random",
+    "limit": "max_images",
+    "overwrite": "force",
+    "workers": "cores jobs processes threads",
+    "listing": "csv labels",
+    "bbox_csv": "boxes",
+    "dask_client_address": "scheduler",
+    "replicas": "copies",
     # commands
-    "check": ("verify",),
-    "cifar": ("folder",),
-    "compare": ("diff",),
-    "copy": ("stage",),
-    "cxr": ("chestxray14",),
-    "directory": ("folder",),
-    "formats": ("sinks",),
-    "ilsvrc": ("imagenet",),
-    "imagefolder": ("folder",),
-    "images": ("folder",),
-    "info": ("inspect",),
-    "list": ("sinks",),
-    "lustre": ("stripe",),
-    "nih": ("chestxray14",),
-    "prepare": ("imagenet",),
-    "progress": ("status",),
-    "sbatch": ("hook",),
-    "show": ("inspect",),
-    "slurm": ("hook",),
-    "test": ("verify",),
-    "validate": ("verify",),
+    "imagenet": "ilsvrc prepare",
+    "chestxray14": "cxr nih",
+    "folder": "cifar directory imagefolder images",
+    "verify": "check test validate",
+    "inspect": "info show",
+    "diff": "compare",
+    "stage": "copy",
+    "sinks": "formats list",
+    "status": "progress",
+    "stripe": "lustre",
+    "hook": "sbatch slurm",
 }
 
 
@@ -106,9 +79,9 @@ def nearest(word: str, names: Iterable[str]) -> str | None:
     """The name that was probably meant: a synonym, one that shares a word, or one spelled alike."""
     known = {name.replace("-", "_"): name for name in names}
     asked = word.strip("-").replace("-", "_").lower()
-    for synonym in _SYNONYMS.get(asked, ()):
-        if synonym in known:
-            return known[synonym]
+    for name in known:
+        if asked in _SYNONYMS.get(name, "").split():
+            return known[name]
     alike = difflib.get_close_matches(asked, known, n=1, cutoff=0.75)
     parts = {part.rstrip("s") for part in asked.split("_") if len(part) > 2}
     alike = alike or difflib.get_close_matches(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dataprep.build.job import Job
 
 _TOLD_SECONDS: Final = 0.1  # between two reports of a phase, at least
+_STILL_SECONDS: Final = 1.0  # likewise, while nothing changes
 _RATE_SECONDS: Final = 1.0  # before that a rate is noise
 _REDRAW_SECONDS: Final = 0.2
 _LINE_SECONDS: Final = 10.0
@@ -37,7 +38,7 @@ class Progress:
         total: how many there are.
         unit: ``part`` (a directory or an archive), ``image``, ``record`` or ``byte``.
         seconds: since the phase began.
-        rate: units a second in this phase; None in its first second.
+        rate: units a second in this phase; None in its first second, and before anything is done.
         bytes_per_second: what is written, of the shards that are finished; None if unknown.
         rejected: images that were rejected so far.
         finished: whether the phase is over, one way or another.
@@ -98,15 +99,17 @@ class Reporter:
         self._lock = threading.Lock()
         self._now = Progress()
         self._began = self._told = 0.0
-        self._before = self._committed = self._bytes = 0
+        self._before = self._said = self._committed = self._bytes = 0
 
     def line(self, text: str) -> None:
         """Something worth a line."""
         self._tell(Progress(message=text))
 
     def begin(self, phase: str, total: int, unit: str, done: int = 0) -> None:
-        """A new phase, of which so much is done already."""
+        """A new phase, of which so much is done already; the one before is over."""
+        self.finished()
         self._began, self._told, self._before, self._bytes = time.monotonic(), 0.0, done, 0
+        self._said = -1
         self._now = Progress(phase, done, total, unit)
         self._say()
 
@@ -153,11 +156,12 @@ class Reporter:
 
     def _say(self) -> None:
         now = time.monotonic()
-        if not self._now.finished and now - self._told < _TOLD_SECONDS:
+        least = _STILL_SECONDS if self._now.done == self._said else _TOLD_SECONDS
+        if not self._now.finished and now - self._told < least:
             return
-        self._told, seconds = now, now - self._began
+        self._told, self._said, seconds = now, self._now.done, now - self._began
         rate = speed = None
-        if seconds >= _RATE_SECONDS:
+        if seconds >= _RATE_SECONDS and self._now.done > self._before:
             rate = (self._now.done - self._before) / seconds
             speed = self._bytes / seconds if self._bytes else None
         self._now = replace(self._now, seconds=seconds, rate=rate, bytes_per_second=speed)
@@ -239,7 +243,10 @@ class Display:
             return
         bar, self._shown = self._shown.bar, None
         if bar is None:
-            self._line(str(progress))
+            if (
+                progress.seconds >= _RATE_SECONDS
+            ):  # of what was done at once there is no need to tell
+                self._line(str(progress))
             return
         _set(bar, progress, progress.done)
         bar.close()
@@ -322,19 +329,19 @@ def has_bars() -> bool:
 
 @contextmanager
 def told(progress: Tell | None) -> Iterator[Reporter]:
-    """A reporter that tells ``progress``; by default a `Display`, if somebody looks.
+    """A reporter that tells ``progress``, to the end; by default a `Display`, if somebody looks.
 
     Args:
         progress: takes every `Progress`; None for the default.
     """
-    if progress is None and has_bars():
-        progress = Display()
-        try:
-            yield Reporter(progress)
-        finally:
-            progress.close()
-    else:
-        yield Reporter(progress or _nobody)
+    display = Display() if progress is None and has_bars() else None
+    reporter = Reporter(progress or display or _nobody)
+    try:
+        yield reporter
+    finally:
+        reporter.finished()
+        if display is not None:
+            display.close()
 
 
 def _nobody(progress: Progress) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
-from torch.utils.data import Dataset
+import torch  # type: ignore[import-not-found,unused-ignore]  # no dependency of ours
+from torch.utils.data import Dataset  # type: ignore[import-not-found,unused-ignore]
 
 from dataprep.records import RecordsPart
 
 
-class TorchDataset(Dataset[tuple[Any, Any]]):
+class TorchDataset(Dataset[tuple[Any, Any]]):  # type: ignore[misc,unused-ignore]  # likewise
     """Pairs of an image and its label, by number.
 
     Pickled into the workers of a ``DataLoader`` it carries no open file: each worker opens the

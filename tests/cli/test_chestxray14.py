@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 from PIL import Image
@@ -204,56 +203,6 @@ def test_official_lists_that_share_a_patient_are_refused_by_name(
     assert cli(*raw.command(tmp_path / "out", "--split", "random-by-patient")).code == 0
 
 
-LEAKY = """
-from dataclasses import replace
-import pyarrow.compute as pc
-from dataprep.datasets.chestxray14.dataset import ChestXray14
-
-class Leaky(ChestXray14):
-    name = "leaky"
-
-    def scan(self, raw, unit):
-        found = super().scan(raw, unit)
-        return replace(found, tables=[self.leak(table) for table in found.tables])
-
-    def leak(self, table):
-        moved = pc.equal(table["key"], "00000029_003.png")
-        split = pc.if_else(moved, "train", table["split"])
-        return table.set_column(table.schema.get_field_index("split"), "split", split)
-"""
-
-
-@pytest.fixture
-def leaky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A data set, installed as a plugin, that has one image of patient 29 in another split."""
-    packages = tmp_path / "packages"
-    distribution = packages / "leaky-1.dist-info"
-    distribution.mkdir(parents=True)
-    monkeypatch.syspath_prepend(packages)
-    (packages / "leaky_data_set.py").write_text(LEAKY)
-    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: leaky\nVersion: 1\n")
-    (distribution / "entry_points.txt").write_text(
-        "[dataprep.datasets]\nleaky = leaky_data_set:Leaky\n"
-    )
-    return "leaky"
-
-
-@pytest.mark.parametrize(
-    "more",
-    [(), ("--limit", "3"), ("--splits", "test", "--num_shards", "1")],
-    ids=["whole", "limited", "one-split"],
-)
-def test_a_leak_past_the_lists_is_refused_by_the_core(
-    cli: Cli, radiographs: Made, leaky: str, tmp_path: Path, more: tuple[str, ...]
-) -> None:
-    assert 29 in patients_of(radiographs.out)["test"]
-    raw = Raw(radiographs.raw.path, radiographs.raw.options, leaky)
-    result = cli(*raw.command(tmp_path / "out", *more))
-    assert result.code == 1
-    assert " patient 29 is in train (00000029_003.png) and test (00000029_000.png)" in result.error
-    assert no_shards(tmp_path / "out")
-
-
 # --- listed and missing, there and unlisted ---
 
 
@@ -292,38 +241,6 @@ def test_missing_and_unlisted_images_are_named_before_any_shard_is_made(
     assert leftovers(tmp_path) == []
 
 
-# 3 of 89 listed images: 3.37 %. One of them is known only when it is read.
-@pytest.mark.parametrize(("share", "code"), [("2.2%", 3), ("3.4%", 0)])
-def test_a_share_is_one_of_all_listed_images(
-    cli: Cli, defective: Raw, tmp_path_factory: pytest.TempPathFactory, share: str, code: int
-) -> None:
-    out = tmp_path_factory.getbasetemp() / "shares"  # made once: deciding costs no second pass
-    result = cli(*defective.command(out, "--max_bad", share))
-    assert result.code == code
-    assert no_shards(out) is (share == "2.2%")
-
-
-def test_only_the_splits_wanted_are_missed(cli: Cli, raw: Raw, tmp_path: Path) -> None:
-    lists = {
-        split: (raw.path / f"{name}_list.txt").read_text().split()
-        for split, name in (("train", "train_val"), ("test", "test"))
-    }
-    gone = {split: sorted(names)[::7][:2] for split, names in lists.items()}
-    for names in gone.values():
-        for name in names:
-            (raw.path / "images" / name).unlink()
-    test = ("--splits", "test", "--num_shards", "1")
-    result = cli(*raw.command(tmp_path / "out", *test))
-    assert result.code == 3
-    assert f"2 images listed but not there: {', '.join(gone['test'])}\n" in result.out
-    table = (tmp_path / "out" / ".dataprep" / "unmatched.csv").read_text()
-    assert not any(name in table for name in gone["train"])
-    assert cli(*raw.command(tmp_path / "out", *test, "--max_bad", 2)).code == 0
-    assert [example.key for example in examples_of(tmp_path / "out")] == sorted(
-        set(lists["test"]) - set(gone["test"])
-    )
-
-
 def test_once_the_images_are_there_a_refused_directory_just_works(
     cli: Cli, raw: Raw, radiographs: Made, tmp_path: Path
 ) -> None:
@@ -353,20 +270,6 @@ def test_an_image_added_to_an_accepted_set_is_refused_until_overwritten(
     assert hashes(tmp_path / "out") == sealed  # with the names of those that were missing then
     assert cli(*raw.command(tmp_path / "out", "--overwrite")).code == 0
     assert hashes(tmp_path / "out") == radiographs.files
-
-
-def test_an_unknown_finding_names_its_row(cli: Cli, raw: Raw, tmp_path: Path) -> None:
-    table = raw.path / "Data_Entry_2017_v2020.csv"
-    lines = table.read_text().splitlines(keepends=True)
-    cells = lines[6].split(",")
-    cells[1] = "Effusion|Infiltrate"
-    lines[6] = ",".join(cells)
-    table.write_text("".join(lines))
-    result = cli(*raw.command(tmp_path / "out"))
-    assert result.code == 1
-    assert "Infiltrate" in result.error
-    assert "line 7" in result.error
-    assert not (tmp_path / "out").exists()
 
 
 # --- pixels ---
@@ -450,19 +353,6 @@ def test_pixels_are_what_was_asked_for(
     assert cli("verify", tmp_path, "--level", "decode").code == 0
 
 
-def test_arrays_are_grey(cli: Cli, radiographs: Made, tmp_path: Path) -> None:
-    few = ("--splits", "validation", "--num_shards", "1")
-    sink = ("--sink", "hdf5-arrays", "--resize", "16x16")
-    assert cli(*radiographs.command(tmp_path, *few, *sink)).code == 0
-    expected = read_labels(radiographs.raw.path)
-    with h5py.File(tmp_path / "validation.h5", "r") as file:
-        keys = [key.decode() for key in file["keys"]]
-        assert file["images"].shape == (len(keys), 16, 16, 1)
-        assert file["images"].dtype == np.uint8
-        assert file["labels"][:].tolist() == [expected[key].vector() for key in keys]
-    assert len(keys) == len(Records(radiographs.out, "validation"))
-
-
 # --- refused ---
 
 
@@ -491,12 +381,3 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(
     assert result.code == 2
     assert said in result.error
     assert not out.exists()
-
-
-@pytest.mark.parametrize("name", ["Data_Entry_2017_v2020.csv", "test_list.txt", "images"])
-def test_what_is_not_there_is_named(cli: Cli, raw: Raw, tmp_path: Path, name: str) -> None:
-    (raw.path / name).rename(tmp_path / name)
-    result = cli(*raw.command(tmp_path / "out"))
-    assert result.code == 1
-    assert name in result.error
-    assert not (tmp_path / "out").exists()

@@ -162,16 +162,6 @@ def test_only_missing_shards_are_made_anew(cli: Cli, tiny: Made, tmp_path: Path)
     assert kept.stat().st_mtime_ns == before
 
 
-def test_a_split_file_that_is_gone_is_made_anew(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    words = ("--sink", "hdf5", *COUNTS)
-    convert(cli, tiny.out, tmp_path, *words)
-    whole = hashes(tmp_path)
-    (tmp_path / "train.h5").unlink()
-    assert "is missing" in cli("verify", tmp_path).out
-    convert(cli, tiny.out, tmp_path, *words)
-    assert hashes(tmp_path) == whole
-
-
 def test_another_conversion_is_refused_until_overwritten(
     cli: Cli, tiny: Made, tmp_path: Path
 ) -> None:
@@ -185,18 +175,6 @@ def test_another_conversion_is_refused_until_overwritten(
     assert cli(*words, "--overwrite").code == 0
     convert(cli, tiny.out, tmp_path / "new", "--sink", "recordio")
     assert hashes(tmp_path / "out") == hashes(tmp_path / "new")
-
-
-def test_a_source_that_was_made_anew_is_another_source(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    source, out = tmp_path / "source", tmp_path / "out"
-    assert cli(*tiny.command(source)).code == 0
-    convert(cli, source, out, "--sink", "lmdb")
-    assert cli(*tiny.command(source, "--seed", 1, "--overwrite")).code == 0
-    result = cli("convert", source, "--to", out, "--sink", "lmdb")
-    assert result.code == 1
-    assert "--seed 0, now 1" in result.error
 
 
 # --- what is refused ---

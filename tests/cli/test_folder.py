@@ -91,18 +91,8 @@ def as_class_tars(raw: Path, form: Path) -> None:
         tar_of(form / f"{name}.tar", files, "w")
 
 
-def as_tar(raw: Path, form: Path) -> None:
-    tar_of(form / "images.tar", files_of(raw), "w")
-
-
 def as_tar_gz(raw: Path, form: Path) -> None:
     tar_of(form / "all.tar.gz", files_of(raw), "w:gz")
-
-
-def as_zip(raw: Path, form: Path) -> None:
-    with zipfile.ZipFile(form / "images.zip", "w") as archive:
-        for name, data in files_of(raw).items():
-            archive.writestr(name, data)
 
 
 def as_a_mixture(raw: Path, form: Path) -> None:
@@ -115,7 +105,7 @@ def as_a_mixture(raw: Path, form: Path) -> None:
             archive.write(path, path.name)
 
 
-@pytest.mark.parametrize("form", [as_class_tars, as_tar, as_tar_gz, as_zip, as_a_mixture])
+@pytest.mark.parametrize("form", [as_tar_gz, as_a_mixture])
 def test_the_raw_form_does_not_show(cli: Cli, folders: Made, tmp_path: Path, form: Form) -> None:
     (tmp_path / "raw").mkdir()
     form(folders.raw.path, tmp_path / "raw")
@@ -210,16 +200,6 @@ def test_the_form_and_order_of_the_listing_do_not_show(
     assert hashes(tmp_path / "out") == listed.files
 
 
-def test_listed_images_may_be_in_archives(cli: Cli, listed: Made, tmp_path: Path) -> None:
-    (tmp_path / "raw").mkdir()
-    as_tar_gz(listed.raw.path, tmp_path / "raw")
-    listing = write_listing(tmp_path / "list.csv", rows())
-    raw = replace(listed.raw, path=tmp_path / "raw")
-    result = cli(*raw.command(tmp_path / "out", "--listing", listing))
-    assert result.code == 0, result
-    assert hashes(tmp_path / "out") == listed.files
-
-
 def test_any_number_of_labels(cli: Cli, folders: Made, tmp_path: Path) -> None:
     names = ["blue", "green", "red"]
     wanted = {
@@ -273,34 +253,6 @@ def test_a_listing_whose_splits_share_a_group_is_refused(
     assert f" {shared} is in train (" in result.error
     assert table[23]["path"].rpartition("/")[2] in result.error
     assert not list((tmp_path / "out").rglob("*-of-*"))
-
-
-def test_listed_images_that_are_not_there_are_refused_by_name(
-    cli: Cli, folders: Made, tmp_path: Path
-) -> None:
-    table = [*rows(), {"path": "bar/99.jpg", "label": "bar"}]
-    listing = write_listing(tmp_path / "list.csv", table)
-    result = cli(*folders.command(tmp_path / "out", "--listing", listing))
-    assert result.code == 3
-    assert "1 image listed but not there: bar/99.jpg" in result.out
-    assert "bar/99.jpg" in (tmp_path / "out" / ".dataprep" / "unmatched.csv").read_text()
-    assert not list((tmp_path / "out").rglob("*-of-*"))
-    result = cli(*folders.command(tmp_path / "out", "--listing", listing, "--max_bad", "1"))
-    assert result.code == 0, result
-    assert manifest_of(tmp_path / "out")["unmatched"]["first"] == {"missing": ["bar/99.jpg"]}
-
-
-def test_once_the_listed_images_are_there_a_refused_directory_just_works(
-    cli: Cli, listed: Made, tmp_path: Path
-) -> None:
-    raw = listed.raw.copy(tmp_path / "raw")
-    listing = write_listing(tmp_path / "list.csv", rows())
-    (raw.path / "bar" / "3.jpg").rename(tmp_path / "away.jpg")
-    assert cli(*raw.command(tmp_path / "out", "--listing", listing)).code == 3
-    (tmp_path / "away.jpg").rename(raw.path / "bar" / "3.jpg")
-    result = cli(*raw.command(tmp_path / "out", "--listing", listing))
-    assert result.code == 0, result
-    assert hashes(tmp_path / "out") == listed.files
 
 
 # --- refused ---

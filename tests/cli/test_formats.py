@@ -15,7 +15,6 @@ import pytest
 
 from dataprep import plugins
 from dataprep.api.options import PRESETS
-from dataprep.images.decode import to_pixels
 from dataprep.plugins import SINKS, installed, load_sink
 from dataprep.records import Records
 from dataprep_schemas import caffe_pb2
@@ -110,8 +109,6 @@ _SIZE = ("--resize", "16x16")
         (("--stats", "some"), "'some' is not one of"),
         (("--preset", "mxnet-480", "--sink", "lmdb"), "--preset mxnet-480 means --sink recordio"),
         (("--preset", "mxnet-480", "--quality", "90"), "means --quality 95, but --quality 90"),
-        (("--preset", "mxnet-480", "--resize", "256"), "means --resize 480, but --resize 256"),
-        (("--preset", "mxnet-999"), "'mxnet-999' is not "),
         (("--encoding", "raw"), "--encoding raw: sink tfrecord stores encoded images"),
         (("--depth", "keep", "--encoding", "jpeg"), "--depth keep"),
         (("--sink", "hdf5-arrays", *_SIZE, "--depth", "keep"), "--depth keep"),
@@ -339,43 +336,3 @@ def test_inspect_shows_statistics(cli: Cli, measured: Path) -> None:
         means, stds = (", ".join(f"{value:.2f}" for value in each) for each in (mean, std))
         pixels = f"  pixels (R, G, B; 0 to 255): mean {means}; standard deviation {stds}"
         assert pixels in shown[at : at + 5]
-
-
-def test_statistics_of_images_that_pass_through_are_of_their_headers(
-    cli: Cli, photos: Made, tmp_path: Path
-) -> None:
-    assert cli(*photos.command(tmp_path, "--stats")).code == 0
-    shards = {name: digest for name, digest in hashes(tmp_path).items() if "manifest" not in name}
-    assert shards.items() <= photos.files.items()  # looking changes nothing
-    examples = list(Records(tmp_path, "train"))
-    found = of_split(tmp_path, "train")
-    assert found["images"] == len(examples)
-    sizes = [len(it.encoded) for it in examples]
-    assert found["bytes"] == {
-        "total": sum(sizes),
-        "min": min(sizes),
-        "mean": round(sum(sizes) / len(sizes), 6),
-        "max": max(sizes),
-    }
-    widths = [it.width for it in examples]
-    assert found["width"] == {
-        "min": min(widths),
-        "mean": round(sum(widths) / len(widths), 6),
-        "max": max(widths),
-    }
-    assert found["formats"] == {
-        kind: sum(it.format == kind for it in examples) for kind in {it.format for it in examples}
-    }
-    if found["mean"] is not None:
-        means = [
-            to_pixels(it.encoded, it.format, it.height, it.width, "rgb").reshape(-1, 3)
-            for it in examples
-        ]
-        np.testing.assert_allclose(found["mean"], np.concatenate(means).mean(axis=0), atol=1e-6)
-
-
-def test_one_number_of_shards_is_for_every_split(cli: Cli, shelf: Shelf, tmp_path: Path) -> None:
-    made = shelf("webdataset")
-    assert cli(*made.command(tmp_path, "--num_shards", 3)).code == 0
-    for split in ("train", "validation"):
-        assert len(list((tmp_path / split).glob("*-of-00003.tar"))) == 3

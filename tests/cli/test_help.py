@@ -222,16 +222,6 @@ def test_what_the_raw_data_or_beam_cannot_do_is_wrong_usage_too(
     assert hashes(tmp_path / "out") == {}
 
 
-def test_after_wrong_usage_the_right_one_works_in_the_same_directory(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    for words in (("--num_shards", "train=25"), ("--sink", "parquet"), ("--", "--nonsense")):
-        assert cli(*tiny.command(tmp_path, *words)).code == 2
-    result = cli(*tiny.command(tmp_path))
-    assert result.code == 0, result
-    assert hashes(tmp_path) == tiny.files
-
-
 def test_debug_shows_the_traceback_and_nothing_else_changes(cli: Cli, tmp_path: Path) -> None:
     plain = cli("status", tmp_path)
     for words in (("--debug", "status", tmp_path), ("status", tmp_path, "--debug")):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -11,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.build.lock import locked
-from dataprep.build.workspace import Workspace
 from tests.conftest import Cli, Made, Raw, hashes
 
 
@@ -57,15 +54,6 @@ def test_a_limit_takes_that_many_of_each_split(cli: Cli, tiny: Made, tmp_path: P
     assert [split["records"] for split in manifest["splits"].values()] == [5, 5]
 
 
-def test_a_limit_above_the_number_of_images_takes_them_all(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    assert cli(*tiny.command(tmp_path, "--limit", 1000)).code == 0
-    shards = {name for name in tiny.files if name != "manifest.json"}
-    found = hashes(tmp_path)
-    assert {name: found[name] for name in shards} == {name: tiny.files[name] for name in shards}
-
-
 def test_another_seed_is_another_order(cli: Cli, tiny: Made, tmp_path: Path) -> None:
     assert cli(*tiny.command(tmp_path, "--seed", 7)).code == 0
     found = hashes(tmp_path)
@@ -101,16 +89,6 @@ def test_other_options_are_refused_naming_the_difference(
     assert hashes(out) == tiny.files
 
 
-def test_another_limit_is_named_although_much_else_differs_with_it(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    words = tiny.command(tmp_path, "--num_shards", "train=2,validation=1", "--limit")
-    assert cli(*words, 3).code == 0
-    result = cli(*words, 4)
-    assert result.code == 1
-    assert "--limit 3, now 4" in result.error
-
-
 def test_options_that_shape_no_byte_are_accepted(cli: Cli, tiny: Made, tmp_path: Path) -> None:
     out = tiny.copy(tmp_path / "out")
     words = ("--workers", 3, "--max_bad", "5%", "--keep_rejected", "--index_dir", tmp_path / "i")
@@ -137,21 +115,6 @@ def test_a_raw_directory_that_was_moved_is_the_same_input(
     subprocess.run(["cp", "-a", str(tiny.raw.path), str(tmp_path / "raw")], check=True)
     assert cli(*Raw(tmp_path / "raw", tiny.raw.options).command(out)).code == 0
     assert hashes(out) == tiny.files
-
-
-@pytest.mark.parametrize("layout", ["tar", "tree"])
-def test_shards_next_to_the_raw_data_do_not_stop_the_same_command_later(
-    cli: Cli, photos: Made, tiny: Made, tmp_path: Path, layout: str
-) -> None:
-    made = photos if layout == "tar" else tiny
-    raw = made.raw.copy(tmp_path / "raw")
-    first = cli(*raw.command(raw.path))
-    if first.code == 0:
-        again = cli(*raw.command(raw.path))
-        assert again.code == 0, again
-        assert hashes(raw.path).items() >= made.files.items()
-    else:
-        assert str(raw.path) in first.error
 
 
 def test_an_index_directory_that_cannot_be_used_is_the_one_named(
@@ -191,12 +154,6 @@ def test_a_directory_in_use_is_refused_naming_host_and_process(
     assert cli(*tiny.command(out)).code == 0  # the dead one's lock is taken over
 
 
-def test_this_process_can_hold_a_directory_only_once(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    out = tiny.copy(tmp_path / "out")
-    with locked(Workspace(out)):
-        assert f"process {os.getpid()}" in cli(*tiny.command(out)).error
-
-
 # --- overwriting ---
 
 
@@ -216,21 +173,6 @@ def test_overwrite_deletes_what_dataprep_made_and_nothing_else(
         assert (out / name).read_text() == text
         del found[name]
     assert found == hashes(tmp_path / "new")
-
-
-def test_overwrite_in_an_empty_directory_is_harmless(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    assert cli(*tiny.command(tmp_path, "--overwrite")).code == 0
-    assert hashes(tmp_path) == tiny.files
-
-
-def test_overwrite_leaves_no_rejected_images_of_the_job_before(
-    cli: Cli, spoilt: Raw, tmp_path: Path
-) -> None:
-    words = spoilt.command(tmp_path, "--max_bad", "4")
-    assert cli(*words, "--keep_rejected").code == 0
-    assert (tmp_path / "rejected").is_dir()
-    assert cli(*words, "--overwrite").code == 0
-    assert not (tmp_path / "rejected").exists()
 
 
 @pytest.mark.parametrize("overwrite", [(), ("--overwrite",)])
@@ -258,11 +200,3 @@ def test_somebody_else_s_shards_are_refused_next_to_a_finished_set_too(
     assert result.code == 1
     assert f"{foreign} is in the way" in result.error
     assert foreign.read_bytes() == b"years of work"
-
-
-def test_flat_shards_of_somebody_else_are_refused(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    foreign = tmp_path / "validation-00000-of-00128"
-    foreign.write_bytes(b"years of work")
-    result = cli(*tiny.command(tmp_path, "--layout", "flat"))
-    assert result.code == 1
-    assert f"{foreign} is in the way" in result.error

@@ -48,14 +48,6 @@ def test_a_bound_changes_no_byte(cli: Cli, tiny: Made, tmp_path: Path, workers: 
     assert not io_limit.is_limited()
 
 
-def test_the_same_job_resumes_under_another_bound(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    assert cli(*tiny.command(out, "--io_limit", "1GB", "--nice", 0)).code == 0
-    result = cli(*tiny.command(out, "--io_limit", "2GB"))
-    assert result.code == 0
-    assert "nothing to write" in result.out + result.err
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

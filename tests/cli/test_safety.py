@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -66,23 +65,6 @@ def test_a_rejection_lost_from_a_record_is_not_sealed(
         write_state(path, {**state, "rejected": 0})
     (tmp_path / "manifest.json").unlink()
     assert "account for" in cli(*spoilt.command(tmp_path)).error
-
-
-def test_a_stranger_among_the_shards_is_named(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    out = tiny.copy(tmp_path / "out")
-    shutil.copy(out / "train" / "train-00000-of-00006", out / "train" / "train-00007-of-00009")
-    result = cli("verify", out, "--level", "size")
-    assert result.code == 1
-    assert "train/train-00007-of-00009: is not in the manifest" in result.out
-
-
-@pytest.mark.parametrize("content", ["", "1"])
-def test_a_torn_lock_is_taken_over(cli: Cli, tiny: Made, tmp_path: Path, content: str) -> None:
-    out = tiny.copy(tmp_path / "out")
-    lock = out / ".dataprep" / "lock"
-    lock.write_text(content)
-    os.utime(lock, (1, 1))
-    assert cli(*tiny.command(out)).code == 0
 
 
 def test_an_index_among_the_shards_or_the_raw_data_is_refused(

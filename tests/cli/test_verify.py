@@ -220,17 +220,6 @@ def test_a_manifest_of_other_classes_is_found_where_the_format_stores_them(
     assert stored in result.out
 
 
-def test_a_class_without_images_is_compared_where_the_format_stores_all(
-    cli: Cli, shelf: Shelf, tmp_path: Path
-) -> None:
-    out = shelf("hdf5").copy(tmp_path / "out")
-    for manifest in resealed(out):
-        manifest["classes"][4][1] = "something else"  # type: ignore[index]
-    result = cli("verify", out, "--level", "records")
-    assert result.code == 1
-    assert "its classes are not those of the data set: number 4 is 'n01" in result.out
-
-
 def test_a_directory_without_a_seal_is_told_so(cli: Cli, out: Path, tmp_path: Path) -> None:
     (out / "manifest.json").unlink()
     for path in (out, tmp_path / "none"):

@@ -1,0 +1,515 @@
+"""The calls of ``import dataprep`` do what the commands do: bytes, options, errors, progress."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataprep
+from dataprep.api.options import convert_options, prepare_options, resolve
+from dataprep.api.parameters import ByteSize, nearest
+from dataprep.api.progress import Display, Progress, Reporter, told
+from dataprep.errors import DatasetError, RejectedError, UsageError
+from dataprep.plugins import dataset_class
+from tests.conftest import FORMATS, Cli, Made, Raw, Shelf, hashes
+
+COUNTS = {"train": 6, "validation": 2}
+
+
+def keywords(words: tuple[str, ...]) -> dict[str, str]:
+    """``("--sink", "lmdb")`` as Python has it."""
+    return {
+        name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)
+    }
+
+
+# --- the same as the commands ---
+
+
+@pytest.mark.parametrize("name", ["tfrecord", "lmdb-raw", "hdf5-arrays"])
+def test_a_call_makes_the_bytes_of_the_command(
+    tiny: Made, shelf: Shelf, tmp_path: Path, name: str
+) -> None:
+    expected = tiny if name == "tfrecord" else shelf(name, "--num_shards", "train=6,validation=2")
+    sealed = dataprep.prepare(
+        "imagenet",
+        raw=tiny.raw.path,
+        local_scratch_dir=str(tmp_path),
+        num_shards=COUNTS,
+        workers=1,
+        **keywords(FORMATS[name]),
+    )
+    assert hashes(tmp_path) == expected.files
+    assert (sealed.out, sealed.records, sealed.shards, sealed.rejected) == (tmp_path, 30, 8, 0)
+    assert f"sealed {tmp_path}/manifest.json: 30 records in 8 shards" in str(sealed)
+
+
+def test_a_conversion_and_what_looks_at_it(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    seen: list[Progress] = []
+    done = dataprep.convert(tiny.out, to=out, sink="lmdb-torch", workers=1, progress=seen.append)
+    assert (done.records, done.out) == (30, out)
+    assert {it.phase for it in seen} == {"verify", "write", ""}
+    verified = dataprep.verify(out, level="decode", workers=1)
+    assert (verified.records, verified.problems) == (30, ())
+    assert dataprep.diff(tiny.out, out, workers=2).same
+    assert dataprep.status(out).state == "sealed"
+    contents = dataprep.inspect(out)
+    assert [split.records for split in contents.splits] == [24, 6]
+    assert str(contents) + "\n" == cli("inspect", out).out
+    assert str(dataprep.status(out)) + "\n" == cli("status", out).out
+    (out / "train.lmdb").write_bytes(b"x")
+    assert [problem.path for problem in dataprep.verify(out).problems] == ["train.lmdb"]
+    assert dataprep.status(out).state == "incomplete"
+
+
+def test_staging_copies_and_returns_where(tiny: Made, tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    place = dataprep.stage(
+        tiny.out, to=tmp_path / "copy", split=["validation"], bandwidth="1GB", progress=seen.append
+    )
+    assert place == tmp_path / "copy"
+    assert len(dataprep.open(place, "validation")) == 6
+    (end,) = (it for it in seen if it.finished)
+    assert (end.phase, end.unit, end.done) == ("stage", "byte", end.total)
+    copied = [*(place / "validation").iterdir(), *(place / "index" / "validation").iterdir()]
+    assert end.total >= sum(path.stat().st_size for path in copied)
+    with pytest.raises(UsageError, match="no option 'splitt'; did you mean split"):
+        dataprep.stage(tiny.out, to=tmp_path / "copy", splitt=["train"])
+    with pytest.raises(UsageError, match="expected 'node'"):
+        dataprep.stage(tiny.out, to=tmp_path / "copy", share="nodes")
+
+
+WRONG: list[dict[str, Any]] = [
+    {"seed": -1},
+    {"layout": "deep"},
+    {"num_shards": "train=many"},
+    {"num_shards": "train=25"},
+    {"max_bad": "few"},
+    {"resize": "big"},
+    {"quality": 0},
+    {"workers": 0},
+    {"io_limit": "200"},
+    {"build_dir": "/nowhere"},
+    {"preset": "caffe"},
+    {"preset": "mxnet-480", "resize": "256"},
+    {"sink": "parquet"},
+    {"sink": "tfrecord", "datum": "raw"},
+    {"sink_option": "colour"},
+    {"splits": "train,test"},
+    {"runner": "direct", "dask_patience": 5},
+    {"lustre_pool": "none"},
+    {"lustre_stripe": "many"},
+    {"stats": "mean"},
+]
+
+
+@pytest.mark.parametrize("options", WRONG, ids=str)
+def test_wrong_options_get_the_message_of_the_command(
+    cli: Cli, tiny: Made, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    places = {"raw": tiny.raw.path, "out": tmp_path}
+    result = cli("imagenet", "--raw", tiny.raw.path, "--out", tmp_path, *words)
+    assert result.code == 2
+    with pytest.raises(UsageError) as caught:
+        dataprep.prepare("imagenet", **places, **options)
+    said = str(caught.value).removeprefix("dataprep imagenet: ")
+    assert said in result.error
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"raw": "a", "out": "b", "rezise": 1}, "no option 'rezise'; did you mean resize?"),
+        ({"raw": "a", "out": "b", "format": "lmdb"}, "'format'; did you mean sink?"),
+        ({"raw": "a", "out": "b", "xyz": 1}, "dataprep imagenet has no option 'xyz'$"),
+        ({"raw": "a"}, "Missing option '--out' / '--local_scratch_dir'"),
+        ({"raw": "a", "raw_data_dir": "b", "out": "c"}, "--raw and --raw_data_dir, which are"),
+        ({"raw": "a", "out": "b", "splits": 5}, "expected names such as train,validation"),
+    ],
+)
+def test_what_only_python_can_get_wrong(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        dataprep.prepare("imagenet", **options)
+
+
+def test_options_are_those_of_the_table_with_its_defaults() -> None:
+    for name in ("imagenet", "chestxray14", "folder"):
+        table = prepare_options(dataset_class(name))
+        values = resolve("it", table, {"raw": "a", "out": "b"})
+        assert values.keys() == {option.name for option in table}
+        assert values["color"] == ("gray" if name == "chestxray14" else "keep")
+        assert (values["quality"], values["overwrite"], values["sink_option"]) == (95, False, ())
+    assert resolve("it", convert_options(), {"to": "a", "sink": "b"})["check"] == "hash"
+    both = resolve(
+        "it",
+        prepare_options(dataset_class("imagenet")),
+        {
+            "raw": "a",
+            "out": "b",
+            "splits": ["train", "test"],
+            "sink_option": {"a": "b", "c": "d"},
+            "num_shards": 7,
+            "io_limit": 10**9,
+            "stats": None,
+        },
+    )
+    assert both["splits"] == ("train", "test")
+    assert both["sink_option"] == ("a=b", "c=d")
+    assert both["num_shards"] == {"*": 7}
+    assert (both["io_limit"], both["stats"]) == (10**9, "off")
+
+
+def test_more_rejected_images_than_allowed_is_its_own_error(spoilt: Raw, tmp_path: Path) -> None:
+    options = {"raw": spoilt.path, "out": tmp_path, "num_shards": "train=3,validation=1"}
+    with pytest.raises(RejectedError) as caught:
+        dataprep.prepare("imagenet", **options)
+    assert caught.value.rejected == 4
+    assert dataprep.status(tmp_path).state == "rejected"
+    assert dataprep.prepare("imagenet", max_bad="20%", **options).rejected == 4
+
+
+@pytest.mark.parametrize("hidden", [".directory", "lost+found"])
+def test_a_directory_of_somebody_else_is_refused_before_anything_is_made(
+    tiny: Made, tmp_path: Path, hidden: str
+) -> None:
+    (tmp_path / hidden).mkdir()  # what file systems keep there is nobody's
+    (tmp_path / hidden / "x").write_text("")
+    (tmp_path / "train" / "deep").mkdir(parents=True)
+    options = {"raw": tiny.raw.path, "out": tmp_path, "num_shards": COUNTS, "workers": 1}
+    foreign = tmp_path / "train" / "deep" / "notes.txt"
+    foreign.write_text("mine")
+    for call in (
+        lambda: dataprep.prepare("imagenet", overwrite=True, **options),
+        lambda: dataprep.convert(tiny.out, to=tmp_path, sink="lmdb"),
+    ):
+        with pytest.raises(DatasetError, match=f"{foreign} is in the way: .* a new or an empty"):
+            call()
+    assert not (tmp_path / ".dataprep").exists()
+    foreign.unlink()
+    assert dataprep.prepare("imagenet", **options).records == 30
+
+
+# --- a guest in somebody's process ---
+
+
+def test_a_call_leaves_signals_alone_and_works_in_a_thread(tiny: Made, tmp_path: Path) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    seen: list[object] = []
+
+    def run() -> None:
+        seen.append(
+            dataprep.prepare(
+                "imagenet", raw=tiny.raw.path, out=tmp_path, num_shards=COUNTS, workers=1
+            )
+        )
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(120)
+    assert len(seen) == 1
+    assert hashes(tmp_path) == tiny.files
+    assert {number: signal.getsignal(number) for number in before} == before
+
+
+def test_an_interrupt_is_the_callers_and_the_same_call_resumes(tiny: Made, tmp_path: Path) -> None:
+    options = {"raw": tiny.raw.path, "out": tmp_path, "num_shards": COUNTS, "workers": 1}
+
+    def interrupt(progress: Progress) -> None:
+        if progress.phase == "write":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        dataprep.prepare("imagenet", progress=interrupt, **options)
+    assert not (tmp_path / "manifest.json").exists()
+    assert dataprep.prepare("imagenet", **options).records == 30
+    assert hashes(tmp_path) == tiny.files
+
+
+def test_a_script_without_a_guard_is_told_what_to_write(tiny: Made, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import multiprocessing, dataprep\n"
+        "def nothing(): pass\n"
+        "started = multiprocessing.get_context('spawn').Process(target=nothing)\n"
+        f"dataprep.convert({str(tiny.out)!r}, to={str(tmp_path / 'out')!r}, sink='lmdb')\n"
+        "started.start(); started.join()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert "put its calls of dataprep under `if __name__ ==" in done.stderr
+    assert dataprep.status(tmp_path / "out").state == "sealed"
+
+
+def test_importing_is_free_and_names_are_there(tiny: Made) -> None:
+    code = (
+        "import sys, dataprep; dataprep.prepare; dataprep.status; dataprep.Progress;"
+        "print({'numpy', 'PIL', 'apache_beam', 'duckdb', 'pyarrow', 'tqdm'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+    for name in dataprep.__all__:
+        assert getattr(dataprep, name)
+    with pytest.raises(AttributeError, match="'dataprep' has no attribute 'Sample'"):
+        _ = dataprep.Sample  # type: ignore[attr-defined]
+
+
+# --- progress ---
+
+
+def test_progress_is_told_in_order_and_ends_at_the_total(tiny: Made, tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    dataprep.prepare(
+        "imagenet",
+        raw=tiny.raw.path,
+        out=tmp_path,
+        num_shards=COUNTS,
+        workers=1,
+        progress=seen.append,
+    )
+    phases = [it for it in seen if it.phase]
+    assert list(dict.fromkeys(it.phase for it in phases)) == ["index", "write"]
+    for phase, unit in (("index", "part"), ("write", "image")):
+        own = [it for it in phases if it.phase == phase]
+        assert [it.done for it in own] == sorted(it.done for it in own)
+        assert own[-1].done == own[-1].total > 0
+        assert [it.finished for it in own] == [False] * (len(own) - 1) + [True]
+        assert {it.unit for it in own} == {unit}
+    assert str(phases[-1]).startswith("write: 100% 30/30 images")
+    messages = [it.message for it in seen if it.message is not None]
+    assert any("train: 24 images" in text for text in messages)
+    assert all(str(it) == it.message for it in seen if it.message)
+
+
+def test_a_command_in_a_pipe_has_plain_lines_and_none_of_them_on_stdout(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    result = cli.done(cli.start(*tiny.command(tmp_path)))
+    assert result.code == 0
+    assert not {"\r", "\x1b"} & {*result.out, *result.err}
+    assert "%" not in result.out
+    assert result.out.splitlines()[-1].startswith("sealed ")
+    lines = result.err.splitlines()
+    assert all(line.startswith(("index: 100%", "write: 100% 30/30 images")) for line in lines)
+
+
+@given(st.lists(st.integers(0, 50), max_size=20), st.integers(0, 100))
+def test_no_rate_is_told_of_the_first_second(steps: list[int], before: int) -> None:
+    seen: list[Progress] = []
+    reporter = Reporter(seen.append)
+    reporter.begin("index", 1_511_460, "part", before)
+    for step in steps:
+        reporter.advance(step)
+    reporter.finished()
+    assert all(it.rate is None for it in seen)
+    assert seen[-1].done == before + sum(steps)
+    assert "/s" not in str(seen[-1])
+
+
+def test_nobody_is_told_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    with told(None) as reporter:
+        reporter.line("something")
+        reporter.begin("write", 2, "image")
+        reporter.finished()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_through_a_pipe_lines_come_however_silent_the_work_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dataprep.api.progress._LINE_SECONDS", 0.3)
+    display = Display()
+    reporter = Reporter(display)
+    reporter.begin("verify", 2_000_000, "byte")
+    time.sleep(1.2)
+    reporter.advance(2_000_000)
+    reporter.finished()
+    display.close()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) >= 3
+    assert lines[0] == "verify: 0% 0 bytes of 2.0 MB"
+    assert lines[-1].startswith("verify: 100% 2.0 MB of 2.0 MB, ")
+
+
+_SLOW = """
+import time
+from dataprep.api.progress import Display, Reporter
+display = Display()
+reporter = Reporter(display)
+reporter.begin("write", 100_000, "image")
+for step in range(5):  # hears of its workers once a second
+    time.sleep(1)
+    reporter.advance(10_000)
+reporter.finished()
+display.close()
+"""
+
+
+def test_a_bar_moves_four_times_a_second_at_a_steady_rate() -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 25, 120, 0, 0))
+    process = subprocess.Popen([sys.executable, "-c", _SLOW], stderr=theirs, stdout=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 4096):
+            shown += piece
+    except OSError:  # how Linux says that the other side is closed
+        pass
+    os.close(ours)
+    assert process.wait(60) == 0
+    drawn = shown.decode().split("\r")
+    counts = [int(found[1]) for frame in drawn if (found := re.search(r" (\d+)/100000", frame))]
+    assert counts == sorted(counts)
+    assert counts[-1] == 50_000
+    moving = [count for count in dict.fromkeys(counts) if count >= 10_000]
+    assert len(moving) >= 12  # in four seconds, of a busy machine
+    rates = [found[1] for frame in drawn if (found := re.search(r"([\d,]+) images/s", frame))]
+    assert rates
+    assert all(3_000 < float(rate.replace(",", "")) < 12_000 for rate in rates)
+
+
+# --- names and sizes ---
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("rezise", "resize"),
+        ("--shards", "num_shards"),
+        ("n-shards", "num_shards"),
+        ("output_dir", "index_dir"),
+        ("threads", "workers"),
+        ("xyz", None),
+        ("", None),
+    ],
+)
+def test_the_nearest_name(word: str, meant: str | None) -> None:
+    names = ["resize", "num_shards", "index_dir", "workers", "seed", "layout"]
+    assert nearest(word, names) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("150MB", 150_000_000), ("4MiB", 4 << 20), ("1.5 GB", 1_500_000_000), ("7", 7), ("2K", 2000)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert ByteSize().parse(text) == size
+    assert ByteSize().convert(size, None, None) == size
+    with pytest.raises(click.BadParameter, match="expected a size such as"):
+        ByteSize().convert(f"{text}x", None, None)
+
+
+# --- for scripts ---
+
+
+def printed(cli: Cli, *words: object) -> Any:
+    result = cli(*words, "--json")
+    return json.loads(result.out)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [("status", dataprep.JobStatus), ("verify", dataprep.Verified), ("inspect", dataprep.Contents)],
+)
+def test_json_has_the_fields_of_the_class(cli: Cli, tiny: Made, call: str, kind: type[Any]) -> None:
+    found = printed(cli, call, tiny.out)
+    assert list(found) == [field.name for field in fields(kind)]
+    result = getattr(dataprep, call)(tiny.out)
+    for name in ("state", "records", "problems", "dataset", "noted_images"):
+        if name in found:
+            expected = getattr(result, name)
+            assert found[name] == (list(expected) if isinstance(expected, tuple) else expected)
+
+
+def test_json_of_what_is_wrong_is_json_too(
+    cli: Cli, tiny: Made, radiographs: Made, tmp_path: Path
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    (out / "train" / "train-00000-of-00006").unlink()
+    result = cli("verify", out, "--json")
+    assert result.code == 1
+    (problem,) = json.loads(result.out)["problems"]
+    assert problem == {"path": "train/train-00000-of-00006", "what": "is missing"}
+    assert printed(cli, "status", out)["state"] == "incomplete"
+    result = cli("diff", tiny.out, radiographs.out, "--json")
+    assert result.code == 1
+    found = json.loads(result.out)
+    assert list(found) == [field.name for field in fields(dataprep.Difference)]
+    assert found["splits"][0]["only_a"] == 24
+
+
+def test_json_of_a_shard_is_its_records_without_images(cli: Cli, tiny: Made) -> None:
+    found = printed(cli, "inspect", tiny.out / "train" / "train-00000-of-00006", "--records", 2)
+    examples = list(dataprep.open(tiny.out)[:2])
+    assert [record["key"] for record in found] == [example.key for example in examples]
+    assert found[0]["bytes"] == len(examples[0].encoded)
+    assert found[0]["encoded"] is None
+
+
+def test_watching_ends_with_the_run(
+    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("status", tiny.out, "--watch").out == cli("status", tiny.out).out
+    monkeypatch.setattr("dataprep.cli.status._LINE_SECONDS", 0.2)
+    out = tiny.copy(tmp_path / "out")
+    program = (
+        "import sys; from pathlib import Path; from dataprep.build.lock import locked;"
+        "from dataprep.build.workspace import Workspace\n"
+        "with locked(Workspace(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(out)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        holder.stdout.readline()
+        timer = threading.Timer(1.0, holder.stdin.close)
+        timer.start()
+        said = cli("status", out, "--watch").out
+        timer.join()
+    assert said.count(f"running, process {holder.pid}") >= 2
+    assert said.splitlines()[-3] == f"{out}: sealed"
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("dataprep sta", "stage status"), ("dataprep imagenet --res", "--resize")],
+)
+def test_the_shell_completes(words: str, offered: str) -> None:
+    environment = {
+        **os.environ,
+        "_DATAPREP_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    code = "import sys; sys.argv[0] = 'dataprep'; from dataprep.cli import entry_point as e; e()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    found = [line.partition(",")[2] for line in done.stdout.splitlines()]
+    assert found == offered.split()
