@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.datasets.chestxray14.files import find_lists
-from dataprep.datasets.chestxray14.lists import read_listed
+from dataprep.datasets.chestxray14.lists import find_lists, read_listed
 from dataprep.datasets.chestxray14.options import OPTIONS, read_settings
 from dataprep.errors import SourceError, UsageError
 from dataprep.synthesize.chestxray14.labels import parse_labels
