@@ -14,7 +14,7 @@ import pytest
 import dataprep
 from dataprep.cli import main
 from dataprep.datasets.chestxray14.dataset import ChestXray14
-from dataprep.datasets.chestxray14.findings import FINDINGS
+from dataprep.datasets.chestxray14.options import FINDINGS
 from dataprep.plugins import DATASETS, OUR_PACKAGE, SINKS, installed, load_sink, package_of
 from dataprep_schemas.tables import RECORDS
 from tests.conftest import Cli, Made, Raw, rows_of

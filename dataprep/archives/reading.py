@@ -9,9 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from dataprep.archives.descriptors import Descriptor, read_at
-from dataprep.archives.gzip_reading import read_unpacked
-from dataprep.archives.restarts import Restarts
+from dataprep.archives.gzip import Restarts, read_unpacked
+from dataprep.archives.open_files import Descriptor, read_at
 from dataprep.errors import SourceError
 from dataprep.index import Row
 from dataprep.system.io_limit import pay
@@ -50,9 +49,12 @@ def read_image(raw: Path, row: Row, index: Path | None = None) -> bytes:
         archive = _open_archive(path)
         _require_unchanged(row, archive.mtime)
         if not row.packing:
-            return _read_member(archive, row)
+            return _read_member(archive, row, row.size)
         if row.packing[0] == "stored":
-            return _read_stored(archive, row)
+            data = _read_member(archive, row, row.size)
+            if zlib.crc32(data) != row.packing[1]:
+                raise _damaged(row, "its CRC-32 is not what the archive says")
+            return data
         if row.packing[0] == "deflate":
             return _read_deflated(archive, row)
         return _read_gzip(archive, _restarts(index, row), row)
@@ -133,28 +135,23 @@ def _read_file(path: str, row: Row) -> bytes:
     return data
 
 
-def _read_member(archive: Descriptor, row: Row) -> bytes:
-    data = read_at(archive.number, row.offset, row.size)
-    if len(data) < row.size:
-        raise _ends(archive, row, row.size)
-    return data
-
-
-def _read_stored(archive: Descriptor, row: Row) -> bytes:
-    data = _read_member(archive, row)
-    if zlib.crc32(data) != row.packing[1]:
-        raise _damaged(row, "its CRC-32 is not what the archive says")
+def _read_member(archive: Descriptor, row: Row, size: int) -> bytes:
+    """Bytes of the archive where the image starts; as many as it has there."""
+    data = read_at(archive.number, row.offset, size)
+    if len(data) < size:
+        raise _changed(
+            row,
+            f"{printable(row.key)} ends at byte {row.offset + size}, but the archive has "
+            f"{os.fstat(archive.number).st_size} bytes",
+        )
     return data
 
 
 def _read_deflated(archive: Descriptor, row: Row) -> bytes:
     _, size, crc = row.packing
-    packed = read_at(archive.number, row.offset, int(size))
-    if len(packed) < int(size):
-        raise _ends(archive, row, int(size))
-    inflater = zlib.decompressobj(_RAW_DEFLATE)
+    packed = _read_member(archive, row, int(size))
     try:
-        data = inflater.decompress(packed, row.size + 1)
+        data = zlib.decompressobj(_RAW_DEFLATE).decompress(packed, row.size + 1)
     except zlib.error as error:
         raise _damaged(row, str(error)) from error
     if len(data) != row.size or zlib.crc32(data) != crc:
@@ -175,14 +172,6 @@ def _read_gzip(archive: Descriptor, restarts: Restarts, row: Row) -> bytes:
     if len(data) < row.size:
         raise _damaged(row, "its compressed data end too early")
     return data
-
-
-def _ends(archive: Descriptor, row: Row, size: int) -> SourceError:
-    return _changed(
-        row,
-        f"{printable(row.key)} ends at byte {row.offset + size}, but the archive has "
-        f"{os.fstat(archive.number).st_size} bytes",
-    )
 
 
 def _damaged(row: Row, reason: str) -> SourceError:

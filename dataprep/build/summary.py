@@ -13,7 +13,7 @@ from dataprep.build.index_parts import Part, table_path
 from dataprep.build.request import EVERY_SPLIT, Request
 from dataprep.build.workspace import Workspace
 from dataprep.datasets import Dataset, Found, ScanUnit, wanted_splits
-from dataprep.datasets.split_names import in_usual_order
+from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import RejectedError, SourceError, UsageError
 from dataprep.system.canonical import to_json
 from dataprep.system.messages import counted, printable

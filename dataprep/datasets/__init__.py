@@ -7,12 +7,12 @@ data set of a third party needs is here; docs/datasets.md shows one.
 
 from __future__ import annotations
 
-from dataprep.archives.kinds import container_kind, list_container, witness
+from dataprep.archives.containers import container_kind, list_container, stat_fingerprint
 from dataprep.archives.listing import Listing, StoredImage
 from dataprep.archives.reading import close_archives, read_image
 from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
 from dataprep.datasets.imagenet.dataset import ImageNet
-from dataprep.datasets.splitting import Cut, parse_seed, parse_share
+from dataprep.datasets.splits import Cut, parse_seed, parse_share
 from dataprep.index import Ignored, Row, Scanned, Unmatched
 
 __all__ = [
@@ -35,6 +35,6 @@ __all__ = [
     "parse_seed",
     "parse_share",
     "read_image",
+    "stat_fingerprint",
     "wanted_splits",
-    "witness",
 ]

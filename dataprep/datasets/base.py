@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from dataprep.errors import UsageError
+from dataprep.errors import SourceError, UsageError
 from dataprep.index import Scanned
-from dataprep.system.messages import printable
+from dataprep.system.messages import printable, some_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,27 @@ class Found:
     whole: bool = False
 
 
+def refuse_reserved(attributes: Iterable[Attribute], place: str) -> None:
+    """Refuse attributes that are called like a column that dataprep's tables have themselves.
+
+    Args:
+        attributes: those of a data set.
+        place: what names them, for the message.
+
+    Raises:
+        SourceError: one is.
+    """
+    from dataprep_schemas.tables import INDEX, ORDER, RECORDS
+
+    reserved = {*INDEX, *ORDER, *RECORDS}
+    # DuckDB takes names that differ in case for the same.
+    if clash := [entry.name for entry in attributes if entry.name.lower() in reserved]:
+        raise SourceError(
+            f"{place}: {some_of(clash)} cannot be an attribute, since dataprep's tables have a "
+            "column of that name; rename it or leave it out"
+        )
+
+
 def wanted_splits(there: Sequence[str], asked: Sequence[str] | None) -> tuple[str, ...]:
     """The splits that are prepared, in their own order.
 
@@ -136,8 +157,8 @@ class Dataset(ABC):
     defaults: ClassVar[Mapping[str, str]] = {}
     """Shared options whose default is another for this data set: ``{"color": "gray"}``."""
 
-    attributes: ClassVar[tuple[Attribute, ...]] = ()
-    """What its rows may have in `Row.attributes`."""
+    attributes: tuple[Attribute, ...] = ()
+    """What its rows may have in `Row.attributes`; known when `find` has returned."""
 
     formats: ClassVar[frozenset[Literal["JPEG", "PNG"]]] = frozenset({"JPEG"})
     """The formats, of ``JPEG`` and ``PNG``, that stay byte for byte unless the user asks for

@@ -183,7 +183,8 @@ class Images:
             "order by container, key limit 1"
         )
         for name, container, reason in self.rows(query) if number else ():
-            return number, f"{name!r} in {container or 'the raw directory'}: {reason}"
+            place = container or "the raw directory"
+            return number, f"{f'{name!r} in ' if name else ''}{place}: {reason}"
         return 0, ""
 
     def write_unmatched(self, path: Path) -> None:
@@ -296,13 +297,17 @@ class Images:
             "order by split, key limit 1"
         )
         for split, key in found:
-            containers = self.rows(
-                "select distinct container from images "
-                f"where split = {quoted(split)} and key = {quoted(key)} order by container"
-            )
-            places = " and ".join(printable(place) for (place,) in containers)
+            places, lists, lines = self.rows(
+                "select list_sort(list(distinct container)), "
+                "list(distinct reason) filter (reason is not null), list_sort(list(line)) "
+                f"from parts where status = 'image' and key = {quoted(key)} "
+                f"and split = {quoted(split)}"
+            )[0]
+            if lists:
+                raise _listed_twice(lists[0], key, lines)
             raise SourceError(
-                f"{split}: two images have the same name, {printable(key)}, in {places}; rename one"
+                f"{split}: two images have the same name, {printable(key)}, in "
+                f"{' and '.join(map(printable, places))}; rename one"
             )
 
     def check_groups(self, word: str) -> None:
@@ -337,11 +342,7 @@ class Images:
         ).fetchone()
         if found is not None:
             key, place, lines = found
-            where = f", lines {' and '.join(map(str, lines))}" if lines and lines[0] else ""
-            raise SourceError(
-                f"{printable(place)} lists {printable(key)} twice{where}; expected each image "
-                "once; remove one"
-            )
+            raise _listed_twice(place, key, lines)
 
 
 def column_list(names: Iterable[str], table: str = "") -> str:
@@ -383,3 +384,11 @@ def _leak(word: str, group: str, places: Sequence[Mapping[str, str]]) -> str:
     """``patient 10007 is in train (00010007_000.png) and test (00010007_003.png)``."""
     *others, last = (f"{place['split']} ({printable(place['key'])})" for place in places)
     return f"{word} {printable(group)} is in {', '.join(others)} and {last}"
+
+
+def _listed_twice(place: str, key: str, lines: Sequence[int] | None) -> SourceError:
+    where = f", lines {' and '.join(map(str, lines))}" if lines and lines[0] else ""
+    return SourceError(
+        f"{printable(place)} lists {printable(key)} twice{where}; expected each image once; "
+        "remove one"
+    )

@@ -48,8 +48,11 @@ INDEX: Mapping[str, tuple[str, str]] = {
     _BOXES: ("list<box>", "bounding boxes, in fractions of width and height"),
     "box_labels": ("list<string>", "class of each box; null where all show the only label"),
     "group": ("string", "what it belongs to, such as a patient; never in two splits"),
-    "line": ("int64", "of what is listed: its line in the list, from 1"),
-    "reason": ("string", "why it was ignored"),
+    "line": (
+        "int64",
+        "of what is listed: its line in the list, from 1, where rows are lines",
+    ),
+    "reason": ("string", "why it was ignored; of an image that is listed, the list"),
 }
 """Name: (type, meaning)."""
 

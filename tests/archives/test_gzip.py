@@ -11,6 +11,7 @@ import tarfile
 import tracemalloc
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,11 +20,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataprep.archives.gzip_points import find_restarts, spacing_for
-from dataprep.archives.gzip_reading import read_unpacked
-from dataprep.archives.inflating import filled, unpack, unpack_from
-from dataprep.archives.kinds import list_container
-from dataprep.archives.restarts import Point, Restarts, pack_restarts
+from dataprep.archives.containers import list_container
+from dataprep.archives.gzip import (
+    Point,
+    Restarts,
+    filled,
+    find_restarts,
+    pack_restarts,
+    read_unpacked,
+    spacing_for,
+    unpack,
+    unpack_from,
+)
 from dataprep.datasets import close_archives, read_image
 from dataprep.errors import SourceError
 from dataprep.index import Row
@@ -155,7 +163,7 @@ def test_bits_before_a_block_are_filled_without_touching_the_window(used, data, 
 def test_what_precedes_an_image_is_unpacked_but_not_kept(tmp_path):
     data = bytes(30_000_000) + b"image"
     (tmp_path / "a.gz").write_bytes(gzip.compress(data))
-    (tmp_path / "restarts").write_bytes(pack_restarts(0, len(data), [Point(10, 0, 0)], [b""]))
+    (tmp_path / "restarts").write_bytes(pack_restarts(0, len(data), [(Point(10, 0, 0), b"")]))
     restarts = Restarts(str(tmp_path / "restarts"), "restarts")
     descriptor = os.open(tmp_path / "a.gz", os.O_RDONLY)
     tracemalloc.start()
@@ -181,11 +189,8 @@ class Archive:
         self.restarts = path / "index" / "unit.restarts"
         self.restarts.parent.mkdir()
         self.restarts.write_bytes(listing.restarts)
-        self.rows = [
-            Row(image.path, *where, (0,), packing=image.packing)
-            for image in listing.images
-            for where in [(image.container, image.offset, image.size, image.modified)]
-        ]
+        found = (image.row(image.path, (0,)) for image in listing.images)
+        self.rows = [replace(row, container_mtime=0) for row in found]  # so that content counts
 
     def read(self, row: Row) -> bytes:
         return read_image(self.path, row, self.path / "index")
@@ -376,7 +381,7 @@ def test_a_point_behind_the_end_or_in_another_file_is_an_error(tmp_path):
     try:
         for offset, bits in ((10, 0), (999, 0), (999, 3)):
             with pytest.raises((EOFError, zlib.error)):
-                b"".join(unpack_from(descriptor, offset, bits, b""))
+                b"".join(unpack_from(descriptor, Point(offset, bits, 0), b""))
     finally:
         os.close(descriptor)
 

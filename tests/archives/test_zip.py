@@ -17,10 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataprep.archives.kinds import list_container
+from dataprep.archives.containers import list_container
 from dataprep.datasets import close_archives, read_image
 from dataprep.errors import SourceError
-from dataprep.index import Row
 
 MOMENT = (2017, 9, 1, 12, 30, 58)  # as seconds since 1970, in UTC:
 SECONDS = 1_504_269_058
@@ -56,18 +55,7 @@ def scan(directory: str | Path, content: bytes):
 
 
 def rows(listing):
-    return [
-        Row(
-            image.path,
-            image.container,
-            image.offset,
-            image.size,
-            image.modified,
-            (0,),
-            packing=image.packing,
-        )
-        for image in listing.images
-    ]
+    return [image.row(image.path, (0,)) for image in listing.images]
 
 
 def test_stored_and_deflated_images_are_read(tmp_path):
@@ -225,3 +213,52 @@ def test_an_image_replaced_by_another_of_its_size_is_noticed(tmp_path):
     (tmp_path / "a.zip").write_bytes(content)
     with pytest.raises(SourceError, match=r"damaged or changed .*: its CRC-32 or size is not"):
         read_image(tmp_path, row)
+
+
+def of(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    return zipped(*((entry(name, method), body) for name, body in members.items()))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_backslashes_separate_where_there_is_no_slash(tmp_path, method):
+    members = {
+        "cat\\": b"",
+        "cat\\1.jpg": b"one",
+        "dog\\puppy\\2.jpg": b"two",
+        "cat/a\\b.jpg": b"three",
+        "4.jpg": b"four",
+    }
+    found = scan(tmp_path, of(members, method))
+    read = {row.key: read_image(tmp_path, row) for row in rows(found)}
+    assert read == {
+        "cat/1.jpg": b"one",
+        "dog/puppy/2.jpg": b"two",
+        "cat/a\\b.jpg": b"three",
+        "4.jpg": b"four",
+    }
+    assert not found.ignored
+
+
+def test_names_with_backslashes_are_trusted_no_more_than_others(tmp_path):
+    names = ("..\\..\\up.png", "__MACOSX\\a.png", "a\\.hidden.png", "a\\notes.txt")
+    found = scan(tmp_path, of(dict.fromkeys(names, b"x")))
+    assert not found.images
+    assert {ignored.name: ignored.reason.partition(" (")[0] for ignored in found.ignored} == {
+        "../../up.png": "its name leads out of the archive",
+        "__MACOSX/a.png": "in a hidden or system folder",
+        "a/.hidden.png": "hidden file",
+        "a/notes.txt": "not an image name",
+    }
+
+
+def test_a_stored_image_is_checked_when_it_is_read(tmp_path):
+    body = b"a stored image " * 9
+    (stored,) = rows(scan(tmp_path, of({"a.png": body}, zipfile.ZIP_STORED)))
+    assert stored.packing[0] == "stored"
+    assert read_image(tmp_path, stored) == body
+    content = bytearray((tmp_path / "a.zip").read_bytes())
+    content[stored.offset + 20] ^= 1
+    (tmp_path / "a.zip").write_bytes(content)
+    message = r"cannot unpack a.png from a.zip, which is damaged .*: its CRC-32 is not what"
+    with pytest.raises(SourceError, match=message):
+        read_image(tmp_path, replace(stored, container_mtime=0))

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataprep.datasets.chestxray14.dataset import ChestXray14
-from dataprep.datasets.splitting import Cut
+from dataprep.datasets.splits import Cut
 from dataprep.errors import SourceError, UsageError
 from dataprep.index import Ignored
 from dataprep.index.tables import index_tables

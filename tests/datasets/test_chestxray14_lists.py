@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.datasets.chestxray14.files import find_lists
-from dataprep.datasets.chestxray14.lists import describe, read_listed
-from dataprep.datasets.splitting import Cut
+from dataprep.datasets.chestxray14.lists import describe, find_lists, read_listed
+from dataprep.datasets.splits import Cut
 from dataprep.errors import SourceError
 
 REAL = "DATAPREP_REAL_CHESTXRAY14"

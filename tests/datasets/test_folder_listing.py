@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from dataprep.archives.relative_paths import clean_path
+from dataprep.archives.listing import clean_path
 from dataprep.datasets.folder import listing as listing_module
 from dataprep.datasets.folder.dataset import Folder
-from dataprep.errors import SourceError
+from dataprep.errors import SourceError, UsageError
 from dataprep.index.tables import index_tables
 
 IMAGES = {f"{c}/{n}.jpg": f"{c}{n}".encode() * n for c in "ab" for n in (1, 2, 3)}
@@ -76,7 +76,8 @@ def index(raw, listing, **options):
     for unit in dataset.find(raw, None).units:
         scanned = dataset.scan(raw, unit)
         classes = [name for name, _ in known] if known else scanned.classes or ()
-        for table in index_tables(scanned, classes, ()):
+        attributes = tuple((attribute.name, attribute.kind) for attribute in dataset.attributes)
+        for table in index_tables(scanned, classes, attributes):
             for row in table.to_pylist():
                 found.setdefault(row["status"], []).append(row)
     return found
@@ -428,7 +429,9 @@ def test_names_of_listings_are_no_patterns(tmp_path, raw, suffix):
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_listing_that_is_gone_is_refused(tmp_path, raw, suffix):
-    assert "cannot read" in refusal(raw, tmp_path / f"gone.{suffix}")
+    gone = tmp_path / f"gone.{suffix}"
+    with pytest.raises(UsageError, match=f"no listing {gone} here or in {raw}; check --listing"):
+        index(raw, gone)
 
 
 def test_a_fingerprint_changes_with_the_content_and_the_format(tmp_path, raw):
@@ -443,3 +446,79 @@ def test_a_fingerprint_changes_with_the_content_and_the_format(tmp_path, raw):
     before = fingerprint(row)
     assert fingerprint(row, listing_format="csv") == before
     assert fingerprint({**row, "label": "b"}) != before
+
+
+def test_a_listing_may_lie_in_the_raw_directory(tmp_path, raw, monkeypatch):
+    write_listing(raw / "list.csv", ROWS)
+    monkeypatch.chdir(tmp_path)
+
+    assert told(index(raw, "list.csv")["image"]) == EXPECTED
+    write_listing(tmp_path / "list.csv", ROWS[:1])  # one in the working directory comes first
+    assert len(index(raw, "list.csv")["image"]) == 1
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_columns_become_attributes(tmp_path, raw, suffix, packed):
+    rows = [
+        {"path": "a/1.jpg", "label": "x", "Patient Age": "58", "sex": "F", "note": ""},
+        {"path": "a/2.jpg", "label": "x", "Patient Age": "", "sex": "", "note": "7"},
+        {"path": "a/3.jpg", "label": "x", "Patient Age": "-1", "sex": "M", "note": "x"},
+    ]
+    listing = write_listing(tmp_path / f"list.{suffix}", rows)
+    if packed:
+        raw = tmp_path / "packed"
+        write_tar(raw / "i.tar", IMAGES)
+
+    found = index(raw, listing, attribute_columns="all")["listed" if packed else "image"]
+
+    assert [row["Patient_Age"] for row in found] == [58, None, -1]
+    assert [row["sex"] for row in found] == ["F", None, "M"]
+    assert [row["note"] for row in found] == [None, "7", "x"]
+    some = index(raw, listing, attribute_columns=" sex, note")["listed" if packed else "image"]
+    assert [row["sex"] for row in some] == ["F", None, "M"]
+    assert "Patient_Age" not in some[0]
+
+
+@pytest.mark.parametrize("name", ["key", "Size", "status", "shard"])
+def test_an_attribute_of_a_name_that_is_taken_is_refused(tmp_path, raw, name):
+    listing = write_listing(tmp_path / "l.csv", [{"path": "a/1.jpg", "label": "x", name: "1"}])
+
+    message = refusal(raw, listing, attribute_columns="all", size_column="")
+    assert message.startswith(f"l.csv: --attribute_columns: {name} cannot be an attribute, since")
+    assert "has no column age" in refusal(raw, listing, attribute_columns="age")
+
+
+def test_a_label_may_mean_none(tmp_path, raw):
+    cells = {"a/1.jpg": "No Finding", "a/2.jpg": "Mass|Edema", "a/3.jpg": "Mass"}
+    rows = [{"path": path, "label": cell} for path, cell in cells.items()]
+    listing = write_listing(tmp_path / "list.csv", rows)
+    options = {"no_label": "No Finding", "label_separator": "|"}
+
+    found = index(raw, listing, **options)["image"]
+
+    assert [row["labels"] for row in found] == [[], ["Edema", "Mass"], ["Mass"]]
+    alone = {"no_label": "No Finding"}
+    assert Folder(listing=listing, **alone).multilabel
+    assert index(raw, listing, **alone)["image"][1]["labels"] == ["Mass|Edema"]
+    rows[0]["label"] = "Mass|No Finding"
+    listing = write_listing(tmp_path / "list.csv", rows)
+    assert "line 2: label No Finding, which means none, beside" in refusal(raw, listing, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("path,label\na/1.jpg,x\na/1.jpg,x\n", [2, 3]),
+        ("path,label\r\na/1.jpg,x\r\na/1.jpg,x\r\n", [2, 3]),
+        ("path,label\n\na/1.jpg,x\na/1.jpg,x\n", [None, None]),  # blank lines are not counted
+        ('path,label\n"a/1.jpg",x\na/1.jpg,"x\ny"\n', [None, None]),
+    ],
+)
+def test_lines_are_told_where_rows_are_lines(tmp_path, raw, text, lines):
+    (tmp_path / "list.csv").write_text(text, newline="")
+
+    found = index(raw, tmp_path / "list.csv")["image"]
+
+    assert [row["line"] for row in found] == lines
+    assert {row["reason"] for row in found} == {"list.csv"}

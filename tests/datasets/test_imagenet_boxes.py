@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.datasets import ImageNet
-from dataprep.datasets.imagenet.boxes import read_bounding_boxes
+from dataprep.datasets.imagenet.dataset import read_bounding_boxes
 from dataprep.errors import SourceError
 
 

@@ -116,11 +116,11 @@ def test_what_is_not_an_image_is_ignored_by_name_and_reason(raw):
     assert reasons == {
         (folder, f"._{raw.synsets[0]}_1.JPEG"): "hidden file",
         (folder, ".DS_Store"): "hidden file",
-        (folder, "notes.txt"): "not an image name (expected .jpeg, .jpg or .png)",
+        (folder, "notes.txt"): "not an image name",
         (folder, "more"): "folder, not searched for images",
         ("train", "README"): "neither a class folder nor a class archive",
         ("train", ".cache"): "hidden or system folder",
-        (f"train/{imagenet_classes()[empty][0]}", ""): "empty folder",
+        (f"train/{imagenet_classes()[empty][0]}", ""): "empty class folder",
     }
     assert "ignoring .cache, README" in ImageNet().find(raw.path, ["train"]).description[0]
 

@@ -43,7 +43,7 @@ REFUSED = {
     ),
     "folder and archive of a class": (
         build("train_tree", "train_tars"),
-        "found train/n[0-9]+/ and train/n[0-9]+.tar, .*; expected each class in one form only",
+        "found n[0-9]+, n.* both as a folder and as an archive in train/; expected each class",
     ),
     "unknown train folder": (
         build("train_tree", ("train/n99999999/x.JPEG", b"x")),
@@ -144,6 +144,20 @@ def test_dangling_links_are_errors(raw):
     (raw.path / "ILSVRC2012_img_val.tar").symlink_to("/gone.tar")
     with pytest.raises(SourceError, match=r"img_val.tar is a symbolic link to /gone.tar, which"):
         raw.scan("validation")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("train/cat/1.jpg", "if it is another image set, prepare it with `dataprep folder`"),
+        ("cat/1.jpg", "if it is another image set, prepare it with `dataprep folder`"),
+        ("1.jpg", "`dataprep folder` with --listing FILE takes loose images"),
+    ],
+)
+def test_another_image_set_is_sent_to_the_command_for_it(raw, name, hint):
+    raw.write(name, b"x")
+    with pytest.raises(SourceError, match=f"{hint}$"):
+        ImageNet().find(raw.path, None)
 
 
 @pytest.mark.parametrize("splits", [["test"], []])

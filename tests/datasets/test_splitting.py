@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataprep.datasets.splitting import Cut, check_shares, parse_seed, parse_share
+from dataprep.datasets.splits import Cut, check_shares, parse_seed, parse_share
 from dataprep.errors import UsageError
 
 GROUPS = [str(number) for number in range(1, 200)]

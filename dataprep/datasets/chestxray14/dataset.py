@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
-from dataprep.archives.kinds import list_container, witness
+from dataprep.archives.containers import list_container, stat_fingerprint
 from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
-from dataprep.datasets.chestxray14.files import Lists, find_lists
-from dataprep.datasets.chestxray14.layout import ImageUnit, find_images
+from dataprep.datasets.chestxray14.images import ImageUnit, find_images
+from dataprep.datasets.chestxray14.lists import Lists, describe, find_lists, read_listed
 from dataprep.datasets.chestxray14.options import OPTIONS, SIDE_LISTS, read_settings
-from dataprep.index import Member, Scanned
+from dataprep.index import Scanned
 
 # The NIH's lists, which no patient is in both of: 28,008 and 2,797 patients.
 _OFFICIAL_TRAIN_VALIDATION: Final = 86_524
 _OFFICIAL_TEST: Final = 25_596
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 3
+_SCAN_RULES: Final = 4
 
 
 class ChestXray14(Dataset):
@@ -38,7 +38,7 @@ class ChestXray14(Dataset):
     )
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
     defaults: ClassVar[Mapping[str, str]] = {"color": "gray"}
-    attributes: ClassVar[tuple[Attribute, ...]] = (
+    attributes = (
         Attribute("patient_id", "int"),
         Attribute("view", "text"),
         Attribute("age", "int"),
@@ -78,14 +78,12 @@ class ChestXray14(Dataset):
                 used; the official lists share a patient.
             UsageError: `splits` is empty or names a split that there is not.
         """
-        from dataprep.datasets.chestxray14.lists import describe
-
         wanted = wanted_splits(self._settings.splits, splits)
         images = find_images(raw)
         lists = self._lists(raw)
         return Found(
             description=(images.description, *describe(lists, self._settings.cut)),
-            units=(ScanUnit("labels", lists.labels.place), *images.units),
+            units=(ScanUnit("labels", lists.labels.name), *images.units),
             splits=wanted,
             official_counts=self._official_counts(),
         )
@@ -97,23 +95,10 @@ class ChestXray14(Dataset):
             SourceError: the unit is unreadable or damaged; a list cannot be used.
         """
         if not isinstance(unit, ImageUnit):
-            from dataprep.datasets.chestxray14.lists import read_listed
-
             listed, counts = read_listed(self._lists(raw), self._settings.cut)
             return Scanned(tables=(listed,), counts=counts)
         listing = list_container(raw, unit.container, restarts_name=unit.restarts_name)
-        members = [
-            Member(
-                image.name,
-                image.container,
-                image.offset,
-                image.size,
-                image.modified,
-                image.packing,
-                container_mtime=image.container_mtime,
-            )
-            for image in listing.images
-        ]
+        members = [image.member(image.name) for image in listing.images]
         ignored = (*unit.stray, *listing.ignored)
         return Scanned(members=members, ignored=ignored, restarts=listing.restarts)
 
@@ -124,8 +109,8 @@ class ChestXray14(Dataset):
             SourceError: something the unit needs is gone or unreadable.
         """
         if isinstance(unit, ImageUnit):
-            return json.dumps([_SCAN_RULES, *witness(raw, unit.container)])
-        return json.dumps([_SCAN_RULES, *self._lists(raw).witnesses()])
+            return json.dumps([_SCAN_RULES, *stat_fingerprint(raw, unit.container)])
+        return json.dumps([_SCAN_RULES, *self._lists(raw).fingerprint()])
 
     def _lists(self, raw: Path) -> Lists:
         return find_lists(raw, self.options, self._settings.official)

@@ -1,4 +1,4 @@
-"""The options of ChestX-ray14, and what they mean."""
+"""The findings and the options of ChestX-ray14, and what they mean."""
 
 from __future__ import annotations
 
@@ -8,9 +8,28 @@ from fractions import Fraction
 from typing import Final
 
 from dataprep.datasets.base import Option
-from dataprep.datasets.chestxray14.findings import ORDERS
-from dataprep.datasets.splitting import Cut, check_shares, parse_seed, parse_share, share_text
+from dataprep.datasets.splits import Cut, check_shares, parse_seed, parse_share, share_text
 from dataprep.errors import UsageError
+
+# The order of CheXNet's output (arnoweng/CheXNet, model.py), which most code has followed.
+FINDINGS: Final = (
+    "Atelectasis",
+    "Cardiomegaly",
+    "Effusion",
+    "Infiltration",
+    "Mass",
+    "Nodule",
+    "Pneumonia",
+    "Pneumothorax",
+    "Consolidation",
+    "Edema",
+    "Emphysema",
+    "Fibrosis",
+    "Pleural_Thickening",
+    "Hernia",
+)
+ORDERS: Final = {"canonical": FINDINGS, "alphabetical": tuple(sorted(FINDINGS))}
+NO_FINDING: Final = "No Finding"
 
 BY_PATIENT: Final = "random-by-patient"
 SIDE_LISTS: Final = ("train_val_list", "test_list")
@@ -46,7 +65,7 @@ OPTIONS: Final = (
     ),
     Option(
         "split_seed",
-        "Another one puts other patients into the splits cut at random.",
+        "Random seed of the splits cut at random.",
         default="0",
         metavar="INTEGER",
     ),

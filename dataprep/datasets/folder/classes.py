@@ -1,18 +1,28 @@
-"""Tells from an image's path in a folder or archive which class and split it has."""
+"""Tells which class and split an image has: from its path, or from a list of classes.
+
+The list fixes the order of the classes, so that part of a data set keeps the whole's labels: one
+class a line, in the order of the labels. After a tab may follow its name or its number. In a list
+without tabs a class may have spaces in it, ``apple pie``; only if every line ends in a space and a
+number is that the class's number, as in Places-365's ``/a/airfield 0``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Final, NamedTuple
+from unicodedata import normalize
 
-from dataprep.archives.listing import Listing, StoredImage
-from dataprep.archives.relative_paths import below, folder_of
-from dataprep.datasets.folder.class_list import ClassList
+from dataprep.archives.listing import Listing, StoredImage, below, folder_of
+from dataprep.datasets.folder.layout import Container
 from dataprep.datasets.folder.options import FolderOptions
-from dataprep.datasets.folder.units import Container
-from dataprep.datasets.split_names import SPLIT_FOLDERS, split_of_folder
+from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
 from dataprep.errors import SourceError
-from dataprep.system.messages import printable, some_of
+from dataprep.system.messages import printable, some_of, unreadable
 
 OUTSIDE: Final = "images that are not below --inside"
 """What they are counted as."""
@@ -22,6 +32,26 @@ WITHOUT_IMAGES: Final = "class folders or archives without images"
 
 Placed = list[tuple[str, StoredImage]]
 """Images by their path below where everything starts."""
+
+_NUMBER: Final = re.compile(r"[0-9]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassList:
+    """The classes of a data set, in the order of their labels.
+
+    Attributes:
+        place: what messages call the list.
+        classes: (identifier, name), by 0-based index.
+        indices: the index of each identifier and, where the list gives numbers, of each number
+            as text: a listing may use either.
+        sha256: of the file.
+    """
+
+    place: str
+    classes: tuple[tuple[str, str], ...]
+    indices: dict[str, int]
+    sha256: str
 
 
 class Classified(NamedTuple):  # made in half the time of a frozen dataclass
@@ -40,6 +70,48 @@ class Classified(NamedTuple):  # made in half the time of a frozen dataclass
     label: str
     group: str
     image: StoredImage
+
+
+def load_class_list(path: Path) -> ClassList:
+    """Read a list of classes; a second time only if it has changed.
+
+    Raises:
+        SourceError: it is unreadable, empty or not UTF-8, names a class twice, has numbers that
+            are not 0, 1, 2, … in some order, or names a class like another one's number.
+    """
+    try:
+        status = path.stat()
+        return _load(path, status.st_size, status.st_mtime_ns)
+    except OSError as error:
+        raise unreadable(str(path), error) from error
+
+
+def numbers_in_order(found: Iterable[str]) -> list[str]:
+    """Class identifiers by name; by value if all are whole numbers, so that 10 comes after 9."""
+    names = sorted(found)
+    if all(_NUMBER.fullmatch(name) for name in names):
+        # Compared as text of equal length: int() refuses thousands of digits.
+        names.sort(key=lambda name: (len(name.lstrip("0")), name.lstrip("0")))
+    return names
+
+
+def refuse_unicode_collisions(names: Iterable[str]) -> None:
+    """Refuse names that are one name in two Unicode spellings.
+
+    macOS writes é as two characters, other systems as one.
+
+    Raises:
+        SourceError: two are the same in normal form NFC.
+    """
+    seen: dict[str, str] = {}
+    for name in sorted(name for name in names if not name.isascii()):
+        other = seen.setdefault(normalize("NFC", name), name)
+        if other != name:
+            raise SourceError(
+                f"two classes have the same name in two Unicode spellings, {other!a} and "
+                f"{name!a}; expected one; rename one, or what belongs to it, as the other "
+                "(macOS writes NFD, other systems NFC)"
+            )
 
 
 def place_images(container: Container, inside: str, images: Sequence[StoredImage]) -> Placed:
@@ -102,7 +174,7 @@ def classify(
     if unknown and known is not None:
         raise SourceError(
             f"unknown class in {printable(container.path)}: {some_of(unknown)}; expected those of "
-            f"{known.place}{known.advice(unknown)}; add what is missing there, or move it out of "
+            f"{known.place}; add what is missing there, or move it out of "
             "the raw directory"
         )
 
@@ -203,3 +275,69 @@ def _suggest_inside(
             f"{printable(container.path)} holds {some_of(seconds)} in {printable(top)}/, which are "
             f"splits and no classes; did you mean --inside {printable(path)} ?"
         )
+
+
+@lru_cache(maxsize=4)
+def _load(path: Path, _size: int, _modified: int) -> ClassList:
+    content = path.read_bytes()
+    place = printable(str(path))
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise SourceError(f"{place}, line {line}: not UTF-8; save the list as UTF-8") from error
+    if "\0" in text:
+        raise SourceError(f"{place} is UTF-16 or no text; save it as UTF-8")
+    lines = {number: line.strip() for number, line in enumerate(re.split("\r\n|\n|\r", text), 1)}
+    pairs = _pairs({number: line for number, line in lines.items() if line}, tabs="\t" in text)
+    if not pairs:
+        raise SourceError(f"{place} is empty; expected one class a line")
+    first: dict[str, int] = {}
+    for line, (identifier, _) in pairs.items():
+        if not identifier:
+            raise SourceError(f"{place}, line {line}: no class; expected one class a line")
+        if first.setdefault(identifier, line) != line:
+            raise SourceError(
+                f"{place}, line {line}: class {printable(identifier)} is already on line "
+                f"{first[identifier]}; expected each class once; remove one of them, or put a TAB "
+                "before what is no part of a name"
+            )
+    numbers = {rest: identifier for identifier, rest in pairs.values()}
+    if not all(_NUMBER.fullmatch(number) for number in numbers):
+        classes = [(identifier, rest or identifier) for identifier, rest in pairs.values()]
+        numbers = {}
+    else:
+        _require_numbers(place, numbers, len(pairs))
+        classes = [(numbers[str(index)], numbers[str(index)]) for index in range(len(numbers))]
+    indices = {identifier: index for index, (identifier, _) in enumerate(classes)}
+    indices |= {number: int(number) for number in numbers}
+    return ClassList(place, tuple(classes), indices, hashlib.sha256(content).hexdigest())
+
+
+def _pairs(lines: Mapping[int, str], *, tabs: bool) -> dict[int, tuple[str, str]]:
+    """Each line's class and what follows it, which may be nothing; by line number."""
+    parts = {number: line.partition("\t") for number, line in lines.items()}
+    if not tabs:
+        spaced = {number: line.rpartition(" ") for number, line in lines.items()}
+        if all(name and _NUMBER.fullmatch(rest) for name, _, rest in spaced.values()):
+            parts = spaced
+    return {
+        number: (identifier.strip().strip("/"), rest.strip())
+        for number, (identifier, _, rest) in parts.items()
+    }
+
+
+def _require_numbers(place: str, numbers: Mapping[str, str], count: int) -> None:
+    """Refuse numbers with gaps, and a class that is called like the number of another one."""
+    if set(numbers) != {str(index) for index in range(count)}:
+        raise SourceError(
+            f"{place}: the class numbers are not 0 to {count - 1}, each once; correct them, or "
+            "leave the numbers out: then the order of the lines counts"
+        )
+    for number, identifier in numbers.items():
+        if identifier in numbers and identifier != number:
+            raise SourceError(
+                f"{place}: class {identifier} is called like the number of class "
+                f"{printable(numbers[identifier])}, so that a label {identifier} could be either; "
+                "correct the list, or leave the numbers out: then the order of the lines counts"
+            )

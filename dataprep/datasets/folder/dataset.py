@@ -8,34 +8,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
-from dataprep.archives.kinds import list_container, witness
-from dataprep.datasets.base import Dataset, Found, Option, ScanUnit, wanted_splits
-from dataprep.datasets.folder.class_list import (
-    ClassList,
-    load_class_list,
-    numbers_in_order,
-    require_distinct,
-)
+from dataprep.archives.containers import list_container, stat_fingerprint
+from dataprep.archives.directory import folder_fingerprint
+from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
 from dataprep.datasets.folder.classes import (
     OUTSIDE,
     WITHOUT_IMAGES,
-    Placed,
+    ClassList,
     class_without_images,
     classify,
+    load_class_list,
+    numbers_in_order,
     place_images,
+    refuse_unicode_collisions,
 )
-from dataprep.datasets.folder.config import one_spelling
-from dataprep.datasets.folder.layout import find_folders, find_to_join, open_top
-from dataprep.datasets.folder.options import OPTIONS, ListingOptions, parse_options
-from dataprep.datasets.folder.units import Container, ContainerUnit, ListingUnit
-from dataprep.datasets.folder.witnesses import witness_folder
-from dataprep.errors import SourceError
+from dataprep.datasets.folder.layout import (
+    ContainerUnit,
+    ListingUnit,
+    find_folders,
+    find_to_join,
+    open_top,
+    refuse_listing,
+)
+from dataprep.datasets.folder.options import OPTIONS, ListingOptions, parse_options, shaping
 from dataprep.index import Ignored, Member, Row, Scanned
 from dataprep.system.hashing import file_sha256
 from dataprep.system.messages import counted, printable, sized, unreadable
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 3
+_SCAN_RULES: Final = 4
 
 
 class Folder(Dataset):
@@ -59,15 +60,17 @@ class Folder(Dataset):
     def __init__(self, **options: str) -> None:
         super().__init__(**options)
         self._wanted = parse_options(self.options)
+        self.attributes: tuple[Attribute, ...] = ()  # `find` knows
 
     def config(self) -> Mapping[str, str]:
-        """The options that shape the index, each written in one way only; no paths of files."""
-        return one_spelling(self.options, self._wanted)
+        """The options that shape the index; no paths of files."""
+        return shaping(self.options)
 
     @property
     def multilabel(self) -> bool:
-        """Whether the listing's labels have a separator."""
-        return self._wanted.listing is not None and bool(self._wanted.listing.label_separator)
+        """Whether the listing's labels have a separator, or one of them means none."""
+        listing = self._wanted.listing
+        return listing is not None and bool(listing.label_separator or listing.no_label)
 
     def classes(self) -> Sequence[tuple[str, str]] | None:
         """The classes of ``--classes``; None without.
@@ -85,7 +88,7 @@ class Folder(Dataset):
             SourceError: two are one name in two Unicode spellings.
         """
         names = numbers_in_order(found)
-        require_distinct(names)
+        refuse_unicode_collisions(names)
         return [(name, name) for name in names]
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
@@ -116,10 +119,13 @@ class Folder(Dataset):
                 class.
         """
         if isinstance(unit, ListingUnit) and self._wanted.listing is not None:
+            # Imported late, as it loads DuckDB, which --help does not need.
             from dataprep.datasets.folder.listing import Listing
 
-            listing = Listing(self._wanted.listing, self._wanted, self._known())
-            return Scanned(tables=listing.tables(raw, unit.top, packed=unit.packed))
+            self.attributes = unit.attributes
+            listing = Listing(raw, self._wanted.listing, self._wanted, self._known())
+            tables = listing.tables(raw, unit.top, unit.attributes, packed=unit.packed)
+            return Scanned(tables=tables)
         if not isinstance(unit, ContainerUnit):
             raise TypeError(f"a unit of another data set: {unit!r}")
         return self._scan_containers(raw, unit)
@@ -139,31 +145,33 @@ class Folder(Dataset):
         """
         known = self._known()
         listing = self._wanted.listing
-        witnesses: list[object] = [None if known is None else known.sha256]
+        seen: list[object] = [None if known is None else known.sha256]
         if isinstance(unit, ListingUnit) and listing is not None:
+            path = raw / listing.path
             try:
-                status = listing.path.stat()
-                content = file_sha256(listing.path)
+                status = path.stat()
+                content = file_sha256(path)
             except OSError as error:
-                raise unreadable(str(listing.path), error) from error
-            witnesses.append([listing.format, status.st_size, status.st_mtime_ns, content])
+                raise unreadable(str(path), error) from error
+            seen.append([listing.format, status.st_size, status.st_mtime_ns, content])
         if isinstance(unit, ContainerUnit):
             for container in unit.containers:
-                see = witness_folder if container.prefix else witness
-                witnesses.append(see(raw, container.path))
-        return json.dumps([_SCAN_RULES, witnesses], separators=(",", ":"))
+                see = folder_fingerprint if container.prefix else stat_fingerprint
+                seen.append(see(raw, container.path))
+        return json.dumps([_SCAN_RULES, seen], separators=(",", ":"))
 
     def _known(self) -> ClassList | None:
         return None if self._wanted.classes is None else load_class_list(self._wanted.classes)
 
     def _find_listed(self, raw: Path, options: ListingOptions) -> Found:
-        # Imported late, as elsewhere: DuckDB is not needed for --help.
-        from dataprep.datasets.folder.listing_file import ListingFile
+        from dataprep.datasets.folder.listing import Listing
 
-        listing = ListingFile(options, self._wanted)
+        listing = Listing(raw, options, self._wanted, self._known())
+        self.attributes = listing.attributes()
         top = open_top(raw, self._wanted.inside)
-        place = f"{listing.name} ({sized(options.path.stat().st_size)})"
-        unit = ListingUnit("listing", listing.name, top.path, packed=bool(top.archives))
+        place = f"{listing.name} ({sized(listing.path.stat().st_size)})"
+        packed = bool(top.archives)
+        unit = ListingUnit("listing", listing.name, top.path, packed, self.attributes)
         units: tuple[ScanUnit, ...] = (unit,)
         if top.archives:
             units = (*units, *find_to_join(top))
@@ -187,35 +195,29 @@ class Folder(Dataset):
         ignored: list[Ignored] = list(unit.stray)
         counts: Counter[str] = Counter()
         restarts = b""
+        # A unit has one file of restart points, so only a lone archive may need one.
+        restarts_name = unit.restarts_name if len(unit.containers) == 1 else ""
         for container in unit.containers:
-            listing = list_container(
-                raw, container.path, deep=True, restarts_name=unit.restarts_name
-            )
-            if listing.restarts:
-                _require_alone(unit, container)
-                restarts = listing.restarts
+            listing = list_container(raw, container.path, deep=True, restarts_name=restarts_name)
+            restarts = listing.restarts
             ignored += listing.ignored
             placed = place_images(container, unit.inside, listing.images)
             if outside := len(listing.images) - len(placed):
                 counts[OUTSIDE] += outside
             if self._wanted.listing is not None:
-                members += _members(container, placed)
+                # A listing may call them by their paths or, of a class archive, below its name.
+                members += [
+                    image.member(path, f"{container.stem}/{path}" if container.stem else "")
+                    for path, image in placed
+                ]
                 continue
+            if container.prefix:
+                refuse_listing(container.path, listing.ignored, self._wanted)
             for split, key, label, group, image in classify(
                 container, unit.split, placed, self._wanted, known
             ):
-                row = Row(
-                    key,
-                    image.container,
-                    image.offset,
-                    image.size,
-                    image.modified,
-                    (numbers.setdefault(label, len(numbers)),),
-                    group=group,
-                    packing=image.packing,
-                    container_mtime=image.container_mtime,
-                )
-                rows.setdefault(split, []).append(row)
+                number = numbers.setdefault(label, len(numbers))
+                rows.setdefault(split, []).append(image.row(key, (number,), group=group))
             empty = class_without_images(container, listing, unit.inside, self._wanted)
             if empty and (known is None or empty in numbers):
                 numbers.setdefault(empty, len(numbers))
@@ -233,28 +235,3 @@ def _only(found: Found, splits: Sequence[str]) -> Found:
         if not isinstance(unit, ContainerUnit) or not unit.split or unit.split in splits
     )
     return Found(found.description, units, wanted, found.official_counts, found.whole)
-
-
-def _require_alone(unit: ContainerUnit, container: Container) -> None:
-    if len(unit.containers) > 1:
-        raise SourceError(
-            f"{printable(container.path)} is compressed with gzip, which its name does not say; "
-            "expected a name that ends in .tar.gz or .tgz; rename it"
-        )
-
-
-def _members(container: Container, placed: Placed) -> list[Member]:
-    """Images that a listing may name by their paths or, of a class archive, below its name."""
-    return [
-        Member(
-            path,
-            image.container,
-            image.offset,
-            image.size,
-            image.modified,
-            image.packing,
-            f"{container.stem}/{path}" if container.stem else "",
-            image.container_mtime,
-        )
-        for path, image in placed
-    ]

@@ -3,26 +3,82 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from dataprep.archives.kinds import container_kind
-from dataprep.archives.names import is_clutter_folder, is_image_name, refusal
-from dataprep.datasets.base import Found
-from dataprep.datasets.folder.options import FolderOptions
-from dataprep.datasets.folder.units import Container, ContainerUnit, make_units
-from dataprep.datasets.split_names import SPLIT_FOLDERS, in_usual_order, split_of_folder
+from dataprep.archives.containers import container_kind, container_stem
+from dataprep.archives.directory import broken_link
+from dataprep.archives.listing import is_clutter_folder, is_image_name, refusal
+from dataprep.datasets.base import Attribute, Found, ScanUnit
+from dataprep.datasets.folder.options import LISTING_FORMATS, FolderOptions
+from dataprep.datasets.raw_directory import list_raw
+from dataprep.datasets.splits import SPLIT_FOLDERS, in_usual_order, split_of_folder
 from dataprep.errors import SourceError
 from dataprep.index import Ignored
 from dataprep.system.messages import counted, printable, some_of, unreadable
 
-_SUFFIXES: Final = (".tar.gz", ".tgz", ".tar", ".zip")
+# ImageNet-22K is 21,841 class archives: a unit each would be that many small files of the index.
+_ENOUGH_UNITS: Final = 350
+_MOST_CONTAINERS: Final = 64
 _EXPECTED: Final = (
-    "expected class folders, archives, or folders named "
-    f"{SPLIT_FOLDERS} that hold them, or --listing FILE"
+    f"class folders, archives, or folders named {SPLIT_FOLDERS} that hold them, or --listing FILE"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A folder, searched to any depth, or an archive.
+
+    Attributes:
+        path: relative to the raw directory.
+        prefix: of a folder, what stands before its images' paths; empty for an archive.
+        stem: of an archive whose images may lie in no folder, the class they then have.
+    """
+
+    path: str
+    prefix: str = ""
+    stem: str = ""
+
+    @property
+    def order(self) -> str:
+        """Sorts containers as their images' keys sort: ``/`` comes after ``-``."""
+        return f"{self.prefix or self.stem}/"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerUnit(ScanUnit):
+    """Consecutive folders and archives of one split.
+
+    Attributes:
+        split: the split of all of them; empty if their content or `Cut` tells.
+        containers: at most 64, at least one.
+        inside: the path below which an archive's images are taken; of folders it is part of the
+            path already.
+        stray: what lay beside them; reported with the first unit.
+    """
+
+    split: str
+    containers: tuple[Container, ...]
+    inside: str = ""
+    stray: tuple[Ignored, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListingUnit(ScanUnit):
+    """A listing.
+
+    Attributes:
+        top: the directory that the listed paths start from, relative to the raw directory; empty
+            for that itself.
+        packed: whether other units hold the images, which are in archives.
+        attributes: what its columns say of each image.
+    """
+
+    top: str
+    packed: bool
+    attributes: tuple[Attribute, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +91,6 @@ class Level:
         folders: names of its folders.
         archives: names of its archives.
         images: names of images that lie in it directly.
-        broken: names of symbolic links that lead nowhere, perhaps to a class folder once.
         stray: what is nothing of these.
     """
 
@@ -44,7 +99,6 @@ class Level:
     folders: list[str] = field(default_factory=list)
     archives: list[str] = field(default_factory=list)
     images: list[str] = field(default_factory=list)
-    broken: list[str] = field(default_factory=list)
     stray: list[Ignored] = field(default_factory=list)
 
     def at(self, name: str) -> str:
@@ -60,11 +114,7 @@ def open_top(raw: Path, inside: str) -> Level:
     """
     if inside and (raw / inside).is_dir():
         return _open(raw, Level(inside))
-    if not raw.is_dir():
-        problem = "is not a directory" if raw.exists() else "does not exist"
-        raise SourceError(
-            f"raw data directory {printable(str(raw))} {problem}; {_EXPECTED}; check --raw_data_dir"
-        )
+    list_raw(raw, _EXPECTED)
     top = _open(raw, Level("", inside))
     if inside and not top.archives:
         raise SourceError(
@@ -85,13 +135,12 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
         SourceError: there are none, or some contradict each other.
     """
     top = open_top(raw, options.inside)
-    _refuse_broken(raw, top)
+    _refuse_unused(raw, top, options)
     if not top.folders and not top.archives:
         raise SourceError(
-            f"no images in {printable(str(raw / top.path))}: found {_named(top)}; {_EXPECTED}; "
-            "check --raw_data_dir and --inside"
+            f"no images in {printable(str(raw / top.path))}: found {_named(top)}; expected "
+            f"{_EXPECTED}; check --raw_data_dir and --inside"
         )
-    _refuse_images(top)
     if options.split_folders and _are_splits(top):
         return _find_splits(raw, top, options)
     _suggest_inside(raw, top, options)
@@ -101,6 +150,76 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
     description = f"{printable(top.path) or 'images'}: {_kinds(top)}{_ignoring(top.stray)}"
     splits = options.splits if options.cut else (split,) if split else None
     return Found((description,), tuple(units), splits, whole=True)
+
+
+def refuse_listing(
+    container: str, ignored: Iterable[Ignored], options: FolderOptions, images: Sequence[str] = ()
+) -> None:
+    """Refuse a table beside images, which may have their labels, unless the user knows of it.
+
+    Raises:
+        SourceError: there is one.
+    """
+    suffixes = tuple(suffix for suffix in LISTING_FORMATS if suffix != ".txt")
+    tables = [entry.name for entry in ignored if entry.name.lower().endswith(suffixes)]
+    if tables and not options.listing_ruled_out:
+        table = printable("/".join(filter(None, (container, min(tables)))))
+        there = f" beside {some_of(images)}" if images else ""
+        raise SourceError(
+            f"found the table {table}{there}; give --listing {table} if it has the labels of the "
+            "images, or --listing none if their folders tell the classes"
+        )
+
+
+def find_to_join(top: Level) -> list[ContainerUnit]:
+    """The units of all folders and archives, to be joined with a listing.
+
+    Raises:
+        SourceError: a folder and an archive have the same name.
+    """
+    reason = "image beside the archives; only those in archives and folders are looked for"
+    loose = [Ignored(top.path, name, reason) for name in top.images]
+    return make_units("images", "", _containers(top), top.inside, [*top.stray, *loose])
+
+
+def make_units(
+    name: str,
+    split: str,
+    containers: Iterable[Container],
+    inside: str = "",
+    stray: Sequence[Ignored] = (),
+) -> list[ContainerUnit]:
+    """Put containers into about 350 units, or, if there are very many, 64 into each.
+
+    A gzip archive is a unit of its own, because a unit has one file of restart points.
+
+    Args:
+        name: starts the units' names; safe as a file name.
+        split: see `ContainerUnit`.
+        containers: at least one.
+        inside: see `ContainerUnit`.
+        stray: see `ContainerUnit`.
+    """
+    batches: list[tuple[Container, ...]] = []
+    several: list[Container] = []
+    for container in sorted(containers, key=lambda container: (container.order, container.path)):
+        if not container.prefix and container_kind(container.path) == "gzip":
+            batches.append((container,))
+        else:
+            several.append(container)
+    size = max(1, min(_MOST_CONTAINERS, -(-len(several) // _ENOUGH_UNITS)))
+    batches += [tuple(several[at : at + size]) for at in range(0, len(several), size)]
+    return [
+        ContainerUnit(
+            name=f"{name}-{number:05d}",
+            container=batch[0].path,
+            split=split,
+            containers=batch,
+            inside=inside,
+            stray=tuple(stray) if number == 0 else (),
+        )
+        for number, batch in enumerate(batches)
+    ]
 
 
 def _find_splits(raw: Path, top: Level, options: FolderOptions) -> Found:
@@ -113,7 +232,7 @@ def _find_splits(raw: Path, top: Level, options: FolderOptions) -> Found:
         )
     places: dict[str, list[str]] = {}
     for name in (*top.folders, *top.archives):
-        places.setdefault(split_of_folder(stem_of(name)), []).append(name)
+        places.setdefault(split_of_folder(container_stem(name)), []).append(name)
     units: list[ContainerUnit] = []
     description: list[str] = []
     stray = top.stray
@@ -125,7 +244,7 @@ def _find_splits(raw: Path, top: Level, options: FolderOptions) -> Found:
                 f"found {some_of(places[split])}, which are all {split}; expected one; move the "
                 "others out of the raw directory"
             )
-        kinds, containers, ignored = _split_content(raw, top, name)
+        kinds, containers, ignored = _split_content(raw, top, name, options)
         place = printable(top.at(name))
         description.append(f"{split}: {place}{kinds}{_ignoring([*stray, *ignored])}")
         units += make_units(split, split, containers, top.inside, [*stray, *ignored])
@@ -133,12 +252,15 @@ def _find_splits(raw: Path, top: Level, options: FolderOptions) -> Found:
     return Found(tuple(description), tuple(units), splits, whole=True)
 
 
-def _split_content(raw: Path, top: Level, name: str) -> tuple[str, list[Container], list[Ignored]]:
+def _split_content(
+    raw: Path, top: Level, name: str, options: FolderOptions
+) -> tuple[str, list[Container], list[Ignored]]:
     if name in top.archives:
         return " (one archive, read in place)", [Container(top.at(name))], []
     level = _open(raw, Level(top.at(name)))
-    _refuse_broken(raw, level)
-    _refuse_images(level, f"; if {printable(name)} is a class, give --split_folders never")
+    _refuse_unused(
+        raw, level, options, f"; if {printable(name)} is a class, give --split_folders never"
+    )
     if not level.folders and not level.archives:
         raise SourceError(
             f"no images in {printable(level.path)}/: found {_named(level)}; expected class folders "
@@ -149,7 +271,7 @@ def _split_content(raw: Path, top: Level, name: str) -> tuple[str, list[Containe
 
 def _are_splits(top: Level) -> bool:
     names = [*top.folders, *top.archives]
-    splits = [name for name in names if split_of_folder(stem_of(name))]
+    splits = [name for name in names if split_of_folder(container_stem(name))]
     if splits and len(splits) < len(names):
         others = [name for name in names if name not in splits]
         raise SourceError(
@@ -166,33 +288,15 @@ def _suggest_inside(raw: Path, top: Level, options: FolderOptions) -> None:
         return
     level = _open(raw, Level(top.at(top.folders[0])))
     names = [*level.folders, *level.archives]
-    if names and all(split_of_folder(stem_of(name)) for name in names):
+    if names and all(split_of_folder(container_stem(name)) for name in names):
         raise SourceError(
             f"{printable(level.path)}/ holds {some_of(names)}, which are splits and no classes; "
             f"did you mean --inside {printable(level.path)} ?"
         )
 
 
-def find_to_join(top: Level) -> list[ContainerUnit]:
-    """The units of all folders and archives, to be joined with a listing.
-
-    Raises:
-        SourceError: a folder and an archive have the same name.
-    """
-    reason = "image beside the archives; only those in archives and folders are looked for"
-    loose = [Ignored(top.path, name, reason) for name in top.images]
-    return make_units("images", "", _containers(top), top.inside, [*top.stray, *loose])
-
-
-def stem_of(name: str) -> str:
-    """The name of an archive without its suffix; any other name as it is."""
-    lower = name.lower()
-    suffix = next((suffix for suffix in _SUFFIXES if lower.endswith(suffix)), "")
-    return name[: len(name) - len(suffix)]
-
-
 def _containers(level: Level) -> list[Container]:
-    both = set(level.folders).intersection(map(stem_of, level.archives))
+    both = set(level.folders).intersection(map(container_stem, level.archives))
     if both:
         raise SourceError(
             f"found {some_of(both)} both as a folder and as an archive in "
@@ -200,30 +304,28 @@ def _containers(level: Level) -> list[Container]:
             "only; remove one of them"
         )
     folders = [Container(level.at(name), prefix=name) for name in level.folders]
-    return folders + [Container(level.at(name), stem=stem_of(name)) for name in level.archives]
+    return folders + [
+        Container(level.at(name), stem=container_stem(name)) for name in level.archives
+    ]
 
 
-def _refuse_images(level: Level, advice: str = "") -> None:
-    if level.images:
-        images = some_of([level.at(name) for name in level.images])
+def _refuse_unused(raw: Path, level: Level, options: FolderOptions, advice: str = "") -> None:
+    """Refuse what would be left out though it belongs to the data: images, tables, broken links."""
+    for entry in level.stray:
+        path = raw / level.at(entry.name)
+        # Without the class that a link led to, others would get its label.
+        if path.is_symlink() and not path.exists() and not is_clutter_folder(entry.name):
+            try:
+                path.stat()
+            except OSError as error:
+                raise broken_link(path, level.at(entry.name), error) from error
+    images = [level.at(name) for name in level.images]
+    refuse_listing(level.path, level.stray, options, images)
+    if images:
         raise SourceError(
-            f"images outside a class folder: {images}; expected class folders or --listing FILE; "
-            f"move them into their class folder{advice}"
+            f"images outside a class folder: {some_of(images)}; expected class folders or "
+            f"--listing FILE; move them into their class folder{advice}"
         )
-
-
-def _refuse_broken(raw: Path, level: Level) -> None:
-    """Refuse a link that leads nowhere: without its class, others would get its label."""
-    for name in level.broken:
-        path = raw / level.at(name)
-        try:
-            path.stat()
-        except OSError as error:
-            target = printable(str(path.readlink()))
-            raise SourceError(
-                f"{printable(level.at(name))} is a symbolic link to {target}, which cannot be read "
-                f"({error.strerror}); restore the folder or remove the link"
-            ) from error
 
 
 def _open(raw: Path, level: Level) -> Level:
@@ -253,8 +355,6 @@ def _sort_in(entry: os.DirEntry[str], level: Level) -> None:
         level.images.append(entry.name)
     else:
         reason = "neither a folder, an archive nor an image"
-        if not entry.is_file() and not is_clutter_folder(entry.name):
-            level.broken.append(entry.name)
     if reason:
         level.stray.append(Ignored(level.path, entry.name, reason))
 

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dataprep.archives.relative_paths import clean_path
+from dataprep.archives.listing import clean_path
 from dataprep.datasets.base import Option
-from dataprep.datasets.split_names import SPLIT_FOLDERS, in_usual_order, split_name
-from dataprep.datasets.splitting import Cut, parse_seed, parse_share
+from dataprep.datasets.splits import (
+    SPLIT_FOLDERS,
+    Cut,
+    in_usual_order,
+    parse_seed,
+    parse_share,
+    split_name,
+)
 from dataprep.errors import UsageError
 from dataprep.system.messages import printable
 
@@ -18,9 +24,9 @@ OPTIONS: Final = (
     Option(
         "listing",
         "A file that lists the images: path,label[,split] as CSV, TSV, JSON lines or Parquet, or "
-        "lines `path label` (.txt). Without it, folders tell the classes.",
+        "lines `path label` (.txt); a path, or a name in the raw directory. Without it, or with "
+        "none, folders tell the classes.",
         metavar="FILE",
-        file=True,
     ),
     Option(
         "listing_format",
@@ -45,6 +51,18 @@ OPTIONS: Final = (
         "What separates the labels in a cell of the listing, such as '|'; then an image may have "
         "any number of labels.",
         metavar="TEXT",
+    ),
+    Option(
+        "no_label",
+        "A label of the listing that means none, such as 'No Finding'; then an image may have no "
+        "labels.",
+        metavar="TEXT",
+    ),
+    Option(
+        "attribute_columns",
+        "The listing's columns that are kept as attributes of each image, such as age,sex; or all "
+        "that are not used otherwise.",
+        metavar="NAME,...|all",
     ),
     Option(
         "inside",
@@ -84,7 +102,7 @@ OPTIONS: Final = (
         "train=0.8,validation=0.1,test=0.1.",
         metavar="SPLIT=SHARE,...",
     ),
-    Option("split_seed", "Another number, another cut.", "0", metavar="NUMBER"),
+    Option("split_seed", "Random seed of --fractions.", "0", metavar="NUMBER"),
     Option(
         "group_by",
         "What is never in two splits: an image (path), a folder's images (folder), or the images "
@@ -94,7 +112,10 @@ OPTIONS: Final = (
     ),
 )
 
-_FORMATS: Final = {
+NO_LISTING: Final = "none"
+"""The value of ``--listing`` that says that folders tell the classes."""
+
+LISTING_FORMATS: Final = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".jsonl": "jsonl",
@@ -102,7 +123,13 @@ _FORMATS: Final = {
     ".parquet": "parquet",
     ".txt": "txt",
 }
-_NEED_LISTING: Final = ("listing_format", "split_column", "size_column", "label_separator")
+"""What a listing is, by the suffix of its name."""
+
+_NEED_LISTING: Final = (
+    *("listing_format", "split_column", "size_column", "label_separator", "no_label"),
+    "attribute_columns",
+)
+_PATHS: Final = frozenset({"listing", "listing_format", "classes"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +137,15 @@ class ListingOptions:
     """Which file lists the images, and how it is read.
 
     Attributes:
-        path: the file.
+        path: the file, absolute, or relative to the raw directory.
         format: ``csv``, ``tsv``, ``jsonl``, ``parquet`` or ``txt``.
         path_column: its column of paths.
         label_column: its column of labels.
         split_column: its column of splits; None: ``split``, if there is one; empty: none.
         size_column: its column of sizes; None: ``size``, if there is one; empty: none.
         label_separator: between the labels of one image; empty: an image has one label.
+        no_label: the label that means none; empty if there is no such.
+        attribute_columns: its columns that become attributes; ``("all",)``: all others.
     """
 
     path: Path
@@ -126,6 +155,8 @@ class ListingOptions:
     split_column: str | None
     size_column: str | None
     label_separator: str
+    no_label: str
+    attribute_columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +165,7 @@ class FolderOptions:
 
     Attributes:
         listing: the file that lists the images; None: folders tell the classes.
+        listing_ruled_out: whether the user said that there is none.
         inside: the path below which everything starts; empty for the top.
         class_from: ``top`` or ``path``.
         classes: the list of classes; None: they are what is found.
@@ -145,6 +177,7 @@ class FolderOptions:
     """
 
     listing: ListingOptions | None
+    listing_ruled_out: bool
     inside: str
     class_from: str
     classes: Path | None
@@ -167,6 +200,7 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
     shares = _shares(options["fractions"]) if "fractions" in options else ()
     parsed = FolderOptions(
         listing=_listing(options),
+        listing_ruled_out=options.get("listing") == NO_LISTING,
         inside=_inside(options.get("inside", "")),
         class_from=options["class_from"],
         classes=Path(options["classes"]) if "classes" in options else None,
@@ -186,32 +220,39 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
     return parsed
 
 
+def shaping(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that shape the index: without paths, and what says only how to read a file."""
+    return {name: value for name, value in options.items() if name not in _PATHS}
+
+
 def _listing(options: Mapping[str, str]) -> ListingOptions | None:
-    if "listing" not in options:
-        alone = [name for name in _NEED_LISTING if name in options]
-        if alone:
+    if options.get("listing", NO_LISTING) == NO_LISTING:
+        if alone := [name for name in _NEED_LISTING if name in options]:
             raise UsageError(f"--{alone[0]} needs --listing, the file it is about")
         return None
     path = Path(options["listing"])
-    form = options.get("listing_format") or _FORMATS.get(path.suffix.lower())
+    form = options.get("listing_format") or LISTING_FORMATS.get(path.suffix.lower())
     if form is None:
         raise UsageError(
             f"--listing {printable(path.name)}: expected a name that ends in "
-            f"{', '.join(_FORMATS)}; say with --listing_format what it is"
+            f"{', '.join(LISTING_FORMATS)}; say with --listing_format what it is"
         )
     separator = options.get("label_separator", "")
     if "label_separator" in options and not separator:
         raise UsageError("--label_separator is empty; expected what separates labels, such as '|'")
     if form == "txt" and separator.isspace():
         raise UsageError("--label_separator: in a .txt listing a space already ends the path")
+    columns = options.get("attribute_columns", "").split(",")
     return ListingOptions(
-        path=path,
+        path=path.absolute() if path.exists() else path,
         format=form,
         path_column=options["path_column"],
         label_column=options["label_column"],
         split_column=options.get("split_column"),
         size_column=options.get("size_column"),
         label_separator=separator,
+        no_label=options.get("no_label", ""),
+        attribute_columns=tuple(filter(None, map(str.strip, columns))),
     )
 
 

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Final, cast
 
-from dataprep.archives.archives import list_archive
-from dataprep.archives.folders import list_folder
-from dataprep.archives.kinds import witness
-from dataprep.archives.listing import Listing, StoredImage
-from dataprep.archives.tars import Archive
+from dataprep.archives.containers import list_archive, stat_fingerprint
+from dataprep.archives.directory import list_folder
+from dataprep.archives.listing import StoredImage
+from dataprep.archives.tar import Archive
 from dataprep.datasets.base import Dataset, Found, Option, ScanUnit, wanted_splits
-from dataprep.datasets.imagenet.boxes import boxes_sha256, read_bounding_boxes
-from dataprep.datasets.imagenet.labels import (
-    check_category,
-    class_indices,
-    classify,
-    load_label_list,
-)
-from dataprep.datasets.imagenet.layout import ImageNetUnit, SplitLayout
-from dataprep.datasets.imagenet.missing import list_raw, missing
-from dataprep.datasets.imagenet.train import find_train
-from dataprep.datasets.imagenet.validation import find_validation
+from dataprep.datasets.imagenet.labels import class_indices, classify, load_label_list
+from dataprep.datasets.imagenet.layout import ImageNetUnit, find_layouts
 from dataprep.errors import SourceError
-from dataprep.index import Row, Scanned
+from dataprep.index import Box, Scanned
+from dataprep.system.hashing import file_sha256
 from dataprep.system.messages import printable
 from dataprep_schemas import imagenet_classes
 
 # 732 to 1300 training images a class, 50 validation images a class; the 100,000 test images
 # have no labels. Source: tensorflow.org/datasets/catalog/imagenet2012.
 _OFFICIAL_COUNTS: Final = {"train": 1_281_167, "validation": 50_000}
-_FINDERS: Final[dict[str, Callable[[Path], SplitLayout | None]]] = {
-    "train": find_train,
-    "validation": find_validation,
-}
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 2
+_SCAN_RULES: Final = 3
 
 
 class ImageNet(Dataset):
@@ -90,12 +80,7 @@ class ImageNet(Dataset):
             UsageError: `splits` is empty or names a split that ImageNet does not have.
         """
         wanted = wanted_splits(self.splits, splits)
-        names = list_raw(raw)
-        layouts = {split: _FINDERS[split](raw) for split in wanted}
-        found = {split: layout for split, layout in layouts.items() if layout}
-        if len(found) < len(wanted):
-            lacking = [split for split in wanted if split not in found]
-            raise missing(raw, names, lacking, ",".join(found))
+        found = find_layouts(raw, wanted)
         return Found(
             description=tuple(layout.description for layout in found.values()),
             units=tuple(unit for layout in found.values() for unit in layout.units),
@@ -118,24 +103,22 @@ class ImageNet(Dataset):
                 has images that the label list does not fit.
         """
         unit = cast("ImageNetUnit", unit)
-        listing = _list(raw, unit)
+        if unit.kind == "folder":
+            listing = list_folder(raw, unit.container)
+        else:
+            archive = Archive(unit.container, unit.offset, unit.size, unit.inner)
+            listing = list_archive(raw, archive)
         images = sorted(listing.images, key=lambda image: image.name)
         _require_unique(images, unit)
-        labels = _label(raw, unit, [image.name for image in images])
+        if unit.category:
+            labels = [class_indices()[unit.category]] * len(images)
+        else:
+            labels = classify([image.name for image in images], load_label_list(raw, unit.labels))
         prefix = f"{unit.category}/" if unit.split == "train" else ""
         given = self.options.get("bbox_csv")
         boxes = {} if given is None else read_bounding_boxes(Path(given))
         rows = [
-            Row(
-                prefix + image.name,
-                image.container,
-                image.offset,
-                image.size,
-                image.modified,
-                (label,),
-                boxes.get(image.name, ()),
-                container_mtime=image.container_mtime,
-            )
+            image.row(prefix + image.name, (label,), boxes=boxes.get(image.name, ()))
             for image, label in zip(images, labels, strict=True)
         ]
         ignored = sorted(listing.ignored, key=lambda entry: entry.name)
@@ -154,15 +137,7 @@ class ImageNet(Dataset):
         """
         unit = cast("ImageNetUnit", unit)
         paths = [unit.container, unit.labels, self.options.get("bbox_csv", "")]
-        return json.dumps(
-            [_SCAN_RULES, *(witness(raw, path) for path in paths if path)], separators=(",", ":")
-        )
-
-
-def _list(raw: Path, unit: ImageNetUnit) -> Listing:
-    if unit.kind == "folder":
-        return list_folder(raw, unit.container)
-    return list_archive(raw, Archive(unit.container, unit.offset, unit.size, unit.inner))
+        return json.dumps([_SCAN_RULES, *(stat_fingerprint(raw, path) for path in paths if path)])
 
 
 def _require_unique(images: Sequence[StoredImage], unit: ImageNetUnit) -> None:
@@ -176,9 +151,49 @@ def _require_unique(images: Sequence[StoredImage], unit: ImageNetUnit) -> None:
             )
 
 
-def _label(raw: Path, unit: ImageNetUnit, names: Sequence[str]) -> list[int]:
-    if not unit.category:
-        return classify(names, load_label_list(raw, unit.labels))
-    if unit.labels:
-        check_category(names, unit.category, load_label_list(raw, unit.labels))
-    return [class_indices()[unit.category]] * len(names)
+@lru_cache(maxsize=1)  # each of a thousand class archives asks for them
+def boxes_sha256(path: Path) -> str:
+    """Identifies a file of boxes.
+
+    Raises:
+        SourceError: it cannot be read.
+    """
+    try:
+        return file_sha256(path)
+    except OSError as error:
+        raise SourceError(f"--bbox_csv {path}: {error.strerror}") from error
+
+
+@lru_cache(maxsize=1)
+def read_bounding_boxes(path: Path) -> Mapping[str, tuple[Box, ...]]:
+    """The boxes (xmin, ymin, xmax, ymax) of each file name, in the order of the file.
+
+    The file is ``imagenet_2012_bounding_boxes.csv``, as ``process_bounding_boxes.py`` of
+    tensorflow/models writes it: one box a line, ``n00007846_64193.JPEG,xmin,ymin,xmax,ymax``,
+    fractions of width and height, several lines for an image with several boxes.
+
+    Raises:
+        SourceError: the file cannot be read, or a line is not a box; names the line.
+    """
+    boxes: defaultdict[str, list[Box]] = defaultdict(list)
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            for number, line in enumerate(csv.reader(file), start=1):
+                name, box = _parse(line, f"{path}: line {number}")
+                boxes[name].append(box)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"--bbox_csv {path}: {error}") from error
+    return {name: tuple(found) for name, found in boxes.items()}
+
+
+def _parse(line: list[str], where: str) -> tuple[str, Box]:
+    try:
+        left, top, right, bottom = (float(text) for text in line[1:])
+    except ValueError:
+        left, top, right, bottom = 1.0, 1.0, 0.0, 0.0
+    if not (0 <= left <= right <= 1 and 0 <= top <= bottom <= 1):
+        raise SourceError(
+            f"{where}: expected 'file name,xmin,ymin,xmax,ymax' with fractions of the image's "
+            f"size, found {','.join(line)!r}"
+        )
+    return line[0], (left, top, right, bottom)

@@ -26,8 +26,8 @@ from dataprep.datasets import (
     Unmatched,
     list_container,
     parse_share,
+    stat_fingerprint,
     wanted_splits,
-    witness,
 )
 from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable
@@ -55,7 +55,7 @@ class Pets(Dataset):
             metavar="SHARE",
         ),
     )
-    attributes: ClassVar[tuple[Attribute, ...]] = (Attribute("species", "text"),)
+    attributes = (Attribute("species", "text"),)
 
     def __init__(self, **options: str) -> None:
         super().__init__(**options)
@@ -114,7 +114,7 @@ class Pets(Dataset):
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         """Size and time of the images' container and of both lists: all that `scan` reads."""
         read = (unit.container, *LISTS.values())
-        return json.dumps([_SCAN_RULES, *(witness(raw, path) for path in read)])
+        return json.dumps([_SCAN_RULES, *(stat_fingerprint(raw, path) for path in read)])
 
     def _split_of(self, name: str, entry: Entry) -> str:
         return "test" if entry.list == LISTS["test"] else self._cut.split_of(name)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from dataprep.cli import main
-from dataprep.datasets.conformance import DatasetTests
+from dataprep.datasets.testing import DatasetTests
 from dataprep.errors import SourceError, UsageError
 from dataprep.index import Row
 from dataprep.plugins import load_dataset

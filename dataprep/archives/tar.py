@@ -7,34 +7,27 @@ is an error instead of a silent end, and a forged length cannot claim memory.
 
 from __future__ import annotations
 
-import io
 import os
-import stat
 import tarfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from dataprep.archives.descriptors import Positioned
-from dataprep.archives.forward import ForwardStream
+from dataprep.archives.open_files import ByteStream, FileRange
 from dataprep.errors import SourceError
 from dataprep.index import Packing
-from dataprep.system.io_limit import pay
 from dataprep.system.messages import printable, unreadable
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+AGAIN: Final = "copy or download it again"
+"""What to do about an archive that is damaged, for messages."""
 
 _BLOCK: Final = tarfile.BLOCKSIZE
 _RECORD: Final = tarfile.RECORDSIZE
-# Headers lie one image (100 KB) apart, so a larger buffer would only read image bytes in vain.
-_BUFFER: Final = 8192
 _MOST_AT_ONCE: Final = 1 << 20
 _MOST_PADDING: Final = 64 << 20
 _ADLER: Final = 65521  # RFC 1950: what its sums are taken modulo
-_AGAIN: Final = "copy or download it again"
 
 # What tarfile raises on hostile or damaged headers: its own errors, and what its parsing of
 # numbers, sparse maps and chained extension headers lets through.
@@ -87,7 +80,7 @@ class Archive:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ArchiveMember:
     """One archive member that is not a directory.
 
     Attributes:
@@ -107,7 +100,7 @@ class Member:
     packing: Packing = ()
 
 
-def members(raw: Path, archive: Archive) -> Iterator[Member]:
+def members(raw: Path, archive: Archive) -> Iterator[ArchiveMember]:
     """Yield the members of an archive in archive order, in bounded memory.
 
     Raises:
@@ -116,29 +109,24 @@ def members(raw: Path, archive: Archive) -> Iterator[Member]:
     """
     try:
         with open(raw / archive.container, "rb", buffering=0) as file:
-            size = _extent(file.fileno(), archive)
-            with _Range(_Window(file.fileno(), archive, size), size) as stream:
-                yield from walk(stream, archive)
+            whole = os.fstat(file.fileno()).st_size
+            size = whole - archive.offset if archive.size is None else archive.size
+            if archive.offset + size > whole:
+                raise SourceError(
+                    f"{printable(archive.container)} is truncated: it has {whole} bytes, but "
+                    f"{printable(archive.inner)} inside it ends at byte {archive.offset + size}; "
+                    f"{AGAIN}"
+                )
+            if size == 0:
+                raise SourceError(f"{archive.place} has 0 bytes; expected a tar archive; {AGAIN}")
+            yield from walk(FileRange(file.fileno(), archive.offset, size), archive)
+    except EOFError as error:
+        raise SourceError(f"{archive.place} became shorter while it was read; {AGAIN}") from error
     except OSError as error:
         raise unreadable(archive.place, error) from error
 
 
-def _extent(descriptor: int, archive: Archive) -> int:
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise SourceError(f"{archive.place} is not a regular file; expected a tar archive")
-    size = status.st_size - archive.offset if archive.size is None else archive.size
-    if archive.offset + size > status.st_size:
-        raise SourceError(
-            f"{printable(archive.container)} is truncated: it has {status.st_size} bytes, but "
-            f"{printable(archive.inner)} inside it ends at byte {archive.offset + size}; {_AGAIN}"
-        )
-    if size == 0:
-        raise SourceError(f"{archive.place} has 0 bytes; expected a tar archive; {_AGAIN}")
-    return size
-
-
-def walk(stream: _Range | ForwardStream, archive: Archive) -> Iterator[Member]:
+def walk(stream: ByteStream, archive: Archive) -> Iterator[ArchiveMember]:
     """Yield the members of an archive that a stream has, and read the stream to its end.
 
     Args:
@@ -154,8 +142,7 @@ def walk(stream: _Range | ForwardStream, archive: Archive) -> Iterator[Member]:
         with _Tar.open(
             fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape"
         ) as tar:
-            # At offset 0 there is no member, and Python 3.10 would seek to -1 to find that out.
-            while tar.offset > 0:
+            while True:
                 while tar.firstmember is None and not tar.pax_headers:
                     plain = _plain_member(stream, archive, tar.offset)
                     if plain is None:
@@ -179,7 +166,7 @@ def walk(stream: _Range | ForwardStream, archive: Archive) -> Iterator[Member]:
         raise _damaged(start, archive, error) from error
 
 
-def _plain_member(stream: _Range | ForwardStream, archive: Archive, offset: int) -> Member | None:
+def _plain_member(stream: ByteStream, archive: Archive, offset: int) -> ArchiveMember | None:
     """The member at an offset, if it is a regular file with a plain ustar or GNU header.
 
     Nearly all are; in a third of the time that `tarfile` takes, which does the rest.
@@ -201,16 +188,16 @@ def _plain_member(stream: _Range | ForwardStream, archive: Archive, offset: int)
     if (found - checksum) % _ADLER or size < 0:
         return None
     name = header[: header.find(b"\0", 0, 100) % 101].decode("utf-8", "surrogateescape")
-    return Member(name, archive.offset + offset + _BLOCK, size, modified, "")
+    return ArchiveMember(name, archive.offset + offset + _BLOCK, size, modified, "")
 
 
-def _member(info: tarfile.TarInfo, archive: Archive, end: int) -> Member:
+def _member(info: tarfile.TarInfo, archive: Archive, end: int) -> ArchiveMember:
     refusal = _refusal(info)
     # A global extension header can give a size which tarfile does not use to find the next header.
     if not refusal and info.offset_data + info.size > end:
         raise _impossible(info)
     offset = archive.offset + info.offset_data
-    return Member(info.name, offset, info.size, int(info.mtime), refusal)
+    return ArchiveMember(info.name, offset, info.size, int(info.mtime), refusal)
 
 
 def _impossible(info: tarfile.TarInfo) -> tarfile.ReadError:
@@ -228,7 +215,7 @@ def _refusal(info: tarfile.TarInfo) -> str:
 def _truncated(archive: Archive, name: str, end: int, size: int) -> SourceError:
     return SourceError(
         f"{archive.place} is truncated: it has {size} bytes, but its member "
-        f"{printable(name)} ends at byte {end}; {_AGAIN}"
+        f"{printable(name)} ends at byte {end}; {AGAIN}"
     )
 
 
@@ -240,10 +227,10 @@ def _damaged(start: bytes, archive: Archive, error: BaseException) -> SourceErro
                 "whose images can be read in place; decompress it first"
             )
     reason = printable(str(error)) or type(error).__name__
-    return SourceError(f"{archive.place} is damaged or not a tar archive: {reason}; {_AGAIN}")
+    return SourceError(f"{archive.place} is damaged or not a tar archive: {reason}; {AGAIN}")
 
 
-def _require_end(stream: _Range | ForwardStream, archive: Archive, offset: int) -> None:
+def _require_end(stream: ByteStream, archive: Archive, offset: int) -> None:
     """Check that listing stopped at an end mark: tarfile also stops at a damaged header.
 
     POSIX ends an archive with two zero blocks and leaves the rest of that 10,240-byte record
@@ -255,14 +242,14 @@ def _require_end(stream: _Range | ForwardStream, archive: Archive, offset: int) 
     if len(mark) < _BLOCK:
         raise SourceError(
             f"{archive.place} is truncated: it ends at byte {offset + len(mark)} without an "
-            f"end-of-archive mark; {_AGAIN}"
+            f"end-of-archive mark; {AGAIN}"
         )
     size = stream.size
     if any(mark[:_BLOCK]):
         of_size = "" if size is None else f" of {size}"
         raise SourceError(
             f"{archive.place} is damaged: expected a tar header at byte {offset}{of_size}, found "
-            f"something else; {_AGAIN}"
+            f"something else; {AGAIN}"
         )
     if size is not None and size - offset > _MOST_PADDING:
         raise _trailing(archive, offset, size)
@@ -280,7 +267,7 @@ def _trailing(archive: Archive, offset: int, size: int | None) -> SourceError:
     more = "" if size is None else f" for {size - offset} bytes"
     return SourceError(
         f"{archive.place} has an end-of-archive mark at byte {offset} but goes on{more}; expected "
-        f"padding only: an unfinished download or joined archives; {_AGAIN}"
+        f"padding only: an unfinished download or joined archives; {AGAIN}"
     )
 
 
@@ -289,40 +276,3 @@ class _Tar(tarfile.TarFile):
 
     members: list[tarfile.TarInfo]
     firstmember: tarfile.TarInfo | None
-
-
-class _Window(Positioned):
-    """A byte range of an open file as a file of its own, which ends where the range ends."""
-
-    def __init__(self, descriptor: int, archive: Archive, size: int) -> None:
-        super().__init__(size)
-        self._descriptor = descriptor
-        self._archive = archive
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        view = memoryview(buffer).cast("B")
-        if len(view) > _MOST_AT_ONCE:  # only a forged extension header asks for so much
-            raise tarfile.ReadError(f"extension header of {len(view)} bytes")
-        view = view[: max(0, self._size - self._position)]
-        count = os.preadv(self._descriptor, [view], self._archive.offset + self._position)
-        pay(count)
-        if count < len(view):
-            raise SourceError(f"{self._archive.place} became shorter while it was read; {_AGAIN}")
-        self._position += count
-        return count
-
-
-class _Range(io.BufferedReader):
-    """A window, buffered.
-
-    Attributes:
-        size: how many bytes it has.
-    """
-
-    def __init__(self, window: _Window, size: int) -> None:
-        super().__init__(window, _BUFFER)
-        self.size = size
-
-    def reach(self, offset: int) -> int:
-        """How many of the first `offset` bytes there are."""
-        return min(self.size, offset)

@@ -9,18 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from dataprep.archives.names import is_clutter_folder, is_image_name, refusal
+from dataprep.archives.containers import container_kind
+from dataprep.archives.listing import is_clutter_folder, is_image_name, refusal
 from dataprep.datasets.base import ScanUnit
-from dataprep.datasets.chestxray14.files import LABELS
-from dataprep.datasets.chestxray14.places import likely, list_raw
+from dataprep.datasets.chestxray14.lists import LABELS, likely_raw
+from dataprep.datasets.raw_directory import list_raw
 from dataprep.errors import SourceError
 from dataprep.index import Ignored
 from dataprep.system.messages import counted, printable, some_of, unreadable
 
-IMAGES: Final = "images"
+EXPECTED: Final = "Data_Entry_2017_v2020.csv and images_001.tar.gz or images/"
+"""What a raw directory holds, for messages."""
+
 # The NIH's folder has images_001.tar.gz, its download script saves images_01.tar.gz.
 _PART: Final = re.compile(r"images_([0-9]{2,3})(\.tar|\.tar\.gz|\.tgz|\.zip)?")
-_SUFFIXES: Final = (".tar", ".tar.gz", ".tgz", ".zip")
 _FLAT: Final = "images"
 
 
@@ -63,11 +65,11 @@ def find_images(raw: Path) -> ImageLayout:
         SourceError: there are no images, some are there in two forms, or a directory cannot be
             read.
     """
-    names = list_raw(raw)
+    names = list_raw(raw, EXPECTED)
     search = _Search()
     _search(raw, "", search)
-    if (raw / IMAGES).is_dir():
-        _search(raw, IMAGES, search)
+    if (raw / _FLAT).is_dir():
+        _search(raw, _FLAT, search)
     _require_one_form(search.containers)
     if not search.containers:
         raise _nothing(raw, names)
@@ -89,7 +91,7 @@ def _search(raw: Path, directory: str, search: _Search) -> None:
             unit = _part_name(int(part[1]))
             for container in _folders_of_images(raw, path) if is_folder else [path]:
                 search.add(unit, container)
-        elif directory and is_folder and name == IMAGES:
+        elif directory and is_folder and name == _FLAT:
             if _holds_images(raw, path):
                 search.add(_FLAT, path)
         elif directory and not is_folder and is_image_name(name):
@@ -104,7 +106,7 @@ def _search(raw: Path, directory: str, search: _Search) -> None:
 
 def _folders_of_images(raw: Path, part: str) -> list[str]:
     """Where a part's images are: in its folder, or in ``images/`` of it as in the archive."""
-    return [path for path in (part, f"{part}/{IMAGES}") if _holds_images(raw, path)]
+    return [path for path in (part, f"{part}/{_FLAT}") if _holds_images(raw, path)]
 
 
 def _holds_images(raw: Path, directory: str) -> bool:
@@ -147,8 +149,8 @@ def _require_one_form(containers: dict[str, list[str]]) -> None:
 
 
 def _describe(units: Sequence[ImageUnit]) -> str:
-    folders = [unit.container for unit in units if not unit.container.endswith(_SUFFIXES)]
-    archives = [unit.container for unit in units if unit.container.endswith(_SUFFIXES)]
+    folders = [unit.container for unit in units if not container_kind(unit.container)]
+    archives = [unit.container for unit in units if container_kind(unit.container)]
     forms = [
         f"{counted(len(containers), noun)}, {_range(containers)}"
         for noun, containers in (("archive", archives), ("folder", folders))
@@ -164,11 +166,10 @@ def _gaps(parts: Collection[str]) -> str:
 
     How many parts there should be, nobody knows: the NIH's 12 may be cut otherwise.
     """
-    last = max(parts)
-    if last == _FLAT:
+    if _FLAT in parts:
         return ""
-    expected = map(_part_name, range(1, _part_number(last)))
-    absent = [name for name in expected if name not in parts]
+    last = int(max(parts).removeprefix(f"{_FLAT}_"))
+    absent = [name for name in map(_part_name, range(1, last)) if name not in parts]
     verb = "is" if len(absent) == 1 else "are"
     return f" ({some_of(absent)} {verb} not there)" if absent else ""
 
@@ -177,22 +178,18 @@ def _part_name(number: int) -> str:
     return f"{_FLAT}_{number:03d}"
 
 
-def _part_number(name: str) -> int:
-    return int(name.removeprefix(f"{_FLAT}_"))
-
-
 def _range(containers: Sequence[str]) -> str:
     first, last = containers[0], containers[-1]
     return first if first == last else f"{first} to {last}"
 
 
 def _nothing(raw: Path, names: Sequence[str]) -> SourceError:
-    right = next(likely(raw, LABELS), None)
+    right = next(likely_raw(raw, LABELS), None)
     advice = (
         f"did you mean --raw_data_dir {printable(right)} ?" if right else "check --raw_data_dir"
     )
     return SourceError(
         f"no images in {printable(str(raw))}; looked for images_001.tar.gz (also .tar, .tgz and "
         f".zip), images_001/ and images/*.png, there and in images/; found "
-        f"{some_of(names) if names else 'nothing'}; {advice or 'check --raw_data_dir'}"
+        f"{some_of(names) if names else 'nothing'}; {advice}"
     )

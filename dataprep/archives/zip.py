@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dataprep.archives.descriptors import read_at
-from dataprep.archives.tars import Member
+from dataprep.archives.open_files import read_at
+from dataprep.archives.tar import AGAIN, ArchiveMember
 from dataprep.errors import SourceError
 from dataprep.index import Packing
 from dataprep.system.io_limit import pay
@@ -32,7 +32,6 @@ _ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
 _PATCH: Final = 0x20
 _UTF_8: Final = 0x800
 _UNIX: Final = 3
-_AGAIN: Final = "copy or download it again"
 
 # What zipfile raises on hostile or damaged archives: its own errors, and what its parsing of
 # numbers, names and extra fields lets through.
@@ -48,7 +47,7 @@ _DAMAGE: Final = (
 )
 
 
-def zip_members(raw: Path, container: str) -> Iterator[Member]:
+def zip_members(raw: Path, container: str) -> Iterator[ArchiveMember]:
     """Yield the members of a zip archive but folders, in the order of its central directory.
 
     Modification times have no zone in a zip archive; they are taken as UTC, so that they are the
@@ -93,10 +92,10 @@ def _name(written: str) -> str:
     return written if "/" in written else written.replace("\\", "/")
 
 
-def _member(descriptor: int, end: int, info: zipfile.ZipInfo, name: str) -> Member:
+def _member(descriptor: int, end: int, info: zipfile.ZipInfo, name: str) -> ArchiveMember:
     modified = _seconds(info.date_time)
     if reason := _refusal(info):
-        return Member(name, 0, info.file_size, modified, reason)
+        return ArchiveMember(name, 0, info.file_size, modified, reason)
     offset = _start(descriptor, info)
     if offset + info.compress_size > end:
         raise zipfile.BadZipFile(f"impossible size of {info.orig_filename}")
@@ -105,7 +104,7 @@ def _member(descriptor: int, end: int, info: zipfile.ZipInfo, name: str) -> Memb
         packing = ("deflate", info.compress_size, info.CRC)
     elif info.compress_size != info.file_size:
         raise zipfile.BadZipFile(f"contradictory sizes of {info.orig_filename}")
-    return Member(name, offset, info.file_size, modified, "", packing)
+    return ArchiveMember(name, offset, info.file_size, modified, "", packing)
 
 
 def _refusal(info: zipfile.ZipInfo) -> str:
@@ -142,6 +141,4 @@ def _seconds(moment: tuple[int, int, int, int, int, int]) -> int:
 
 def _damaged(container: str, error: BaseException) -> SourceError:
     reason = printable(str(error)) or type(error).__name__
-    return SourceError(
-        f"{printable(container)} is damaged or not a zip archive: {reason}; {_AGAIN}"
-    )
+    return SourceError(f"{printable(container)} is damaged or not a zip archive: {reason}; {AGAIN}")

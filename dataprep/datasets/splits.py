@@ -1,17 +1,64 @@
-"""Seeded splits by group: a pure function of the group's name, so that no group straddles."""
+"""Splits: what they are called, and seeded cuts into them.
+
+A cut is a pure function of the name of a group, so that no group is ever in two splits.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
+from typing import Final
 
 from dataprep.errors import UsageError
 
+_USUAL: Final = {
+    "train": "train",
+    "training": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "test": "test",
+    "testing": "test",
+}
+_NAME: Final = re.compile(r"[a-z0-9_-]+")
+
 _DIGITS = 16  # hexadecimal, of a place
 _PLACES = 1 << 4 * _DIGITS
+
+
+SPLIT_FOLDERS: Final = ", ".join(_USUAL)
+"""The names that a split's folder may have, for messages."""
+
+USUAL_ORDER: Final = ("train", "validation", "test")
+"""In which the splits are prepared and told."""
+
+
+def in_usual_order(splits: Iterable[str]) -> tuple[str, ...]:
+    """Names of splits: train, validation, test, then the others by name."""
+    names = sorted(splits)
+    usual = [split for split in USUAL_ORDER if split in names]
+    return (*usual, *(split for split in names if split not in usual))
+
+
+def split_of_folder(name: str) -> str:
+    """The split that a folder of this name holds; empty if it is none of the usual names."""
+    return _USUAL.get(name.lower(), "")
+
+
+def split_name(text: str) -> str:
+    """The name of a split as this project writes it: ``validation`` for ``Val``.
+
+    Raises:
+        ValueError: it has other characters than ``a-z``, ``0-9``, ``_`` and ``-``.
+    """
+    name = text.strip().lower()
+    if not _NAME.fullmatch(name):
+        raise ValueError("a split's name has the characters a-z, 0-9, _ and - only")
+    return _USUAL.get(name, name)
 
 
 @dataclass(frozen=True, slots=True)

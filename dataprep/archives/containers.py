@@ -1,0 +1,215 @@
+"""Lists what images lie in: directories, and archives that are read in place."""
+
+from __future__ import annotations
+
+import os
+import stat
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+from dataprep.archives.directory import list_folder
+from dataprep.archives.gzip import find_restarts, spacing_for, unpack
+from dataprep.archives.listing import (
+    Listing,
+    StoredImage,
+    basename,
+    clean_path,
+    in_clutter,
+    refusal,
+)
+from dataprep.archives.open_files import ForwardStream, read_some
+from dataprep.archives.tar import AGAIN, Archive, ArchiveMember, members, walk
+from dataprep.archives.zip import zip_members
+from dataprep.errors import SourceError
+from dataprep.index import Ignored, Packing
+from dataprep.system.messages import printable, unreadable
+
+Kind = Literal["tar", "gzip", "zip"]
+
+_SUPPORTED: Final = "a folder, .tar, .tar.gz, .tgz or .zip"
+_SUFFIXES: Final[dict[str, Kind]] = {
+    ".tar": "tar",
+    ".tar.gz": "gzip",
+    ".tgz": "gzip",
+    ".zip": "zip",
+}
+_STARTS: Final[dict[bytes, Kind]] = {
+    b"\x1f\x8b": "gzip",
+    b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",  # without members
+}
+_TAR_MAGIC: Final = (257, b"ustar")
+
+
+def container_kind(name: str) -> Kind | None:
+    """Which archive a file of this name should be; None for any other file."""
+    return _SUFFIXES.get(name[len(container_stem(name)) :].lower())
+
+
+def container_stem(name: str) -> str:
+    """The name of an archive without its suffix; any other name as it is."""
+    suffix = next((suffix for suffix in _SUFFIXES if name.lower().endswith(suffix)), "")
+    return name[: len(name) - len(suffix)]
+
+
+def list_container(
+    raw: Path, container: str, *, deep: bool = False, restarts_name: str = ""
+) -> Listing:
+    """List the images in a directory or archive; nothing is unpacked to disk.
+
+    What an archive is, its content says; its name only counts where the content does not tell.
+
+    Args:
+        raw: the raw directory.
+        container: the directory or archive, relative to `raw`.
+        deep: whether a directory's sub-directories are searched as well.
+        restarts_name: under which name `Listing.restarts` will be kept in the index. The images of
+            a gzip archive refer to it.
+
+    Raises:
+        SourceError: it is unreadable, damaged, truncated, or no directory or archive; or it is a
+            gzip archive, and there is no `restarts_name`.
+    """
+    kind = _kind(raw, container)
+    if kind == "folder":
+        return list_folder(raw, container, deep=deep)
+    if kind == "tar":
+        return list_archive(raw, Archive(container))
+    if kind == "zip":
+        return _listing(zip_members(raw, container), Archive(container), _mtime(raw, container))
+    if not restarts_name:
+        raise SourceError(
+            f"{printable(container)} is compressed with gzip; expected a name that ends in .tar.gz "
+            "or .tgz; rename it"
+        )
+    return _list_gzip(raw, container, restarts_name)
+
+
+def list_archive(raw: Path, archive: Archive) -> Listing:
+    """List the images of a tar archive, in archive order; nothing is unpacked.
+
+    Member names are data: ``./`` and ``/`` at their start mean nothing, and those with ``..`` are
+    left out. So are links, devices and sparse files, and say why.
+
+    Args:
+        raw: the raw directory.
+        archive: the archive under it.
+
+    Raises:
+        SourceError: the archive is unreadable, damaged or truncated.
+    """
+    return _listing(members(raw, archive), archive, _mtime(raw, archive.container))
+
+
+def stat_fingerprint(raw: Path, container: str) -> list[int]:
+    """Size and modification time in nanoseconds of a file or directory; for fingerprints.
+
+    Raises:
+        SourceError: it is gone or unreadable.
+    """
+    try:
+        status = (raw / container).stat()
+    except OSError as error:
+        raise unreadable(container, error) from error
+    return [status.st_size, status.st_mtime_ns]
+
+
+def _mtime(raw: Path, container: str) -> int:
+    return stat_fingerprint(raw, container)[1]
+
+
+def _list_gzip(raw: Path, container: str, restarts_name: str) -> Listing:
+    """Unpacks it twice, in memory and piece by piece: to list and check it, and for the points."""
+    archive = Archive(container)
+    try:
+        with open(raw / container, "rb", buffering=0) as file:
+            stream = ForwardStream(_checked(file.fileno(), container))
+            found = walk(stream, archive)
+            mtime = os.fstat(file.fileno()).st_mtime_ns
+            listing = _listing(found, archive, mtime, ("gzip", restarts_name))
+            spacing = spacing_for(stream.produced, len(listing.images))
+            restarts = find_restarts(file.fileno(), container, stream.produced, spacing=spacing)
+    except OSError as error:
+        raise unreadable(container, error) from error
+    return Listing(listing.images, listing.ignored, restarts)
+
+
+def _listing(
+    found: Iterable[ArchiveMember], archive: Archive, mtime: int, packing: Packing = ()
+) -> Listing:
+    images: list[StoredImage] = []
+    ignored: list[Ignored] = []
+    container = archive.container
+    prefix = f"{archive.inner}/" if archive.inner else ""
+    for member in found:
+        path, reason = _path_of(member.name)
+        reason = member.refusal or reason
+        if reason:
+            ignored.append(Ignored(container, prefix + member.name, reason))
+        else:
+            place = (container, member.offset, member.size, member.modified)
+            images.append(StoredImage(path, *place, packing or member.packing, mtime))
+    if not images and not ignored:
+        ignored.append(Ignored(container, archive.inner, "empty archive"))
+    return Listing(images, ignored)
+
+
+def _path_of(member_name: str) -> tuple[str, str]:
+    """The path of a member, and why it is left out; that is empty for an image."""
+    if ".." in member_name.split("/"):
+        return "", "its name leads out of the archive"
+    try:
+        path = clean_path(member_name)
+    except ValueError as error:
+        return "", str(error)
+    if in_clutter(path):
+        return path, "in a hidden or system folder"
+    return path, refusal(basename(path))
+
+
+def _checked(descriptor: int, container: str) -> Iterator[bytes]:
+    """What a gzip file unpacks to."""
+    try:
+        yield from unpack(descriptor)
+    except EOFError as error:
+        size = os.fstat(descriptor).st_size
+        raise SourceError(
+            f"{printable(container)} is truncated: its compressed data do not end with the file at "
+            f"byte {size}; {AGAIN}"
+        ) from error
+    except zlib.error as error:
+        raise SourceError(
+            f"{printable(container)} is damaged: {printable(str(error))}; {AGAIN}"
+        ) from error
+
+
+def _kind(raw: Path, container: str) -> Kind | Literal["folder"]:
+    try:
+        mode = (raw / container).stat().st_mode
+        if stat.S_ISDIR(mode):
+            return "folder"
+        if not stat.S_ISREG(mode):
+            raise _unsupported(container, "not a regular file")
+        with open(raw / container, "rb", buffering=0) as file:
+            start = read_some(file.fileno(), 0, 512)
+    except OSError as error:
+        raise unreadable(container, error) from error
+    kind = next((kind for magic, kind in _STARTS.items() if start.startswith(magic)), None)
+    place, magic = _TAR_MAGIC
+    if kind is None and start[place:].startswith(magic):
+        kind = "tar"
+    named = container_kind(container)
+    if kind is None and named == "gzip":
+        raise _unsupported(container, "not compressed with gzip, as its name says")
+    if (kind := kind or named) is None:
+        raise _unsupported(container, "no archive that can be read in place")
+    return kind
+
+
+def _unsupported(container: str, finding: str) -> SourceError:
+    return SourceError(
+        f"{printable(container)} is {finding}; expected {_SUPPORTED}; pack its images again as one "
+        "of these, or move it away"
+    )

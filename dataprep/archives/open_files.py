@@ -1,0 +1,177 @@
+"""Open files that threads share (`os.pread` has no file position), and streams of their bytes."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from dataprep.system.io_limit import pay
+
+# Headers lie one image (100 KB) apart, so a larger buffer would only read image bytes in vain.
+_BUFFER: Final = 8192
+# tarfile goes back by one block when it has read what is no header.
+_KEPT: Final = 16 << 10
+_MOST_AT_ONCE: Final = 1 << 20
+
+
+class Descriptor:
+    """An open file, closed when the last reference goes: a cache's, or a running read's.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    __slots__ = ("mtime", "number")
+
+    def __init__(self, path: str) -> None:
+        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.mtime = os.fstat(self.number).st_mtime_ns
+
+    def __del__(self) -> None:
+        if hasattr(self, "number"):  # os.open may have failed
+            os.close(self.number)
+
+
+def read_at(descriptor: int, offset: int, size: int) -> bytes:
+    """Read `size` bytes, or as many as there are, in spite of short reads.
+
+    Network file systems may answer with fewer bytes than they were asked for.
+    """
+    data = read_some(descriptor, offset, size)
+    if len(data) == size:
+        return data
+    chunks = [data]
+    while chunks[-1] and (size := size - len(chunks[-1])):
+        offset += len(chunks[-1])
+        chunks.append(read_some(descriptor, offset, size))
+    return b"".join(chunks)
+
+
+def read_some(descriptor: int, offset: int, size: int) -> bytes:
+    """Read up to `size` bytes with one call of the system; nothing only at the end of the file."""
+    data = os.pread(descriptor, size, offset)
+    pay(len(data))
+    return data
+
+
+class ByteStream(io.BufferedIOBase):
+    """Bytes from a start on, as `tarfile` reads them: at a place, a few at a time.
+
+    Attributes:
+        size: how many there are; None if that is not known before the end.
+    """
+
+    size: int | None = None
+
+    def __init__(self) -> None:
+        self._position = 0
+        self._data = b""  # what was fetched last
+        self._start = 0  # where that is
+
+    def tell(self) -> int:
+        """Where the next read starts."""
+        return self._position
+
+    def seek(self, offset: int, _whence: int = os.SEEK_SET, /) -> int:
+        """Choose where the next read starts, from the beginning."""
+        self._position = offset
+        return offset
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read up to `size` bytes; fewer only at the end.
+
+        Raises:
+            ValueError: more than 1 MiB is asked for, as only a forged extension header does.
+        """
+        if size is None or not 0 <= size <= _MOST_AT_ONCE:
+            raise ValueError(f"extension header of {size} bytes")
+        data = b""
+        while len(data) < size:
+            at = self._position - self._start
+            piece = self._data[at : at + size - len(data)] if at >= 0 else b""
+            if not piece and not self._fetch(size - len(data)):
+                break
+            data = data + piece if data else piece
+            self._position += len(piece)
+        return data
+
+    def reach(self, offset: int) -> int:
+        """How many of the first `offset` bytes there are."""
+        raise NotImplementedError
+
+    def _fetch(self, size: int, /) -> bool:
+        """Fetch what is at the position, perhaps fewer bytes; False at the end."""
+        raise NotImplementedError
+
+
+class FileRange(ByteStream):
+    """A range of bytes of an open file, which ends where the range ends.
+
+    Args:
+        descriptor: the open file.
+        offset: where the range starts.
+        size: how many bytes it has.
+
+    Raises:
+        EOFError: when read, if the file became shorter.
+    """
+
+    def __init__(self, descriptor: int, offset: int, size: int) -> None:
+        super().__init__()
+        self.size: int = size
+        self._descriptor = descriptor
+        self._offset = offset
+
+    def reach(self, offset: int) -> int:
+        """How many of the first `offset` bytes there are."""
+        return min(self.size, offset)
+
+    def _fetch(self, size: int, /) -> bool:
+        wanted = min(max(size, _BUFFER), self.size - self._position)
+        if wanted <= 0:
+            return False
+        self._start = self._position
+        self._data = read_at(self._descriptor, self._offset + self._start, wanted)
+        if len(self._data) < wanted:
+            raise EOFError
+        return True
+
+
+class ForwardStream(ByteStream):
+    """Pieces of bytes, each asked for once; one can skip ahead and go back by 16 KiB.
+
+    Args:
+        pieces: the content, in order.
+    """
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        super().__init__()
+        self._pieces = pieces
+
+    @property
+    def produced(self) -> int:
+        """How many bytes the pieces had so far."""
+        return self._start + len(self._data)
+
+    def seek(self, offset: int, _whence: int = os.SEEK_SET, /) -> int:
+        """Choose where the next read starts, from the beginning.
+
+        Raises:
+            ValueError: that was produced too long ago.
+        """
+        if offset < self._start:
+            raise ValueError(f"cannot go back from byte {self.produced} to byte {offset}")
+        return super().seek(offset)
+
+    def reach(self, offset: int) -> int:
+        """Produce what precedes `offset`; returns how much of it there is."""
+        while self.produced < offset and (piece := next(self._pieces, b"")):
+            produced = self.produced
+            self._data = self._data[-_KEPT:] + piece
+            self._start = produced + len(piece) - len(self._data)
+        return min(self.produced, offset)
+
+    def _fetch(self, _size: int, /) -> bool:
+        return self.reach(self._position + 1) > self._position

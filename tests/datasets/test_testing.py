@@ -1,0 +1,379 @@
+"""Every data set of this distribution passes the suite of `dataprep.datasets.testing`.
+
+A small one that is right is broken in one way each: the suite must tell.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import json
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
+from dataprep.synthesize.chestxray14.plan import plan_chestxray14
+
+from dataprep.datasets import (
+    Attribute,
+    Dataset,
+    Found,
+    ImageNet,
+    Option,
+    Row,
+    Scanned,
+    ScanUnit,
+    list_container,
+    stat_fingerprint,
+    wanted_splits,
+)
+from dataprep.datasets.chestxray14.dataset import ChestXray14
+from dataprep.datasets.folder.dataset import Folder
+from dataprep.datasets.testing import DatasetTests
+from dataprep.errors import SourceError
+from dataprep.plugins import DATASETS
+
+LABELS = "labels.txt"
+LISTED = {"train": {"a.jpg": 0, "b.jpg": 1, "c.jpg": 0}, "test": {"d.jpg": 1, "e.jpg": 0}}
+
+
+def write_toy(raw: Path) -> Path:
+    """The raw directory of `Toy`."""
+    lines = []
+    for split, images in LISTED.items():
+        (raw / split).mkdir(parents=True)
+        (raw / split / "read me.txt").touch()
+        for name, label in images.items():
+            (raw / split / name).write_bytes(name.encode() * (label + 1))
+            lines.append(f"{split}/{name} {label}")
+    (raw / LABELS).write_text("\n".join(lines))
+    return raw
+
+
+class Toy(Dataset):
+    """A folder a split, and a list of labels."""
+
+    name = "toy"
+    summary = "Prepare a toy."
+    OPTIONS = (
+        Option("mood", "Of no effect.", default="good", choices=("good", "bad")),
+        Option("note", "A file that is never read.", file=True),
+    )
+    attributes = (Attribute("age", "int"), Attribute("view", "text"))
+    has_boxes = True
+
+    # What a broken one makes of what it finds, its rows, and what it scans.
+    found: Callable[[Found], Found] = staticmethod(lambda found: found)
+    row: Callable[[Row], Row] = staticmethod(lambda row: row)
+    scanned: Callable[[Scanned], Scanned] = staticmethod(lambda scanned: scanned)
+
+    def classes(self) -> Sequence[tuple[str, str]] | None:
+        return [("0", "zero"), ("1", "one")]
+
+    def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
+        wanted = wanted_splits(tuple(LISTED), splits)
+        if not (raw / LABELS).exists():
+            raise SourceError(f"no {LABELS}; expected one")
+        return self.found(Found(("a toy",), tuple(map(self.unit, wanted)), wanted))
+
+    def unit(self, split: str) -> ScanUnit:
+        return ScanUnit(split, split)
+
+    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+        lines = filter(None, (raw / LABELS).read_text().splitlines())
+        labels = {name: int(label) for name, label in map(str.split, lines)}
+        listing = list_container(raw, unit.container)
+        rows = [
+            self.row(
+                image.row(
+                    image.name,
+                    (labels[image.container],),
+                    boxes=((0.0, 0.25, 0.5, 1.0),),
+                    box_labels=(labels[image.container],),
+                    attributes={"age": labels[image.container] + 30, "view": "PA"},
+                    group=image.name,
+                )
+            )
+            for image in sorted(listing.images, key=lambda image: image.name)
+        ]
+        return self.scanned(Scanned({unit.container: rows}, listing.ignored))
+
+    def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
+        return json.dumps([stat_fingerprint(raw, unit.container), stat_fingerprint(raw, LABELS)])
+
+
+class FindsClasses(Toy):
+    """Only scanning tells which classes there are."""
+
+    scanned = staticmethod(lambda scanned: replace(scanned, classes=("0", "1")))
+
+    def classes(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class LockedUnit(ScanUnit):
+    lock: Any = field(default_factory=threading.Lock, compare=False, repr=False)
+
+
+calls = itertools.count()
+
+
+def row(**fields: Any) -> dict[str, Any]:
+    """Every row has these fields."""
+    return {"row": staticmethod(lambda row: replace(row, **fields))}
+
+
+def scanned(**fields: Any) -> dict[str, Any]:
+    """Every unit holds this."""
+    return {"scanned": staticmethod(lambda scanned: replace(scanned, **fields))}
+
+
+def option(*values: Any, **fields: Any) -> dict[str, Any]:
+    """There is one more option."""
+    return {"OPTIONS": (*Toy.OPTIONS, Option(*values, **fields))}
+
+
+def unit(name: str, container: str = "{}") -> dict[str, Any]:
+    """A split's unit has this name and container."""
+    return {
+        "unit": lambda _, split: ScanUnit(
+            name.format(split, call=next(calls)), container.format(split)
+        )
+    }
+
+
+def anything(self: Toy, raw: Path, splits: Sequence[str] | None) -> Found:
+    """Finds it in an empty directory, too, and takes any split."""
+    return Found(("a toy",), tuple(map(self.unit, LISTED)), tuple(LISTED))
+
+
+BROKEN: dict[str, list[dict[str, Any]]] = {
+    "test_it_declares_itself": [
+        {"summary": ""},
+        {"name": "Toy Set"},
+        {"formats": frozenset({"GIF"})},
+        {"attributes": (*Toy.attributes, Attribute("eye colour", "text"))},
+        {"attributes": (*Toy.attributes, Attribute("size", "int"))},
+        {"config": lambda self: self.options},
+        {"config": lambda _: {"call": str(next(calls))}},
+    ],
+    "test_its_options_are_documented_and_checked": [
+        option("extra", ""),
+        option("extra-thing", "More."),
+        option("extra", "More.", default="x", choices=("y",)),
+        option("mood", "Again."),
+        {"__init__": lambda self, **options: Dataset.__init__(self, note=options["note"])},
+    ],
+    "test_its_classes_are_listed_once": [
+        {"classes": lambda _: [("0", "zero"), ("1", "one"), ("1", "won")]},
+        {"classes": lambda _: None, "order_classes": lambda _, names: [(it, it) for it in names]},
+    ],
+    "test_what_is_found_can_be_scanned_elsewhere": [
+        {"found": staticmethod(lambda found: replace(found, description=()))},
+        unit("toy/{}"),
+        unit("toy"),
+        {"unit": lambda _, split: ScanUnit("toy" if split == "train" else "Toy", split)},
+        unit("{}", "../raw/{}"),
+        unit("{}-{call}"),
+        {"unit": lambda _, split: LockedUnit(split, split)},
+    ],
+    "test_what_is_not_there_is_refused": [{"find": anything}],
+    "test_a_split_can_be_had_alone": [
+        {"found": staticmethod(lambda found: replace(found, splits=tuple(LISTED)))},
+        {
+            "found": staticmethod(
+                lambda found: replace(found, units=found.units[: len(found.units) // 2 * 2])
+            )
+        },
+    ],
+    "test_rows_say_what_they_must": [
+        {
+            "scanned": staticmethod(
+                lambda it: replace(it, rows=dict.fromkeys(["other"], *it.rows.values()))
+            )
+        },
+        row(key="same"),
+        row(labels=(2,)),
+        row(labels=(0, 1)),
+        {"multilabel": True, **row(labels=(1, 0))},
+        {"classes": lambda _: None},
+        row(attributes={"height": 3}),
+        row(attributes={"age": True}),
+        row(attributes={"view": ""}),
+        row(attributes={"age": -(1 << 63)}),
+        row(boxes=((0, 10, 20, 30),)),
+        row(boxes=((0.5, 0.25, 0.0, 1.0),)),
+        row(boxes=((0.0, 0.25, 0.5, 1.0),) * 2),
+        {"has_boxes": False},
+        row(group="everybody"),
+        scanned(counts={"age out of range": 0}),
+        {
+            "scanned": staticmethod(
+                lambda it: replace(it, ignored=[replace(one, reason="") for one in it.ignored])
+            )
+        },
+    ],
+    "test_scanning_again_gives_the_same": [
+        {"row": staticmethod(lambda row: replace(row, modified=next(calls)))}
+    ],
+    "test_images_can_be_read": [row(size=0), row(container="/etc/hostname")],
+    "test_fingerprints_notice_every_change": [
+        {"fingerprint": lambda *_: str(next(calls))},
+        {"fingerprint": lambda *_: "toy"},
+        {"fingerprint": lambda _, raw, unit: json.dumps(stat_fingerprint(raw, unit.container))},
+        {"fingerprint": lambda _, raw, unit: json.dumps(stat_fingerprint(raw, LABELS))},
+    ],
+    "test_a_container_that_is_gone_is_an_error": [
+        {"fingerprint": lambda _, raw, unit: str((raw / unit.container).stat().st_mtime_ns)},
+    ],
+}
+
+
+class TestToy(DatasetTests):
+    @pytest.fixture(params=[Toy, FindsClasses], ids=lambda kind: kind.__name__)
+    def dataset(self, request):
+        return request.param()
+
+    @pytest.fixture
+    def raw(self, tmp_path):
+        return write_toy(tmp_path / "raw")
+
+
+class TestImageNet(DatasetTests):
+    @pytest.fixture
+    def dataset(self, tmp_path, make_raw):
+        boxes = tmp_path / "boxes.csv"
+        (name, *_) = make_raw.train[make_raw.synsets[0]]
+        boxes.write_text(f"{name},0.1,0.2,0.3,0.4\n")
+        return ImageNet(bbox_csv=str(boxes))
+
+    @pytest.fixture(params=["tree", "tars", "archives"])
+    def raw(self, request, tmp_path, make_raw):
+        made = make_raw(tmp_path / "raw")
+        if request.param == "tree":
+            made.train_tree()
+            made.validation_classes()
+        elif request.param == "tars":
+            made.train_tars()
+            made.validation_flat()
+        else:
+            made.train_archive()
+            made.validation_archive()
+        return made.path
+
+
+@pytest.fixture(scope="module", params=["tar.gz", "flat"])
+def radiographs(request, tmp_path_factory):
+    raw = tmp_path_factory.mktemp("made") / "raw"
+    plan = plan_chestxray14(patients=15, archives=2)
+    synthesize_chestxray14(raw, plan, layout=request.param, size=8, threads=1)
+    return raw
+
+
+class TestChestXray14(DatasetTests):
+    @pytest.fixture(params=["official", "random-by-patient"])
+    def dataset(self, request):
+        # So large a share that all three splits have patients.
+        return ChestXray14(split=request.param, validation_fraction="0.3")
+
+    @pytest.fixture
+    def raw(self, radiographs, tmp_path):
+        return Path(shutil.copytree(radiographs, tmp_path / "raw"))
+
+
+class TestFolder(DatasetTests):
+    @pytest.fixture
+    def dataset(self):
+        return Folder()
+
+    @pytest.fixture(params=["folders", "tar.gz", "zip"])
+    def raw(self, request, tmp_path):
+        raw = write_classes(tmp_path / "raw" / "train")
+        write_classes(tmp_path / "raw" / "test")
+        return pack(raw.parent, request.param)
+
+
+class TestFolderWithFractions(DatasetTests):
+    @pytest.fixture
+    def dataset(self):
+        return Folder(fractions="train=0.6,test=0.4", group_by="path")
+
+    @pytest.fixture
+    def raw(self, tmp_path):
+        return pack(write_classes(tmp_path / "raw"), "tar")
+
+
+class TestFolderWithListing(DatasetTests):
+    # Where the images are does not matter: the listing says which there are.
+    test_what_is_not_there_is_refused = None
+
+    @pytest.fixture
+    def dataset(self, raw):
+        return Folder(listing=str(raw / "listing.csv"), label_separator="|")
+
+    @pytest.fixture
+    def raw(self, tmp_path):
+        raw = write_classes(tmp_path / "raw" / "train").parent
+        write_classes(raw / "test")
+        paths = sorted(str(path.relative_to(raw)) for path in raw.rglob("*.jpg"))
+        lines = [f"{path},a|b,{path.partition('/')[0]}" for path in paths]
+        (raw / "listing.csv").write_text("\n".join(["path,label,split", *lines]) + "\n")
+        return raw
+
+
+def write_classes(raw: Path) -> Path:
+    """A folder for each of three classes."""
+    for category in ("a", "a-b", "c"):
+        (raw / category).mkdir(parents=True)
+        for number in range(3):
+            content = f"{raw.name} {category} {number} ".encode() * (number + 1)
+            (raw / category / f"{number}.jpg").write_bytes(content)
+    return raw
+
+
+def pack(raw: Path, form: str) -> Path:
+    """Make an archive of each folder, if that is the form."""
+    kinds = {"tar": "tar", "tar.gz": "gztar", "zip": "zip"}
+    for folder in list(raw.iterdir()) if form in kinds else ():
+        shutil.make_archive(str(folder), kinds[form], folder)
+        shutil.rmtree(folder)
+    return raw
+
+
+def complaint(kind: type[Dataset], test: str, tmp_path: Path) -> BaseException | None:
+    """What a test of the suite says of a data set; None if it finds nothing."""
+    (tmp_path / "note.txt").touch()
+    fixtures = {
+        "dataset": kind(note=str(tmp_path / "note.txt")),
+        "raw": write_toy(tmp_path / "raw"),
+        "tmp_path": tmp_path,
+    }
+    method = getattr(DatasetTests(), test)
+    try:
+        method(**{name: fixtures[name] for name in inspect.signature(method).parameters})
+    except (pytest.fail.Exception, Exception) as error:  # noqa: BLE001
+        return error
+    return None
+
+
+@pytest.mark.parametrize(
+    ("test", "how"), [(test, how) for test, ways in BROKEN.items() for how in ways]
+)
+def test_the_suite_finds_what_is_broken(tmp_path: Path, test: str, how: dict[str, Any]) -> None:
+    assert complaint(type("Broken", (Toy,), how), test, tmp_path)
+
+
+def test_every_test_of_the_suite_has_found_something() -> None:
+    assert sorted(BROKEN) == sorted(name for name in dir(DatasetTests) if name.startswith("test_"))
+
+
+def test_every_data_set_of_this_distribution_is_tested() -> None:
+    points = distribution("dataprep").entry_points.select(group=DATASETS)
+    assert {point.name for point in points} == {"imagenet", "chestxray14", "folder"}
