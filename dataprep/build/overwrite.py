@@ -13,8 +13,8 @@ from dataprep.build.job import Job
 from dataprep.build.manifest import read_manifest
 from dataprep.build.part import NAME as PART
 from dataprep.build.part import has_part
-from dataprep.build.rejected import safe_file_name
 from dataprep.build.request import Request
+from dataprep.build.seal import safe_file_name
 from dataprep.build.strangers import strangers
 from dataprep.build.workspace import Workspace
 from dataprep.datasets import Found

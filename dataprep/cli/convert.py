@@ -56,7 +56,7 @@ def command(**options: Any) -> None:
     Order, labels and image bytes stay; arrays of pixels become PNG where a format stores image
     files. The manifest says what it was made from. Resumes like any other job.
     """
-    from dataprep.build.convert_plan import ConvertRequest
+    from dataprep.build.convert_job import ConvertRequest
     from dataprep.cli.progress import TerminalReporter
     from dataprep.cli.stopping import resumable
     from dataprep.cli.verifying import verify_bar
@@ -74,7 +74,7 @@ def command(**options: Any) -> None:
     )
     how = "finished shards are kept; run the same command again to resume"
     with resumable(how):
-        from dataprep_pipelines.convert import convert
+        from dataprep_pipelines.run import convert
 
         engine = chosen_engine(options)
         reporter = TerminalReporter()

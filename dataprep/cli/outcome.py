@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from dataprep.system.messages import counted, sized
 
 if TYPE_CHECKING:
-    from dataprep.build.seal import Outcome
+    from dataprep.build.seal import Sealed
 
 
-def describe_outcome(out: Path, outcome: Outcome) -> str:
+def describe_outcome(out: Path, outcome: Sealed) -> str:
     """One line."""
     text = f"sealed {out / 'manifest.json'}: {counted(outcome.records, 'record')} in "
     text += f"{counted(outcome.shards, 'shard')}, {sized(outcome.bytes)}, "

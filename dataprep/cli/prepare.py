@@ -116,7 +116,7 @@ def _prepare(dataset: type[Dataset], context: click.Context, values: dict[str, A
     request = _request(dataset, apply_preset(context, values))
     how = "finished shards are kept; run the same command again to resume"
     with resumable(how):
-        from dataprep_pipelines.prepare import prepare
+        from dataprep_pipelines.run import prepare
 
         engine = chosen_engine(values)
         reporter = TerminalReporter()
@@ -126,8 +126,7 @@ def _prepare(dataset: type[Dataset], context: click.Context, values: dict[str, A
 
 
 def _request(dataset: type[Dataset], values: dict[str, Any]) -> Request:
-    from dataprep.build.request import Request
-    from dataprep.build.seal import MaxBad
+    from dataprep.build.request import MaxBad, Request
 
     return Request(
         dataset=dataset.name,

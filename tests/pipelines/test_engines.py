@@ -1,10 +1,12 @@
-"""Beam is run in a thread of its own, and waited for even when the main thread is stopped."""
+"""How graphs run on this machine, which engines there are, and how the work is divided."""
 
 from __future__ import annotations
 
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,11 +18,22 @@ import pytest
 
 from dataprep.cli.stopping import resumable
 from dataprep.errors import DataprepError, PipelineError, SinkError, StoppedError, UsageError
-from dataprep_pipelines.runners import STOP, Engine, RunEndsError, Share, check
-from dataprep_pipelines.runners.explaining import explained
-from dataprep_pipelines.runners.local import LocalRunning
-from dataprep_pipelines.runners.named import NamedRunning
-from dataprep_pipelines.runners.share import LARGE, local_share
+from dataprep.plugins import load_sink
+from dataprep.sinks import ShardName
+from dataprep_pipelines import write
+from dataprep_pipelines.failures import RunEndsError, engine_error
+from dataprep_pipelines.runners import STOP, Engine, Parallelism
+from dataprep_pipelines.runners.engine import check
+from dataprep_pipelines.runners.local import (
+    LARGE,
+    LocalEngine,
+    WorkQueue,
+    local_parallelism,
+    work_queue,
+)
+from dataprep_pipelines.runners.named import NamedEngine
+from tests.conftest import Cli, Made, leftovers
+from tests.steering import add_distribution
 
 HAPPENED: list[str] = []
 
@@ -49,17 +62,13 @@ class Fails(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
         raise OSError("the disk is on fire")
 
 
-def slow(pipeline: beam.Pipeline) -> None:
-    _ = pipeline | beam.Create([1]) | beam.ParDo(SlowToStop())
-
-
 def nothing() -> None:
     pass
 
 
-def run(build: Callable[[beam.Pipeline], None], *, watch: Callable[[], None]) -> None:
-    running = LocalRunning(Engine(1))
-    running.run(build, Share(), watch=watch, stop=lambda: HAPPENED.append("told"))
+def run(work: beam.DoFn, *, watch: Callable[[], None]) -> None:
+    engine = LocalEngine(Engine(1))
+    engine.run([1], work, Parallelism(), watch=watch, stop=lambda: HAPPENED.append("told"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -74,7 +83,7 @@ def test_a_signal_waits_for_workers_to_clean_up(number: signal.Signals) -> None:
     sender.start()
     with pytest.raises(StoppedError, match=f"stopped by {number.name}; try again"):  # noqa: SIM117
         with resumable("try again"):
-            run(slow, watch=nothing)
+            run(SlowToStop(), watch=nothing)
     sender.join()
     assert HAPPENED == ["started", "told", "cleaned up"]
 
@@ -85,16 +94,13 @@ def test_an_error_while_watching_stops_the_run() -> None:
             raise ValueError("the terminal is gone")
 
     with pytest.raises(ValueError, match="the terminal is gone"):
-        run(slow, watch=watch)
+        run(SlowToStop(), watch=watch)
     assert HAPPENED == ["started", "told", "cleaned up"]
 
 
 def test_a_failure_of_beam_is_one_line() -> None:
-    def fail(pipeline: beam.Pipeline) -> None:
-        _ = pipeline | beam.Create([1]) | beam.ParDo(Fails())
-
     with pytest.raises(PipelineError, match=r"Beam failed: .*the disk is on fire") as caught:
-        run(fail, watch=nothing)
+        run(Fails(), watch=nothing)
     assert "\n" not in str(caught.value)
 
 
@@ -157,7 +163,7 @@ def test_a_job_server_elsewhere_needs_no_java(
     ],
 )
 def test_what_a_runner_says_is_cut_to_what_helps(said: str, meant: str) -> None:
-    found = str(NamedRunning(Engine(1, "FlinkRunner")).explained(RuntimeError(said)))
+    found = str(NamedEngine(Engine(1, "FlinkRunner")).explained(RuntimeError(said)))
     assert meant in found
     assert "https" not in found
     assert "\n" not in found
@@ -170,7 +176,7 @@ def test_a_worker_s_error_arrives_through_any_engine(error: DataprepError) -> No
     sent = RunEndsError.of(error)
     arrived = pickle.loads(pickle.dumps(type(sent)(f"{sent} [while running 'Write/Write']")))
     text = RuntimeError(f"Traceback:\n  File x\nsomewhere.RunEndsError: {arrived}\n\nmore")
-    for found in map(explained, (arrived, text)):
+    for found in map(engine_error, (arrived, text)):
         assert type(found) is type(error)
         assert str(found) == str(error)
 
@@ -193,41 +199,155 @@ def test_the_direct_runner_is_this_machine_by_any_of_its_names(name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("workers", "shards", "share"),
+    ("workers", "shards", "expected"),
     [
-        (1, 9, Share(1, 1)),
-        (4, 100, Share(1, 4)),
-        (4, 15, Share(1, 4, helpers=4)),
-        (5, 100, Share(2, 2)),
-        (32, 1000, Share(8, 4)),
-        (32, 8, Share(1, 8, helpers=32, helper_processes=True)),
+        (1, 9, Parallelism(1, 1)),
+        (4, 100, Parallelism(1, 4)),
+        (4, 15, Parallelism(1, 4, helpers=4)),
+        (5, 100, Parallelism(2, 2)),
+        (32, 1000, Parallelism(8, 4)),
+        (32, 8, Parallelism(1, 8, helpers=32, helper_processes=True)),
     ],
 )
 def test_workers_are_threads_first_and_processes_then(
-    workers: int, shards: int, share: Share
+    workers: int, shards: int, expected: Parallelism
 ) -> None:
-    assert local_share(workers, shards, images=LARGE - 1) == share
-    assert local_share(workers, shards, images=0).helpers == 0
+    assert local_parallelism(workers, shards, images=LARGE - 1) == expected
+    assert local_parallelism(workers, shards, images=0).helpers == 0
 
 
 @pytest.mark.parametrize(
-    ("workers", "shards", "share"),
+    ("workers", "shards", "expected"),
     [
-        (1, 1024, Share(1, 1)),
-        (2, 1024, Share(2, 1)),
-        (4, 1024, Share(4, 1)),
-        (6, 1024, Share(3, 2)),
-        (8, 1024, Share(4, 2)),
-        (32, 1024, Share(8, 4)),
-        (2, 1, Share(1, 1, helpers=2)),
+        (1, 1024, Parallelism(1, 1)),
+        (2, 1024, Parallelism(2, 1)),
+        (4, 1024, Parallelism(4, 1)),
+        (6, 1024, Parallelism(3, 2)),
+        (8, 1024, Parallelism(4, 2)),
+        (32, 1024, Parallelism(8, 4)),
+        (2, 1, Parallelism(1, 1, helpers=2)),
     ],
 )
-def test_a_large_job_is_worth_processes(workers: int, shards: int, share: Share) -> None:
-    assert local_share(workers, shards, images=LARGE) == share
+def test_a_large_job_is_worth_processes(workers: int, shards: int, expected: Parallelism) -> None:
+    assert local_parallelism(workers, shards, images=LARGE) == expected
 
 
 @pytest.mark.parametrize("workers", range(1, 70))
 def test_a_large_job_uses_as_many_cores_as_a_small_one(workers: int) -> None:
-    small, large = (local_share(workers, 1024, images=images) for images in (1, LARGE))
-    assert large.processes * large.lanes >= small.processes * small.lanes
+    small, large = (local_parallelism(workers, 1024, images=images) for images in (1, LARGE))
+    assert large.processes * large.shards >= small.processes * small.shards
     assert large.processes >= small.processes
+
+
+# --- the work queue of this machine's processes ---
+
+_TAKE = """
+import sys
+from dataprep_pipelines.runners.local import WorkQueue
+for position in WorkQueue(*sys.argv[1:], tuple(range(300))):
+    print(position)
+"""
+SHARDS = tuple(ShardName("train", number, 300) for number in range(300))
+
+
+def test_several_processes_get_every_shard_once() -> None:
+    with work_queue(SHARDS) as work:
+        command = [sys.executable, "-c", _TAKE, work.path, work.name]
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(3)]
+        taken = [process.communicate()[0].split() for process in processes]
+    assert sorted(int(number) for each in taken for number in each) == list(range(300))
+
+
+def test_a_queue_whose_launcher_is_gone_is_empty_and_another_s_file_is_left_alone(
+    tmp_path: Path,
+) -> None:
+    with work_queue(SHARDS) as work:
+        pass
+    assert list(work) == []
+    (tmp_path / "other").write_bytes(b"somebody's own")
+    (tmp_path / "link").symlink_to(tmp_path / "other")
+    assert list(WorkQueue(str(tmp_path / "link"), work.name, SHARDS)) == []
+    assert (tmp_path / "other").read_bytes() == b"somebody's own"
+
+
+_SLOW_SINK = """
+import os, time
+from pathlib import Path
+from dataprep.sinks.tfrecord import TFRecordSink
+
+class SlowSink(TFRecordSink):
+    name = "slow"
+
+    def open(self, paths, info):
+        # The first process to come waits until only its own shards are missing.
+        notes = Path(os.environ["SLOW_SINK"])
+        (notes / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+        try:
+            os.close(os.open(notes / "first", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return super().open(paths, info)
+        end = time.monotonic() + 60
+        done = Path(os.environ["SLOW_SINK_COMMITS"])
+        while len(list(done.glob("[!.]*.json"))) < 11 and time.monotonic() < end:
+            time.sleep(0.01)
+        return super().open(paths, info)
+"""
+
+
+@pytest.fixture
+def slow_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    site = tmp_path / "site"
+    add_distribution(site, "slow-sink", "1", "[dataprep.sinks]\nslow = slow_sink:SlowSink\n")
+    (site / "slow_sink.py").write_text(_SLOW_SINK)
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
+    monkeypatch.setenv("SLOW_SINK", str(notes))
+    monkeypatch.setenv("SLOW_SINK_COMMITS", str(tmp_path / "out" / ".dataprep" / "commits"))
+    load_sink.cache_clear()
+    yield notes
+    load_sink.cache_clear()
+
+
+def test_one_slow_shard_keeps_a_process_from_no_other(
+    cli: Cli,
+    tiny: Made,
+    tmp_path: Path,
+    slow_sink: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With fixed portions, the other shards of the waiting process would never be made."""
+    monkeypatch.setattr("dataprep_pipelines.runners.local.THREADS_PER_PROCESS", 1)
+    out = tmp_path / "out"
+    counts = ("--num_shards", "train=9,validation=3")
+    result = cli(*tiny.raw.command(out), *counts, "--sink", "slow", "--workers", 2)
+    assert result.code == 0, result
+    assert leftovers(out) == []
+    per_process = [note.name.partition("-")[0] for note in slow_sink.iterdir()]
+    makers = sorted(per_process.count(name) for name in set(per_process) - {"first"})
+    assert makers == [1, 11]
+
+
+# --- a process that fails again and again takes shards ever more slowly ---
+
+
+def test_every_failure_in_a_row_costs_twice_as_much_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(write.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(write.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+
+    def waited(*, succeeded: bool = False, pause: float = 2.0, stop: bool = False) -> float:
+        began = now[0]
+        write.pause_after(succeeded, pause, lambda: stop)
+        return now[0] - began
+
+    assert waited(succeeded=True) == 0
+    assert [waited() for _ in range(6)] == [2, 4, 8, 16, 16, 16]
+    assert waited(stop=True) == 0
+    assert waited(succeeded=True) == 0
+    assert waited() == 2
+    assert waited(succeeded=True) == 0
+    assert waited(pause=0.0) == 0
