@@ -1,4 +1,4 @@
-"""How many workers there are is told when it changes; and their memory."""
+"""A Dask worker's memory is kept for the next image."""
 
 from __future__ import annotations
 
@@ -9,55 +9,7 @@ import sys
 
 import pytest
 
-from dataprep_pipelines.runners import Parallelism
-
-dask = pytest.importorskip(
-    "dataprep_pipelines.runners.dask", reason="the extra dask is not installed"
-)
-
-
-class Cluster:
-    """Stands for a client: all that is asked of it here is who is there."""
-
-    scheduler = type("Scheduler", (), {"address": "tcp://h:1"})()
-
-    def __init__(self, **threads: int) -> None:
-        self.threads = threads
-
-    def nthreads(self) -> dict[str, int]:
-        return self.threads
-
-
-def test_workers_that_come_and_go_are_told_when_the_last_line_is_old(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = 1000.0
-    monkeypatch.setattr(dask.time, "monotonic", lambda: now)
-    said: list[str] = []
-    cluster = Cluster(a=4)
-    engine = dask.DaskEngine(cluster, 60.0, lambda: False, said.append)
-    engine._runner.refusals["bad"] = "blind"
-    assert said == ["Dask: 1 worker, 4 threads, at tcp://h:1"]
-    for _ in range(20):
-        now += 5
-        engine.attend()
-    cluster.threads = {"a": 4, "b": 4, "bad": 8}
-    now += 5
-    engine.attend()
-    cluster.threads["c"] = 4
-    for _ in range(5):
-        now += 5
-        engine.attend()
-    assert said[2:] == ["Dask: 2 workers, 8 threads"]
-    now += 5
-    engine.attend()
-    assert said[3:] == ["Dask: 3 workers, 12 threads"]
-    del cluster.threads["b"]
-    now += 30
-    engine.attend()
-    assert said[4:] == ["Dask: 2 workers, 8 threads"]
-    assert engine.shards_at_once(Parallelism()) == 8  # without the one that is of no use
-
+pytest.importorskip("distributed", reason="the extra dask is not installed")
 
 # Pages that the kernel had to bring for a hundred images of a megabyte, one after the other.
 _FAULTS = """

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import apache_beam as beam
@@ -122,7 +121,6 @@ def test_an_option_of_another_runner_is_a_usage_error(option: str) -> None:
     ("runner", "options", "said"),
     [
         ("DataflowRunner", (), "Missing required option: project."),
-        ("interactive", (), "install Beam's extra: interactive"),
         ("no_such_module.Runner", (), "No module named 'no_such_module'; use direct, dask, or"),
         ("FlinkRunner", (), "needs Java for Beam's job server"),
         ("SparkRunner", ("--spark_master_url=spark://h:1",), "--job_endpoint=HOST:PORT"),
@@ -131,8 +129,6 @@ def test_an_option_of_another_runner_is_a_usage_error(option: str) -> None:
 def test_what_a_runner_lacks_is_one_line_before_any_work(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runner: str, options: tuple[str], said: str
 ) -> None:
-    if runner == "interactive" and find_spec("IPython") is not None:
-        pytest.skip("Beam's extra interactive is installed")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(UsageError) as caught:
         check(Engine(1, runner, options))

@@ -58,14 +58,12 @@ from dataprep_pipelines.worker import DEBUG
 _PAUSE_SECONDS = 2.0  # before a worker that could not do a task gets the next one
 _THREADS_SECONDS = 2.0  # between two looks at how many threads there are
 _WORKERS_SECONDS = 5.0  # between two looks at whether workers are left
-_ANNOUNCE_SECONDS = 30.0  # between two lines about how many there are
 _LOOKS_A_SECOND = 50.0  # of all workers together, each of a few requests to the file system
 _LONGEST_LOOK = 60.0
 _CONNECT_SECONDS = 20.0  # a batch script starts the scheduler at the same time
 _ANSWER_SECONDS = 10.0
 _CLOSE_SECONDS = 10.0
 _KEPT = "finished shards are kept"
-_NOT_DASK = "what listens there is no Dask scheduler"
 _ADDRESS = re.compile(r"(?:(?P<scheme>\w+)://)?(?:\[[^\]\s]+\]|[^:/\s]+):(?P<port>[0-9]+)/?")
 _ENCRYPTED = ("tls", "wss")
 _SCHEMES = ("tcp", "ucx", "ucxx", "ws", *_ENCRYPTED)
@@ -76,14 +74,6 @@ _LARGEST = 32 << 20  # bytes
 
 
 # --- what a worker runs ---
-
-
-def _matters(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith("apitools not found")
-
-
-# Beam says so when it is imported, which on a worker is with this module; nobody needs it.
-logging.getLogger().addFilter(_matters)
 
 
 class RefusedError(Exception):
@@ -100,10 +90,6 @@ class RefusedError(Exception):
         self.reason = reason
 
 
-class LaterError(Exception):
-    """A task was not done, for no fault of its own or of the worker."""
-
-
 def do_element(function: bytes, element: Any) -> None:
     """Do with an element what a pickled `beam.DoFn` does.
 
@@ -112,7 +98,7 @@ def do_element(function: bytes, element: Any) -> None:
 
     Raises:
         RefusedError: it cannot.
-        LaterError: it took the launcher for dead, which has heard of that: so it lives.
+        QuietLauncherError: it took the launcher for dead, which has heard of that: so it lives.
     """
     keep_memory()
     work = pickle.loads(function)  # noqa: S301  # Dask's own messages are no safer
@@ -126,9 +112,9 @@ def do_element(function: bytes, element: Any) -> None:
     except CannotWorkError as error:
         time.sleep(_PAUSE_SECONDS)
         raise RefusedError(get_worker().address, str(error)) from None
-    except QuietLauncherError as error:
+    except QuietLauncherError:
         time.sleep(_PAUSE_SECONDS)
-        raise LaterError(str(error)) from None
+        raise
 
 
 @cache
@@ -241,7 +227,7 @@ class _Result(PipelineResult):  # type: ignore[misc]  # Beam ships no types
                 if isinstance(error, RefusedError):
                     self._refusals[error.worker] = error.reason
                     self._next_look = 0.0
-                if isinstance(error, (RefusedError, LaterError)):
+                if isinstance(error, (RefusedError, QuietLauncherError)):
                     self._again.append((position, element))
                 elif isinstance(error, RunEndsError):
                     self.cancel()
@@ -352,7 +338,7 @@ class DaskEngine(RunningEngine):
         client: connected to it.
         patience: seconds without any worker before the run gives up.
         expecting: whether somebody will bring workers, however long it takes; may raise.
-        report: told how many workers there are, when they are gone, and back.
+        report: told how many workers there are, when all are gone, and when they are back.
     """
 
     def __init__(
@@ -370,9 +356,9 @@ class DaskEngine(RunningEngine):
         self._told: set[str] = set()
         self._next_look = 0.0
         self._alone_since: float | None = None
-        self._announced = _census(self._able())
-        self._announced_at = time.monotonic()
-        report(f"{self._announced}, at {client.scheduler.address}")
+        threads = self._able()
+        workers, total = counted(len(threads), "worker"), counted(sum(threads.values()), "thread")
+        report(f"Dask: {workers}, {total}, at {client.scheduler.address}")
 
     @property
     def look_seconds(self) -> float:
@@ -416,12 +402,11 @@ class DaskEngine(RunningEngine):
         if now < self._next_look:
             return
         self._next_look = now + _WORKERS_SECONDS
-        expecting, able = self._expecting(), self._able()
-        if able:
+        expecting = self._expecting()
+        if self._able():
             if self._alone_since is not None:
                 self._report("workers are back")
             self._alone_since = None
-            self._announce(_census(able), now)
         elif self._alone_since is None:
             self._alone_since = now
             patience = "" if expecting else f" {self._patience:.0f} s"
@@ -438,16 +423,6 @@ class DaskEngine(RunningEngine):
         """Threads by worker: of those that can work for this run, as far as is known."""
         refused, threads = self._runner.refusals, _threads_of(self._client)
         return {worker: count for worker, count in threads.items() if worker not in refused}
-
-    def _announce(self, census: str, now: float) -> None:
-        if census != self._announced and now - self._announced_at >= _ANNOUNCE_SECONDS:
-            self._report(census)
-            self._announced, self._announced_at = census, now
-
-
-def _census(threads: dict[str, int]) -> str:
-    workers, total = counted(len(threads), "worker"), counted(sum(threads.values()), "thread")
-    return f"Dask: {workers}, {total}"
 
 
 @contextmanager
@@ -524,11 +499,11 @@ def _connected(where: Any, named: str = "") -> Iterator[Client]:
 
 
 def _ask_who_is_there(address: str, named: str) -> None:
-    """Dask's client would wait for ever for something that never answers.
+    """Find out whether it is a scheduler; Dask's client would wait for ever for other programs.
 
-    In a thread of its own: neither a signal, nor a name that is not resolved, depends on it.
+    Raises:
+        PipelineError: it is not.
     """
-    failed: list[BaseException | None] = [TimeoutError()]
 
     async def ask() -> None:
         arguments = Security().get_connection_args("client")
@@ -540,21 +515,12 @@ def _ask_who_is_there(address: str, named: str) -> None:
         finally:
             comm.abort()
 
-    def run() -> None:
-        try:
-            asyncio.run(asyncio.wait_for(ask(), _CONNECT_SECONDS + _ANSWER_SECONDS))
-            failed[0] = None
-        except BaseException as error:  # noqa: BLE001  # told below; a foreign protocol may ask for
-            failed[0] = error  # all the memory there is
-
-    thread = threading.Thread(target=run, name="dask-probe", daemon=True)
-    thread.start()
-    thread.join(_CONNECT_SECONDS + 2 * _ANSWER_SECONDS)
-    if (error := failed[0]) is not None:
-        foreign = not isinstance(error, OSError) or isinstance(
-            error, (CommClosedError, TimeoutError)
-        )
-        why = _NOT_DASK if foreign else first_line(error)
+    try:
+        asyncio.run(asyncio.wait_for(ask(), _CONNECT_SECONDS + _ANSWER_SECONDS))
+    except Exception as error:  # a foreign protocol may ask Dask for all the memory there is
+        refused = isinstance(error, OSError)
+        foreign = isinstance(error, (CommClosedError, TimeoutError)) or not refused
+        why = "what listens there is no Dask scheduler" if foreign else first_line(error)
         raise _no_scheduler(f"{address}{named}", why) from error
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
 _PAUSE_SECONDS = 2.0
-_EXTRAS = {"dataflow": "gcp", "interactive": "interactive"}
 _IN_JAVA = frozenset({"FlinkRunner", "SparkRunner"})
 _OF_OTHER_RUNNERS = frozenset(
     {
@@ -88,7 +87,10 @@ def check_named(engine: Engine) -> None:
     try:
         runner = create_runner(name)
     except ImportError as error:
-        raise UsageError(f"--runner {name}: {_missing(name, error)}") from error
+        raise UsageError(
+            f"--runner {name}: {shortened(first_line(error))}; use direct, dask, or one of Beam's "
+            "runners that is installed"
+        ) from error
     except Exception as error:  # whatever a class of somebody else's does
         raise UsageError(
             f"--runner {name}: Beam has no runner of that name; use direct, dask, or one of Beam's "
@@ -100,16 +102,6 @@ def check_named(engine: Engine) -> None:
         said = shortened(" ".join(" ".join(wrong).split()))
         raise UsageError(f"--runner {name}, Beam options after `--`: {said}")
     _check_java(name, runner, options.get_all_options())
-
-
-def _missing(name: str, error: ImportError) -> str:
-    extra = next((extra for key, extra in _EXTRAS.items() if key in name.lower()), None)
-    if extra is not None:
-        return f"a part of Beam is not installed; install Beam's extra: {extra}"
-    return (
-        f"{shortened(first_line(error))}; use direct, dask, or one of Beam's runners that is "
-        "installed"
-    )
 
 
 def _check_java(name: str, runner: object, options: Mapping[str, Any]) -> None:
