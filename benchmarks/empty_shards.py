@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import apache_beam as beam
+from dataprep_pipelines.orders import Orders
 
 from dataprep.sinks import ShardName
 from dataprep_pipelines.failures import FailureLog
-from dataprep_pipelines.orders import Orders
 from dataprep_pipelines.runners import Share
 
 

@@ -193,11 +193,12 @@ def _run_empty(client: Client, count: int) -> None:
 
 
 def _empty_shards(count: int) -> beam.PTransform:
+    from dataprep_pipelines.orders import Orders
+
     from benchmarks.empty_shards import EmptyShards
     from dataprep.build.lock import Lease
     from dataprep.sinks import ShardName
     from dataprep_pipelines.failures import FailureLog
-    from dataprep_pipelines.orders import Orders
     from dataprep_pipelines.runners import Share
 
     private = Path("/scratch/project/imagenet/.dataprep")  # only its name is sent
@@ -216,16 +217,14 @@ def _run(client: Client, graph: beam.PTransform) -> None:
 def _pipeline(client: Client | None) -> beam.Pipeline:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
-
     from dataprep_pipelines.runners.dask.runner import ShardRunner
 
     return beam.Pipeline(runner=ShardRunner(client), options=PipelineOptions([]))
 
 
 def _task_bytes() -> int:
-    from distributed.protocol.pickle import dumps
-
     from dataprep_pipelines.runners.dask.tasks import tasks_of
+    from distributed.protocol.pickle import dumps
 
     pipeline = _pipeline(None)
     _ = pipeline | _empty_shards(1)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 
 from dataprep.cli import main
-from dataprep_pipelines.runners import share
+from dataprep_pipelines.runners import local
 
 if __name__ == "__main__":
-    share.LARGE = 1
+    local.LARGE = 1
     sys.exit(main())

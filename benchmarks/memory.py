@@ -11,7 +11,7 @@ from benchmarks import jobs
 from benchmarks.measure import Usage
 from benchmarks.results import Row, Target
 from benchmarks.setting import Setting
-from dataprep_pipelines.runners import THREADS_PER_PROCESS
+from dataprep_pipelines.runners.local import THREADS_PER_PROCESS
 
 _TIMES = 8
 # Allocators keep what the largest images in flight needed, and which those are is luck.

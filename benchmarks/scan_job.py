@@ -15,11 +15,10 @@ from pathlib import Path
 
 from dataprep.build.commit import CommitRecord
 from dataprep.build.job import Job
-from dataprep.build.request import Request
-from dataprep.build.seal import MaxBad
+from dataprep.build.request import MaxBad, Request
 from dataprep.build.workspace import Workspace
 from dataprep.images import Recipe
-from dataprep_pipelines.prepare import prepare
+from dataprep_pipelines.run import prepare
 from dataprep_pipelines.runners import Engine
 
 

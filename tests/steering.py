@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.plugins import load_sink
-from dataprep_pipelines.runners.shared_places import programs
+from dataprep_pipelines.tasks import programs
 from tests.conftest import Made, hashes
 
 # TFRecord, but before a record of a shard it may do what OUT.steer/SHARD.json says, so many times;

@@ -40,7 +40,7 @@ def test_the_library_never_imports_beam() -> None:
 
 
 def test_preparing_never_imports_tensorflow() -> None:
-    statement = "import dataprep_pipelines.prepare, dataprep_pipelines.write"
+    statement = "import dataprep_pipelines.run, dataprep_pipelines.write"
     assert "tensorflow" not in modules_after(statement)
 
 

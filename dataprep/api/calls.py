@@ -73,7 +73,7 @@ def prepare(
     request = _request(kind, values)
     engine = _engine(values, beam_options)
     _check_foreign(request.out)
-    from dataprep_pipelines.prepare import prepare as run
+    from dataprep_pipelines.run import prepare as run
 
     with told(progress) as reporter, within_limits(values, here=engine.is_local):
         return Sealed.of(request.out, run(request, engine, reporter))
@@ -103,7 +103,7 @@ def convert(
     """
     from dataprep.api.options import convert_options, resolve
     from dataprep.api.striping_options import chosen_striping
-    from dataprep.build.convert_plan import ConvertRequest
+    from dataprep.build.convert_job import ConvertRequest
 
     _check_guarded()
     values = resolve("dataprep convert", convert_options(), options)
@@ -120,7 +120,7 @@ def convert(
     )
     engine = _engine(values, beam_options)
     _check_foreign(request.out)
-    from dataprep_pipelines.convert import convert as run
+    from dataprep_pipelines.run import convert as run
 
     with told(progress) as reporter, within_limits(values, here=engine.is_local):
         reporter.begin("verify", _bytes_of(request.source), "byte")
@@ -311,8 +311,7 @@ def within_limits(values: Mapping[str, Any], *, here: bool) -> Iterator[None]:
 def _request(dataset: type[Dataset], values: Mapping[str, Any]) -> Request:
     from dataprep.api.options import own_values
     from dataprep.api.striping_options import chosen_striping
-    from dataprep.build.request import Request
-    from dataprep.build.seal import MaxBad
+    from dataprep.build.request import MaxBad, Request
     from dataprep.images import Recipe, Resize
 
     recipe = Recipe(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from dataprep.system.messages import counted, sized
 
 if TYPE_CHECKING:
-    from dataprep.build.seal import Outcome
+    from dataprep.build import seal
     from dataprep.build.status import Holder, Status
 
 State = Literal["running", "silent", "stopped", "rejected", "written", "incomplete", "sealed"]
@@ -58,7 +58,7 @@ class Sealed:
     spread: int | None
 
     @classmethod
-    def of(cls, out: Path, outcome: Outcome) -> Sealed:
+    def of(cls, out: Path, outcome: seal.Sealed) -> Sealed:
         """What sealing gave."""
         return cls(
             out=out,

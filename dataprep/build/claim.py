@@ -16,8 +16,8 @@ from dataprep.build.identity import Identity, check_identity, planned_paths, sto
 from dataprep.build.job import Job
 from dataprep.build.lock import check_held
 from dataprep.build.manifest import PART, has_part, read_manifest
-from dataprep.build.rejected import safe_file_name
 from dataprep.build.request import Request
+from dataprep.build.seal import safe_file_name
 from dataprep.build.workspace import Workspace, foreign_files
 from dataprep.datasets import Found
 from dataprep.errors import DatasetError, SinkError, UsageError

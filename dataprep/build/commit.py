@@ -1,15 +1,18 @@
-"""Commit records: the only evidence that a shard is finished.
+"""Commit records, the only evidence that a shard is finished; and how far the others are.
 
 A shard is written under temporary names, flushed, renamed, and only then recorded; so a shard
 with a record is whole, and a shard without one is made again, to the same bytes. Progress,
 resuming and the manifest all read these records, and nothing else, so they work the same on
-every engine.
+every engine. A format with one file a split would otherwise say nothing for hours; so a shard that
+is being written leaves a note of how far it is. Those are evidence of nothing: they are written
+without care and ignored by everything but displays.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +20,10 @@ from typing import Any
 from dataprep.build.workspace import Workspace
 from dataprep.errors import PipelineError
 from dataprep.sinks import ShardName
-from dataprep.system import state_files
 from dataprep.system.durable_files import partial_path, write_once
-from dataprep.system.state_files import encode, read_state, remove_unless_file
+from dataprep.system.state_files import encode, is_intact, read_state, remove_unless_file
+
+_NOTE_SECONDS = 2.0  # between two notes of how far a shard is, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +93,6 @@ class Commits:
                 new.append(record)
         return new
 
-    def seen(self, shard: ShardName) -> CommitRecord | None:
-        """The record of one shard, if `refresh` has come across it."""
-        return self._known.get(str(shard))
-
-    def of(self, shard: ShardName) -> CommitRecord | None:
-        """The record of one shard, looked up now; None if there is none."""
-        return _load(self.workspace.record(shard))
-
     def all(self) -> list[CommitRecord]:
         """Every record, by split and number."""
         self.refresh()
@@ -118,8 +114,19 @@ def _load(path: Path) -> CommitRecord | None:
     return record if record and str(record.shard) == path.stem else None
 
 
-def is_intact(record: CommitRecord, out: Path) -> bool:
-    """Whether a committed shard is there: every file with its size, and its rows to the last bit.
+def finished_shard(workspace: Workspace, shard: ShardName) -> CommitRecord | None:
+    """The record of a shard that is there, looked up now; None if it is to be made."""
+    record = _load(workspace.record(shard))
+    return record if record is not None and _is_there(record, workspace.out) else None
+
+
+def finished_shards(workspace: Workspace) -> list[CommitRecord]:
+    """The records of all shards that are there, by split and number."""
+    return [record for record in Commits(workspace).all() if _is_there(record, workspace.out)]
+
+
+def _is_there(record: CommitRecord, out: Path) -> bool:
+    """Whether every file of a shard has its size, and its rows are there to the last bit.
 
     Nobody can tell by its rows that they were damaged once they are among those of other shards.
     """
@@ -127,7 +134,7 @@ def is_intact(record: CommitRecord, out: Path) -> bool:
         sized = all((out / file.path).stat().st_size == file.bytes for file in record.files)
     except (FileNotFoundError, NotADirectoryError):
         return False
-    return sized and state_files.is_intact(out / record.rows.path, record.rows.sha256)
+    return sized and is_intact(out / record.rows.path, record.rows.sha256)
 
 
 @contextmanager
@@ -149,7 +156,7 @@ def publish(temporaries: Sequence[Path], finals: Sequence[Path]) -> None:
 
     Repeating it is harmless, since the same shard always has the same bytes. The renames are not
     flushed to the disk here: a record that outlives them in a power cut is found out by
-    `is_intact`, and sealing flushes the directories once.
+    `finished_shard`, and sealing flushes the directories once.
     """
     for temporary, final in reversed(list(zip(temporaries, finals, strict=True))):
         temporary.replace(final)
@@ -188,8 +195,8 @@ def publish_once(
         PipelineError: somebody else has made other bytes of the same shard.
     """
     path = workspace.record(record.shard)
-    earlier = Commits(workspace).of(record.shard)
-    if earlier is not None and is_intact(earlier, workspace.out):
+    earlier = finished_shard(workspace, record.shard)
+    if earlier is not None:
         _check_same(earlier, record, workspace, path)
         for temporary in temporaries:
             temporary.unlink(missing_ok=True)
@@ -199,7 +206,7 @@ def publish_once(
     path.unlink(missing_ok=True)
     publish(temporaries, finals)
     if not commit(workspace, record):
-        winner = Commits(workspace).of(record.shard)
+        winner = _load(path)
         if winner is not None:
             _check_same(winner, record, workspace, path)
 
@@ -215,3 +222,55 @@ def _check_same(theirs: CommitRecord, ours: CommitRecord, workspace: Workspace, 
         f"{there.sha256[:12]} and {here.sha256[:12]}): they do not run the same programs, or the "
         "raw data changed; mend that and run again with --overwrite"
     )
+
+
+class ShardProgress:
+    """Notes the number of images of one shard, now and then.
+
+    Args:
+        workspace: the output directory.
+        shard: which shard.
+        seconds: between two notes. Of thousands of workers, each should write less often: every
+            note is a few requests to the file system's metadata server.
+    """
+
+    def __init__(
+        self, workspace: Workspace, shard: ShardName, seconds: float = _NOTE_SECONDS
+    ) -> None:
+        self._path = workspace.progress / str(shard)
+        self._images = 0
+        self._noted = False
+        self._seconds = max(seconds, _NOTE_SECONDS)
+        self._next = time.monotonic() + self._seconds
+
+    def advance(self) -> None:
+        """One more image."""
+        self._images += 1
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + self._seconds
+            self._noted = True
+            with suppress(OSError):
+                self._path.write_text(str(self._images))
+
+    def finish(self) -> None:
+        """The shard is committed, or given up."""
+        if self._noted:  # most shards are done before the first note is due
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+
+def images_under_way(workspace: Workspace) -> int:
+    """How many images of unfinished shards have been written."""
+    total = 0
+    with suppress(OSError):
+        for path in workspace.progress.iterdir():
+            with suppress(OSError, ValueError):
+                total += int(path.read_text())
+    return total
+
+
+def forget_progress(workspace: Workspace) -> None:
+    """Remove what a killed run noted; call only while holding the lock."""
+    for path in workspace.progress.iterdir():
+        path.unlink(missing_ok=True)

@@ -2,27 +2,213 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from dataprep.build.in_order import map_in_order
-from dataprep.build.job import Job, Made, Rejected
-from dataprep.build.manifest import manifest_sink, read_manifest
-from dataprep.errors import ImageError, SinkError, SourceError
+from dataprep import __version__
+from dataprep.build import manifest as manifests
+from dataprep.build.claim import claim
+from dataprep.build.identity import CONVERTED
+from dataprep.build.job import (
+    Job,
+    Made,
+    Output,
+    Rejected,
+    SplitJob,
+    choose_shard_count,
+    dropped_fields,
+    map_in_order,
+)
+from dataprep.build.lock import Lease
+from dataprep.build.manifest import (
+    dataset_info,
+    describe_info,
+    manifest_sink,
+    read_manifest,
+    refuse_part,
+)
+from dataprep.build.request import EVERY_SPLIT
+from dataprep.build.workspace import Workspace
+from dataprep.errors import ImageError, SinkError, SourceError, UsageError
+from dataprep.images import codec_versions
 from dataprep.images.decode import raw_to_png, to_pixels
 from dataprep.index import Value
+from dataprep.index import records as records_table
 from dataprep.index.records import RecordsTable, first_rows
+from dataprep.plugins import load_sink
 from dataprep.records import Records
-from dataprep.sinks import ShardName
+from dataprep.sinks import DatasetInfo, Layout, ShardName
 from dataprep.sinks.example import Example
 from dataprep.system.io_limit import pay
-from dataprep.system.messages import printable, unreadable
+from dataprep.system.lustre.rules import Striping
+from dataprep.system.messages import counted, printable, sized, unreadable
 
-_KEPT: Final = ("channels", "status", "reason")  # of a row of the source
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_KEPT_COLUMNS: Final = ("channels", "status", "reason")  # of a row of the source
+# What the raw data was and what was done to it; early manifests lack some of it.
+_KEPT_FIELDS = (
+    *("dataset", "dataset_config", "seed", "limit", "shuffle", "image", "input"),
+    *("unmatched", "counts", "classes_sha256"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertRequest:
+    """What the user asked for; the command line's options under their names."""
+
+    source: Path
+    out: Path
+    sink: str
+    sink_options: Mapping[str, str] = field(default_factory=dict)
+    layout: Layout = "split"
+    num_shards: Mapping[str, int] | None = None
+    build_dir: Path | None = None
+    overwrite: bool = False
+    striping: Striping = field(default_factory=Striping)
+
+
+def check_conversion(request: ConvertRequest) -> Mapping[str, Any]:
+    """Refuse, before anything is made, what can only go wrong.
+
+    Returns:
+        The manifest of the data set that is to be converted.
+
+    Raises:
+        UsageError: the format cannot hold what the data set has.
+        DatasetError: there is no intact manifest, or only a part of the data set.
+    """
+    manifest = read_manifest(request.source)
+    refuse_part(request.source, manifest, "converted")
+    sink = load_sink(request.sink, request.sink_options)
+    source, out = request.source.resolve(), request.out.resolve()
+    if source == out or source in out.parents:
+        raise UsageError(
+            f"--to {request.out} is in what is to be converted; choose another directory"
+        )
+    sink.check(dataset_info(manifest))
+    if sink.needs_mean:
+        raise UsageError("a mean image is made with the data set: make it with --stats mean")
+    unknown = set(request.num_shards or {}) - set(manifest["splits"]) - {EVERY_SPLIT}
+    if unknown:
+        known = ", ".join(manifest["splits"])
+        raise UsageError(f"--num_shards {min(unknown)}=…: the splits are {known}")
+    return manifest
+
+
+def plan_conversion(
+    request: ConvertRequest,
+    manifest: Mapping[str, Any],
+    lease: Lease,
+    *,
+    report: Callable[[str], None],
+) -> tuple[ConvertJob, Mapping[str, object]]:
+    """Decide the shards, and check that the directory is this job's.
+
+    Returns:
+        The job, and its identity: everything that shapes the bytes of the output.
+
+    Raises:
+        UsageError: the shard counts do not fit.
+        DatasetError: the directory is being made in another way, or holds foreign shards.
+    """
+    sink = load_sink(request.sink, request.sink_options)
+    info, lost = dropped_fields(dataset_info(manifest), sink)
+    for line in lost:
+        report(line)
+    output = _output(request, info)
+    splits = tuple(_split(request, manifest, name, output) for name in manifest["splits"])
+    for split in splits:
+        report(
+            f"{split.name}: {counted(split.images, 'record')}, {sized(split.source_bytes)}, "
+            f"in {counted(split.shards, 'shard')}, in the same order"
+        )
+    identity = _identity(manifest, splits, output)
+    job = ConvertJob(
+        output,
+        splits,
+        lease,
+        request.source.absolute(),
+        manifest["sha256"],
+        manifest["image"]["max_pixels"],
+    )
+    units = {CONVERTED: manifest["sha256"]}
+    claim(job, identity, units, overwrite=request.overwrite)
+    return job, identity
+
+
+def statistics_of(job: ConvertJob, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the data set that is converted, by split; none if images are stored otherwise."""
+    splits = {} if job.works_on_images else manifest["splits"]
+    return {name: split["statistics"] for name, split in splits.items()}
+
+
+def unstored_rows(source: Path, manifest: Mapping[str, Any]) -> Iterator[pa.Table]:
+    """The rows of images that are not in the data set that is converted.
+
+    Without the shards that they were to be in, which are others now.
+    """
+    with RecordsTable(source) as table:
+        for rows in table.between(manifest["totals"]["records"]):
+            yield rows.drop_columns(["shard"])
+
+
+def _output(request: ConvertRequest, info: DatasetInfo) -> Output:
+    with RecordsTable(request.source) as table:
+        attributes = table.attributes
+    return Output(
+        workspace=Workspace(request.out.absolute()),
+        sink=request.sink,
+        sink_options=request.sink_options,
+        layout=request.layout,
+        info=info,
+        attributes=attributes,
+        build_dir=request.build_dir and request.build_dir.absolute(),
+    )
+
+
+def _split(
+    request: ConvertRequest, manifest: Mapping[str, Any], name: str, output: Output
+) -> SplitJob:
+    split = manifest["splits"][name]
+    same, usual = len(split["shards"]), output.load_sink().usual_shards
+    like = same if 1 < same <= (usual or same) else None
+    return SplitJob(
+        name=name,
+        shards=choose_shard_count(name, split["records"], request.num_shards, output, like=like),
+        shuffle=manifest["shuffle"][name],
+        images=split["records"],
+        source_bytes=split["bytes"],
+        digest=manifest["input"][name]["digest"],
+    )
+
+
+def _identity(
+    manifest: Mapping[str, Any], splits: tuple[SplitJob, ...], output: Output
+) -> dict[str, object]:
+    """What the raw data was and what was done to it stays; the format is another."""
+    sink = output.load_sink()
+    kept = [name for name in _KEPT_FIELDS if name in manifest]
+    ancestor = {
+        "manifest_sha256": manifest["sha256"],
+        "sink": manifest["sink"],
+        "versions": manifest["versions"],
+    }
+    inherited = {name: manifest[name] for name in kept}
+    return {
+        **inherited,
+        "num_shards": {split.name: split.shards for split in splits},
+        "sink": {"name": sink.name, "config": dict(sink.config())},
+        "examples": describe_info(output.info),
+        "layout": output.layout,
+        "lineage": [ancestor, *manifest.get("lineage", ())],
+        "versions": {"dataprep": __version__, **codec_versions(), **sink.versions()},
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +242,7 @@ class ConvertJob(Job):
                     raise changed_meanwhile(self.source)
                 start, stop = run_of(shard, records.ends)
                 first = first_rows(records.manifest)[shard.split][0]
-                columns = (*_KEPT, *(name for name, _ in self.output.attributes))
+                columns = (*_KEPT_COLUMNS, *(name for name, _ in self.output.attributes))
                 rows = table.rows(first + start, first + stop, columns)
                 run = _paid(records.between(start, stop))
                 made = map_in_order(pool, change, run, window)
@@ -154,3 +340,19 @@ def _changed(example: Example, *, pixels: bool, most: int) -> Example:
     except ImageError as error:
         raise SinkError(f"{printable(example.key)} cannot be decoded: {error}") from error
     return replace(example, encoded=found.tobytes(), format="RAW")
+
+
+def file_times(source: Path, manifest: Mapping[str, Any]) -> list[tuple[int, int, int] | None]:
+    """What changes when a file of the data set does: it is verified only once, and read later."""
+    names = [manifests.NAME, records_table.NAME]
+    for split in manifest["splits"].values():
+        names += [file["path"] for shard in split["shards"] for file in shard["files"]]
+    return [_file_time(source / name) for name in names]
+
+
+def _file_time(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns

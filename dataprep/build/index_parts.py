@@ -13,10 +13,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from dataprep.build.request import Request
+from dataprep.build.workspace import Workspace
 from dataprep.datasets.base import Dataset, ScanUnit
+from dataprep.errors import SourceError
 from dataprep.system.canonical import to_json
 from dataprep.system.durable_files import partial_path, storage_error
 from dataprep.system.hashing import file_sha256
+from dataprep.system.messages import printable
 from dataprep.system.state_files import is_intact, read_state, remove_unless_file, write_state
 from dataprep_schemas.tables import Kind
 
@@ -25,7 +29,7 @@ _GROUP = 1 << 17  # rows; what DuckDB gives to one of its threads
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class IndexPart:
     """What is kept of a scan unit besides its rows.
 
     Attributes:
@@ -45,9 +49,45 @@ class Part:
     counts: Mapping[str, int]
 
 
-def table_path(directory: Path, unit: ScanUnit) -> Path:
-    """Where the rows of a unit are kept."""
-    return directory / f"{unit.name}.parquet"
+@dataclass(frozen=True, slots=True)
+class IndexParts:
+    """The index: where it is, and what is kept of every unit."""
+
+    directory: Path
+    units: Mapping[ScanUnit, IndexPart]
+
+    def tables(self) -> list[Path]:
+        """Where the rows are."""
+        return [_table_path(self.directory, unit) for unit in self.units]
+
+    def statuses(self) -> Counter[str]:
+        """Rows by status."""
+        total: Counter[str] = Counter()
+        for part in self.units.values():
+            total.update(part.statuses)
+        return total
+
+    def digests(self) -> dict[str, str]:
+        """What identifies every piece of the input, by the unit's name.
+
+        The tables have the times of archives and files: one whose images were exchanged for others
+        of the same sizes is another one. A folder that was only touched is not.
+        """
+        return {unit.name: part.sha256 for unit, part in self.units.items()}
+
+
+def index_directory(request: Request, dataset: Dataset, workspace: Workspace) -> Path:
+    """Where the index is kept; a shared place has a directory for each data set and its options.
+
+    Two runs with other options would otherwise take each other's parts away.
+    """
+    if request.index_dir is None:
+        return workspace.index
+    made_of = [dataset.name, dict(dataset.config()), str(request.raw.absolute())]
+    name = f"{dataset.name}-{hashlib.sha256(to_json(made_of)).hexdigest()[:12]}"
+    directory = request.index_dir.absolute() / name
+    directory.mkdir(exist_ok=True)
+    return directory
 
 
 def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> None:
@@ -71,7 +111,7 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
     classes = scanned.classes or () if known is None else [name for name, _ in known]
     attributes = attribute_columns(dataset)
     statuses: Counter[str] = Counter()
-    final = table_path(directory, unit)
+    final = _table_path(directory, unit)
     temporary = partial_path(final)
     try:
         with parquet.ParquetWriter(
@@ -81,7 +121,7 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
                 for entry in pc.value_counts(table.column("status")).to_pylist():
                     statuses[entry["values"]] += entry["counts"]
                 file.write_table(table, row_group_size=_GROUP)
-        part = Part(
+        part = IndexPart(
             fingerprint=fingerprint,
             sha256=file_sha256(temporary),
             restarts=hashlib.sha256(scanned.restarts).hexdigest() if scanned.restarts else "",
@@ -100,18 +140,18 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
         temporary.unlink(missing_ok=True)
 
 
-def read_part(directory: Path, unit: ScanUnit) -> Part | None:
+def read_part(directory: Path, unit: ScanUnit) -> IndexPart | None:
     """What is kept of a unit; None unless all of it is there, to the last bit."""
     state = read_state(_state_path(directory, unit))
     if state is None:
         return None
     try:
-        part = Part(**{**state, "classes": tuple(state["classes"])})
+        part = IndexPart(**{**state, "classes": tuple(state["classes"])})
     except (TypeError, KeyError):
         return None  # of another version
     restarts = _restarts_path(directory, unit)
     # Parts are not flushed to the disk one by one, so a power cut may have torn one.
-    whole = is_intact(table_path(directory, unit), part.sha256) and (
+    whole = is_intact(_table_path(directory, unit), part.sha256) and (
         not part.restarts or is_intact(restarts, part.restarts)
     )
     return part if whole else None
@@ -129,26 +169,40 @@ def forget_part(directory: Path, unit: ScanUnit) -> None:
     path.unlink(missing_ok=True)
 
 
-def is_unchanged(part: Part, dataset: Dataset, raw: Path, unit: ScanUnit) -> bool:
-    """Whether the raw data of a unit is as it was when it was scanned."""
-    return part.fingerprint == _fingerprint(dataset, raw, unit)
-
-
-def is_current(part: Part | None, dataset: Dataset, raw: Path, unit: ScanUnit) -> bool:
+def is_current(part: IndexPart | None, dataset: Dataset, raw: Path, unit: ScanUnit) -> bool:
     """Whether there is no need to scan a unit: it is unchanged, and no file was missing.
 
     A file that was missing may be there by now.
     """
     return (
         part is not None
-        and is_unchanged(part, dataset, raw, unit)
+        and part.fingerprint == _fingerprint(dataset, raw, unit)
         and not part.statuses.get("missing")
     )
+
+
+def check_unchanged(parts: IndexParts, dataset: Dataset, raw: Path) -> None:
+    """What was read must be what was indexed: images cannot tell that they were exchanged.
+
+    Raises:
+        SourceError: a unit is not as it was when it was scanned.
+    """
+    for unit, part in parts.units.items():
+        if part.fingerprint != _fingerprint(dataset, raw, unit):
+            raise SourceError(
+                f"{printable(unit.container)}, or a list of what is in it, changed while it "
+                "was read; nothing was sealed: leave the raw data alone and run again with "
+                "--overwrite"
+            )
 
 
 def attribute_columns(dataset: Dataset) -> tuple[tuple[str, Kind], ...]:
     """Name and kind of a data set's own columns."""
     return tuple((attribute.name, attribute.kind) for attribute in dataset.attributes)
+
+
+def _table_path(directory: Path, unit: ScanUnit) -> Path:
+    return directory / f"{unit.name}.parquet"
 
 
 def _state_path(directory: Path, unit: ScanUnit) -> Path:

@@ -10,15 +10,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from dataprep.build.commit import CommitRecord
-from dataprep.build.contents import Counted
 from dataprep.build.job import Job
-from dataprep.errors import DatasetError
 from dataprep.index import records as records_table
 from dataprep.index.records import STATUSES, parquet_writer, row_groups
 from dataprep.system.durable_files import partial_path
 from dataprep.system.hashing import file_sha256
-from dataprep.system.messages import counted
-from dataprep.system.state_files import is_intact, remove_unless_file
+from dataprep.system.state_files import remove_unless_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +25,24 @@ if TYPE_CHECKING:
 
 _GROUP: Final = 1 << 16  # rows; of a shard of ImageNet's usual 1024, few groups have any
 _SUMMED: Final = STATUSES[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What the table of records says of a split.
+
+    Attributes:
+        totals: how many rows have each status, but for the records.
+        classes: records by 0-based class index; a record with several labels counts for each.
+        class_spread: the largest difference of any class's count between two shards.
+        label_set_spread: the same of any set of labels that records have together; 0 where they
+            have one each.
+    """
+
+    totals: Mapping[str, int]
+    classes: Mapping[int, int]
+    class_spread: int
+    label_set_spread: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +77,6 @@ def join_rows(job: Job, records: Sequence[CommitRecord], others: Iterable[pa.Tab
     from dataprep_schemas.tables import schema_of
 
     workspace = job.workspace
-    _check_rows(job, records)
     schema = schema_of("records", job.output.attributes)
     records = sorted(records, key=lambda record: (record.split, record.number))
     rows = sum(record.images for record in records)
@@ -106,23 +120,6 @@ def join_rows(job: Job, records: Sequence[CommitRecord], others: Iterable[pa.Tab
     everything = {status: sum(of[status] for of in totals.values()) for status in _SUMMED}
     stored = sum(record.records for record in records)
     return Joined(described, {"records": stored, **everything}, splits)
-
-
-def _check_rows(job: Job, records: Sequence[CommitRecord]) -> None:
-    """Damaged rows are as if the shard had no commit record."""
-    damaged = [
-        record
-        for record in records
-        if not is_intact(job.workspace.out / record.rows.path, record.rows.sha256)
-    ]
-    for record in damaged:
-        job.workspace.record(record.shard).unlink(missing_ok=True)
-    if damaged:
-        raise DatasetError(
-            f"{job.workspace.rows(damaged[0].shard)} was damaged, "
-            f"{counted(len(damaged), 'such file')}; run the same command again: it makes those "
-            "shards anew"
-        )
 
 
 def _stored(job: Job, records: Sequence[CommitRecord]) -> Iterator[pa.Table]:

@@ -1,15 +1,19 @@
-"""What the user asked for, in the library's words."""
+"""What the user asked for, in the library's words, and made to fit what the format can hold."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dataprep.build.seal import MaxBad
+from dataprep.datasets import Dataset
+from dataprep.errors import UsageError
 from dataprep.images import Recipe
-from dataprep.sinks import Layout
+from dataprep.plugins import load_sink
+from dataprep.sinks import DatasetInfo, Layout, Sink
 from dataprep.system.lustre.rules import Striping
 
 if TYPE_CHECKING:
@@ -17,6 +21,35 @@ if TYPE_CHECKING:
 
 EVERY_SPLIT = "*"
 """In `Request.num_shards`: the count of every split that is not named."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaxBad:
+    """How many rejected images are acceptable: a number, or a share of all images."""
+
+    number: int = 0
+    share: Fraction | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> MaxBad:
+        """``"12"`` or ``"0.5%"``.
+
+        Raises:
+            UsageError: anything else.
+        """
+        if re.fullmatch(r"[0-9]+", text):
+            return cls(number=int(text))
+        if re.fullmatch(r"[0-9]+(\.[0-9]+)?%", text) and (share := Fraction(text[:-1]) / 100) <= 1:
+            return cls(share=share)
+        raise UsageError(f"--max_bad {text}: expected a number such as 5, or a share such as 0.1%")
+
+    def allows(self, rejected: int, images: int) -> bool:
+        """Whether that many of that many may be missing."""
+        return rejected <= (self.number if self.share is None else self.share * images)
+
+    def __str__(self) -> str:
+        """As the user would write it."""
+        return str(self.number) if self.share is None else f"{float(self.share * 100):g}%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +75,70 @@ class Request:
     keep_rejected: bool = False
     overwrite: bool = False
     striping: Striping = field(default_factory=Striping)
+
+
+def fit_request(request: Request, dataset: Dataset) -> Request:
+    """The request with the recipe that the data set and the format need.
+
+    Args:
+        request: what the user asked for.
+        dataset: what is to be prepared.
+
+    Raises:
+        UsageError: the two cannot be brought together, or the sink or an option does not exist.
+    """
+    sink = load_sink(request.sink, request.sink_options)
+    if dataset.has_boxes and request.recipe.exif == "apply":
+        raise UsageError(
+            "--exif apply moves what is in the picture, but bounding boxes stay; leave out "
+            f"--exif apply{' or --bbox_csv' if 'bbox_csv' in dataset.options else ''}"
+        )
+    fit = _for_pixels if sink.pixels else _for_files
+    recipe = fit(request.recipe, sink)
+    if sink.needs_mean:
+        recipe = replace(recipe, statistics="mean")
+    elif recipe.statistics == "mean":
+        raise UsageError(f"--stats mean: sink {sink.name} has no mean image; use --stats")
+    if recipe.statistics == "mean" and not (recipe.fixed_size and recipe.decodes):
+        raise UsageError(
+            "--stats mean needs images of one size: add --resize WIDTHxHEIGHT or --center_crop SIDE"
+        )
+    classes = dataset.classes()
+    if classes is not None:
+        sink.check(describe_examples(classes, recipe, dataset))
+    return replace(request, recipe=recipe)
+
+
+def _for_pixels(recipe: Recipe, sink: Sink) -> Recipe:
+    """Arrays are stored as they are, all of one size and with one number of channels."""
+    if recipe.encoding not in ("keep", "raw"):
+        raise UsageError(
+            f"--encoding {recipe.encoding}: sink {sink.name} stores pixels, not encoded images"
+        )
+    if recipe.depth == "keep":
+        raise UsageError(f"--depth keep: sink {sink.name} stores 8-bit pixels; leave it out")
+    return replace(recipe, encoding="raw", color="rgb" if recipe.color == "keep" else recipe.color)
+
+
+def _for_files(recipe: Recipe, sink: Sink) -> Recipe:
+    if recipe.encoding == "raw":
+        raise UsageError(
+            f"--encoding raw: sink {sink.name} stores encoded images; pixels are stored by --sink "
+            "hdf5-arrays, hdf5-caffe, or lmdb with --datum raw"
+        )
+    return recipe
+
+
+def describe_examples(
+    classes: Sequence[tuple[str, str]], recipe: Recipe, dataset: Dataset
+) -> DatasetInfo:
+    """What is true of every example that the recipe makes of a data set's images."""
+    return DatasetInfo(
+        classes=tuple(classes),
+        multilabel=dataset.multilabel,
+        # The TPU script says RGB of grey JPEGs too: what readers decode to.
+        colorspace="Grayscale" if recipe.color == "gray" else "RGB",
+        size=recipe.fixed_size,
+        attributes=tuple((attribute.name, attribute.kind) for attribute in dataset.attributes),
+        boxes=dataset.has_boxes,
+    )

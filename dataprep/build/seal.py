@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import chain, islice
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from dataprep.build.commit import CommitRecord, Commits
-from dataprep.build.contents import describe_split
-from dataprep.build.job import Job
-from dataprep.build.joined_rows import join_rows
+from dataprep.build.build_directory import building, check_written
+from dataprep.build.commit import CommitRecord, CommittedFile, publish, temporary_files
+from dataprep.build.job import Job, SplitJob
+from dataprep.build.joined_rows import Counted, join_rows
 from dataprep.build.lock import check_held
 from dataprep.build.manifest import seal_manifest
-from dataprep.build.rejected import keep_rejected_images, rejected_images, rejected_keys
-from dataprep.build.split_files import make_split_files
-from dataprep.errors import DatasetError, PipelineError, RejectedError, UsageError
+from dataprep.build.request import MaxBad
+from dataprep.errors import DatasetError, RejectedError
+from dataprep.images import Statistics
+from dataprep.index.records import conspicuous
+from dataprep.sinks import FinishedShard, ShardName
 from dataprep.system.canonical import to_json
 from dataprep.system.durable_files import sync_directory, write_durably
 from dataprep.system.messages import printable
@@ -29,36 +32,7 @@ _SHOWN = 10  # rejected images spelled out on the terminal; all of them are in t
 
 
 @dataclass(frozen=True, slots=True)
-class MaxBad:
-    """How many rejected images are acceptable: a number, or a share of all images."""
-
-    number: int = 0
-    share: Fraction | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> MaxBad:
-        """``"12"`` or ``"0.5%"``.
-
-        Raises:
-            UsageError: anything else.
-        """
-        if re.fullmatch(r"[0-9]+", text):
-            return cls(number=int(text))
-        if re.fullmatch(r"[0-9]+(\.[0-9]+)?%", text) and (share := Fraction(text[:-1]) / 100) <= 1:
-            return cls(share=share)
-        raise UsageError(f"--max_bad {text}: expected a number such as 5, or a share such as 0.1%")
-
-    def allows(self, rejected: int, images: int) -> bool:
-        """Whether that many of that many may be missing."""
-        return rejected <= (self.number if self.share is None else self.share * images)
-
-    def __str__(self) -> str:
-        """As the user would write it."""
-        return str(self.number) if self.share is None else f"{float(self.share * 100):g}%"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Sealed:
     """What is sealed.
 
     Attributes:
@@ -79,6 +53,7 @@ class Outcome:
 def seal(
     job: Job,
     identity: Mapping[str, object],
+    records: Sequence[CommitRecord],
     *,
     max_bad: MaxBad,
     keep_rejected: bool,
@@ -87,7 +62,7 @@ def seal(
     unlisted: int = 0,
     others: Iterable[pa.Table] = (),
     statistics: Mapping[str, Any] | None = None,
-) -> Outcome:
+) -> Sealed:
     """Write the manifest, if no more images were rejected than the user allows.
 
     Every decision is made from the commit records, so accepting rejected images later costs no
@@ -96,6 +71,7 @@ def seal(
     Args:
         job: what was built.
         identity: everything that shapes the bytes of the output.
+        records: the commit record of every shard, all of them found intact.
         max_bad: how many images may be rejected, missing or not listed.
         keep_rejected: whether to copy rejected images.
         report: takes one line for the user.
@@ -106,11 +82,8 @@ def seal(
 
     Raises:
         RejectedError: more were rejected; nothing is sealed, everything is kept.
-        PipelineError: a shard has no commit record.
         LockedError: another run has taken the directory over.
     """
-    check_held(job.workspace, job.lease)
-    records = _all_records(job)
     rejected = sum(record.rejected for record in records)
     bad = rejected + missing + unlisted
     for split, key, container, reason in islice(rejected_images(job, records), _SHOWN):
@@ -155,7 +128,7 @@ def seal(
     check_held(job.workspace, job.lease)
     write_durably(job.workspace.manifest, to_json(manifest))
     sync_directory(out)
-    return Outcome(
+    return Sealed(
         records=sum(record.records for record in records),
         bytes=sum(file.bytes for file in written),
         shards=len(records),
@@ -176,17 +149,6 @@ def _worst_spread(manifest: Mapping[str, Any]) -> int | None:
     return max(several, default=None)
 
 
-def _all_records(job: Job) -> list[CommitRecord]:
-    found = {record.shard: record for record in Commits(job.workspace).all()}
-    missing = [shard for shard in job.shard_names() if shard not in found]
-    if missing:
-        raise PipelineError(
-            f"the engine ended but {len(missing)} shards are missing, the first {missing[0]}; "
-            "run the same command again to make them"
-        )
-    return [found[shard] for shard in job.shard_names()]
-
-
 def _seal_state(job: Job) -> str:
     return "and so is an earlier seal" if job.workspace.manifest.exists() else "but not sealed"
 
@@ -205,3 +167,129 @@ def _check_complete(job: Job, records: Sequence[CommitRecord]) -> None:
                 f"{record.shard} is empty: all its {record.images} images were rejected; "
                 "mend the raw data or use fewer --num_shards, and --overwrite"
             )
+
+
+def make_split_files(
+    job: Job, split: SplitJob, records: Sequence[CommitRecord]
+) -> list[CommittedFile]:
+    """Write them anew, to the same bytes, from the commit records and the shards themselves.
+
+    Raises:
+        SinkError: they cannot be written.
+    """
+    output, out = job.output, job.workspace.out
+    sink = output.load_sink()
+    names = sink.split_paths(split.name, split.shards, output.layout)
+    if not names:
+        return []
+    finals = [out / name for name in names]
+    shards = [_finished(out, record) for record in records]
+    statistics = merged_statistics(records)
+    with temporary_files(finals) as temporaries:
+        with building(temporaries, output) as places:
+            written = sink.finish_split(places.paths, output.info, shards, statistics)
+            check_written(sink, places.paths, written)
+            places.deliver(written)
+        publish(temporaries, finals)
+    return [
+        CommittedFile(str(name), file.bytes, file.sha256)
+        for name, file in zip(names, written, strict=True)
+    ]
+
+
+def _finished(out: Path, record: CommitRecord) -> FinishedShard:
+    return FinishedShard(
+        paths=tuple(out / file.path for file in record.files),
+        names=tuple(PurePosixPath(file.path) for file in record.files),
+        records=record.records,
+    )
+
+
+def describe_split(
+    records: Sequence[CommitRecord],
+    files: Sequence[CommittedFile],
+    counted: Counted,
+    known: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """One split of the manifest.
+
+    Args:
+        records: the commit record of every shard of the split, by number.
+        files: those made once for the whole split.
+        counted: what the table of records says of it.
+        known: statistics of the images from before, if none were collected now.
+    """
+    counts = [record.records for record in records]
+    statistics = merged_statistics(records)
+    return {
+        "images_found": sum(counts) + counted.totals["rejected"],
+        "records": sum(counts),
+        **counted.totals,
+        "bytes": sum(record.total_bytes for record in records),
+        "records_per_shard": [min(counts), max(counts)],
+        "class_spread": counted.class_spread,
+        "label_set_spread": counted.label_set_spread,
+        "class_records": {str(label): count for label, count in counted.classes.items()},
+        "shards": [
+            {"records": record.records, "files": [asdict(file) for file in record.files]}
+            for record in records
+        ],
+        "files": [asdict(file) for file in files],
+        "statistics": known if statistics is None else statistics.summary(),
+    }
+
+
+def merged_statistics(records: Sequence[CommitRecord]) -> Statistics | None:
+    """The statistics of all shards together; None if none were collected."""
+    collected = [record.statistics for record in records if record.statistics is not None]
+    if not collected:
+        return None
+    merged = Statistics()
+    for statistics in collected:
+        merged.merge(Statistics.from_json(statistics))
+    return merged
+
+
+def keep_rejected_images(job: Job, rejected: Iterable[tuple[ShardName, Collection[str]]]) -> None:
+    """Copy rejected images, given by shard and key, from the raw data to ``OUT/rejected/<split>/``.
+
+    Raises:
+        SourceError: the raw data cannot be read any more.
+    """
+
+    def keep(split: str, key: str, data: bytes) -> None:
+        directory = job.workspace.rejected / split
+        directory.mkdir(parents=True, exist_ok=True)
+        write_durably(directory / safe_file_name(key), data)
+
+    job.keep_rejected(rejected, keep)
+
+
+def rejected_images(
+    job: Job, records: Sequence[CommitRecord]
+) -> Iterator[tuple[str, str, str, str]]:
+    """Split, key, container and reason of every rejected image."""
+    columns = ("status", "split", "key", "container", "reason")
+    for record in records:
+        if record.rejected:
+            for status, *found in conspicuous(job.workspace.rows(record.shard), columns):
+                if status == "rejected":
+                    yield tuple(found)
+
+
+def rejected_keys(
+    job: Job, records: Sequence[CommitRecord]
+) -> Iterator[tuple[ShardName, list[str]]]:
+    """The shards that have any, and their keys."""
+    for record in records:
+        if record.rejected:
+            yield record.shard, [key for _, key, *_ in rejected_images(job, [record])]
+
+
+def safe_file_name(key: str) -> str:
+    """A file name for a key, which is data from an archive and may hold anything."""
+    plain = key.replace("/", "_")
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", plain).lstrip(".")[-200:]
+    if name == plain:
+        return name
+    return f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}-{name}"

@@ -6,24 +6,41 @@ data set.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
+from itertools import accumulate, chain, repeat
 from pathlib import Path
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import xxhash
 
 from dataprep.build.build_directory import building, check_written
 from dataprep.build.commit import (
     CommitRecord,
     CommittedFile,
+    ShardProgress,
     publish_once,
     temporary_files,
 )
-from dataprep.build.job import Job, Made, Rejected
-from dataprep.build.progress import ShardProgress
-from dataprep.build.shard_rows import ShardRows
+from dataprep.build.job import Job, Made, Output, Rejected
 from dataprep.images import Statistics
+from dataprep.index.records import parquet_writer
 from dataprep.sinks import ShardName, WrittenFile
 from dataprep.system.durable_files import storage_error
 from dataprep.system.hashing import file_sha256
+from dataprep_schemas.tables import schema_of
+
+_GROUP: Final = 1 << 14  # rows kept in memory; a shard may have millions
+
+# The order in which `ShardRows` keeps what differs from row to row.
+_COLUMNS: Final = (
+    *("key", "status", "reason", "position", "labels", "format", "height", "width", "channels"),
+    *("bytes", "xxh3", "container"),
+)
 
 
 class ShardStoppedError(Exception):
@@ -122,3 +139,105 @@ def _record(
         noted=rows.statuses["repaired"] + rows.statuses["warned"],
         statistics=None if statistics is None else statistics.to_json(),
     )
+
+
+class ShardRows:
+    """Writes them; used by one thread, in a ``with`` block.
+
+    Attributes:
+        statuses: how many rows have each.
+
+    Args:
+        path: a file that is not there yet.
+        shard: whose rows they are.
+        output: what is known of the data set.
+    """
+
+    def __init__(self, path: Path, shard: ShardName, output: Output) -> None:
+        self.statuses: Counter[str] = Counter()
+        self._shard = shard
+        self._attributes = [name for name, _ in output.attributes]
+        self._schema = schema_of("records", output.attributes)
+        self._identifiers = pa.array([name for name, _ in output.info.classes], pa.string())
+        self._rows: list[tuple[Any, ...]] = []
+        self._records = 0
+        self._file = path.open("xb")
+        self._writer = parquet_writer(self._file, self._schema)
+
+    @property
+    def records(self) -> int:
+        """How many images were stored so far."""
+        return self._records
+
+    def add(self, item: Made | Rejected) -> None:
+        """The next image of the shard."""
+        if isinstance(item, Rejected):
+            self._rows.append(
+                (
+                    *(item.key, "rejected", item.reason, None, item.labels),
+                    *(None, None, None, None, None, None, item.container, item.attributes),
+                )
+            )
+        else:
+            example = item.example
+            self._rows.append(
+                (
+                    example.key,
+                    item.status,
+                    item.reason,
+                    self._records,
+                    example.labels,
+                    example.format,
+                    example.height,
+                    example.width,
+                    item.channels,
+                    len(example.encoded),
+                    xxhash.xxh3_128_hexdigest(example.encoded),
+                    None,  # the same wherever the images lie, as the shard is
+                    item.attributes,
+                )
+            )
+            self._records += 1
+        if len(self._rows) == _GROUP:
+            self._flush()
+
+    def close(self) -> None:
+        """Write the rest, and see that it survives a power cut."""
+        if self._rows:
+            self._flush()
+        self._writer.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        """The rows themselves."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Release the file; without `close`, what is in it is worth nothing."""
+        with suppress(OSError, ValueError, pa.ArrowException):
+            self._writer.close()  # writes the file's end, where a full disk complains again
+        self._file.close()
+
+    def _flush(self) -> None:
+        size = len(self._rows)
+        *values, attributes = zip(*self._rows, strict=True)
+        columns: dict[str, Any] = dict(zip(_COLUMNS, values, strict=True))
+        self.statuses.update(columns["status"])
+        labels = columns["labels"]
+        ends = pa.array(accumulate(map(len, labels), initial=0), pa.int32())
+        flat = pa.array(chain.from_iterable(labels), pa.int32())
+        columns["labels"] = pa.ListArray.from_arrays(ends, flat)
+        columns["classes"] = pa.ListArray.from_arrays(ends, self._identifiers.take(flat))
+        columns["split"] = repeat(self._shard.split, size)
+        columns["shard"] = repeat(self._shard.number, size)
+        for name in self._attributes:
+            columns[name] = [known.get(name) for known in attributes]
+        arrays = [_array(columns[field.name], field.type, size) for field in self._schema]
+        self._writer.write_table(pa.table(arrays, schema=self._schema))
+        self._rows.clear()
+
+
+def _array(values: Sequence[Any] | Iterable[Any] | pa.Array, kind: pa.DataType, size: int) -> Any:
+    return values if isinstance(values, pa.Array) else pa.array(values, kind, size=size)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from dataprep.build.commit import CommitRecord, Commits, is_intact
+from dataprep.build.commit import CommitRecord, finished_shards, images_under_way
 from dataprep.build.identity import read_job
 from dataprep.build.lock import LEASE_SECONDS, sight
 from dataprep.build.manifest import (
@@ -18,7 +18,6 @@ from dataprep.build.manifest import (
     read_manifest,
     read_part,
 )
-from dataprep.build.progress import images_under_way
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
 
@@ -117,7 +116,7 @@ def read_status(out: Path) -> Status:
         raise DatasetError(f"{out}: nothing of dataprep's here; is this the --local_scratch_dir?")
     # First, and once: a run may end, or begin, while the rest is read.
     held = holder(workspace)
-    records = [record for record in Commits(workspace).all() if is_intact(record, out)]
+    records = finished_shards(workspace)
     return Status(
         splits=_splits(workspace, records),
         under_way=images_under_way(workspace),

@@ -2,17 +2,19 @@
 
 Beam would retry an element whose function raises, and wrap the message in its own; so workers
 do not raise. What concerns one shard is written down for that shard, and the others go on. What
-concerns the whole run is written down once, everybody stops, and the launcher raises it.
+concerns the whole run is written down once, everybody stops, and the launcher raises it. Only
+where nothing can be written any more does the engine carry it, in the text of an exception.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import socket
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,15 +25,49 @@ from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import is_full, partial_path
 from dataprep.system.io_limit import lift
-from dataprep_pipelines.runners.explaining import RunEndsError, as_raised
 
+WORKER_DIED = "Worker subprocess exited"  # what Beam's SubprocessSdkWorker says
+
+_LONGEST = 300  # characters of somebody else's words
+# Beam adds the step to an exception's message, or makes text of class and message.
+_STEP = re.compile(r" \[while running '[^']*'\]")
+_ENDED = re.compile(r"\bRunEndsError: (?P<kind>\w+): (?P<message>.+)")
 # A full disk may refuse even the few bytes of a failure; the launcher keeps its threads' here.
 _UNWRITTEN: dict[Path, str] = {}
 _RANDOM = secrets.token_hex(8)  # containers on two hosts may agree in all else
 
 
-def _this_process() -> str:
-    return f"{socket.gethostname()} {os.getpid()} {_RANDOM}"
+class TasksFailedError(PipelineError):
+    """Some elements of a graph could not be processed; all others were.
+
+    Args:
+        errors: what happened to them, by their position.
+    """
+
+    def __init__(self, errors: Mapping[int, DataprepError]) -> None:
+        super().__init__(str(next(iter(errors.values()))))
+        self.errors = dict(errors)
+
+
+class QuietLauncherError(PipelineError):
+    """A worker has stopped because the launcher seems to be dead: if it lives, it asks again."""
+
+
+class KillsWorkersError(PipelineError):
+    """Every worker that had this element died; the engine has tried it often enough."""
+
+
+class RunEndsError(Exception):
+    """The whole run has failed on a worker that could not write it down: its disk is full.
+
+    It travels through the engine, which may keep no more of it than class and message; so the
+    message begins with the kind of error.
+    """
+
+    @classmethod
+    def of(cls, error: DataprepError) -> RunEndsError:
+        """The error, ready to travel."""
+        return cls(f"{type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +75,7 @@ class FailureLog:
     """What went wrong in a run; made by the launcher, which reads it too."""
 
     lease: Lease
-    launcher: str = field(default_factory=_this_process)
+    launcher: str = field(default_factory=lambda: f"{socket.gethostname()} {os.getpid()} {_RANDOM}")
 
     @property
     def path(self) -> Path:
@@ -79,13 +115,8 @@ class FailureLog:
     def of_shards(self) -> dict[str, DataprepError]:
         """The last failure of every shard that failed, by its name."""
         prefix = self._path_of("").stem
-        return {
-            path.stem.removeprefix(prefix): _read(path.read_text()) for path in self._shard_files()
-        }
-
-    def hosts(self) -> set[str]:
-        """On which hosts shards failed."""
-        return {json.loads(path.read_text())["host"] for path in self._shard_files()}
+        found = sorted(self.path.parent.glob(f"{prefix}*.json"))
+        return {path.stem.removeprefix(prefix): _read(path.read_text()) for path in found}
 
     def forget_shards(self) -> None:
         """Before they are tried again."""
@@ -102,10 +133,6 @@ class FailureLog:
         if self.occurred():
             raise _read(_UNWRITTEN.get(self.path) or self.path.read_text())
 
-    def _shard_files(self) -> list[Path]:
-        prefix = self._path_of("")
-        return sorted(prefix.parent.glob(f"{prefix.stem}*.json"))
-
     def _path_of(self, shard: str) -> Path:
         return self.path.with_name(f"{self.path.stem}-{shard}.json")
 
@@ -118,7 +145,7 @@ class FailureLog:
         except OSError as refusal:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
-            if _this_process() == self.launcher:
+            if FailureLog(self.lease).launcher == self.launcher:
                 _UNWRITTEN[self.path] = failure
             # Only the engine is left to tell the launcher; this process may outlive the run.
             elif alone and not is_full(refusal):
@@ -127,26 +154,77 @@ class FailureLog:
                 raise RunEndsError.of(_read(failure)) from None
 
 
+def engine_error(error: BaseException) -> DataprepError:
+    """The error of a worker as it was, or a line about the engine's own."""
+    if isinstance(error, DataprepError):
+        return error
+    last = _lines(error)[-1]
+    text = f"RunEndsError: {last}" if isinstance(error, RunEndsError) else str(error)
+    told = _ENDED.search(without_step(text))
+    if told is not None:
+        return _as_raised(told["kind"], told["message"])
+    if WORKER_DIED in last:
+        return worker_died(last)
+    return PipelineError(f"Beam failed: {shortened(last)}")
+
+
+def worker_died(how: str) -> PipelineError:
+    """What to tell the user when one of this program's processes is gone."""
+    return PipelineError(
+        f"a worker process died ({how.rstrip('.')}); if the system killed it for want of memory, "
+        "use fewer --workers; finished shards are kept: run the same command again to resume"
+    )
+
+
+def without_step(text: str) -> str:
+    """An error's message as it was before Beam added what it was doing."""
+    return _STEP.sub("", text)
+
+
+def first_line(error: object) -> str:
+    """Of what it says; its class if it says nothing."""
+    return _lines(error)[0]
+
+
+def shortened(text: str) -> str:
+    """Somebody else's words, cut where nobody reads on."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _lines(error: object) -> list[str]:
+    return str(error).strip().splitlines() or [type(error).__name__]
+
+
 def _described(error: Exception) -> str:
-    message = str(error) if isinstance(error, DataprepError) else repr(error)
-    text = "".join(traceback.format_exception(error))
-    host = socket.gethostname()
-    return json.dumps({"kind": _kind(error), "message": message, "traceback": text, "host": host})
+    """As JSON; of a class that the launcher knows too."""
+    known = (kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
+    failure = {
+        "kind": next(known, type(error).__name__),
+        "message": str(error) if isinstance(error, DataprepError) else repr(error),
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+    return json.dumps(failure)
+
+
+def _read(text: str) -> DataprepError:
+    failure = json.loads(text)
+    error = _as_raised(failure["kind"], failure["message"])
+    error.__cause__ = RuntimeError(failure["traceback"])
+    return error
+
+
+def _as_raised(kind: str, message: str) -> DataprepError:
+    """The error that a worker raised, by the name of its class."""
+    found = getattr(errors, kind, None)
+    if found is not None:
+        error: DataprepError = found(message)
+        return error
+    return PipelineError(
+        f"a worker failed unexpectedly: {kind}: {message}; this is a defect of dataprep or of a "
+        "plugin, run with --debug for the details"
+    )
 
 
 def _may_be_of_one_shard(error: Exception) -> bool:
     """Whether others may do better: not where the disk is full, or a program is wrong."""
     return isinstance(error, (SourceError, SinkError)) and not is_full(error.__cause__)
-
-
-def _read(text: str) -> DataprepError:
-    failure = json.loads(text)
-    error = as_raised(failure["kind"], failure["message"])
-    error.__cause__ = RuntimeError(failure["traceback"])
-    return error
-
-
-def _kind(error: Exception) -> str:
-    """Its class, or the nearest one above it that the launcher knows too."""
-    known = (kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
-    return next(known, type(error).__name__)

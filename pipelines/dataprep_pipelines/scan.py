@@ -1,10 +1,9 @@
-"""The scan as a Beam graph: one element a directory or archive."""
+"""Scanning what is not indexed yet, or has changed since: one element a directory or archive."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from concurrent.futures import BrokenExecutor, Executor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,14 +11,13 @@ import apache_beam as beam
 
 from dataprep.build.index_parts import scan_into
 from dataprep.datasets import Dataset, ScanUnit
-from dataprep_pipelines.failures import FailureLog
-from dataprep_pipelines.lanes import Lanes
-from dataprep_pipelines.orders import Orders
-from dataprep_pipelines.processes import helper_processes
-from dataprep_pipelines.runners import STOP, worker_died
+from dataprep_pipelines.failures import FailureLog, worker_died
+from dataprep_pipelines.runners import STOP
+from dataprep_pipelines.tasks import TaskSpec
+from dataprep_pipelines.worker import block_interrupts, helper_processes
 
 # A process takes about a second to start. Most scans are over before that would pay.
-_PATIENCE_SECONDS = 2.0
+_ALONE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,82 +28,58 @@ class Scan:
     raw: Path
     directory: Path
 
-    def unit(self, unit: ScanUnit) -> None:
-        """Scan one directory or archive into its part of the index."""
-        scan_into(self.directory, self.dataset, self.raw, unit)
+
+def _scan(scan: Scan, failures: FailureLog, unit: ScanUnit) -> None:
+    """Scan one unit into its part of the index, unless the run has failed or ended."""
+    if STOP.is_set() or failures.lease.lost() or failures.occurred():
+        return
+    with failures.recorded():
+        scan_into(scan.directory, scan.dataset, scan.raw, unit)
 
 
-class _Scan(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
-    """Scans units one by one, and in processes once it is clear that it will take long.
+class ScanIntoIndex(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
+    """Scans units into their parts of the index; rows never cross Beam's data plane.
+
+    One by one, and in processes once it is clear that it will take long.
 
     Args:
-        orders: where the `Scan` is.
+        spec: where the `Scan` is.
+        processes: how many may help; 1 or less: none.
         failures: where an error is written down.
-        helpers: how many processes may help; 1 or less: none.
     """
 
-    def __init__(self, orders: Orders, failures: FailureLog, helpers: int) -> None:
-        self._orders = orders
+    def __init__(self, spec: TaskSpec, processes: int, failures: FailureLog) -> None:
+        self._spec = spec
         self._failures = failures
-        self._helpers = helpers
+        self._processes = processes
 
     def setup(self) -> None:
-        self._job: Scan = self._orders.read()
-        self._began = time.monotonic()
-        self._lanes: Lanes | None = None
-        self._pool: Executor | None = None
+        """Read what is scanned."""
+        self._task: Scan = self._spec.read()
+        self._alone_until = time.monotonic() + _ALONE_SECONDS
+        self._pool: ProcessPoolExecutor | None = None
+        self._ends: list[Future[None]] = []
 
     def process(self, unit: ScanUnit) -> None:
-        takes_long = time.monotonic() - self._began > _PATIENCE_SECONDS
-        if self._lanes is None and takes_long and self._helpers > 1:
-            self._lanes = Lanes(self._helpers, "scan")
-            self._pool = helper_processes(self._helpers)
-        if self._lanes is None:
-            self._scan(unit)
-        else:
-            self._lanes.submit(self._scan, unit)
+        """Scan one directory, archive or list, here or in another process."""
+        if self._processes < 2 or time.monotonic() < self._alone_until:
+            _scan(self._task, self._failures, unit)
+            return
+        if self._pool is None:
+            block_interrupts()
+            self._pool = helper_processes(self._processes)
+        self._ends.append(self._pool.submit(_scan, self._task, self._failures, unit))
 
     def finish_bundle(self) -> None:
-        if self._lanes is not None:
-            self._lanes.drain()
-
-    def teardown(self) -> None:
-        if self._lanes is not None:
-            self._lanes.close()
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
-    def _scan(self, unit: ScanUnit) -> None:
-        job = self._job
-        if STOP.is_set() or self._orders.lease.lost() or self._failures.occurred():
-            return
-        with self._failures.recorded():
-            if self._pool is None:
-                job.unit(unit)
-                return
-            try:
-                self._pool.submit(job.unit, unit).result()
-            except BrokenExecutor as error:
+        """Wait for the other processes."""
+        try:
+            for end in self._ends:
+                end.result()
+        except BrokenExecutor as error:
+            with self._failures.recorded():
                 raise worker_died(str(error)) from error
 
-
-class ScanUnits(beam.PTransform):  # type: ignore[misc]  # Beam ships no types
-    """Scans every unit into its part of the index; rows never cross Beam's data plane.
-
-    Args:
-        orders: where the `Scan` is.
-        units: what to scan.
-        helpers: how many processes a worker may start for it.
-        failures: where errors are written down.
-    """
-
-    def __init__(
-        self, orders: Orders, units: Sequence[ScanUnit], helpers: int, failures: FailureLog
-    ) -> None:
-        super().__init__()
-        self._units = list(units)
-        self._scan = _Scan(orders, failures, helpers)
-
-    def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection:
-        """One element a unit."""
-        return pbegin | "Units" >> beam.Create(self._units) | "Scan" >> beam.ParDo(self._scan)
+    def teardown(self) -> None:
+        """End them."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)

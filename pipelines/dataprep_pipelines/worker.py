@@ -1,16 +1,21 @@
-"""A local worker process: Beam's own, but silent, deaf to Ctrl-C, and gone with its launcher.
+"""Processes of this machine that work for the launcher: deaf to Ctrl-C, and gone with it.
 
 Ctrl-C on a terminal reaches every process of the job at once. Only the launcher acts on it; its
-workers learn of it through the file system, finish the image they are at, and clean up.
+workers learn of it through the file system, finish the image they are at, and clean up. There are
+Beam's own workers, run by this module as a program, and pools that help a worker with what keeps
+Python's lock: they scan, and convert images for a shard that one other process writes.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shlex
+import signal
 import sys
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 DEBUG = "DATAPREP_DEBUG"
 """Environment variable, set by ``dataprep --debug``: workers say on stderr what Beam says."""
@@ -20,7 +25,7 @@ _CLEAN_UP_SECONDS = 5.0  # a worker with a lost lease needs about two to remove 
 
 
 def command_line() -> str:
-    """The shell command that starts a worker of this process."""
+    """The shell command that starts one of Beam's workers of this process."""
     # What the shell ignores, its program ignores from its first moment on.
     return f"trap '' INT; exec {shlex.quote(sys.executable)} -m {__name__} {os.getpid()}"
 
@@ -36,20 +41,40 @@ def main(launcher: int) -> None:
         # bar; what matters reaches the launcher through commit records and the failure log.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     # Beam would wait for ever for a launcher that was killed before it took up contact.
-    end_with(launcher, clean_up_seconds=_CLEAN_UP_SECONDS)
+    _end_with(launcher, clean_up_seconds=_CLEAN_UP_SECONDS)
 
     from apache_beam.runners.worker import sdk_worker_main
 
     sdk_worker_main.main(sys.argv)
 
 
-def end_with(launcher: int, *, clean_up_seconds: float) -> None:
-    """End this process when its launcher is gone, looking from a thread of its own.
+def helper_processes(count: int) -> ProcessPoolExecutor:
+    """A pool that ends with this process, and that Ctrl-C reaches through this process only.
 
-    Args:
-        launcher: the process id of the launcher.
-        clean_up_seconds: how long this process may go on after that.
+    Its processes are started by the threads that submit to it: `block_interrupts` in those.
     """
+    return ProcessPoolExecutor(
+        count,
+        # Not fork: other threads of this process hold locks.
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_begin,
+        initargs=(os.getpid(),),
+    )
+
+
+def block_interrupts() -> None:
+    """Keep Ctrl-C from this thread, and from processes it starts until they can ignore it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+def _begin(launcher: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The pool's own queues never tell a process that its launcher was killed.
+    _end_with(launcher, clean_up_seconds=0.0)
+
+
+def _end_with(launcher: int, *, clean_up_seconds: float) -> None:
+    """End this process so many seconds after its launcher is gone."""
 
     def watch() -> None:
         while os.getppid() == launcher:

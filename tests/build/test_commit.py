@@ -19,8 +19,8 @@ from dataprep.build.commit import (
     CommitRecord,
     Commits,
     CommittedFile,
+    _is_there,
     commit,
-    is_intact,
     publish,
     publish_once,
     temporary_files,
@@ -105,7 +105,7 @@ def test_what_stands_where_a_record_and_its_rows_belong_makes_room(
             temporary.write_bytes(data)
         publish_once(workspace, record_of(OURS), temporaries, finals)
     assert Commits(workspace).all() == [record_of(OURS)]
-    assert is_intact(record_of(OURS), workspace.out)
+    assert _is_there(record_of(OURS), workspace.out)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_shard_is_intact_only_with_its_files_and_rows(
             (tmp_path / name).write_bytes(data)
     of_rows = CommittedFile("rows", 2, hashlib.sha256(b"de").hexdigest())
     record = CommitRecord("s", 0, 1, (CommittedFile("file", 3, ""),), of_rows, 1)
-    assert is_intact(record, tmp_path) is intact
+    assert _is_there(record, tmp_path) is intact
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from dataprep.build.index_parts import (
-    Part,
+    IndexPart,
+    IndexParts,
+    check_unchanged,
     forget_part,
     has_part,
     is_current,
-    is_unchanged,
     read_part,
     scan_into,
-    table_path,
 )
 from dataprep.datasets.base import Dataset, Found, ScanUnit
-from dataprep.errors import SinkError
+from dataprep.errors import SinkError, SourceError
 from dataprep.index import Ignored, Row, Scanned, Unmatched
 
 UNIT = ScanUnit("train-a", "a.tar")
@@ -54,7 +54,7 @@ SCANNED = Scanned(
 )
 
 
-def scanned(directory: Path, what: Scanned = SCANNED) -> tuple[Given, Part]:
+def scanned(directory: Path, what: Scanned = SCANNED) -> tuple[Given, IndexPart]:
     dataset = Given(what)
     scan_into(directory, dataset, directory, UNIT)
     part = read_part(directory, UNIT)
@@ -79,14 +79,15 @@ def test_a_part_says_what_its_unit_holds(tmp_path: Path) -> None:
 def test_changed_raw_data_is_noticed(tmp_path: Path) -> None:
     dataset, part = scanned(tmp_path)
     dataset.seen = "2"
-    assert not is_unchanged(part, dataset, tmp_path, UNIT)
+    with pytest.raises(SourceError, match="changed while it was read"):
+        check_unchanged(IndexParts(tmp_path, {UNIT: part}), dataset, tmp_path)
     assert not is_current(part, dataset, tmp_path, UNIT)
 
 
 def test_a_file_that_was_missing_is_looked_for_again(tmp_path: Path) -> None:
     unmatched = [Unmatched("missing", "gone.png", "list.csv", "train")]
     dataset, part = scanned(tmp_path, Scanned({"train": [ROW]}, unmatched=unmatched, classes=["a"]))
-    assert is_unchanged(part, dataset, tmp_path, UNIT)
+    check_unchanged(IndexParts(tmp_path, {UNIT: part}), dataset, tmp_path)
     assert not is_current(part, dataset, tmp_path, UNIT)
 
 
@@ -120,4 +121,4 @@ def test_a_forgotten_part_is_not_there(tmp_path: Path) -> None:
 def test_an_index_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="cannot be written while indexing train-a"):
         scan_into(tmp_path / "gone", Given(SCANNED), tmp_path, UNIT)
-    assert table_path(tmp_path, UNIT).exists() is False
+    assert not (tmp_path / f"{UNIT.name}.parquet").exists()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.build.rejected import safe_file_name
-from dataprep.build.seal import MaxBad
+from dataprep.build.request import MaxBad
+from dataprep.build.seal import safe_file_name
 from dataprep.errors import UsageError
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.build import progress
-from dataprep.build.progress import (
-    ProgressWatch,
+from dataprep.build import commit
+from dataprep.build.commit import (
     ShardProgress,
     forget_progress,
     images_under_way,
@@ -18,7 +17,7 @@ from dataprep.build.status import read_status
 from dataprep.build.workspace import Workspace
 from dataprep.sinks import ShardName
 from dataprep.sinks.recordio import RecordIOWriter
-from dataprep_pipelines.runners import Running
+from dataprep_pipelines.runners import RunningEngine
 from tests.conftest import Cli, Made, Shelf
 
 SHARD = ShardName("train", 0, 1)
@@ -37,7 +36,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr(commit, "time", clock)
     return clock
 
 
@@ -111,8 +110,8 @@ def test_a_single_large_shard_is_seen_before_it_is_committed(
     """Looked at right before the only shard is closed."""
     made: Made = shelf("recordio")
     source = shelf("tfrecord").out
-    monkeypatch.setattr(progress, "_SECONDS", 0.0)
-    monkeypatch.setattr(Running, "look_seconds", 0.0)
+    monkeypatch.setattr(commit, "_NOTE_SECONDS", 0.0)
+    monkeypatch.setattr(RunningEngine, "look_seconds", 0.0)
     seen: list[int] = []
     statuses: list[str] = []
     close = RecordIOWriter.close
@@ -133,21 +132,3 @@ def test_a_single_large_shard_is_seen_before_it_is_committed(
     assert 24 in seen
     assert any("under_way=24" in text for text in statuses), statuses
     assert images_under_way(Workspace(tmp_path / "out")) == 0
-
-
-def test_who_asks_often_does_not_look_often(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
-    workspace = Workspace(tmp_path)
-    workspace.make()
-    watch = ProgressWatch(workspace)
-    assert watch.images(now=False) == 0
-    (workspace.progress / "train-00000-of-00001").write_text("7")
-    clock.now += 1.0
-    assert watch.images(now=False) == 0
-    assert watch.images(now=True) == 7
-    (workspace.progress / "train-00000-of-00001").write_text("9")
-    clock.now += 3.0
-    assert watch.images(now=False) == 9

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dataprep.build.shard_counts import check_shard_count, default_shard_count
+from dataprep.build.job import check_shard_count, default_shard_count
 from dataprep.errors import UsageError
 
 

@@ -32,7 +32,7 @@ def only_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
         lay_out(*given)  # type: ignore[arg-type]
         raise DatasetError(STOPPED)
 
-    monkeypatch.setattr("dataprep_pipelines.build.lay_out", stop)
+    monkeypatch.setattr("dataprep_pipelines.run.lay_out", stop)
 
 
 def almost(tiny: Made, out: Path) -> Path:
@@ -79,7 +79,7 @@ def test_one_large_file_is_striped(
     monkeypatch.setattr(
         ImageJob, "estimate_bytes", lambda job, shards: sum(sizes[one.split] for one in shards)
     )
-    monkeypatch.setattr("dataprep_pipelines.build.check_free_space", lambda *_, **__: None)
+    monkeypatch.setattr("dataprep_pipelines.run.check_free_space", lambda *_, **__: None)
     out = lustre.mount / "out"
     # The last --num_shards counts.
     result = cli(*tiny.command(out, "--sink", "lmdb-torch", "--num_shards", "1", *words))

@@ -97,19 +97,6 @@ def cluster_has_ended(process: int) -> bool:
     return not psutil.pid_exists(process) or psutil.Process(process).status() == "zombie"
 
 
-def test_a_run_begins_without_a_worker_that_does_not_answer(
-    cli: Cli, tiny: Made, own_cluster: Start, tmp_path: Path
-) -> None:
-    settings = {"COMM__TIMEOUTS__CONNECT": "1s", "SCHEDULER__WORKER_TTL": "2s"}
-    cluster = own_cluster(2, **settings)
-    stopped = cluster.workers[0]
-    stopped.send_signal(signal.SIGSTOP)
-    result = cli(*tiny.command(tmp_path / "out", *cluster.options()))
-    assert result.code == 0, result
-    assert "does not answer" in result.out
-    check_same(tiny, tmp_path / "out")
-
-
 # --- the scheduler ---
 
 
@@ -224,7 +211,7 @@ def test_when_the_last_worker_dies_and_none_comes_the_run_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = own_cluster(1)
-    monkeypatch.setattr("dataprep_pipelines.runners.dask.running._LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("dataprep_pipelines.runners.dask._WORKERS_SECONDS", 0.1)
     out = tmp_path / "out"
     Steer.of(out).order(SHARD, "SIGKILL")
     command = tiny.command(out, *SINK, *cluster.options(), "--dask_patience", 1)

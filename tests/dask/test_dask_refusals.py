@@ -27,11 +27,11 @@ SINK = ("--sink", "steered")
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits for an answer as long as a test should."""
-    connecting = pytest.importorskip(
-        "dataprep_pipelines.runners.dask.connecting", reason="the extra dask is not installed"
+    dask = pytest.importorskip(
+        "dataprep_pipelines.runners.dask", reason="the extra dask is not installed"
     )
-    monkeypatch.setattr(connecting, "_CONNECT_SECONDS", 0.5)
-    monkeypatch.setattr(connecting, "_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(dask, "_CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(dask, "_ANSWER_SECONDS", 0.5)
 
 
 def test_an_address_without_a_scheduler_is_one_line(
@@ -231,14 +231,14 @@ def test_what_is_no_address_is_wrong_usage(
 
 
 def test_addresses_are_understood() -> None:
-    addresses = pytest.importorskip("dataprep_pipelines.runners.dask.addresses")
+    dask = pytest.importorskip("dataprep_pipelines.runners.dask")
     for address in (
         "tcp://10.0.0.1:8786",
         "node-1.site:8786",
         "tcp://[fe80::1]:1",
         "ucx://h:65535",
     ):
-        addresses.check_address(address)
+        dask.check_address(address)
 
 
 def test_encryption_without_certificates_is_wrong_usage(
@@ -301,7 +301,7 @@ def test_a_worker_of_another_version_is_named_with_both_and_others_go_on(
     assert result.code == 0, result
     assert "is of no use, others go on: a worker on" in result.out
     assert f"a worker on {socket.gethostname()} has pillow 99, this command has" in result.out
-    assert "Dask: 1 worker, 1 thread, at" in result.out
+    assert "Dask: 2 workers, 2 threads, at" in result.out
     assert not any(other.pid in makers for makers in steer.made().values())
     check_same(tiny, out)
 

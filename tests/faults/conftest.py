@@ -24,8 +24,8 @@ from tests.conftest import Made, Raw, make, write_tiny_raw
 _FORKS = """
 import json, os, signal, sys
 import apache_beam, jsonschema
-import dataprep_pipelines.prepare, dataprep_pipelines.scan, dataprep_pipelines.write
-import dataprep_pipelines.convert, h5py, lmdb
+import dataprep_pipelines.run, dataprep_pipelines.scan, dataprep_pipelines.write
+import h5py, lmdb
 import dataprep.api.progress, dataprep.synthesize.imagenet
 from dataprep.cli import main
 

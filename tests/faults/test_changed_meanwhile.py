@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from dataprep.build import image_job
-from dataprep_pipelines import convert, prepare, worker
+from dataprep_pipelines import run
+from dataprep_pipelines.runners import local
 from tests.conftest import Cli, Made, Shelf, hashes, leftovers
 
 
@@ -43,7 +44,7 @@ def test_damage_after_the_check_is_not_passed_on(
     (first, *_) = sorted(path for path in source.glob("train*/**/*") if path.is_file()) or sorted(
         source.glob("train.*")
     )
-    after(monkeypatch, convert, "_verify", lambda: flip_a_byte(first))
+    after(monkeypatch, run, "verify", lambda: flip_a_byte(first))
     result = cli("convert", source, "--sink", "tfrecord", "--to", tmp_path / "new")
     assert result.code == 1
     assert not (tmp_path / "new" / "manifest.json").exists()
@@ -59,7 +60,7 @@ def test_a_data_set_that_is_exchanged_while_it_is_converted_is_refused(
         shutil.rmtree(source)
         other.rename(source)
 
-    after(monkeypatch, convert, "_verify", exchange)
+    after(monkeypatch, run, "verify", exchange)
     result = cli("convert", source, "--sink", "recordio", "--to", tmp_path / "new")
     assert result.code == 1
     assert f"{source} changed while it was converted" in result.error
@@ -78,7 +79,7 @@ def test_an_archive_that_is_exchanged_after_it_was_indexed_is_refused(
         flip_a_byte(archive)  # the same size, even the same members
         os.utime(archive, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
 
-    after(monkeypatch, prepare, "plan", exchange)
+    after(monkeypatch, run, "plan_images", exchange)
     result = cli(*raw.command(tmp_path / "out"))
     assert result.code == 1
     assert "ILSVRC2012_img_train.tar changed since it was indexed: it was modified" in result.error
@@ -102,8 +103,8 @@ def test_a_conversion_goes_on_under_another_spelling_of_its_source(
 def test_workers_in_another_directory_find_what_was_named_relative_to_this_one(
     cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = worker.command_line
-    monkeypatch.setattr(worker, "command_line", lambda: f"cd / && {original()}")
+    original = local.command_line
+    monkeypatch.setattr(local, "command_line", lambda: f"cd / && {original()}")
     tiny.raw.copy(tmp_path / "raw")
     monkeypatch.chdir(tmp_path)
     words = ["--raw_data_dir", "raw", "--local_scratch_dir", "out", "--index_dir", "index"]

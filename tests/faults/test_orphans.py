@@ -13,19 +13,17 @@ from dataprep.build.claim import remove_partial_files
 from dataprep.build.commit import CommitRecord
 from dataprep.build.job import Job
 from dataprep.build.lock import locked
-from dataprep.build.request import Request
-from dataprep.build.seal import MaxBad
+from dataprep.build.request import MaxBad, Request
 from dataprep.build.workspace import Workspace
 from dataprep.errors import PipelineError
 from dataprep.images import Recipe
 from dataprep.sinks import ShardName
 from dataprep_pipelines.failures import FailureLog
-from dataprep_pipelines.orders import given
-from dataprep_pipelines.prepare import prepare
-from dataprep_pipelines.runners import Engine, Share
-from dataprep_pipelines.runners.local import LocalRunning
-from dataprep_pipelines.runners.shared_places import SharedPlaces
-from dataprep_pipelines.write import WriteShards
+from dataprep_pipelines.run import prepare
+from dataprep_pipelines.runners import Engine, Parallelism
+from dataprep_pipelines.runners.local import LocalEngine
+from dataprep_pipelines.tasks import WorkerRequirements, task_file
+from dataprep_pipelines.write import WriteShard
 from tests.conftest import Made, hashes, leftovers
 
 SHARD = ShardName("train", 2, 6)
@@ -120,13 +118,11 @@ def job(tiny: Made, tmp_path: Path) -> Job:
 def work_as_orphan(job: Job, lease: object) -> None:
     orphan = dataclasses.replace(job, lease=lease)  # type: ignore[arg-type]
     failures = FailureLog(orphan.lease)
-    places = SharedPlaces(job.workspace.out, job.workspace.out, job.workspace.out)
-    with given(orphan, orphan.lease, places, "write") as orders:
-        graph = WriteShards(orders, [SHARD], Share(), failures)
-        running = LocalRunning(Engine(1))
-        running.run(
-            lambda pipeline: pipeline | graph, Share(), watch=lambda: None, stop=lambda: None
-        )
+    requirements = WorkerRequirements(job.workspace.out, job.workspace.out, job.workspace.out)
+    with task_file(orphan, orphan.lease, requirements, "write") as spec:
+        work = WriteShard(spec, Parallelism(), failures)
+        engine = LocalEngine(Engine(1))
+        engine.run([SHARD], work, Parallelism(), watch=lambda: None, stop=lambda: None)
 
 
 def test_an_orphan_whose_files_were_swept_does_not_fail_the_new_run(tiny: Made, job: Job) -> None:

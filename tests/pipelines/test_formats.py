@@ -8,15 +8,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dataprep_pipelines.runners import share
-from dataprep_pipelines.runners.share import processes_for
+from dataprep_pipelines.runners.local import processes_for
 from tests.conftest import FORMATS, Cli, Made, Shelf, hashes, leftovers
 
 
 @pytest.fixture
 def _single_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two workers are two processes: the ways of six and more, at a third of the price."""
-    monkeypatch.setattr(share, "THREADS_PER_PROCESS", 1)
+    monkeypatch.setattr("dataprep_pipelines.runners.local.THREADS_PER_PROCESS", 1)
     yield
     helpers = [each for each in psutil.Process().children() if "spawn_main" in str(each.cmdline())]
     assert helpers == []

@@ -14,13 +14,12 @@ import pytest
 
 from dataprep.build.commit import CommitRecord
 from dataprep.build.job import Job
-from dataprep.build.request import Request
-from dataprep.build.seal import MaxBad
+from dataprep.build.request import MaxBad, Request
 from dataprep.errors import DatasetError, StoppedError
 from dataprep.images import Recipe
-from dataprep_pipelines.prepare import prepare
+from dataprep_pipelines.run import prepare
 from dataprep_pipelines.runners import Engine
-from dataprep_pipelines.runners.share import processes_for
+from dataprep_pipelines.runners.local import processes_for
 from tests.conftest import Cli, Made, Raw, hashes, leftovers
 
 
@@ -118,7 +117,7 @@ def test_the_current_directory_and_a_relative_path_do_not_show(
 def test_stopping_again_and_again_does_not_show(
     photos: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dataprep_pipelines.runners.running._WATCH_SECONDS", 0.001)
+    monkeypatch.setattr("dataprep_pipelines.runners.engine._WATCH_SECONDS", 0.001)
     shards = {"train": 5, "validation": 2}
     wanted = request(photos.raw.path, tmp_path, num_shards=shards)
     stops = 0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.api.progress import Reporter
-from dataprep_pipelines.runners.share import processes_for
+from dataprep_pipelines.runners.local import processes_for
 from tests.conftest import Cli, Made, Raw, hashes, leftovers, write_radiographs
 
 
@@ -105,7 +105,7 @@ def test_a_signal_stops_cleanly_and_the_same_command_ends_with_the_same_bytes(
 
     with monkeypatch.context() as patched:
         patched.setattr(Reporter, "progress", progress)
-        patched.setattr("dataprep_pipelines.runners.running._WATCH_SECONDS", 0.001)
+        patched.setattr("dataprep_pipelines.runners.engine._WATCH_SECONDS", 0.001)
         result = cli(*radiographs.command(tmp_path))
     assert told
     assert result.code == 128 + number, result

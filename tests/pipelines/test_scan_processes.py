@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.build.request import Request
-from dataprep.build.seal import MaxBad
+from dataprep.build.request import MaxBad, Request
 from dataprep.datasets import Dataset, Found, Scanned, ScanUnit
 from dataprep.errors import PipelineError, SourceError
 from dataprep.images import Recipe
 from dataprep_pipelines import scan
-from dataprep_pipelines.prepare import prepare
+from dataprep_pipelines.run import prepare
 from dataprep_pipelines.runners import Engine
 from tests.conftest import Made, Raw, hashes, leftovers
 from tests.pipelines.test_invariance import Recorder
@@ -20,7 +19,7 @@ from tests.pipelines.test_invariance import Recorder
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "_PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(scan, "_ALONE_SECONDS", -1.0)
 
 
 def run(raw: Path, out: Path) -> list[str]:
@@ -76,8 +75,6 @@ class Deadly(Dataset):
 def test_a_process_that_dies_is_an_error_and_not_a_hang(
     tmp_path: Path, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dataprep_pipelines import prepare as module
-
-    monkeypatch.setattr(module, "load_dataset", lambda name, options: Deadly())
+    monkeypatch.setattr("dataprep_pipelines.run.load_dataset", lambda name, options: Deadly())
     with pytest.raises(PipelineError, match="a worker process died"):
         run(tmp_path, tmp_path / "out")

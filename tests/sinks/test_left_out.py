@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dataprep.build.leaving_out import left_out
+from dataprep.build.job import dropped_fields
 from dataprep.build.manifest import dataset_info, describe_info
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo
@@ -45,12 +45,12 @@ def test_early_manifests_have_boxes_if_they_name_their_file(
 
 @pytest.mark.parametrize("name", ["tfrecord", "webdataset", "hdf5"])
 def test_nothing_is_left_out_of_formats_that_keep_all(name: str) -> None:
-    assert left_out(INFO, load_sink(name)) == (INFO, ())
+    assert dropped_fields(INFO, load_sink(name)) == (INFO, ())
 
 
 @pytest.mark.parametrize("name", ["lmdb", "recordio", "hdf5-caffe"])
 def test_what_is_left_out_is_said(name: str) -> None:
-    assert left_out(INFO, load_sink(name)) == (
+    assert dropped_fields(INFO, load_sink(name)) == (
         replace(INFO, attributes=(), boxes=False),
         (
             f"sink {name} has no place for bounding boxes: they are left out",
@@ -58,11 +58,11 @@ def test_what_is_left_out_is_said(name: str) -> None:
         ),
     )
     plain = replace(INFO, attributes=(), boxes=False)
-    assert left_out(plain, load_sink(name)) == (plain, ())
+    assert dropped_fields(plain, load_sink(name)) == (plain, ())
 
 
 @pytest.mark.parametrize("name", ["lmdb-torch", "hdf5-arrays"])
 def test_a_format_may_keep_attributes_alone(name: str) -> None:
-    found, lines = left_out(INFO, load_sink(name))
+    found, lines = dropped_fields(INFO, load_sink(name))
     assert found == replace(INFO, boxes=False)
     assert lines == (f"sink {name} has no place for bounding boxes: they are left out",)

@@ -6,17 +6,33 @@ a node without internet is an error or a long hang.
 
 from __future__ import annotations
 
+import fcntl
+import math
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dataprep_pipelines.runners.engine import Engine
-from dataprep_pipelines.runners.running import Running
-from dataprep_pipelines.runners.share import Share, local_share, processes_for
+from dataprep.sinks import ShardName
+from dataprep_pipelines.runners.engine import Engine, Parallelism, RunningEngine
+from dataprep_pipelines.worker import command_line
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
+# Measured (docs/performance.md): threads of one process wait for each other where images only pass
+# through, but they start at once; processes do not, and each costs a core some two seconds.
+THREADS_PER_PROCESS = 4
+LARGE = 50_000  # images, from which on processes are worth their start on a few cores, too
 
-class LocalRunning(Running):
+_FEW = 4  # shards a thread: with fewer, the last ones leave cores idle for long
+_COUNTER_BYTES = 8
+
+
+class LocalEngine(RunningEngine):
     """Threads of this process, and further processes of it beyond a few cores."""
 
     is_local = True
@@ -24,32 +40,36 @@ class LocalRunning(Running):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def share(self, shards: int, *, images: int) -> Share:
+    def parallelism(self, shards: int, *, images: int) -> Parallelism:
         """Divides the shards among processes, or their images where shards are few."""
-        return local_share(self._engine.workers, shards, images=images)
+        return local_parallelism(self._engine.workers, shards, images=images)
 
-    def at_once(self, share: Share) -> int:
-        """The lanes of all processes."""
-        return share.processes * share.lanes
+    def shards_at_once(self, parallelism: Parallelism) -> int:
+        """Those of all processes."""
+        return parallelism.processes * parallelism.shards
 
-    def scan_share(self) -> Share:
-        """As many processes as when writing many shards."""
-        return Share(processes_for(self._engine.workers))
+    @contextmanager
+    def elements(
+        self, shards: Sequence[ShardName], parallelism: Parallelism
+    ) -> Iterator[Sequence[Any]]:
+        """For every process the same queue: Beam would divide the shards in advance."""
+        with work_queue(shards) as queue:
+            yield [queue] * parallelism.processes
 
-    def scan_helpers(self) -> int:
-        """As many as the cores of one worker process."""
-        return max(self._engine.workers // processes_for(self._engine.workers), 1)
+    def scan_processes(self) -> int:
+        """One a core."""
+        return self._engine.workers
 
-    def pipeline(self, share: Share) -> beam.Pipeline:
+    def pipeline(self, parallelism: Parallelism) -> beam.Pipeline:
         """One that never asks the network for anything."""
         # Imported here so that `dataprep --help` and staging never load Beam.
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
 
         # Not --direct_running_mode=multi_processing: it would start Beam's worker, not ours.
-        workers = f"--direct_num_workers={share.processes}"
+        workers = f"--direct_num_workers={parallelism.processes}"
         options = PipelineOptions([workers, *self._engine.beam_options])
-        return beam.Pipeline(runner=_runner(options, share.processes), options=options)
+        return beam.Pipeline(runner=_runner(options, parallelism.processes), options=options)
 
 
 def _runner(options: Any, processes: int) -> Any:
@@ -58,8 +78,6 @@ def _runner(options: Any, processes: int) -> Any:
     from apache_beam.runners.portability.portable_runner import JobServiceHandle
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-    from dataprep_pipelines.worker import command_line
-
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     information = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
     worker = SubprocessSDKEnvironment.from_command_string(command_line())
@@ -67,3 +85,80 @@ def _runner(options: Any, processes: int) -> Any:
         worker if processes > 1 else None,  # None: in this process
         provision_info=fn_runner.ExtendedProvisionInfo(information),
     )
+
+
+def processes_for(workers: int) -> int:
+    """How many processes keep so many cores busy."""
+    return math.ceil(workers / THREADS_PER_PROCESS)
+
+
+def local_parallelism(workers: int, shards: int, *, images: int) -> Parallelism:
+    """How this machine's processes divide the work.
+
+    Args:
+        workers: cores to keep busy.
+        shards: how many there are to make.
+        images: as `RunningEngine.parallelism`.
+    """
+    processes = processes_for(workers)
+    # A shard is written by one process. If there are as few of them as processes, the last would
+    # be written by one process alone; so all help with the images of all.
+    if images and processes > 1 and shards <= processes:
+        return Parallelism(1, shards, workers, helper_processes=True)
+    if images >= LARGE and shards >= _FEW * workers:
+        most = max(processes, min(workers, THREADS_PER_PROCESS))
+        # As many as leave no core idle that fewer would use.
+        processes = max(
+            range(processes, most + 1), key=lambda count: (workers // count * count, count)
+        )
+    threads = max(workers // processes, 1)
+    portion = math.ceil(shards / processes)
+    few = bool(images) and threads > 1 and portion < _FEW * threads
+    return Parallelism(processes, max(min(threads, portion), 1), threads if few else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkQueue:
+    """Shards that the processes of one machine take one by one, each as it gets free.
+
+    Pickled into every process. How many are taken is in a file without a name, in the launcher's
+    memory: it ends with the launcher, however that ends.
+
+    Attributes:
+        path: where the launcher has that file open.
+        name: of the file; the launcher's number may be another process's by then.
+        shards: all there are.
+    """
+
+    path: str
+    name: str
+    shards: tuple[ShardName, ...]
+
+    def __iter__(self) -> Iterator[ShardName]:
+        """One shard after another that nobody else gets; none if the launcher is gone."""
+        while (position := self._take()) < len(self.shards):
+            yield self.shards[position]
+
+    def _take(self) -> int:
+        try:
+            if self.name not in str(Path(self.path).readlink()):
+                return len(self.shards)
+            with Path(self.path).open("r+b", buffering=0) as counter:
+                fcntl.flock(counter, fcntl.LOCK_EX)
+                position = int.from_bytes(counter.read(_COUNTER_BYTES), "little")
+                counter.seek(0)
+                counter.write((position + 1).to_bytes(_COUNTER_BYTES, "little"))
+                return position
+        except OSError:
+            return len(self.shards)
+
+
+@contextmanager
+def work_queue(shards: Sequence[ShardName]) -> Iterator[WorkQueue]:
+    """A queue for as long as this lasts, or this process."""
+    name = f"dataprep-{secrets.token_hex(8)}"
+    descriptor = os.memfd_create(name)
+    try:
+        yield WorkQueue(f"/proc/{os.getpid()}/fd/{descriptor}", name, tuple(shards))
+    finally:
+        os.close(descriptor)

@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.errors import DataprepError, PipelineError, UsageError
-from dataprep_pipelines.runners.engine import Engine
-from dataprep_pipelines.runners.explaining import explained, first_line, one_line, shortened
-from dataprep_pipelines.runners.running import Running
-from dataprep_pipelines.runners.share import Share
+from dataprep_pipelines.failures import engine_error, first_line, shortened
+from dataprep_pipelines.runners.engine import Engine, Parallelism, RunningEngine
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
 _PAUSE_SECONDS = 2.0
-_EXTRAS = {"dataflow": "gcp", "interactive": "interactive"}
 _IN_JAVA = frozenset({"FlinkRunner", "SparkRunner"})
 _OF_OTHER_RUNNERS = frozenset(
     {
@@ -41,25 +38,23 @@ _NOT_DOWNLOADED = {
 }
 
 
-class NamedRunning(Running):
+class NamedEngine(RunningEngine):
     """One of Beam's runners; how its workers divide the elements is its own affair."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def share(self, shards: int, *, images: int) -> Share:  # noqa: ARG002  # not known here
-        """``workers`` threads in each of its workers."""
-        return Share(lanes=max(min(self._engine.workers, shards), 1), pause=_PAUSE_SECONDS)
+    def parallelism(self, shards: int, *, images: int) -> Parallelism:  # noqa: ARG002  # its own
+        """A shard at a time in each worker, with ``workers`` threads for its images."""
+        workers = self._engine.workers
+        helpers = workers if images and workers > 1 else 0
+        return Parallelism(helpers=helpers, pause=_PAUSE_SECONDS)
 
-    def at_once(self, share: Share) -> int:
+    def shards_at_once(self, parallelism: Parallelism) -> int:
         """As far as this process knows."""
-        return share.lanes
+        return parallelism.shards
 
-    def scan_helpers(self) -> int:
-        """None: a runner's worker may not be allowed to have children."""
-        return 0
-
-    def pipeline(self, share: Share) -> beam.Pipeline:  # noqa: ARG002  # for our own processes
+    def pipeline(self, parallelism: Parallelism) -> beam.Pipeline:  # noqa: ARG002  # not ours
         """One that Beam gives to that runner."""
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
@@ -71,11 +66,11 @@ class NamedRunning(Running):
 
     def explained(self, error: BaseException) -> DataprepError:
         """In one line, with what the user can do about a program that is missing."""
-        said = one_line(str(error))
+        said = " ".join(str(error).split())
         for beginning, meaning in _NOT_DOWNLOADED.items():
             if beginning in said:
                 return PipelineError(f"--runner {self._engine.runner}: {meaning}")
-        return explained(error)
+        return engine_error(error)
 
 
 def check_named(engine: Engine) -> None:
@@ -92,7 +87,10 @@ def check_named(engine: Engine) -> None:
     try:
         runner = create_runner(name)
     except ImportError as error:
-        raise UsageError(f"--runner {name}: {_missing(name, error)}") from error
+        raise UsageError(
+            f"--runner {name}: {shortened(first_line(error))}; use direct, dask, or one of Beam's "
+            "runners that is installed"
+        ) from error
     except Exception as error:  # whatever a class of somebody else's does
         raise UsageError(
             f"--runner {name}: Beam has no runner of that name; use direct, dask, or one of Beam's "
@@ -101,20 +99,9 @@ def check_named(engine: Engine) -> None:
     options = PipelineOptions(_flags(engine))
     wrong = PipelineOptionsValidator(options, runner).validate()
     if wrong:
-        raise UsageError(
-            f"--runner {name}, Beam options after `--`: {shortened(one_line(' '.join(wrong)))}"
-        )
+        said = shortened(" ".join(" ".join(wrong).split()))
+        raise UsageError(f"--runner {name}, Beam options after `--`: {said}")
     _check_java(name, runner, options.get_all_options())
-
-
-def _missing(name: str, error: ImportError) -> str:
-    extra = next((extra for key, extra in _EXTRAS.items() if key in name.lower()), None)
-    if extra is not None:
-        return f"a part of Beam is not installed; install Beam's extra: {extra}"
-    return (
-        f"{shortened(first_line(error))}; use direct, dask, or one of Beam's runners that is "
-        "installed"
-    )
 
 
 def _check_java(name: str, runner: object, options: Mapping[str, Any]) -> None:

@@ -6,13 +6,12 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dataprep.build.index_parts import Part, table_path
+from dataprep.build.index_parts import IndexParts
 from dataprep.build.request import EVERY_SPLIT, Request
 from dataprep.build.workspace import Workspace
-from dataprep.datasets import Dataset, Found, ScanUnit, wanted_splits
+from dataprep.datasets import Dataset, Found, wanted_splits
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import RejectedError, SourceError, UsageError
 from dataprep.system.canonical import to_json
@@ -23,9 +22,6 @@ if TYPE_CHECKING:  # it loads a database, which a run that has nothing to order 
     from dataprep.index.images import Images
 
 _RULES = 1  # raise it whenever the same index would be summarized otherwise
-
-Parts = Sequence[tuple[ScanUnit, Part]]
-"""The index: what is kept of every unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,7 @@ class Unmatched:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ScanSummary:
     """The index as a whole.
 
     Attributes:
@@ -95,13 +91,15 @@ class Summary:
     counts: Mapping[str, int]
 
 
-def digests_of(parts: Parts) -> dict[str, str]:
-    """What identifies every piece of the input, by the unit's name.
+def open_images(
+    request: Request, dataset: Dataset, workspace: Workspace, parts: IndexParts
+) -> Images:
+    """The images of the index; nothing is read until something is asked."""
+    from dataprep.index.images import Images
 
-    The tables have the times of archives and files: one whose images were exchanged for others of
-    the same sizes is another one. A folder that was only touched is not.
-    """
-    return {unit.name: part.sha256 for unit, part in parts}
+    attributes = [attribute.name for attribute in dataset.attributes]
+    statuses = parts.statuses()
+    return Images(parts.tables(), workspace.private, statuses, attributes, request.splits)
 
 
 def summarize(
@@ -109,9 +107,9 @@ def summarize(
     workspace: Workspace,
     dataset: Dataset,
     found: Found,
-    parts: Parts,
+    parts: IndexParts,
     images: Images,
-) -> Summary:
+) -> ScanSummary:
     """Check the images and put together what is known of them; at once if nothing changed.
 
     Raises:
@@ -122,7 +120,7 @@ def summarize(
     known = dataset.classes()
     made_of = [
         *(_RULES, request.splits, request.limit, request.seed, found.splits, known),
-        [[unit.name, part.sha256, part.fingerprint] for unit, part in parts],
+        [[unit.name, part.sha256, part.fingerprint] for unit, part in parts.units.items()],
     ]
     key = hashlib.sha256(to_json(made_of)).hexdigest()
     state = read_state(path)
@@ -138,9 +136,9 @@ def _summarized(
     workspace: Workspace,
     dataset: Dataset,
     found: Found,
-    parts: Parts,
+    parts: IndexParts,
     images: Images,
-) -> Summary:
+) -> ScanSummary:
     unmatched = Unmatched(**images.unmatched())
     if unmatched.number:
         images.write_unmatched(workspace.unmatched)
@@ -159,7 +157,7 @@ def _summarized(
             )
     known = dataset.classes()
     if known is None:
-        names = images.class_names().union(*(part.classes for _, part in parts))
+        names = images.class_names().union(*(part.classes for part in parts.units.values()))
         known = dataset.order_classes(names)
     if not known:
         raise SourceError("no image has a label; check where labels are taken from")
@@ -168,9 +166,9 @@ def _summarized(
     images.check_groups(dataset.group)
     choose_images(images, splits, known, dataset, request)
     counts: Counter[str] = Counter()
-    for _, part in parts:
+    for part in parts.units.values():
         counts.update(part.counts)
-    return Summary(
+    return ScanSummary(
         splits=splits,
         classes=tuple(known),
         images={row[0]: SplitSummary(*row[1:]) for row in images.summaries()},
@@ -193,19 +191,6 @@ def choose_images(
     images.choose(splits, seed=request.seed, limit=request.limit)
 
 
-def part_tables(directory: Path, parts: Parts) -> list[Path]:
-    """Where the tables of the parts are."""
-    return [table_path(directory, unit) for unit, _ in parts]
-
-
-def statuses_of(parts: Parts) -> Counter[str]:
-    """Rows by status, of all parts."""
-    total: Counter[str] = Counter()
-    for _, part in parts:
-        total.update(part.statuses)
-    return total
-
-
 def check_splits(request: Request, splits: Sequence[str]) -> None:
     """Refuse options that name splits which are not prepared.
 
@@ -218,7 +203,7 @@ def check_splits(request: Request, splits: Sequence[str]) -> None:
             raise UsageError(f"--num_shards {name}=…: the splits are {known}")
 
 
-def check_unmatched(request: Request, workspace: Workspace, summary: Summary) -> None:
+def check_unmatched(request: Request, workspace: Workspace, summary: ScanSummary) -> None:
     """Refuse early, before hours of work, what could not be sealed.
 
     Raises:
@@ -235,7 +220,7 @@ def check_unmatched(request: Request, workspace: Workspace, summary: Summary) ->
     )
 
 
-def report_summary(summary: Summary, report: Callable[[str], None]) -> None:
+def report_summary(summary: ScanSummary, report: Callable[[str], None]) -> None:
     """Tell the user what may be a surprise."""
     number, first = summary.ignored
     if number:
@@ -246,8 +231,8 @@ def report_summary(summary: Summary, report: Callable[[str], None]) -> None:
         report(f"{text}: {', '.join(names)}")
 
 
-def _restored(value: Mapping[str, Any]) -> Summary:
-    return Summary(
+def _restored(value: Mapping[str, Any]) -> ScanSummary:
+    return ScanSummary(
         splits=tuple(value["splits"]),
         classes=tuple((identifier, name) for identifier, name in value["classes"]),
         images={name: SplitSummary(**split) for name, split in value["images"].items()},

@@ -1,0 +1,133 @@
+"""What the launcher sees of a run, from the file system alone, and who is told.
+
+Counts come from commit records and never from Beam's metrics, so they are the same on every engine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from dataprep.build.commit import CommitRecord, Commits, images_under_way
+from dataprep.build.job import Job
+from dataprep_pipelines.failures import FailureLog
+
+_NAMED = 5  # failures of a round that get a line of their own
+_FAILURE_SECONDS = 1.0  # between two looks at the failures
+_NOTE_SECONDS = 2.0  # between two looks at how far unfinished shards are
+_LOOKING = 0.05  # of the time: a metadata server should not pay for a progress bar
+
+
+class Reporter(Protocol):
+    """Where a run says what it does."""
+
+    def line(self, text: str) -> None:
+        """Something worth a line."""
+
+    def scanning(self, done: int, total: int) -> None:
+        """How many directories and archives have been indexed."""
+
+    def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:
+        """A new phase: these shards of the job are already there."""
+
+    def progress(self, new: Sequence[CommitRecord], under_way: int) -> None:
+        """Shards that were committed since the last call; called often, mostly with none.
+
+        ``under_way`` is the number of images in shards that are not committed yet.
+        """
+
+    def finished(self) -> None:
+        """The phase is over, one way or another."""
+
+
+class RoundWatch:
+    """A round of writing shards, as the launcher sees it.
+
+    Args:
+        job: what is built.
+        failures: of its workers.
+        reporter: who is told.
+        most_failed: how many shards may fail, if more fail than are made.
+    """
+
+    def __init__(
+        self, job: Job, failures: FailureLog, reporter: Reporter, most_failed: float
+    ) -> None:
+        self._job = job
+        self._failures = failures
+        self._reporter = reporter
+        self._most_failed = most_failed
+        self._commits = Commits(job.workspace)
+        self._made = 0
+        self._named: set[str] = set()
+        self._under_way = 0
+        self._next_note = 0.0
+        self._next_failure = 0.0
+        self._look_for_new = Paced(self._progress)
+        reporter.writing(job, self._commits.refresh())
+
+    def look(self) -> None:
+        """Show what is new.
+
+        Raises:
+            DataprepError: nearly everything fails.
+        """
+        self._look_for_new()
+        now = time.monotonic()
+        if now >= self._next_failure:
+            self._next_failure = now + _FAILURE_SECONDS
+            self._tell_failures()
+
+    def end(self) -> None:
+        """The round is over, one way or another."""
+        try:
+            self._progress()
+        finally:
+            self._reporter.finished()
+
+    def _progress(self) -> None:
+        new = self._commits.refresh()
+        self._made += len(new)
+        now = time.monotonic()
+        if new or now >= self._next_note:
+            self._next_note = now + _NOTE_SECONDS
+            self._under_way = images_under_way(self._job.workspace)
+        self._reporter.progress(new, self._under_way)
+
+    def _tell_failures(self) -> None:
+        failed = self._failures.of_shards()
+        for shard in sorted(failed.keys() - self._named):
+            self._named.add(shard)
+            if len(self._named) <= _NAMED:
+                self._reporter.line(f"{shard} failed, others go on: {failed[shard]}")
+            elif len(self._named) == _NAMED + 1:
+                self._reporter.line("more shards failed; they are not named here")
+        if len(failed) < self._most_failed or len(failed) <= self._made:
+            return
+        self._progress()  # the last look may be a while ago
+        if len(failed) > self._made:
+            shard, error = next(iter(failed.items()))
+            raise type(error)(
+                f"stopped, since more shards fail than are made ({len(failed)} and {self._made}); "
+                f"{shard}: {error}"
+            ) from error
+
+
+class Paced:
+    """Calls a function, but not so often that it takes more than a twentieth of the time.
+
+    Listing a million commit records takes seconds.
+    """
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self._look = look
+        self._next = 0.0
+
+    def __call__(self) -> None:
+        """Look, if it is time to."""
+        began = time.monotonic()
+        if began >= self._next:
+            self._look()
+            ended = time.monotonic()
+            self._next = ended + (ended - began) / _LOOKING

@@ -1,0 +1,403 @@
+"""The whole job, as `dataprep.prepare` and `dataprep.convert` run it.
+
+Find the raw data, take the lock, scan what changed, put the images in order, write the shards in
+rounds, seal. A shard that fails does not stop the others, on any engine: what fails for a passing
+reason, a file system that hiccups or a bad node, succeeds in a later round, perhaps elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from dataprep.build.build_directory import check_free_space, remove_build_directories
+from dataprep.build.claim import check_request, remove_partial_files
+from dataprep.build.commit import CommitRecord, finished_shard, forget_progress
+from dataprep.build.convert_job import (
+    ConvertRequest,
+    changed_meanwhile,
+    check_conversion,
+    file_times,
+    plan_conversion,
+    statistics_of,
+    unstored_rows,
+)
+from dataprep.build.image_job import plan_images
+from dataprep.build.index_parts import (
+    IndexParts,
+    check_unchanged,
+    forget_part,
+    has_part,
+    index_directory,
+    is_current,
+    read_part,
+)
+from dataprep.build.job import Job
+from dataprep.build.lock import check_held, locked
+from dataprep.build.output_layout import lay_out
+from dataprep.build.request import MaxBad, Request, fit_request
+from dataprep.build.scan_summary import (
+    check_splits,
+    check_unmatched,
+    open_images,
+    report_summary,
+    summarize,
+)
+from dataprep.build.seal import Sealed, rejected_keys, seal
+from dataprep.build.verify import Level, verify
+from dataprep.build.workspace import Workspace
+from dataprep.datasets import Dataset, Found, close_archives
+from dataprep.errors import DataprepError, DatasetError, PipelineError
+from dataprep.plugins import load_dataset
+from dataprep.sinks import ShardName
+from dataprep.system.durable_files import storage_error
+from dataprep.system.lustre.rules import Striping
+from dataprep.system.messages import counted
+from dataprep.system.state_files import remove_unless_file
+from dataprep_pipelines.failures import KillsWorkersError, TasksFailedError
+from dataprep_pipelines.progress import Paced, Reporter, RoundWatch
+from dataprep_pipelines.runners import Engine, Parallelism, RunningEngine
+from dataprep_pipelines.runners.engine import check
+from dataprep_pipelines.tasks import TaskSpec, WorkerRequirements, Workers, workers_for
+
+_PAUSES = (0.5, 3.0)  # seconds before failed shards are tried again, so many times
+_MANY_FAILED = 8  # and more than were made: it is not the shards
+_FAILED_AT_ONCE = 4  # times as many as are written at once: more than a bad node has taken
+
+
+def prepare(request: Request, engine: Engine, reporter: Reporter) -> Sealed:
+    """Build the data set, or finish building it.
+
+    Raises:
+        DataprepError: any of its kinds; everything committed so far is kept.
+    """
+    dataset = load_dataset(request.dataset, request.dataset_options)
+    request = fit_request(request, dataset)
+    close_archives()  # a new search starts from the files as they are now
+    found = dataset.find(request.raw, request.splits)
+    check_request(request, found)
+    if found.splits is not None:
+        check_splits(request, found.splits)
+    check(engine)
+    for text in found.description:
+        reporter.line(text)
+    # Absolute, because workers need not have this process's working directory.
+    workspace = Workspace(request.out.absolute())
+    given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
+    places = tuple((option, path.absolute()) for option, path in given.items() if path)
+    with _storage("preparing", request.out):
+        _make_directories("--local_scratch_dir", request.out, workspace.private_directories())
+        if request.index_dir is not None:
+            _make_directories("--index_dir", request.index_dir, [request.index_dir])
+        raw = request.raw.absolute()
+        requirements = WorkerRequirements(workspace.out, raw, workspace.lock, places)
+        splits = found.splits or ()
+        with _working(engine, requirements, splits, request.build_dir, reporter) as workers:
+            index = index_directory(request, dataset, workspace)
+            parts = _scan_what_changed(request, dataset, found, index, workers, reporter)
+            with open_images(request, dataset, workspace, parts) as images:
+                summary = summarize(request, workspace, dataset, found, parts, images)
+                report_summary(summary, reporter.line)
+                check_unmatched(request, workspace, summary)
+                job, identity = plan_images(
+                    request, dataset, found, parts, summary, images, workers.lease, reporter.line
+                )
+            records = _write_shards(job, workers, reporter, request.striping)
+            check_unchanged(parts, dataset, request.raw)
+            with open_images(request, dataset, workspace, parts) as images:
+                unmatched, ignored = summary.unmatched, summary.ignored[0]
+                return seal(
+                    job,
+                    identity,
+                    records,
+                    max_bad=request.max_bad,
+                    keep_rejected=request.keep_rejected,
+                    report=reporter.line,
+                    missing=unmatched.missing,
+                    unlisted=unmatched.unlisted,
+                    others=images.unstored() if unmatched.number or ignored else (),
+                )
+
+
+def convert(
+    request: ConvertRequest,
+    engine: Engine,
+    reporter: Reporter,
+    *,
+    level: Level,
+    checking: Callable[[int], object],
+) -> Sealed:
+    """Make another format of a finished data set without the raw data, or finish that.
+
+    Args:
+        request: what into what.
+        engine: where.
+        reporter: who is told.
+        level: how the data set is verified first. Formats without checksums would otherwise
+            pass damage on, under a new hash.
+        checking: told the bytes that were verified.
+
+    Raises:
+        DataprepError: any of its kinds; everything committed so far is kept.
+    """
+    manifest = check_conversion(request)
+    check(engine)
+    before = file_times(request.source, manifest)
+    if problems := verify(
+        request.source, level, threads=engine.workers, progress=checking
+    ).problems:
+        raise DatasetError(
+            f"{request.source} is damaged: {problems[0].path}: {problems[0].what}; `dataprep "
+            "verify` names all bad files; nothing was converted"
+        )
+    workspace = Workspace(request.out.absolute())
+    splits = list(manifest["splits"])
+    with _storage("converting", request.out):
+        _make_directories("--to", request.out, workspace.private_directories())
+        source = request.source.absolute()
+        requirements = WorkerRequirements(workspace.out, source, workspace.lock)
+        with _working(engine, requirements, splits, request.build_dir, reporter) as workers:
+            job, identity = plan_conversion(request, manifest, workers.lease, report=reporter.line)
+            records = _write_shards(job, workers, reporter, request.striping)
+            if file_times(request.source, manifest) != before:
+                raise changed_meanwhile(request.source)
+            return seal(
+                job,
+                identity,
+                records,
+                max_bad=MaxBad(),
+                keep_rejected=False,
+                report=reporter.line,
+                others=unstored_rows(request.source, manifest),
+                statistics=statistics_of(job, manifest),
+            )
+
+
+@contextmanager
+def _working(
+    engine: Engine,
+    requirements: WorkerRequirements,
+    splits: Sequence[str],
+    build_dir: Path | None,
+    reporter: Reporter,
+) -> Iterator[Workers]:
+    """The lock, a directory without what killed runs left there, and workers."""
+    workspace = Workspace(requirements.out)
+    with locked(workspace, report=reporter.line) as lease:
+        remove_partial_files(workspace, splits)
+        remove_build_directories(workspace, build_dir)
+        with workers_for(engine, requirements, lease, splits, reporter.line) as workers:
+            yield workers
+
+
+def _make_directories(option: str, place: Path, directories: Sequence[Path]) -> None:
+    try:
+        for directory in directories:
+            directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DatasetError(
+            f"{option} {place} cannot be used: {error.strerror}; choose another"
+        ) from error
+
+
+@contextmanager
+def _storage(doing: str, out: Path) -> Iterator[None]:
+    """What a file system refuses is a line that says where."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # nobody reads the terminal's lines any more; not the output directory's fault
+    except OSError as error:
+        raise storage_error(error, out, doing) from error
+
+
+def _scan_what_changed(
+    request: Request,
+    dataset: Dataset,
+    found: Found,
+    index: Path,
+    workers: Workers,
+    reporter: Reporter,
+) -> IndexParts:
+    """The index of everything that was found; what is not indexed, or has changed, is scanned.
+
+    Raises:
+        DataprepError: something cannot be scanned.
+    """
+    kept = {unit: read_part(index, unit) for unit in found.units}
+    # Files rewritten in place leave their folder's time as it was; --overwrite trusts nothing.
+    stale = [
+        unit
+        for unit, part in kept.items()
+        if request.overwrite or not is_current(part, dataset, request.raw, unit)
+    ]
+    if not stale:
+        reporter.line(f"index: {counted(len(kept), 'part')} reused")
+    else:
+        from dataprep_pipelines.scan import Scan, ScanIntoIndex
+
+        for unit in stale:
+            forget_part(index, unit)
+
+        def watch() -> None:
+            reporter.scanning(sum(has_part(index, unit) for unit in stale), len(stale))
+
+        scan = Scan(dataset, workers.requirements.raw, index)
+        try:
+            with workers.task(scan, "scan") as spec:
+                work = ScanIntoIndex(spec, workers.engine.scan_processes(), workers.failures)
+                workers.run(stale, work, Parallelism(), Paced(watch))
+            watch()
+        except TasksFailedError:
+            workers.failures.reraise()  # says more
+            raise
+        finally:
+            reporter.finished()
+        workers.failures.reraise()
+        kept |= {unit: read_part(index, unit) for unit in stale}
+    parts = IndexParts(index, {unit: part for unit, part in kept.items() if part is not None})
+    for unit in kept.keys() - parts.units.keys():
+        raise PipelineError(
+            f"the engine ended but {unit.name} was not scanned; run the same command again"
+        )
+    return parts
+
+
+def _write_shards(
+    job: Job, workers: Workers, reporter: Reporter, striping: Striping
+) -> list[CommitRecord]:
+    """Make and commit every shard of the job that is not there yet, in as many rounds as it takes.
+
+    A shard that fails is tried again when the others are done, twice.
+
+    Args:
+        job: what to build.
+        workers: who makes the shards.
+        reporter: who is told.
+        striping: how the files are to be laid out; no part of the job, whose bytes are the same.
+
+    Returns:
+        The commit record of every shard.
+
+    Raises:
+        DataprepError: a shard failed in every round, or the run as a whole; everything committed
+            so far is kept.
+        LockedError: another run has taken the directory over.
+    """
+    workspace, engine = job.workspace, workers.engine
+    done = _finished(job, job.shard_names())
+    job.check_rejected(rejected_keys(job, list(done.values())))
+    pending = [shard for shard in job.shard_names() if shard not in done]
+    if not pending:
+        reporter.line(f"{counted(len(done), 'shard')} already there, nothing to write")
+        return list(done.values())
+    if done:
+        reporter.line(
+            f"resuming: {counted(len(done), 'shard')} already there, {len(pending)} to make"
+        )
+    # Looking took a while, and what is a lie in this run's eyes may be another's finished work.
+    check_held(workspace, job.lease)
+    _forget(job, pending)
+    images = sum(split.images for split in job.splits) if job.works_on_images else 0
+    parallelism = engine.parallelism(len(pending), images=images)
+    check_free_space(job, pending, at_once=engine.shards_at_once(parallelism))
+    lay_out(job, pending, striping, reporter.line)
+    failed: dict[ShardName, DataprepError] = {}
+    with workers.task(job, "write") as spec:
+        for pause in (0.0, *_PAUSES):
+            if failed:
+                pending = [shard for shard, error in failed.items() if _may_succeed(error)]
+                if not pending:
+                    break
+                reporter.line(f"trying {counted(len(pending), 'failed shard')} again")
+                time.sleep(pause)
+            said = _write_round(job, pending, workers, spec, parallelism, reporter, failed)
+            check_held(workspace, job.lease)
+            made = _finished(job, pending)
+            done |= made
+            failed |= {shard: said[shard] for shard in pending if shard not in made}
+            failed = {shard: error for shard, error in failed.items() if shard not in made}
+            if not failed:
+                return [done[shard] for shard in job.shard_names()]
+    raise _all_failures(failed)
+
+
+def _finished(job: Job, shards: Sequence[ShardName]) -> dict[ShardName, CommitRecord]:
+    """Those of the shards that are there."""
+    found = {shard: finished_shard(job.workspace, shard) for shard in shards}
+    return {shard: record for shard, record in found.items() if record is not None}
+
+
+def _forget(job: Job, pending: Sequence[ShardName]) -> None:
+    """A seal or a record of a shard that must be made again would be a lie meanwhile."""
+    job.workspace.manifest.unlink(missing_ok=True)
+    for shard in pending:
+        place = job.workspace.record(shard)
+        remove_unless_file(place)
+        place.unlink(missing_ok=True)
+    forget_progress(job.workspace)
+
+
+def _write_round(
+    job: Job,
+    shards: Sequence[ShardName],
+    workers: Workers,
+    spec: TaskSpec,
+    parallelism: Parallelism,
+    reporter: Reporter,
+    before: Mapping[ShardName, DataprepError],
+) -> dict[ShardName, DataprepError]:
+    """Try each of the shards once.
+
+    Returns:
+        What went wrong with each that is not there now: as ``before`` where nobody says.
+    """
+    from dataprep_pipelines.write import WriteShard
+
+    failures = workers.failures
+    failures.forget_shards()
+    # Later rounds hold nothing but what has failed: there it says nothing that much fails.
+    most = math.inf if before else _most_failures(workers.engine, parallelism)
+    watch = RoundWatch(job, failures, reporter, most)
+    lost: Mapping[int, DataprepError] = {}
+    try:
+        with workers.engine.elements(shards, parallelism) as elements:
+            work = WriteShard(spec, parallelism, failures)
+            workers.run(elements, work, parallelism, watch.look)
+    except TasksFailedError as error:
+        lost = error.errors
+    finally:
+        watch.end()
+    failures.reraise()
+    told = failures.of_shards()
+    silent = PipelineError("the engine ended without making it")
+    return {
+        shard: told.get(str(shard)) or lost.get(position) or before.get(shard) or silent
+        for position, shard in enumerate(shards)
+    }
+
+
+def _most_failures(engine: RunningEngine, parallelism: Parallelism) -> int:
+    """How many shards may fail; elsewhere more, since a bad node fails faster than others work."""
+    if engine.is_local:
+        return _MANY_FAILED
+    return max(_MANY_FAILED, _FAILED_AT_ONCE * engine.shards_at_once(parallelism))
+
+
+def _may_succeed(error: DataprepError) -> bool:
+    return not isinstance(error, KillsWorkersError)
+
+
+def _all_failures(failed: Mapping[ShardName, DataprepError]) -> DataprepError:
+    shard, error = next(iter(failed.items()))
+    others = f"; {counted(len(failed) - 1, 'other shard')} failed too" if len(failed) > 1 else ""
+    tries = f" {len(_PAUSES) + 1} times" if _may_succeed(error) else ""
+    found = type(error)(
+        f"{shard} failed{tries}: {error}{others}; finished shards are kept: run the same command "
+        "again to resume"
+    )
+    found.__cause__ = error.__cause__
+    return found

@@ -1,0 +1,195 @@
+"""``--dask_slurm``: a Dask scheduler in this process, and Slurm jobs that are its workers.
+
+dask-jobqueue's SLURMCluster is the scheduler, writes the job script and submits the jobs, so that a
+site's configuration holds. It does not replace a job that ends: docs/engines.md.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from dataprep.errors import PipelineError, UsageError
+from dataprep.system.messages import counted
+from dataprep_pipelines.failures import first_line
+from dataprep_pipelines.runners.local import processes_for
+
+_NUMBERS = ("nodes", "cores")
+_REPEATED = {"directive": "job_extra_directives", "prologue": "job_script_prologue"}
+_RENAMED = {"partition": "queue", **_REPEATED}
+_KEYS = (
+    *(*_NUMBERS, "memory", "walltime", "partition", "account", "interface", "local_directory"),
+    *("log_directory", *_REPEATED),
+)
+# A worker holds a few images, so Dask has nothing to spill and should not count: the pages of a
+# mapped LMDB it takes for memory, and would kill the worker. Slurm has a bound of its own.
+_WORKER = ("--memory-limit", "0", "--no-dashboard")
+_SETTINGS = {
+    # Every task is minutes of work: a worker that is busy should not sit on the next one.
+    "distributed.scheduler.worker-saturation": 1.0,
+    # A nanny starts a worker that died again; the job of such a worker is not to be cancelled.
+    "distributed.deploy.lost-worker-timeout": "1 day",
+}
+_CLOSE_SECONDS = 10
+_LOOK_SECONDS = 10.0  # between two questions to Slurm's controller, which serves a whole site
+_COMMAND_SECONDS = 60
+_CLEAN_UP_SECONDS = 15.0  # at most: workers look every few seconds whether to stop
+
+
+def parse_slurm(text: str) -> dict[str, Any]:
+    """Read e.g. ``nodes=4,cores=16,memory=32GB,partition=batch,directive=--exclusive``.
+
+    Returns:
+        ``nodes``, and arguments for `SLURMCluster`.
+
+    Raises:
+        UsageError: it says something else.
+    """
+    values: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, _, value = (word.strip() for word in part.partition("="))
+        if key not in _KEYS or not value:
+            raise UsageError(f"--dask_slurm {text}: {part!r} is not one of {'=, '.join(_KEYS)}=")
+        name = _RENAMED.get(key, key)
+        if key in _REPEATED:
+            values.setdefault(name, []).append(value)
+        elif key not in _NUMBERS:
+            values[name] = value
+        # Not isdecimal alone, which takes the digits of every script.
+        elif value.isascii() and value.isdecimal() and int(value) >= 1:
+            values[name] = int(value)
+        else:
+            raise UsageError(f"--dask_slurm {text}: {key} must be a number from 1")
+    if "nodes" not in values:
+        raise UsageError(f"--dask_slurm {text}: say how many: nodes=4")
+    return values
+
+
+def cluster_options(text: str, logs: Path) -> dict[str, Any]:
+    """Arguments for `SLURMCluster`, completed by the site's configuration.
+
+    Raises:
+        UsageError: nobody says how many cores a job is to have.
+    """
+    import dask
+
+    site = dask.config.get("jobqueue.slurm", {})
+    found = parse_slurm(text)
+    del found["nodes"]
+    if "cores" in found:
+        found["processes"] = processes_for(found["cores"])
+    elif site.get("cores") is None:
+        raise UsageError("--dask_slurm: say how many cores a node gives: cores=16")
+    if "memory" not in found and site.get("memory") is None:
+        # Slurm's own default then; dask-jobqueue wants a number all the same.
+        skipped = [*(site.get("job-directives-skip") or ()), "#SBATCH --mem="]
+        found |= {"memory": "1GB", "job_directives_skip": skipped}
+    if "log_directory" not in found and site.get("log-directory") is None:
+        found["log_directory"] = str(logs)
+    scheduler = {"dashboard_address": ":0"}  # another user's may be at the usual port
+    return found | {
+        "python": shlex.quote(sys.executable),
+        "worker_extra_args": [*(site.get("worker-extra-args") or ()), *_WORKER],
+        "scheduler_options": scheduler | dict(site.get("scheduler-options") or {}),
+    }
+
+
+@contextmanager
+def slurm_cluster(
+    text: str, logs: Path, report: Callable[[str], None]
+) -> Iterator[tuple[Any, Callable[[], bool]]]:
+    """A Dask scheduler in this process, and Slurm jobs that are its workers.
+
+    What is left of the jobs is cancelled at the end. A launcher that is killed cannot do that; its
+    workers end by themselves when the connection does, and jobs that have yet to begin, a minute
+    after they have.
+
+    Args:
+        text: what ``--dask_slurm`` says.
+        logs: a directory for what the jobs say, unless the user or the site names one.
+        report: told that jobs were submitted.
+
+    Yields:
+        The `SLURMCluster`, and whether Slurm has jobs that wait and may still bring workers.
+
+    Raises:
+        PipelineError: Slurm refuses.
+    """
+    import dask
+    from distributed import Status
+
+    jobs, name = parse_slurm(text)["nodes"], f"dataprep-{secrets.token_hex(4)}"
+    with warnings.catch_warnings(), dask.config.set(_SETTINGS):
+        # Without a way to the internet Dask says so, and asks for the host's name instead.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            cluster = cluster_class()(job_name=name, **cluster_options(text, logs))
+        except (OSError, RuntimeError, ValueError, TypeError) as error:
+            raise PipelineError(f"--dask_slurm {text}: {first_line(error)}") from error
+    try:
+        try:
+            # Not `scale`, which tells of no refusal.
+            for _ in range(jobs):
+                cluster.worker_spec.update(cluster.new_worker_spec())
+            cluster.sync(cluster._correct_state_internal)
+        except (OSError, RuntimeError) as error:
+            for job in cluster._created:  # the cluster would not end with one that has not begun
+                job.status = Status.failed
+            raise PipelineError(f"Slurm refuses the worker jobs: {_refusal(error)}") from error
+        report(f"Slurm: {counted(jobs, 'worker job')} submitted")
+        yield cluster, _Waiting(name)
+    except BaseException:
+        # Workers learn that the run has stopped, and remove what they had begun.
+        end = time.monotonic() + _CLEAN_UP_SECONDS
+        while time.monotonic() < end and any(
+            worker.processing for worker in list(cluster.scheduler.workers.values())
+        ):
+            time.sleep(0.1)
+        raise
+    finally:
+        with suppress(Exception):  # the run is over
+            cluster.close(timeout=_CLOSE_SECONDS)
+
+
+def cluster_class() -> Any:
+    """Import `SLURMCluster`, whose module makes Ctrl-C end any program with success."""
+    before = signal.getsignal(signal.SIGINT)
+    from dask_jobqueue import SLURMCluster
+
+    signal.signal(signal.SIGINT, before)
+    return SLURMCluster
+
+
+class _Waiting:
+    """Asks Slurm now and then whether jobs of a name wait for their turn."""
+
+    def __init__(self, name: str) -> None:
+        self._command = ("squeue", "--noheader", "--me", f"--name={name}", "--states=PENDING")
+        self._next = 0.0
+        self._found = True
+
+    def __call__(self) -> bool:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _LOOK_SECONDS
+            with suppress(OSError, subprocess.SubprocessError):
+                # In a session of its own, since Ctrl-C is for the launcher alone.
+                said = subprocess.check_output(  # noqa: S603  # Slurm's own program
+                    self._command, timeout=_COMMAND_SECONDS, start_new_session=True
+                )
+                self._found = bool(said.strip())
+        return self._found
+
+
+def _refusal(error: Exception) -> str:
+    """What sbatch says, which dask-jobqueue puts into a message of several lines."""
+    said = [line for line in str(error).splitlines() if "error: " in line]
+    return said[0].split("error: ", 1)[1] if said else first_line(error)

@@ -1,0 +1,349 @@
+"""How graphs run on this machine, which engines there are, and how the work is divided."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apache_beam as beam
+import pytest
+
+from dataprep.cli.stopping import resumable
+from dataprep.errors import DataprepError, PipelineError, SinkError, StoppedError, UsageError
+from dataprep.plugins import load_sink
+from dataprep.sinks import ShardName
+from dataprep_pipelines import write
+from dataprep_pipelines.failures import RunEndsError, engine_error
+from dataprep_pipelines.runners import STOP, Engine, Parallelism
+from dataprep_pipelines.runners.engine import check
+from dataprep_pipelines.runners.local import (
+    LARGE,
+    LocalEngine,
+    WorkQueue,
+    local_parallelism,
+    work_queue,
+)
+from dataprep_pipelines.runners.named import NamedEngine
+from tests.conftest import Cli, Made, leftovers
+from tests.steering import add_distribution
+
+HAPPENED: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_happened_yet() -> Iterator[None]:
+    HAPPENED.clear()
+    yield
+    STOP.set()
+    end = time.monotonic() + 10
+    while "started" in HAPPENED and "cleaned up" not in HAPPENED and time.monotonic() < end:
+        time.sleep(0.01)  # a worker that was not waited for must not reach the next test
+    STOP.clear()
+
+
+class SlowToStop(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
+    def process(self, element: int) -> None:
+        HAPPENED.append("started")
+        STOP.wait(30)
+        time.sleep(0.5)  # removing temporary files may take a while
+        HAPPENED.append("cleaned up")
+
+
+class Fails(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
+    def process(self, element: int) -> None:
+        raise OSError("the disk is on fire")
+
+
+def nothing() -> None:
+    pass
+
+
+def run(work: beam.DoFn, *, watch: Callable[[], None]) -> None:
+    engine = LocalEngine(Engine(1))
+    engine.run([1], work, Parallelism(), watch=watch, stop=lambda: HAPPENED.append("told"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_for_workers_to_clean_up(number: signal.Signals) -> None:
+    def send() -> None:
+        while "started" not in HAPPENED:
+            time.sleep(0.01)
+        time.sleep(0.05)  # the main thread is waiting for Beam by then
+        os.kill(os.getpid(), number)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    with pytest.raises(StoppedError, match=f"stopped by {number.name}; try again"):  # noqa: SIM117
+        with resumable("try again"):
+            run(SlowToStop(), watch=nothing)
+    sender.join()
+    assert HAPPENED == ["started", "told", "cleaned up"]
+
+
+def test_an_error_while_watching_stops_the_run() -> None:
+    def watch() -> None:
+        if "started" in HAPPENED:
+            raise ValueError("the terminal is gone")
+
+    with pytest.raises(ValueError, match="the terminal is gone"):
+        run(SlowToStop(), watch=watch)
+    assert HAPPENED == ["started", "told", "cleaned up"]
+
+
+def test_a_failure_of_beam_is_one_line() -> None:
+    with pytest.raises(PipelineError, match=r"Beam failed: .*the disk is on fire") as caught:
+        run(Fails(), watch=nothing)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["--no_such_option=1", "--direct_num_worker=2", "stray"])
+def test_an_option_beam_does_not_know_is_a_usage_error(option: str) -> None:
+    with pytest.raises(UsageError, match=f"Beam has no option '{option}'"):
+        check(Engine(1, beam_options=(option,)))
+
+
+@pytest.mark.parametrize(
+    "option", ["--flink_master=h:1", "--spark_master_url=spark://h:1", "--job_port=1"]
+)
+def test_an_option_of_another_runner_is_a_usage_error(option: str) -> None:
+    with pytest.raises(UsageError, match=f"{option} is for another .* but --runner is direct"):
+        check(Engine(1, beam_options=("--direct_num_workers=2", option)))
+
+
+@pytest.mark.parametrize(
+    ("runner", "options", "said"),
+    [
+        ("DataflowRunner", (), "Missing required option: project."),
+        ("no_such_module.Runner", (), "No module named 'no_such_module'; use direct, dask, or"),
+        ("FlinkRunner", (), "needs Java for Beam's job server"),
+        ("SparkRunner", ("--spark_master_url=spark://h:1",), "--job_endpoint=HOST:PORT"),
+    ],
+)
+def test_what_a_runner_lacks_is_one_line_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runner: str, options: tuple[str], said: str
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(UsageError) as caught:
+        check(Engine(1, runner, options))
+    assert str(caught.value).startswith(f"--runner {runner}")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_job_server_elsewhere_needs_no_java(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    check(Engine(1, "FlinkRunner", ("--job_endpoint=h:1",)))
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (
+            "Unable to fetch remote job server jar at https://x/y.jar: <urlopen error>. " * 9,
+            "Beam's job server is not on this host and cannot be downloaded; stage its jar",
+        ),
+        (
+            "Unable to fetch remote prism binary at https://x/y.zip: <urlopen error>",
+            "Beam's Prism is not on this host and cannot be downloaded; stage it",
+        ),
+        ("first\n" + "last " * 200, "Beam failed: last last"),
+    ],
+)
+def test_what_a_runner_says_is_cut_to_what_helps(said: str, meant: str) -> None:
+    found = str(NamedEngine(Engine(1, "FlinkRunner")).explained(RuntimeError(said)))
+    assert meant in found
+    assert "https" not in found
+    assert "\n" not in found
+    assert len(found) < 350
+
+
+@pytest.mark.parametrize("error", [SinkError("OUT: no space left"), PipelineError("a: b")])
+def test_a_worker_s_error_arrives_through_any_engine(error: DataprepError) -> None:
+    """As an exception of its class, with Beam's words added; or in the text of a traceback."""
+    sent = RunEndsError.of(error)
+    arrived = pickle.loads(pickle.dumps(type(sent)(f"{sent} [while running 'Write/Write']")))
+    text = RuntimeError(f"Traceback:\n  File x\nsomewhere.RunEndsError: {arrived}\n\nmore")
+    for found in map(engine_error, (arrived, text)):
+        assert type(found) is type(error)
+        assert str(found) == str(error)
+
+
+def test_a_runner_beam_does_not_know_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match=r"--runner Nope: .*use direct, dask, or one of Beam's"):
+        check(Engine(1, "Nope"))
+
+
+def test_the_runner_is_not_an_option_for_beam() -> None:
+    with pytest.raises(UsageError, match="write it before the `--`"):
+        check(Engine(1, beam_options=("--runner=FlinkRunner",)))
+
+
+@pytest.mark.parametrize("name", ["direct", "DirectRunner", "Direct"])
+def test_the_direct_runner_is_this_machine_by_any_of_its_names(name: str) -> None:
+    check(Engine(1, name))
+    assert Engine(1, name).is_local
+    assert not Engine(1, "FnApiRunner").is_local
+
+
+@pytest.mark.parametrize(
+    ("workers", "shards", "expected"),
+    [
+        (1, 9, Parallelism(1, 1)),
+        (4, 100, Parallelism(1, 4)),
+        (4, 15, Parallelism(1, 4, helpers=4)),
+        (5, 100, Parallelism(2, 2)),
+        (32, 1000, Parallelism(8, 4)),
+        (32, 8, Parallelism(1, 8, helpers=32, helper_processes=True)),
+    ],
+)
+def test_workers_are_threads_first_and_processes_then(
+    workers: int, shards: int, expected: Parallelism
+) -> None:
+    assert local_parallelism(workers, shards, images=LARGE - 1) == expected
+    assert local_parallelism(workers, shards, images=0).helpers == 0
+
+
+@pytest.mark.parametrize(
+    ("workers", "shards", "expected"),
+    [
+        (1, 1024, Parallelism(1, 1)),
+        (2, 1024, Parallelism(2, 1)),
+        (4, 1024, Parallelism(4, 1)),
+        (6, 1024, Parallelism(3, 2)),
+        (8, 1024, Parallelism(4, 2)),
+        (32, 1024, Parallelism(8, 4)),
+        (2, 1, Parallelism(1, 1, helpers=2)),
+    ],
+)
+def test_a_large_job_is_worth_processes(workers: int, shards: int, expected: Parallelism) -> None:
+    assert local_parallelism(workers, shards, images=LARGE) == expected
+
+
+@pytest.mark.parametrize("workers", range(1, 70))
+def test_a_large_job_uses_as_many_cores_as_a_small_one(workers: int) -> None:
+    small, large = (local_parallelism(workers, 1024, images=images) for images in (1, LARGE))
+    assert large.processes * large.shards >= small.processes * small.shards
+    assert large.processes >= small.processes
+
+
+# --- the work queue of this machine's processes ---
+
+_TAKE = """
+import sys
+from dataprep_pipelines.runners.local import WorkQueue
+for position in WorkQueue(*sys.argv[1:], tuple(range(300))):
+    print(position)
+"""
+SHARDS = tuple(ShardName("train", number, 300) for number in range(300))
+
+
+def test_several_processes_get_every_shard_once() -> None:
+    with work_queue(SHARDS) as work:
+        command = [sys.executable, "-c", _TAKE, work.path, work.name]
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(3)]
+        taken = [process.communicate()[0].split() for process in processes]
+    assert sorted(int(number) for each in taken for number in each) == list(range(300))
+
+
+def test_a_queue_whose_launcher_is_gone_is_empty_and_another_s_file_is_left_alone(
+    tmp_path: Path,
+) -> None:
+    with work_queue(SHARDS) as work:
+        pass
+    assert list(work) == []
+    (tmp_path / "other").write_bytes(b"somebody's own")
+    (tmp_path / "link").symlink_to(tmp_path / "other")
+    assert list(WorkQueue(str(tmp_path / "link"), work.name, SHARDS)) == []
+    assert (tmp_path / "other").read_bytes() == b"somebody's own"
+
+
+_SLOW_SINK = """
+import os, time
+from pathlib import Path
+from dataprep.sinks.tfrecord import TFRecordSink
+
+class SlowSink(TFRecordSink):
+    name = "slow"
+
+    def open(self, paths, info):
+        # The first process to come waits until only its own shards are missing.
+        notes = Path(os.environ["SLOW_SINK"])
+        (notes / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+        try:
+            os.close(os.open(notes / "first", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return super().open(paths, info)
+        end = time.monotonic() + 60
+        done = Path(os.environ["SLOW_SINK_COMMITS"])
+        while len(list(done.glob("[!.]*.json"))) < 11 and time.monotonic() < end:
+            time.sleep(0.01)
+        return super().open(paths, info)
+"""
+
+
+@pytest.fixture
+def slow_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    site = tmp_path / "site"
+    add_distribution(site, "slow-sink", "1", "[dataprep.sinks]\nslow = slow_sink:SlowSink\n")
+    (site / "slow_sink.py").write_text(_SLOW_SINK)
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
+    monkeypatch.setenv("SLOW_SINK", str(notes))
+    monkeypatch.setenv("SLOW_SINK_COMMITS", str(tmp_path / "out" / ".dataprep" / "commits"))
+    load_sink.cache_clear()
+    yield notes
+    load_sink.cache_clear()
+
+
+def test_one_slow_shard_keeps_a_process_from_no_other(
+    cli: Cli,
+    tiny: Made,
+    tmp_path: Path,
+    slow_sink: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With fixed portions, the other shards of the waiting process would never be made."""
+    monkeypatch.setattr("dataprep_pipelines.runners.local.THREADS_PER_PROCESS", 1)
+    out = tmp_path / "out"
+    counts = ("--num_shards", "train=9,validation=3")
+    result = cli(*tiny.raw.command(out), *counts, "--sink", "slow", "--workers", 2)
+    assert result.code == 0, result
+    assert leftovers(out) == []
+    per_process = [note.name.partition("-")[0] for note in slow_sink.iterdir()]
+    makers = sorted(per_process.count(name) for name in set(per_process) - {"first"})
+    assert makers == [1, 11]
+
+
+# --- a process that fails again and again takes shards ever more slowly ---
+
+
+def test_every_failure_in_a_row_costs_twice_as_much_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(write.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(write.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+
+    def waited(*, succeeded: bool = False, pause: float = 2.0, stop: bool = False) -> float:
+        began = now[0]
+        write.pause_after(succeeded, pause, lambda: stop)
+        return now[0] - began
+
+    assert waited(succeeded=True) == 0
+    assert [waited() for _ in range(6)] == [2, 4, 8, 16, 16, 16]
+    assert waited(stop=True) == 0
+    assert waited(succeeded=True) == 0
+    assert waited() == 2
+    assert waited(succeeded=True) == 0
+    assert waited(pause=0.0) == 0

@@ -1,0 +1,219 @@
+"""What a worker is told: read once a process, withdrawn with the run, refused if it must be."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import socket
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from dataprep.build.lease import Lease
+
+from dataprep.archives import reading
+from dataprep_pipelines import tasks
+from dataprep_pipelines.tasks import (
+    CannotWorkError,
+    TaskSpec,
+    WorkerRequirements,
+    programs,
+    task_file,
+)
+from tests.steering import add_distribution
+
+
+@pytest.fixture
+def lease(tmp_path: Path) -> Lease:
+    return Lease(tmp_path / "lock", "marker", tmp_path / "failure-1.json")
+
+
+def as_in_another_process(here: TaskSpec) -> TaskSpec:
+    """What arrives there, where nothing was read before."""
+    tasks._READ.clear()
+    arrived = pickle.loads(pickle.dumps(here))
+    assert isinstance(arrived, TaskSpec)
+    return arrived
+
+
+def test_a_task_arrives_and_all_threads_share_it(lease: Lease) -> None:
+    with task_file({"classes": ["a", "b"]}, lease, None, "write") as here:
+        there = as_in_another_process(here)
+        assert there.read() == {"classes": ["a", "b"]}
+        assert there.read() is there.read()
+
+
+def test_a_specification_is_small_however_large_the_task(lease: Lease) -> None:
+    with task_file(["n01440764"] * 100_000, lease, None, "write") as here:
+        assert len(pickle.dumps(here)) < 1000
+
+
+def test_withdrawn_tasks_are_refused_and_leave_nothing(lease: Lease, tmp_path: Path) -> None:
+    with task_file(1, lease, None, "write") as here:
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(CannotWorkError, match=r"does not see --local_scratch_dir .*put it on"):
+        as_in_another_process(here).read()
+
+
+def test_tasks_are_withdrawn_in_the_launcher_too(lease: Lease) -> None:
+    with task_file(1, lease, None, "write") as here:
+        assert here.read() == 1
+    with pytest.raises(CannotWorkError):
+        here.read()
+
+
+def test_who_has_read_them_may_go_on_when_they_are_withdrawn(lease: Lease) -> None:
+    with task_file(1, lease, None, "write") as here:
+        there = as_in_another_process(here)
+        assert there.read() == 1
+        kept = dict(tasks._READ)
+    tasks._READ.update(kept)  # a worker elsewhere is not told
+    assert there.read() == 1  # its lease tells it that the run is over
+
+
+def test_a_worker_that_is_not_as_the_launcher_refuses(lease: Lease, tmp_path: Path) -> None:
+    places = WorkerRequirements(tmp_path, tmp_path / "no such raw data", tmp_path)
+    with task_file(1, lease, places, "write") as here:
+        there = as_in_another_process(here)
+        for _ in range(2):  # it is asked again, since it may have been mended
+            with pytest.raises(CannotWorkError, match="no such raw data"):
+                there.read()
+        (tmp_path / "no such raw data").mkdir()
+        assert there.read() == 1
+
+
+def test_a_worker_without_a_plugin_refuses(lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("plugin_of_the_launcher")
+    exec("class Sink: pass", module.__dict__)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with task_file(module.Sink(), lease, None, "write") as here:
+        monkeypatch.delitem(sys.modules, module.__name__)
+        with pytest.raises(CannotWorkError, match=r"plugin_of_the_launcher.*same environment"):
+            as_in_another_process(here).read()
+
+
+def test_raw_data_are_opened_anew_for_every_run(
+    lease: Lease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "raw.tar"
+    archive.write_bytes(b"old")
+    opened = reading._open_archive(str(archive))
+    with task_file(1, lease, None, "write") as here:
+        as_in_another_process(here).read()
+        assert reading._open_archive(str(archive)) is not opened
+        assert here.read() == 1
+        again = reading._open_archive(str(archive))
+        assert here.read() == 1
+        assert reading._open_archive(str(archive)) is again
+
+
+def test_a_process_keeps_the_tasks_of_a_few_runs(tmp_path: Path) -> None:
+    for number in range(20):
+        lease = Lease(tmp_path / "lock", "marker", tmp_path / f"failure-{number}.json")
+        path = tmp_path / f"orders-{number}"
+        content = pickle.dumps((None, number))
+        path.write_bytes(content)
+        assert TaskSpec(path, lease, hashlib.sha256(content).hexdigest()).read() == number
+    assert len(tasks._READ) == 8
+    tasks._READ.clear()
+
+
+class _Intrusion:
+    """What somebody else who can write into the output directory could put there."""
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return (pytest.fail, ("it was run",))
+
+
+def test_tasks_that_somebody_else_wrote_are_not_run(tmp_path: Path) -> None:
+    lease = Lease(tmp_path / "lock", "marker", tmp_path / "failure-1.json")
+    with task_file(1, lease, None, "write") as here:
+        here.path.write_bytes(pickle.dumps((None, _Intrusion())))
+        with pytest.raises(CannotWorkError, match="is not what this run wrote"):
+            as_in_another_process(here).read()
+
+
+# --- what a worker elsewhere must have in common with the launcher ---
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    programs.cache_clear()
+    yield
+    programs.cache_clear()
+
+
+@pytest.fixture
+def requirements(tmp_path: Path) -> WorkerRequirements:
+    found = WorkerRequirements(tmp_path / "out", tmp_path / "raw", tmp_path / "out" / "lock")
+    found.out.mkdir()
+    found.raw.mkdir()
+    found.marker.touch()
+    return found
+
+
+def test_a_worker_like_the_launcher_may_work(requirements: WorkerRequirements) -> None:
+    requirements.with_programs().check()
+
+
+@pytest.mark.parametrize(
+    ("gone", "message"),
+    [
+        ("out/lock", "does not see --local_scratch_dir {}/out; put it on a file system that all"),
+        ("raw", "does not see --raw_data_dir {}/raw; put it on a file system that all"),
+    ],
+)
+def test_a_place_that_is_not_there_is_named(
+    requirements: WorkerRequirements, tmp_path: Path, gone: str, message: str
+) -> None:
+    (tmp_path / gone).rename(tmp_path / "gone")
+    with pytest.raises(CannotWorkError) as caught:
+        requirements.with_programs().check()
+    assert f"a worker on {socket.gethostname()} {message.format(tmp_path)}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(programs()))
+def test_any_other_version_is_refused(requirements: WorkerRequirements, name: str) -> None:
+    told = replace(requirements, programs={**programs(), name: "0.0"})
+    with pytest.raises(CannotWorkError, match="same environment") as caught:
+        told.check()
+    here = programs()[name]
+    assert f"has {name} {here}, this command has 0.0; the bytes could differ" in str(caught.value)
+
+
+def test_all_that_makes_bytes_is_compared() -> None:
+    found = programs()
+    made_of = {"dataprep", "pillow", "simplejpeg", "numpy", "h5py", "lmdb", "protobuf", "Python"}
+    assert made_of < set(found)
+    assert found["pillow"] == metadata.version("pillow")
+    assert "none" not in {found[name] for name in made_of}
+
+
+def test_a_plugin_that_only_the_launcher_has_is_missed(
+    requirements: WorkerRequirements, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site").mkdir()
+    add_distribution(tmp_path / "site", "far-sink", "3", "[dataprep.sinks]\nfar = far:Sink\n")
+    with monkeypatch.context() as launcher:
+        launcher.syspath_prepend(tmp_path / "site")
+        told = requirements.with_programs()
+    programs.cache_clear()
+    with pytest.raises(CannotWorkError, match="has far-sink none, this command has 3"):
+        told.check()
+
+
+def test_a_plugin_that_only_a_worker_has_does_not_matter(
+    requirements: WorkerRequirements, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = requirements.with_programs()
+    programs.cache_clear()
+    (tmp_path / "site").mkdir()
+    add_distribution(tmp_path / "site", "far-sink", "3", "[dataprep.sinks]\nfar = far:Sink\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    told.check()
