@@ -34,7 +34,7 @@ def naming(example: Example) -> Iterator[None]:
     try:
         yield
     except SinkError as error:
-        raise SinkError(f"{example.key}: {error}") from error
+        raise SinkError(f"{example.key!r}: {error}") from error
 
 
 def labels_to_store(example: Example, info: DatasetInfo) -> tuple[int, ...]:

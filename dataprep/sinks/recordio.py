@@ -7,6 +7,13 @@ image; its id is its 0-based number in the shard, id2 is 0. With one label per i
 label the 0-based class index. With several, flag is the number of classes n, label is 0, and n
 float32 zeros or ones stand before the image (``mx.recordio.pack``; ``label_width=n``).
 
+In the file, a record is one part or several, each ``u32 magic | u32 (cflag << 29 | length) | data |
+zeros up to a multiple of 4``. Where the data holds the magic at a multiple of 4, it is cut: the
+magic itself is left out, and put back by the reader between two parts. So a reader that starts
+anywhere finds the next record by looking for the magic. cflag is 0 for a record in one part,
+otherwise 1 for the first, 2 for each in between and 3 for the last. Source: dmlc-core
+include/dmlc/recordio.h and src/recordio.cc.
+
 The format has no checksum. Noticed are damaged framing, a shortened file (where the ``.idx`` is at
 hand, or the cut is not between two records), and ids, labels or offsets on which the three files
 disagree. Not noticed are flipped bits in an image, and a length changed by at most 3 within its
@@ -15,13 +22,29 @@ padding: for these there is the SHA-256 in the manifest.
 
 from __future__ import annotations
 
+import re
 import struct
+import tempfile
+import warnings
+from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
+from typing import Any, BinaryIO, ClassVar
 
-from dataprep.errors import ImageError, SinkError, UsageError
-from dataprep.images.sniff import sniff
+import numpy as np
+
+from dataprep.errors import SinkError, UsageError
+from dataprep.sinks.annotations import (
+    flags_found,
+    from_image,
+    label_found,
+    labels_to_store,
+    located,
+    naming,
+)
 from dataprep.sinks.base import (
     DatasetInfo,
     Layout,
@@ -34,14 +57,100 @@ from dataprep.sinks.base import (
 )
 from dataprep.sinks.example import Example
 from dataprep.sinks.hashed_file import HashedFile
-from dataprep.sinks.recordio_dali import dali_records
-from dataprep.sinks.recordio_framing import OVERHEAD, frame, read_record
-from dataprep.sinks.recordio_sidecars import ListFile, RecordIndex, list_line
+
+OVERHEAD = 8 + 3  # of a record in one part, at most
+LENGTH_LIMIT = 1 << 29  # a record must be shorter than this: its length has 29 bits
+_PART_HEADER = struct.Struct("<II")
+_MAGIC_NUMBER = 0xCED7230A
+_MAGIC = struct.pack("<I", _MAGIC_NUMBER)
+_WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
+_CFLAG_SHIFT = 29
 
 _IR_HEADER = struct.Struct("<IfQQ")  # mxnet src/io/image_recordio.h
 _EXACT = 1 << 24  # float32 holds every integer up to this one
 _SIDECAR_BYTES = 80  # a line of the index and one of the list
 _STREAM_BUFFER = 1 << 20
+_INDEX_LINE = re.compile(rb"([0-9]{1,18})\t([0-9]{1,18})\n")
+_LIST_LINE = re.compile(rb"([0-9]{1,18})\t((?:-?[0-9]{1,30}(?:\.[0-9]{1,30})?\t)+)([^\t\r\n]*)\n")
+_LINE_END = re.compile("[\t\r\n]")  # Python's readers take \r for the end of a line, too
+
+
+def frame(record: bytes) -> list[bytes]:
+    """The pieces of one record, in order.
+
+    Raises:
+        SinkError: it has 2**29 bytes or more.
+    """
+    if len(record) >= LENGTH_LIMIT:
+        raise SinkError(f"{len(record)} bytes; RecordIO holds less than {LENGTH_LIMIT} in a record")
+    cuts = _aligned_magics(record)
+    if not cuts:
+        return _part(_WHOLE, record)
+    pieces = _part(_FIRST, record[: cuts[0]])
+    for start, end in pairwise(cuts):
+        pieces += _part(_MIDDLE, record[start + 4 : end])
+    return pieces + _part(_LAST, record[cuts[-1] + 4 :])
+
+
+def read_record(file: BinaryIO, offset: int, file_size: int) -> tuple[bytes, int]:
+    """The record at ``offset``, and the offset behind it.
+
+    Raises:
+        SinkError: it is damaged; the message says how, not where.
+    """
+    pieces: list[bytes] = []
+    size = 0
+    end = offset
+    for length, end in _parts(file, offset, file_size):
+        data = file.read(end - file.tell())
+        piece = data[:length] if len(data) > length else data
+        if any(data[length:]):
+            raise SinkError("the padding behind its data is not zero")
+        if _aligned_magics(piece):
+            raise SinkError("its data holds the magic number where no reader may find it")
+        pieces.append(piece)
+        size += length + 4
+        if size - 4 >= LENGTH_LIMIT:
+            raise SinkError(f"its parts hold {LENGTH_LIMIT} bytes or more")
+    return _MAGIC.join(pieces), end
+
+
+def _part(cflag: int, data: bytes) -> list[bytes]:
+    header = _PART_HEADER.pack(_MAGIC_NUMBER, cflag << _CFLAG_SHIFT | len(data))
+    padding = -len(data) % 4
+    return [header, data, bytes(padding)] if padding else [header, data]
+
+
+def _aligned_magics(data: bytes) -> list[int]:
+    """Where the magic is at a multiple of 4; ten times as fast as ``bytes.find``."""
+    words = np.frombuffer(data, "<u4", count=len(data) // 4)
+    found: list[int] = (np.flatnonzero(words == _MAGIC_NUMBER) * 4).tolist()
+    return found
+
+
+def _parts(file: BinaryIO, offset: int, file_size: int) -> Iterator[tuple[int, int]]:
+    """(length of the data, offset behind the padding) of each part; the file is at the data."""
+    expected = (_WHOLE, _FIRST)
+    while True:
+        file.seek(offset)
+        header = file.read(_PART_HEADER.size)
+        if len(header) < _PART_HEADER.size:
+            raise SinkError(f"the file ends at byte {file_size}, within the record")
+        magic, word = _PART_HEADER.unpack(header)
+        cflag, length = word >> _CFLAG_SHIFT, word & (LENGTH_LIMIT - 1)
+        if magic != _MAGIC_NUMBER:
+            raise SinkError(f"the magic number at byte {offset} is 0x{magic:08x}, not 0xced7230a")
+        if cflag not in expected:
+            raise SinkError(f"the part at byte {offset} has continuation flag {cflag}")
+        if cflag in (_FIRST, _MIDDLE) and length % 4:
+            raise SinkError(f"the part at byte {offset} ends at no multiple of 4 bytes")
+        offset += _PART_HEADER.size + length + -length % 4
+        if offset > file_size:
+            raise SinkError(f"the file ends at byte {file_size}, within {length} bytes of data")
+        yield length, offset
+        if cflag in (_WHOLE, _LAST):
+            return
+        expected = (_MIDDLE, _LAST)
 
 
 class RecordIOWriter(ShardWriter):
@@ -61,14 +170,12 @@ class RecordIOWriter(ShardWriter):
     def write(self, example: Example) -> None:
         """Append one record and its two lines; nothing at all if it cannot be held."""
         number = self._records
-        try:
+        with naming(example):
             label, vector = self._labels(example)
-            line = list_line(number, vector or (label,), example.key)
+            line = _list_line(number, vector or (label,), example.key)
             header = _IR_HEADER.pack(len(vector), label, number, 0)
             numbers = struct.pack(f"<{len(vector)}f", *vector)
             pieces = frame(b"".join((header, numbers, example.encoded)))
-        except SinkError as error:
-            raise SinkError(f"{example.key!r}: {error}") from error
         data, index, listing = self._files
         index.write(b"%d\t%d\n" % (number, data.size))
         listing.write(line)
@@ -89,76 +196,69 @@ class RecordIOWriter(ShardWriter):
         """The header's label, and the vector that follows the header."""
         if example.format == "RAW":
             raise SinkError("RecordIO holds encoded images, not pixels; choose another sink")
-        limit = len(self._info.classes) or _EXACT
-        if not all(0 <= label < limit for label in example.labels):
-            raise SinkError(f"labels {example.labels} are not all in 0 to {limit - 1}")
+        labels = labels_to_store(example, self._info)
         if self._info.multilabel:
-            return 0.0, self._info.multi_hot(example.labels)
-        if len(example.labels) != 1:
-            raise SinkError(f"has {len(example.labels)} labels in a set with one label per image")
-        if example.class_index > _EXACT:
-            raise SinkError(f"label {example.class_index} is inexact as the float32 of RecordIO")
-        return float(example.class_index), ()
+            return 0.0, self._info.multi_hot(labels)
+        if labels[0] > _EXACT:
+            raise SinkError(f"label {labels[0]} is inexact as the float32 of RecordIO")
+        return float(labels[0]), ()
 
 
 class RecordIOReader(ShardReader):
     """Reads one shard; the sidecars may be missing.
 
     Without the ``.idx`` the records are found by walking through the file, and without the ``.lst``
-    the keys are the ids in eight digits.
+    the keys are the ids in eight digits. Memory: 16 bytes a record for the index, 8 for the list,
+    whose lines are read when they are needed.
     """
 
     def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
         self._path = paths[0]
         self._info = info
-        self._list: ListFile | None = None
+        self._list: BinaryIO | None = None
         # Two handles, so that a look at one record does not throw the big buffer away.
         self._file = self._path.open("rb")
         self._stream = self._path.open("rb", buffering=_STREAM_BUFFER)
         try:
             self._size = self._file.seek(0, 2)
-            self._index = (
-                RecordIndex.load(paths[1], self._size)
-                if len(paths) > 1
-                else RecordIndex.scan(self._file, self._path, self._size)
-            )
+            self._numbers: array[int] | None = None
+            if len(paths) > 1:
+                self._numbers, self._offsets = load_index(paths[1], self._size)
+            else:
+                self._offsets = scan(self._file, self._path, self._size)
             if len(paths) > 2:
-                self._list = ListFile(paths[2], lines=len(self._index))
+                self._list = paths[2].open("rb")
+                self._line_starts = _line_starts(self._list, len(self))
         except BaseException:
             self.close()
             raise
 
     def __len__(self) -> int:
         """How many records the index, or else the file, has."""
-        return len(self._index)
+        return len(self._offsets)
 
     def __getitem__(self, number: int) -> Example:
         """Record ``number``, found through the index."""
         if not 0 <= number < len(self):
             raise IndexError(f"{self._path} has {len(self)} records, not one numbered {number}")
-        offset = self._index.offsets[number]
-        try:
-            record, _ = read_record(self._file, offset, self._size)
+        with self._locating(number):
+            record, _ = read_record(self._file, self._offsets[number], self._size)
             return self._decode(number, record)
-        except (SinkError, ImageError) as error:
-            raise self._damaged(number, offset, error) from error
 
     def __iter__(self) -> Iterator[Example]:
         """Every record in the file's order; each must be where the index says."""
         offset = number = 0
         while offset < self._size:
-            if number >= len(self) or self._index.offsets[number] != offset:
+            if number >= len(self) or self._offsets[number] != offset:
                 raise SinkError(
                     f"{self._path}: record {number} is at byte {offset}, which its .idx does not "
                     "say; make the shard again"
                 )
-            try:
-                record, end = read_record(self._stream, offset, self._size)
+            with self._locating(number):
+                record, offset = read_record(self._stream, offset, self._size)
                 example = self._decode(number, record)
-            except (SinkError, ImageError) as error:
-                raise self._damaged(number, offset, error) from error
             yield example
-            number, offset = number + 1, end
+            number += 1
         if number != len(self):
             raise SinkError(
                 f"{self._path}: ends after {number} records, its .idx has {len(self)}; "
@@ -169,9 +269,11 @@ class RecordIOReader(ShardReader):
         """The list's keys, if there is a list."""
         if self._list is None:
             yield from super().keys()
-        else:
-            for number in range(len(self)):
-                yield self._list[number].key
+            return
+        for number in range(len(self)):
+            with self._locating(number):
+                _, _, key = self._line(self._list, number)
+            yield key
 
     def close(self) -> None:
         """Close the files."""
@@ -187,51 +289,104 @@ class RecordIOReader(ShardReader):
         start = _IR_HEADER.size + 4 * flag
         if len(record) < start:
             raise SinkError(f"{len(record)} bytes are too few for its {flag} labels")
-        if second != 0 or self._index.number(number) not in (None, identity):
-            raise SinkError(
-                f"its ids are {identity} and {second}, expected "
-                f"{self._index.number(number) or 0} and 0"
-            )
+        expected = identity if self._numbers is None else self._numbers[number]
+        if (identity, second) != (expected, 0):
+            raise SinkError(f"its ids are {identity} and {second}, expected {expected} and 0")
         stored = struct.unpack_from(f"<{flag}f", record, _IR_HEADER.size) if flag else (label,)
-        labels = self._indices(flag, stored)
         key = f"{identity:08d}"
         if self._list is not None:
-            entry = self._list[number]
-            if (entry.number, entry.labels) != (identity, stored):
+            *told, key = self._line(self._list, number)
+            if told != [identity, stored]:
                 raise SinkError(f"line {number + 1} of its .lst has another number or label")
-            key = entry.key
-        encoded = record[start:]
-        seen = sniff(encoded)
-        return Example(
-            key=key,
-            encoded=encoded,
-            format=seen.format,
-            height=seen.height,
-            width=seen.width,
-            colorspace=self._info.colorspace,
-            labels=labels,
-            synset=self._info.identifiers(labels),
-            class_name=self._info.names(labels),
-        )
+        return from_image(key, record[start:], self._labels(flag, stored), self._info)
 
-    def _indices(self, flag: int, stored: tuple[float, ...]) -> tuple[int, ...]:
-        classes = len(self._info.classes)
-        expected = classes if self._info.multilabel else 0
-        if classes and flag != expected:
-            raise SinkError(f"it has a vector of {flag} labels, expected {expected}")
-        if flag:
-            if not set(stored) <= {0.0, 1.0}:
-                raise SinkError("its labels are not all 0 or 1")
-            return tuple(index for index, value in enumerate(stored) if value)
-        limit = classes or _EXACT + 1
-        if not 0 <= stored[0] < limit or stored[0] != int(stored[0]):
-            raise SinkError(f"its label is {stored[0]}, expected an integer from 0 to {limit - 1}")
-        return (int(stored[0]),)
+    def _labels(self, flag: int, stored: tuple[float, ...]) -> tuple[int, ...]:
+        if flag or self._info.multilabel:
+            if self._info.classes and not self._info.multilabel:
+                raise SinkError(f"it has a vector of {flag} labels, expected one label")
+            return flags_found(stored if flag else (), self._info)
+        if not 0 <= stored[0] <= _EXACT or stored[0] != int(stored[0]):
+            raise SinkError(f"its label is {stored[0]}, expected a class index")
+        return label_found(int(stored[0]), self._info)
 
-    def _damaged(self, number: int, offset: int, error: Exception) -> SinkError:
-        return SinkError(
-            f"{self._path}: record {number} at byte {offset}: {error}; make the shard again"
+    def _line(self, file: BinaryIO, number: int) -> tuple[int, tuple[float, ...], str]:
+        """Number, labels as stored, and key of a line of the list."""
+        file.seek(self._line_starts[number])
+        match = _LIST_LINE.fullmatch(file.readline())
+        if not match:
+            raise SinkError(f"line {number + 1} of its .lst is not '<number> <labels> <key>'")
+        labels = tuple(float(label) for label in match[2].split())
+        return int(match[1]), labels, match[3].decode("utf-8", "surrogateescape")
+
+    def _locating(self, number: int) -> AbstractContextManager[None]:
+        return located(f"{self._path}: record {number} at byte {self._offsets[number]}")
+
+
+def load_index(path: Path, file_size: int) -> tuple[array[int], array[int]]:
+    """Number and offset of every record by the ``.idx`` of a ``.rec`` of ``file_size`` bytes.
+
+    Raises:
+        SinkError: it is damaged, or is not this file's.
+    """
+    numbers, offsets = array("Q"), array("Q")
+    with path.open("rb") as file:
+        for line_number, line in enumerate(file, start=1):
+            match = _INDEX_LINE.fullmatch(line)
+            if not match:
+                raise SinkError(f"{path}: line {line_number} is not '<number> TAB <offset>'")
+            offset = int(match[2])
+            if (offset <= offsets[-1]) if offsets else offset:
+                raise SinkError(
+                    f"{path}: line {line_number}: offset {offset} is out of order, "
+                    "expected 0 first and then ascending ones; make the shard again"
+                )
+            numbers.append(int(match[1]))
+            offsets.append(offset)
+    if offsets and offsets[-1] >= file_size:
+        raise SinkError(
+            f"{path}: points at byte {offsets[-1]} of a file of {file_size} bytes; "
+            "make the shard again"
         )
+    return numbers, offsets
+
+
+def scan(file: BinaryIO, path: Path, file_size: int) -> array[int]:
+    """The offset of every record of a ``.rec`` that has lost its index.
+
+    Raises:
+        SinkError: the framing is damaged.
+    """
+    offsets = array("Q")
+    offset = 0
+    while offset < file_size:
+        with located(f"{path}: record {len(offsets)} at byte {offset}"):
+            *_, (_, end) = _parts(file, offset, file_size)
+        offsets.append(offset)
+        offset = end
+    return offsets
+
+
+def _line_starts(file: BinaryIO, lines: int) -> array[int]:
+    starts = array("Q", [0])
+    for line in file:
+        starts.append(starts[-1] + len(line))
+    if len(starts) - 1 != lines:
+        raise SinkError(
+            f"{file.name}: has {len(starts) - 1} lines for {lines} records; make the shard again"
+        )
+    return starts
+
+
+def _list_line(number: int, labels: Sequence[float], key: str) -> bytes:
+    """A line of the list, as ``write_list`` of MXNet's ``im2rec.py`` writes it.
+
+    Raises:
+        SinkError: the key has a tab or the end of a line in it, which would break the list.
+    """
+    if _LINE_END.search(key):
+        raise SinkError("a key with a tab or a line end in it cannot stand in an .lst")
+    columns = "".join(f"{label:f}\t" for label in labels)
+    return f"{number}\t{columns}{key}\n".encode("utf-8", "surrogateescape")
 
 
 class RecordIOSink(Sink):
@@ -277,4 +432,61 @@ class RecordIOSink(Sink):
         self, paths: Sequence[Path], info: DatasetInfo
     ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
         """The shard through NVIDIA DALI's ``readers.mxnet``, on the CPU."""
-        return dali_records(paths, info)
+        return _dali_records(_dali(), paths, info)
+
+
+def _dali_records(
+    dali: Any, paths: Sequence[Path], info: DatasetInfo
+) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    data = paths[0]
+    size = data.stat().st_size
+    with tempfile.TemporaryDirectory() as directory:
+        if len(paths) > 1:
+            index_path = paths[1]
+            _, offsets = load_index(index_path, size)
+        else:
+            index_path = Path(directory, "index.idx")
+            with data.open("rb") as file:
+                offsets = scan(file, data, size)
+            with index_path.open("w", encoding="ascii") as index:
+                index.writelines(f"{number}\t{offset}\n" for number, offset in enumerate(offsets))
+        if not offsets:  # DALI refuses empty files
+            return
+        try:
+            pipeline = _pipeline(dali, data, index_path)
+            for _ in offsets:
+                image, labels = (output.as_array()[0] for output in pipeline.run())
+                yield image.tobytes(), _indices(labels.tolist(), multilabel=info.multilabel)
+        except RuntimeError as error:
+            said = str(error).strip().splitlines()
+            raise SinkError(
+                f"{data}: DALI cannot read it: {said[0] if said else error!r}"
+            ) from error
+
+
+def _indices(values: list[float], *, multilabel: bool) -> tuple[int, ...]:
+    if multilabel or len(values) != 1:
+        return tuple(index for index, value in enumerate(values) if value)
+    return (int(values[0]),)
+
+
+def _pipeline(dali: Any, data: Path, index: Path) -> Any:
+    pipeline = dali.pipeline.Pipeline(batch_size=1, num_threads=1, device_id=None)
+    with pipeline:
+        pipeline.set_outputs(*dali.fn.readers.mxnet(path=[str(data)], index_path=[str(index)]))
+    pipeline.build()
+    return pipeline
+
+
+def _dali() -> Any:
+    with warnings.catch_warnings():
+        # Of its dependencies' deprecations, at import only; which ones depends on the release.
+        warnings.simplefilter("ignore")
+        try:
+            for part in ("fn", "pipeline"):
+                import_module(f"nvidia.dali.{part}")
+            return import_module("nvidia.dali")
+        except ImportError as error:
+            raise UsageError(
+                f"reading RecordIO with DALI needs DALI ({error}): pip install nvidia-dali-cuda120"
+            ) from error

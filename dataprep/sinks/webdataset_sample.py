@@ -1,27 +1,49 @@
-"""One sample of a WebDataset archive: its parts out, and an example in.
+"""One sample of a WebDataset archive: what it is called, its parts out, and an example in.
 
 The parts are the image (``jpg`` or ``png``), ``cls`` (the 0-based class index in ASCII digits;
 only where an image has one label, since webdataset decodes it as one integer) and ``json``: every
 field of the example but the image, in ASCII, keys sorted, no blanks. ``attributes`` is there if
 the data set has any, ``box_labels`` if something is said of what the boxes show.
+
+Readers take members for one sample if their names are equal up to the first dot behind the last
+slash, and are adjacent (webdataset, DALI) or anywhere in the shard (tools that unpack, or that make
+a database of it). The index of DALI's ``wds2idx`` separates its fields by blanks, and takes the
+names from GNU tar's listing, which escapes what is not ASCII. So a stem
+
+* is the key without its last extension, other dots in its last component replaced by ``_``;
+* is printable ASCII without blanks and without what file systems forbid: of any other character,
+  the UTF-8 bytes are written ``%E5``;
+* is relative, without empty components, ``.`` and ``..``; nor has its first component the form
+  ``__x__``, which webdataset skips as metadata;
+* fits a ustar header: a longer one is cut, and gets a digest of the key;
+* is unique in its shard: the second of two equal ones gets a digest of its key.
+
+It is for people and tools; the key itself is in the sample's ``.json``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 from dataprep.errors import ImageError, SinkError
-from dataprep.images.sniff import sniff
 from dataprep.sinks.annotations import (
     attributes_to_store,
     box_labels_to_store,
     check_box_labels,
+    from_image,
+    label_found,
+    labels_to_store,
 )
 from dataprep.sinks.base import DatasetInfo
 from dataprep.sinks.example import Example
+
+NAME_LIMIT = 100  # bytes of a name in a ustar header
+PREFIX_LIMIT = 155  # and of the directories before it
 
 IMAGES = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG"}
 PARTS = frozenset({*IMAGES, "cls", "json"})
@@ -42,13 +64,9 @@ def encode(example: Example, info: DatasetInfo) -> list[tuple[str, bytes]]:
         raise SinkError(
             f"WebDataset holds JPEG and PNG images, not {example.format}; choose another sink"
         )
-    labels = example.labels
-    if labels and (min(labels) < 0 or (info.classes and max(labels) >= len(info.classes))):
-        raise SinkError(f"labels {labels} are not all among the {len(info.classes)} classes")
+    labels = labels_to_store(example, info)
     parts = [(extension, example.encoded)]
     if not info.multilabel:
-        if len(labels) != 1:
-            raise SinkError(f"has {len(labels)} labels in a set with one label per image")
         parts.append(("cls", b"%d" % labels[0]))
     fields: dict[str, object] = {
         "boxes": example.boxes,
@@ -84,10 +102,13 @@ def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
     if len(images) != 1:
         raise SinkError(f"it has {len(images)} images, expected 1 of {', '.join(IMAGES)}")
     encoded = parts[images[0]]
-    labels = _class(parts["cls"]) if "cls" in parts else ()
+    labels = _class(parts["cls"], info) if "cls" in parts else ()
     fields = own_fields(parts.get("json"))
     if fields is None:
-        return _foreign(stem, encoded, labels, info)
+        try:
+            return from_image(stem, encoded, labels, info)
+        except ImageError as error:
+            raise SinkError(f"its image: {error}") from error
     example = _own(encoded, fields)
     if info.classes and example.labels and example.labels[-1] >= len(info.classes):
         raise SinkError(f"its labels are {example.labels}, of {len(info.classes)} classes")
@@ -139,29 +160,11 @@ def _own(encoded: bytes, fields: Mapping[str, Any]) -> Example:
     )
 
 
-def _foreign(stem: str, encoded: bytes, labels: tuple[int, ...], info: DatasetInfo) -> Example:
-    try:
-        seen = sniff(encoded)
-    except ImageError as error:
-        raise SinkError(f"its image: {error}") from error
-    return Example(
-        key=stem,
-        encoded=encoded,
-        format=seen.format,
-        height=seen.height,
-        width=seen.width,
-        colorspace=info.colorspace,
-        labels=labels,
-        synset=info.identifiers(labels),
-        class_name=info.names(labels),
-    )
-
-
-def _class(data: bytes) -> tuple[int, ...]:
+def _class(data: bytes, info: DatasetInfo) -> tuple[int, ...]:
     match = _CLASS.fullmatch(data)
     if not match:
         raise SinkError(f"its .cls is {data[:20]!r}, not a class index")
-    return (int(match[1]),)
+    return label_found(int(match[1]), info)
 
 
 def _is_text(value: object) -> bool:
@@ -209,3 +212,76 @@ _VALID = {
     "synset": _is_text,
     "width": _is_size,
 }
+
+
+# --- What it is called ---
+
+_UNSAFE = re.compile(rb"[^A-Za-z0-9._+=@,~^%#!$&'()\[\]{};-]")
+_LONGEST_EXTENSION = len(".json")
+_DIGEST_CHARACTERS = 16
+_BASE_LIMIT = NAME_LIMIT - _LONGEST_EXTENSION
+
+
+class Stems:
+    """Names the samples of one shard.
+
+    Memory: a 64-bit digest of every stem given, about 100 bytes in Python.
+    """
+
+    def __init__(self) -> None:
+        self._taken: set[int] = set()
+
+    def name(self, key: str) -> str:
+        """The stem for the next sample."""
+        directory, base = _split(key)
+        stem = directory + base
+        if len(directory) > PREFIX_LIMIT or len(base) > _BASE_LIMIT:
+            directory = _cut(directory)
+            stem = directory + _marked(base, _digest(key))
+        attempts = count()
+        while (taken := _number(stem)) in self._taken:
+            attempt = next(attempts)
+            # Keys are unique in a split; what else comes here would be a collision of digests.
+            stem = _cut(directory) + _marked(base, _digest(f"{attempt}/{key}" if attempt else key))
+        self._taken.add(taken)
+        return stem
+
+
+def _split(key: str) -> tuple[str, str]:
+    """The directories with their last slash, or nothing; and the name without its extension."""
+    *directories, last = [part for part in key.split("/") if part] or [""]
+    base, dot, _ = last.rpartition(".")
+    base = _safe(base if dot and base else last).replace(".", "_") or "_"
+    if not directories:
+        return "", base
+    directories = [
+        _safe(part) if part.strip(".") else part.replace(".", "%2E") for part in directories
+    ]
+    if directories[0].startswith("__") and directories[0].endswith("__"):
+        directories[0] = "%5F" + directories[0][1:]
+    return "/".join(directories) + "/", base
+
+
+def _safe(text: str) -> str:
+    data = text.encode("utf-8", "surrogateescape")
+    return _UNSAFE.sub(lambda match: b"%%%02X" % match[0][0], data).decode("ascii")
+
+
+def _cut(directory: str) -> str:
+    """As many whole components from the front as fit."""
+    if len(directory) <= PREFIX_LIMIT:
+        return directory
+    return directory[: directory.rfind("/", 0, PREFIX_LIMIT) + 1]
+
+
+def _marked(base: str, digest: str) -> str:
+    return f"{base[: _BASE_LIMIT - len(digest) - 1]}-{digest}"
+
+
+def _digest(key: str) -> str:
+    data = key.encode("utf-8", "surrogateescape")
+    return hashlib.sha256(data).hexdigest()[:_DIGEST_CHARACTERS]
+
+
+def _number(stem: str) -> int:
+    return int.from_bytes(hashlib.blake2b(stem.encode("ascii"), digest_size=8).digest(), "big")

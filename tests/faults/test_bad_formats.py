@@ -231,7 +231,7 @@ def test_an_image_too_large_for_recordio_is_named(
     cli: Cli, photos: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """2^29 bytes; here 64 KiB."""
-    monkeypatch.setattr("dataprep.sinks.recordio_framing.LENGTH_LIMIT", 1 << 16)
+    monkeypatch.setattr("dataprep.sinks.recordio.LENGTH_LIMIT", 1 << 16)
     out = tmp_path / "out"
     result = cli(*photos.command(out, "--sink", "recordio", "--workers", 1))
     assert result.code == 1

@@ -112,20 +112,20 @@ def test_options_that_do_not_fit_the_data(
 def test_images_of_the_other_kind_are_refused(
     sink: LmdbSink, info: DatasetInfo, other: DatasetInfo, tmp_path: Path
 ) -> None:
-    with pytest.raises(SinkError, match=r"ä_0\.JPEG: is .*; this database holds"):
+    with pytest.raises(SinkError, match=r"ä_0\.JPEG': is .*; this database holds"):
         write(sink, places(sink, tmp_path), info, [example(0, other)])
 
 
 def test_pixels_that_are_not_all_there_are_refused(tmp_path: Path) -> None:
     sink = LmdbSink(datum="raw")
-    with pytest.raises(SinkError, match=r"ä_0\.JPEG: 59 bytes of pixels for height 5"):
+    with pytest.raises(SinkError, match=r"ä_0\.JPEG': 59 bytes of pixels for height 5"):
         write(sink, places(sink, tmp_path), RAW, [replace(example(0, RAW), encoded=bytes(59))])
 
 
 def test_pixels_of_another_size_are_refused(tmp_path: Path) -> None:
     sink = LmdbSink(datum="raw")
     one = replace(example(0, RAW), height=4, width=5)
-    with pytest.raises(SinkError, match=r"ä_0\.JPEG: .* \(4, 5, 3\); expected \(5, 4, 3\)"):
+    with pytest.raises(SinkError, match=r"ä_0\.JPEG': .* \(4, 5, 3\); expected \(5, 4, 3\)"):
         write(sink, places(sink, tmp_path), RAW, [one])
 
 

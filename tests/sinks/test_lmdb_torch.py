@@ -114,7 +114,7 @@ def test_a_fourth_item_that_is_no_map_of_attributes_is_found(
 
 
 def test_pixels_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SinkError, match=r"ä_0\.JPEG: is pixels"):
+    with pytest.raises(SinkError, match=r"ä_0\.JPEG': is pixels"):
         write(SINK, places(SINK, tmp_path), RAW, [example(0, RAW)])
 
 

@@ -16,8 +16,7 @@ from PIL import Image
 from dataprep.errors import SinkError
 from dataprep.sinks import DatasetInfo, ShardName, tf_example
 from dataprep.sinks.example import Example
-from dataprep.sinks.tfrecord import TFRecordSink
-from dataprep.sinks.tfrecord_framing import frame, masked_crc, read_records
+from dataprep.sinks.tfrecord import TFRecordSink, frame, masked_crc, read_records
 from dataprep_schemas import example_pb2
 
 # Written by TensorFlow 2.21:
