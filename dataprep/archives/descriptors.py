@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 
-from dataprep.system.io_limit import pay
+from dataprep.system.throttle import pay
 
 
 class Descriptor:

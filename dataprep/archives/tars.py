@@ -21,8 +21,8 @@ from dataprep.archives.descriptors import Positioned
 from dataprep.archives.forward import ForwardStream
 from dataprep.errors import SourceError
 from dataprep.index import Packing
-from dataprep.system.io_limit import pay
 from dataprep.system.messages import printable, unreadable
+from dataprep.system.throttle import pay
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -28,8 +28,8 @@ from dataprep.system.filesystems import (
     node_local_scratch,
     scratch_places,
 )
-from dataprep.system.io_limit import is_limited, pay
 from dataprep.system.messages import sized
+from dataprep.system.throttle import is_limited, pay
 
 _CHUNK = 1 << 22
 

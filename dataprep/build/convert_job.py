@@ -19,8 +19,8 @@ from dataprep.index.records import RecordsTable, first_rows
 from dataprep.records import Records
 from dataprep.sinks import ShardName
 from dataprep.sinks.example import Example
-from dataprep.system.io_limit import pay
 from dataprep.system.messages import printable, unreadable
+from dataprep.system.throttle import pay
 
 _KEPT: Final = ("channels", "status", "reason")  # of a row of the source
 

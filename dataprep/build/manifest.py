@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.errors import DatasetError
-from dataprep.system.canonical import to_json
 from dataprep.system.messages import some_of
+from dataprep.system.state_files import to_json
 
 if TYPE_CHECKING:
     from dataprep.sinks import DatasetInfo, Sink

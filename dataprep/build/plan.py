@@ -24,8 +24,8 @@ from dataprep.datasets import Dataset
 from dataprep.images import codec_versions
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo
-from dataprep.system.canonical import to_json
 from dataprep.system.messages import counted, sized
+from dataprep.system.state_files import to_json
 
 if TYPE_CHECKING:  # they load a database, which a run that has nothing to order need not
     from dataprep.index.images import Images

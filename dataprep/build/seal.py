@@ -18,9 +18,9 @@ from dataprep.build.manifest import seal_manifest
 from dataprep.build.rejected import keep_rejected_images, rejected_images, rejected_keys
 from dataprep.build.split_files import make_split_files
 from dataprep.errors import DatasetError, PipelineError, RejectedError, UsageError
-from dataprep.system.canonical import to_json
 from dataprep.system.durable_files import sync_directory, write_durably
 from dataprep.system.messages import printable
+from dataprep.system.state_files import to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa

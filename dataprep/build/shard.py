@@ -23,7 +23,7 @@ from dataprep.build.shard_rows import ShardRows
 from dataprep.images import Statistics
 from dataprep.sinks import ShardName, WrittenFile
 from dataprep.system.durable_files import storage_error
-from dataprep.system.hashing import file_sha256
+from dataprep.system.state_files import file_sha256
 
 
 class ShardStoppedError(Exception):

@@ -23,7 +23,7 @@ import click
 from dataprep import __version__
 from dataprep.cli.pipes import forget_stdout
 from dataprep.errors import DataprepError, RejectedError, UsageError
-from dataprep.system.numeric_threads import one_thread_each
+from dataprep.system.cores import one_thread_each
 
 _HELP = ["-h", "--help"]
 _STOPPED = 130  # 128 + SIGINT, as shells have it

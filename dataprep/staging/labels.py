@@ -14,7 +14,7 @@ from dataprep.staging.errand import Errand
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.landed import Landed
 from dataprep.staging.target.directory import StageDirectory
-from dataprep.system.canonical import to_json
+from dataprep.system.state_files import to_json
 
 LABELS = frozenset({MANIFEST, PART})
 

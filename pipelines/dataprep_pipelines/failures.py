@@ -22,7 +22,7 @@ from dataprep.build.lock import Lease
 from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import is_full, partial_path
-from dataprep.system.io_limit import lift
+from dataprep.system.throttle import lift
 from dataprep_pipelines.runners.explaining import RunEndsError, as_raised
 
 # A full disk may refuse even the few bytes of a failure; the launcher keeps its threads' here.

@@ -28,9 +28,9 @@ from dataprep.build.workspace import Workspace
 from dataprep.datasets import Dataset, Found, close_archives
 from dataprep.errors import DatasetError, SourceError
 from dataprep.plugins import load_dataset
-from dataprep.system.canonical import to_json
 from dataprep.system.durable_files import storage_error
 from dataprep.system.messages import printable
+from dataprep.system.state_files import to_json
 from dataprep_pipelines.at_work import at_work
 from dataprep_pipelines.build import build
 from dataprep_pipelines.failures import FailureLog

@@ -12,6 +12,7 @@ import os
 import signal
 from concurrent.futures import ProcessPoolExecutor
 
+from dataprep.system.throttle import divide
 from dataprep_pipelines.worker import end_with
 
 
@@ -20,6 +21,7 @@ def helper_processes(count: int) -> ProcessPoolExecutor:
 
     Its processes are started by the threads that submit to it: `block_interrupts` in those.
     """
+    divide(count + 1)
     return ProcessPoolExecutor(
         count,
         # Not fork: other threads of this process hold locks.

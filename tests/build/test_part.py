@@ -25,7 +25,7 @@ from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError, UsageError
 from dataprep.staging.inventory import read_inventory
 from dataprep.staging.selection import Share, select
-from dataprep.system.canonical import to_json
+from dataprep.system.state_files import to_json
 from tests.conftest import Cli, Made
 
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from dataprep.datasets.chestxray14.places import likely
 from dataprep.errors import SourceError
-from dataprep.system.hashing import file_sha256
 from dataprep.system.messages import printable, unreadable
+from dataprep.system.state_files import file_sha256
 
 # Earlier names win: the second release corrected ages and follow-up numbers.
 LABELS: Final = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")

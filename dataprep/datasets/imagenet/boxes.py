@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dataprep.errors import SourceError
 from dataprep.index import Box
-from dataprep.system.hashing import file_sha256
+from dataprep.system.state_files import file_sha256
 
 
 @lru_cache(maxsize=1)  # each of a thousand class archives asks for them

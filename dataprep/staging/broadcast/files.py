@@ -45,8 +45,8 @@ from dataprep.staging.copying.watch import Watch
 from dataprep.staging.copying.writing import TargetWriter
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.landed import Landed, Verify
-from dataprep.system.canonical import to_json
 from dataprep.system.messages import printable
+from dataprep.system.state_files import to_json
 
 if TYPE_CHECKING:
     from mpi4py import MPI

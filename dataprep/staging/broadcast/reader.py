@@ -17,7 +17,7 @@ from dataprep.staging.broadcast.failure import Failure
 from dataprep.staging.broadcast.plan import Parcel
 from dataprep.staging.copying.reading import Piece, SourceReader
 from dataprep.staging.inventory import SourceFile
-from dataprep.system.bandwidth import Bandwidth
+from dataprep.system.throttle import Bandwidth
 
 # What the byte behind a parcel's own says of it.
 SOUND = 1  # without this bit, its reader has failed

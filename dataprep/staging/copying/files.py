@@ -15,7 +15,7 @@ from dataprep.staging.copying.watch import Watch
 from dataprep.staging.copying.writing import TargetWriter
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.landed import Landed, Verify
-from dataprep.system.bandwidth import Bandwidth
+from dataprep.system.throttle import Bandwidth
 
 __all__ = ["copy_files", "default_streams", "rehash_files"]
 

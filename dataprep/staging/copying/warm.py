@@ -13,8 +13,8 @@ from dataprep.staging.copying.streams import in_order, run_streams
 from dataprep.staging.copying.watch import Watch
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.landed import Verify
-from dataprep.system.bandwidth import Bandwidth
 from dataprep.system.messages import printable, sized
+from dataprep.system.throttle import Bandwidth
 
 
 def warm_files(

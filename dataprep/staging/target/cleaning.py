@@ -16,8 +16,8 @@ from dataprep.staging.target.leases import others, remove_lease
 from dataprep.staging.target.node_lock import lock_now, node_lock
 from dataprep.staging.target.removal import Removal
 from dataprep.staging.target.sentinel import RETIRED, is_inside, read_sentinel, retire_sentinel
-from dataprep.system.canonical import to_json
 from dataprep.system.messages import counted, printable, sized, some_of
+from dataprep.system.state_files import to_json
 
 PLAN = "planned.json"
 

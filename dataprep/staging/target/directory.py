@@ -20,9 +20,9 @@ from dataprep.staging.private import PRIVATE
 from dataprep.staging.target.descent import Descent, descend, for_everybody, owner_name, remove_made
 from dataprep.staging.target.partials import partials_of
 from dataprep.staging.target.refusals import refused
-from dataprep.system.canonical import to_json
 from dataprep.system.durable_files import partial_path
 from dataprep.system.messages import printable
+from dataprep.system.state_files import to_json
 
 _MADE = "made"  # notes of the directories that were created; one file a process that created some
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC

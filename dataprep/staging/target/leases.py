@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from dataprep.staging.target.directory import StageDirectory, private_name
-from dataprep.system.canonical import to_json
+from dataprep.system.state_files import to_json
 
 _KIND = "lease"
 

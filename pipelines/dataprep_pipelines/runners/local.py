@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dataprep.system.throttle import divide
 from dataprep_pipelines.runners.engine import Engine
 from dataprep_pipelines.runners.running import Running
 from dataprep_pipelines.runners.share import Share, local_share, processes_for
@@ -46,6 +47,7 @@ class LocalRunning(Running):
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
 
+        divide(share.processes)
         # Not --direct_running_mode=multi_processing: it would start Beam's worker, not ours.
         workers = f"--direct_num_workers={share.processes}"
         options = PipelineOptions([workers, *self._engine.beam_options])

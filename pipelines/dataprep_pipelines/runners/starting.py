@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dataprep.errors import UsageError
+from dataprep.system.throttle import divide
 from dataprep_pipelines.runners.engine import Engine
 from dataprep_pipelines.runners.running import Running
 from dataprep_pipelines.runners.shared_places import SharedPlaces
@@ -86,7 +87,10 @@ def started(
     if engine.is_local:
         from dataprep_pipelines.runners.local import LocalRunning
 
-        yield LocalRunning(engine)
+        try:
+            yield LocalRunning(engine)
+        finally:
+            divide(1)
     elif engine.is_dask:
         from dataprep_pipelines.runners.dask.session import dask_session
 
