@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
+from dataprep.build.finished_split import FinishedSplit
 from dataprep.build.in_order import map_in_order
 from dataprep.build.job import Job, Made, Rejected
 from dataprep.build.manifest import manifest_sink, read_manifest
@@ -16,7 +17,6 @@ from dataprep.errors import ImageError, SinkError, SourceError
 from dataprep.images.decode import raw_to_png, to_pixels
 from dataprep.index import Value
 from dataprep.index.records import RecordsTable, first_rows
-from dataprep.records import Records
 from dataprep.sinks import ShardName
 from dataprep.sinks.example import Example
 from dataprep.system.messages import printable, unreadable
@@ -51,7 +51,8 @@ class ConvertJob(Job):
         """The shard's run of examples, in the form that the format stores."""
         change = partial(_changed, pixels=self.output.load_sink().pixels, most=self.max_pixels)
         try:
-            with Records(self.source, shard.split) as records, RecordsTable(self.source) as table:
+            records = FinishedSplit(self.source, shard.split)
+            with RecordsTable(self.source) as table:
                 if records.manifest["sha256"] != self.manifest_sha256:
                     raise changed_meanwhile(self.source)
                 start, stop = run_of(shard, records.ends)

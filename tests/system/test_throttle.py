@@ -20,19 +20,14 @@ from hypothesis import strategies as st
 from dataprep.archives import reading
 from dataprep.archives.listing import StoredImage
 from dataprep.build import build_directory
-from dataprep.build.build_directory import Places
 from dataprep.build.verify import verify
 from dataprep.cli.stopping import resumable
 from dataprep.datasets import close_archives, list_container, read_image
 from dataprep.errors import StagingError, StoppedError
 from dataprep.index import Row
-from dataprep.plugins import load_sink
-from dataprep.sinks import DatasetInfo, ShardName
-from dataprep.sinks.example import Example
-from dataprep.sinks.tfrecord import TFRecordWriter
 from dataprep.system import throttle
 from dataprep.system.throttle import Bandwidth, divide, io_limited, is_limited, lift, pay
-from tests.conftest import FORMATS, Cli, Made, Shelf, hashes
+from tests.conftest import Cli, Made, Shelf
 
 HOUR = 3600
 _PAY = (
@@ -310,68 +305,29 @@ def test_what_is_verified_is_paid_for(tiny: Made, meter: Recorder) -> None:
     assert meter.total == found.bytes
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_record_is_paid_for_when_it_is_written_and_the_rest_in_the_end(
-    tmp_path: Path, meter: Recorder, name: str
-) -> None:
-    words = FORMATS[name]
-    sink = load_sink(words[1], {"datum": "raw"} if name == "lmdb-raw" else {})
-    info = DatasetInfo((("n01440764", "tench"),), size=(16, 16))
-    example = Example(
-        key="n01440764/1.JPEG",
-        encoded=bytes(16 * 16 * 3) if sink.pixels else b"\xff\xd8\xff" + bytes(5000),
-        format="RAW" if sink.pixels else "JPEG",
-        height=16,
-        width=16,
-        colorspace="RGB",
-        labels=(0,),
-        synset="n01440764",
-        class_name="tench",
-    )
-    paths = [tmp_path / path for path in sink.paths(ShardName("train", 0, 1), "flat")]
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    places = Places(paths, paths, tmp_path)
-    writer = places.open(sink, info)
-    writer.write(example)
-    assert meter.total == len(example.encoded) * (sink.value_bytes if sink.pixels else 1)
-    written = writer.close()
-    places.deliver(written)
-    assert meter.total == sum(file.bytes for file in written)
-
-
-def test_a_writer_is_the_formats_own_where_there_is_no_bound(tmp_path: Path) -> None:
-    sink = load_sink("tfrecord", {})
-    paths = [tmp_path / "data", tmp_path / "index"]
-    writer = Places(paths, paths, tmp_path).open(sink, DatasetInfo((("n01440764", "tench"),)))
-    writer.abandon()
-    assert isinstance(writer, TFRecordWriter)
-
-
-@pytest.mark.parametrize(
-    ("name", "elsewhere"), [("tfrecord", False), ("hdf5", False), ("lmdb", True), ("hdf5", True)]
-)
-def test_every_byte_of_the_output_is_paid_for(
-    cli: Cli,
-    shelf: Shelf,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    written: Recorder,
-    name: str,
-    elsewhere: bool,
+@pytest.mark.parametrize("name", ["tfrecord", "hdf5-arrays"])
+def test_what_is_written_is_paid_for_record_by_record(
+    cli: Cli, shelf: Shelf, tmp_path: Path, written: Recorder, name: str
 ) -> None:
     made = shelf(name)
     written.paid.clear()
-    if elsewhere:
-        (tmp_path / "scratch").mkdir()
-        monkeypatch.setattr(build_directory, "filesystem_of", lambda path: "lustre")
-        monkeypatch.setenv("DATAPREP_SCRATCH", str(tmp_path / "scratch"))
-    out = tmp_path / "out"
-    assert cli(*made.command(out, "--workers", 2)).code == 0
-    assert hashes(out) == made.files
-    sealed = ("manifest.json", "records.parquet")  # the launcher's, and small
-    outputs = [out / name for name in made.files if name not in sealed]
-    assert written.total == sum(path.stat().st_size for path in outputs)
+    assert cli(*made.command(tmp_path / "out", "--workers", 2)).code == 0
+    images = [path.stat().st_size for path in made.raw.path.rglob("*.JPEG")]
+    expected = images if name == "tfrecord" else [16 * 16 * 3] * len(images)
+    assert sorted(written.paid) == sorted(expected)
+
+
+def test_what_is_built_elsewhere_is_paid_for_when_it_is_copied(
+    cli: Cli, shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Recorder
+) -> None:
+    made = shelf("lmdb")
+    written.paid.clear()
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(build_directory, "filesystem_of", lambda path: "lustre")
+    monkeypatch.setenv("DATAPREP_SCRATCH", str(tmp_path / "scratch"))
+    assert cli(*made.command(tmp_path / "out", "--workers", 2)).code == 0
+    databases = [made.out / name for name in made.files if "lmdb" in name]
+    assert written.total == sum(path.stat().st_size for path in databases)
 
 
 def test_every_image_is_read_and_paid_for_once(
