@@ -28,22 +28,12 @@ class Bandwidth:
 
     Args:
         bytes_per_second: the bound; None for none.
-        clock: seconds that only go forward.
-        sleep: waits for so many seconds.
     """
 
-    def __init__(
-        self,
-        bytes_per_second: float | None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, bytes_per_second: float | None) -> None:
         self._rate = bytes_per_second
-        self._clock = clock
-        self._sleep = sleep
         self._lock = threading.Lock()
-        self._free_at = clock()  # when everything that was taken has been paid for
+        self._free_at = time.monotonic()  # when everything that was taken has been paid for
 
     def take(self, count: int, check: Callable[[], None] = lambda: None) -> None:
         """Wait until ``count`` bytes may be moved.
@@ -55,11 +45,11 @@ class Bandwidth:
         if self._rate is None:
             return
         with self._lock:
-            earliest = self._clock() - _BURST_SECONDS
+            earliest = time.monotonic() - _BURST_SECONDS
             due = self._free_at = max(self._free_at, earliest) + count / self._rate
-        while (wait := due - self._clock()) > 0:
+        while (wait := due - time.monotonic()) > 0:
             check()
-            self._sleep(min(wait, _NAP_SECONDS))
+            time.sleep(min(wait, _NAP_SECONDS))
 
 
 class _Part:

@@ -12,6 +12,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -40,15 +41,24 @@ _PAY = (
 
 
 class Clock:
+    """In place of the module `time`."""
+
     def __init__(self) -> None:
         self.now = 100.0
 
-    def __call__(self) -> float:
+    def monotonic(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
         assert seconds > 0
         self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(throttle, "time", found)
+    return found
 
 
 @given(
@@ -59,40 +69,32 @@ def test_what_was_taken_never_exceeds_the_rate_by_more_than_the_burst(
     rate: int, counts: list[int]
 ) -> None:
     clock = Clock()
-    limit = Bandwidth(rate, clock=clock, sleep=clock.sleep)
-    # No more naps than a test can afford.
-    counts = [min(count, rate * 10) for count in counts]
-    for count in counts:
-        limit.take(count)
+    with patch.object(throttle, "time", clock):
+        limit = Bandwidth(rate)
+        counts = [min(count, rate * 10) for count in counts]  # no more naps than a test can afford
+        for count in counts:
+            limit.take(count)
     least = sum(counts) / rate - 0.1
-    assert clock.now - 100 >= least - 1e-6
-    assert clock.now - 100 <= sum(counts) / rate + 1e-6
+    assert least - 1e-6 <= clock.now - 100 <= sum(counts) / rate + 1e-6
 
 
-def test_a_pause_saves_up_no_more_than_the_burst() -> None:
-    clock = Clock()
-    limit = Bandwidth(1000, clock=clock, sleep=clock.sleep)
+def test_a_pause_saves_up_no_more_than_the_burst(clock: Clock) -> None:
+    limit = Bandwidth(1000)
     clock.now += 3600
     before = clock.now
     limit.take(1100)
     assert clock.now - before == pytest.approx(1.0)
+    Bandwidth(None).take(1 << 40)
+    assert clock.now - before == pytest.approx(1.0)
 
 
-def test_without_a_bound_nobody_waits() -> None:
-    clock = Clock()
-    Bandwidth(None, clock=clock, sleep=clock.sleep).take(1 << 40)
-    assert clock.now == 100.0
-
-
-def test_whoever_waits_can_be_stopped() -> None:
-    clock = Clock()
-
+def test_whoever_waits_can_be_stopped(clock: Clock) -> None:
     def stop_after_a_second() -> None:
         if clock.now > 101:
             raise StagingError("another node failed")
 
     with pytest.raises(StagingError, match="another node failed"):
-        Bandwidth(1, clock=clock, sleep=clock.sleep).take(3600, stop_after_a_second)
+        Bandwidth(1).take(3600, stop_after_a_second)
     assert clock.now < 102
 
 
@@ -147,19 +149,12 @@ def child(count: int, **options: object) -> subprocess.Popen[str]:
     return process
 
 
-def test_without_a_bound_nothing_is_counted_or_shared() -> None:
+@pytest.mark.parametrize("bound", [None, 1_000_000])
+def test_a_bound_ends_with_its_block(bound: int | None) -> None:
     before = dict(os.environ)
-    with io_limited(None):
-        assert not is_limited()
-        assert dict(os.environ) == before
-        pay(1 << 60)
-
-
-def test_a_bound_ends_with_its_block() -> None:
-    before = dict(os.environ)
-    with io_limited(1_000_000):
-        assert is_limited()
-        assert dict(os.environ) != before
+    with io_limited(bound):
+        assert is_limited() == (bound is not None)
+        assert (dict(os.environ) != before) == (bound is not None)
     assert not is_limited()
     assert dict(os.environ) == before
     pay(1 << 60)
@@ -174,13 +169,12 @@ def test_processes_share_the_bound_equally() -> None:
         process.communicate(timeout=60)
         assert process.returncode == 0
         assert time.monotonic() - began >= 1.4
-        assert time.monotonic() - began_to_pay < 10
         pay(1_100_000)
         assert time.monotonic() - began_to_pay >= 1.0
         divide(1)
         began = time.monotonic()
-        pay(2_000_000)
-        assert 0.3 < time.monotonic() - began < 1.4
+        pay(8_000_000)
+        assert 1.8 < time.monotonic() - began < 6
 
 
 def test_once_it_is_lifted_nobody_waits_any_more() -> None:
