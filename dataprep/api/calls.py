@@ -292,8 +292,8 @@ def within_limits(values: Mapping[str, Any], *, here: bool) -> Iterator[None]:
     Raises:
         UsageError: it is not, so that the options would say nothing.
     """
-    from dataprep.system.io_limit import io_limited
-    from dataprep.system.niceness import be_nice
+    from dataprep.system.cores import be_nice
+    from dataprep.system.throttle import io_limited
 
     for option in ("nice", "io_limit"):
         if values[option] is not None and not here:

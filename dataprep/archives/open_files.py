@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from dataprep.system.io_limit import pay
+from dataprep.system.throttle import pay
 
 # Headers lie one image (100 KB) apart, so a larger buffer would only read image bytes in vain.
 _BUFFER: Final = 8192

@@ -13,8 +13,8 @@ from dataprep.archives.gzip import Restarts, read_unpacked
 from dataprep.archives.open_files import Descriptor, read_at
 from dataprep.errors import SourceError
 from dataprep.index import Row
-from dataprep.system.io_limit import pay
 from dataprep.system.messages import printable, unreadable
+from dataprep.system.throttle import pay
 
 # The usual limit of a process is 1024 open files; the sinks and Beam need some of them.
 _MOST_OPEN_ARCHIVES: Final = 64

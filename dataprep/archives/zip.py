@@ -19,8 +19,8 @@ from dataprep.archives.open_files import read_at
 from dataprep.archives.tar import AGAIN, ArchiveMember
 from dataprep.errors import SourceError
 from dataprep.index import Packing
-from dataprep.system.io_limit import pay
 from dataprep.system.messages import printable, unreadable
+from dataprep.system.throttle import pay
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -11,7 +11,7 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +28,8 @@ from dataprep.system.filesystems import (
     node_local_scratch,
     scratch_places,
 )
-from dataprep.system.io_limit import is_limited, pay
 from dataprep.system.messages import sized
+from dataprep.system.throttle import pay
 
 _CHUNK = 1 << 22
 
@@ -41,18 +41,11 @@ class Places:
     paths: Sequence[Path]
     targets: Sequence[Path]
     out: Path
-    _paid: int = 0  # bytes written in place so far, as far as is known
 
     def open(self, sink: Sink, info: DatasetInfo) -> ShardWriter:
-        """Start a shard here, which is held up by a bound on bytes a second."""
+        """Start a shard here; a bound on bytes a second holds up its writer."""
         writer = sink.open(self.paths, info)
-        if not is_limited() or self.paths != self.targets:
-            return writer
-        return _HeldUp(writer, sink.value_bytes if sink.pixels else 1, self._pay)
-
-    def _pay(self, count: int) -> None:
-        self._paid += count
-        pay(count)
+        return _PayingWriter(writer, sink) if self.paths == self.targets else writer
 
     def deliver(self, written: Sequence[WrittenFile]) -> None:
         """Copy what was built elsewhere, checking that it is what the sink wrote.
@@ -66,8 +59,6 @@ class Places:
                     f"{path}: what was copied from here is not what was written; "
                     "check this node's storage, then run the same command again"
                 )
-        if self.paths == self.targets:
-            pay(max(0, sum(file.bytes for file in written) - self._paid))
 
     def _copied(self, path: Path, target: Path) -> str:
         try:
@@ -76,23 +67,16 @@ class Places:
             raise storage_error(error, self.out, f"copying from {path}") from error
 
 
-class _HeldUp(ShardWriter):
-    """A writer whose bytes are paid for, record by record; what a format adds, in the end.
+class _PayingWriter(ShardWriter):
+    """Pays for the bytes of every example; what a format adds is little."""
 
-    Args:
-        writer: the format's.
-        scale: bytes in the file for each of an example's.
-        pay: told them.
-    """
-
-    def __init__(self, writer: ShardWriter, scale: int, pay: Callable[[int], None]) -> None:
+    def __init__(self, writer: ShardWriter, sink: Sink) -> None:
         self._writer = writer
-        self._scale = scale
-        self._pay = pay
+        self._scale = sink.value_bytes if sink.pixels else 1
 
     def write(self, example: Example) -> None:
         self._writer.write(example)
-        self._pay(len(example.encoded) * self._scale)
+        pay(len(example.encoded) * self._scale)
 
     def close(self) -> Sequence[WrittenFile]:
         return self._writer.close()

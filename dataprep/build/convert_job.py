@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from dataprep import __version__
 from dataprep.build import manifest as manifests
 from dataprep.build.claim import claim
+from dataprep.build.finished_split import FinishedSplit
 from dataprep.build.identity import CONVERTED
 from dataprep.build.job import (
     Job,
@@ -40,12 +41,11 @@ from dataprep.index import Value
 from dataprep.index import records as records_table
 from dataprep.index.records import RecordsTable, first_rows
 from dataprep.plugins import load_sink
-from dataprep.records import Records
 from dataprep.sinks import DatasetInfo, Layout, ShardName
 from dataprep.sinks.example import Example
-from dataprep.system.io_limit import pay
 from dataprep.system.lustre.rules import Striping
 from dataprep.system.messages import counted, printable, sized, unreadable
+from dataprep.system.throttle import pay
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -237,7 +237,8 @@ class ConvertJob(Job):
         """The shard's run of examples, in the form that the format stores."""
         change = partial(_changed, pixels=self.output.load_sink().pixels, most=self.max_pixels)
         try:
-            with Records(self.source, shard.split) as records, RecordsTable(self.source) as table:
+            records = FinishedSplit(self.source, shard.split)
+            with RecordsTable(self.source) as table:
                 if records.manifest["sha256"] != self.manifest_sha256:
                     raise changed_meanwhile(self.source)
                 start, stop = run_of(shard, records.ends)

@@ -12,11 +12,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.build.finished_split import FinishedSplit
 from dataprep.build.manifest import dataset_info, manifest_sink, read_manifest, refuse_part
 from dataprep.build.verify import KEY_HASH, key_hash, repeated
 from dataprep.errors import ImageError, SinkError
 from dataprep.images.decode import to_pixels
-from dataprep.records import Records
 from dataprep.sinks.example import Example
 from dataprep.system.messages import printable
 
@@ -119,9 +119,9 @@ def diff(
     splits = []
     for split in manifests[0]["splits"]:
         if split in manifests[1]["splits"]:
-            with Records(a, split) as in_a, Records(b, split) as in_b:
-                rows = [_rows(records, how, threads, progress) for records in (in_a, in_b)]
-                splits.append(_compare(split, [in_a, in_b], rows, how.said))
+            both = [FinishedSplit(out, split) for out in (a, b)]
+            rows = [_rows(records, how, threads, progress) for records in both]
+            splits.append(_compare(both, rows, how.said))
     return Difference(tuple(splits), tuple(missing), how.pixels, how.boxes, how.attributes)
 
 
@@ -167,28 +167,25 @@ class _Comparison:
 
 
 def _rows(
-    records: Records, how: _Comparison, threads: int, progress: Callable[[int], object] | None
+    records: FinishedSplit, how: _Comparison, threads: int, progress: Callable[[int], object] | None
 ) -> NDArray[np.void]:
     """The row of every example, in order."""
     rows = np.zeros(len(records), _ROW)
-    bounds = [0, *records.ends]
 
     def fill(shard: int) -> int:
-        start, stop = bounds[shard], bounds[shard + 1]
+        start, stop = records.start(shard), records.ends[shard]
         for number, example in enumerate(records.between(start, stop), start=start):
             rows[number] = how.row(example)
         return stop - start
 
     with ThreadPoolExecutor(threads) as pool:
-        for done in pool.map(fill, range(len(bounds) - 1)):
+        for done in pool.map(fill, range(len(records.ends))):
             if progress is not None:
                 progress(done)
     return rows
 
 
-def _compare(
-    split: str, both: list[Records], rows: list[NDArray[np.void]], said: str
-) -> SplitDifference:
+def _compare(both: list[FinishedSplit], rows: list[NDArray[np.void]], said: str) -> SplitDifference:
     a, b = rows
     # Numbers of the examples that both have, matched pairwise; of a repeated key, the first.
     first_a, first_b = _first_of_each_key(a), _first_of_each_key(b)
@@ -211,7 +208,7 @@ def _compare(
         ),
     ]
     return SplitDifference(
-        split=split,
+        split=both[0].split,
         records=(len(a), len(b)),
         only_a=len(only_a),
         only_b=len(only_b),
@@ -233,5 +230,5 @@ def _what(image: bool, labels: bool, said: str) -> str:
     return "another image" if image else f"other {said}"
 
 
-def _key(records: Records, number: int) -> str:
-    return printable(records[number].key)
+def _key(records: FinishedSplit, number: int) -> str:
+    return printable(next(records.between(number, number + 1)).key)

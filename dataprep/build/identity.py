@@ -13,8 +13,7 @@ from dataprep.errors import DataprepError, DatasetError
 from dataprep.index import records as records_table
 from dataprep.plugins import load_sink
 from dataprep.sinks import Layout, ShardName
-from dataprep.system.canonical import to_json
-from dataprep.system.state_files import read_state, write_state
+from dataprep.system.state_files import read_state, to_json, write_state
 
 _SHOWN = 4  # differences spelled out in an error; the rest are counted
 

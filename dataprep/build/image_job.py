@@ -40,8 +40,8 @@ from dataprep.index.order import read_shard
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
-from dataprep.system.canonical import to_json
 from dataprep.system.messages import counted, sized
+from dataprep.system.state_files import to_json
 
 if TYPE_CHECKING:  # they load a database, which a run that has nothing to order need not
     from dataprep.index.images import Images

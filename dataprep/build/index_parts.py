@@ -17,11 +17,16 @@ from dataprep.build.request import Request
 from dataprep.build.workspace import Workspace
 from dataprep.datasets.base import Dataset, ScanUnit
 from dataprep.errors import SourceError
-from dataprep.system.canonical import to_json
 from dataprep.system.durable_files import partial_path, storage_error
-from dataprep.system.hashing import file_sha256
 from dataprep.system.messages import printable
-from dataprep.system.state_files import is_intact, read_state, remove_unless_file, write_state
+from dataprep.system.state_files import (
+    file_sha256,
+    is_intact,
+    read_state,
+    remove_unless_file,
+    to_json,
+    write_state,
+)
 from dataprep_schemas.tables import Kind
 
 _VERSION = 3  # raise it whenever the same scan would be kept in another way

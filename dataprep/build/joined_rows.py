@@ -14,8 +14,7 @@ from dataprep.build.job import Job
 from dataprep.index import records as records_table
 from dataprep.index.records import STATUSES, parquet_writer, row_groups
 from dataprep.system.durable_files import partial_path
-from dataprep.system.hashing import file_sha256
-from dataprep.system.state_files import remove_unless_file
+from dataprep.system.state_files import file_sha256, remove_unless_file
 
 if TYPE_CHECKING:
     import pyarrow as pa

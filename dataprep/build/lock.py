@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -105,12 +105,14 @@ class Sighting:
     """A marker file at one moment. Two are equal if nothing happened in between.
 
     Attributes:
-        modified: seconds since 1970, by the clock of the file system or of the holder's host.
+        text: what is in it.
+        modified: nanoseconds since 1970, by the clock of the file system or of the holder's host.
+        changed: likewise; of its name or mode, too.
     """
 
     text: str
-    times: tuple[int, int]
-    modified: float = field(compare=False)
+    modified: int
+    changed: int
 
     def __str__(self) -> str:
         """Whose it is, for messages."""
@@ -157,7 +159,7 @@ def sight(path: Path, *, touch_if: str | None = None, again: bool = True) -> Sig
         if error.errno != errno.ESTALE or not again:
             raise
         return sight(path, touch_if=touch_if, again=False)  # on NFS, another has taken its place
-    return Sighting(text, (status.st_mtime_ns, status.st_ctime_ns), status.st_mtime)
+    return Sighting(text, status.st_mtime_ns, status.st_ctime_ns)
 
 
 class Silence:

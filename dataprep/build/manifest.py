@@ -13,16 +13,15 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.errors import DatasetError
-from dataprep.system.canonical import to_json
 from dataprep.system.messages import some_of
+from dataprep.system.state_files import to_json
 
 if TYPE_CHECKING:
     from dataprep.sinks import DatasetInfo, Sink
@@ -184,15 +183,7 @@ class Part:
 
 def part_json(part: Part) -> str:
     """The text of ``part.json``: equal parts give equal texts."""
-    said = {
-        "format": PART_FORMAT,
-        "manifest_sha256": part.manifest_sha256,
-        "splits": {name: list(numbers) for name, numbers in part.splits.items()},
-        "split_files": sorted(part.split_files),
-        "node": part.node,
-        "nodes": part.nodes,
-        "replicas": part.replicas,
-    }
+    said = {"format": PART_FORMAT, **asdict(part), "split_files": sorted(part.split_files)}
     return to_json(said).decode()
 
 
@@ -309,49 +300,20 @@ def _checked_part(path: Path, said: Mapping[str, Any], manifest: Mapping[str, An
         raise _broken(path, f"its format is not {PART_FORMAT}")
     if said.get("manifest_sha256") != manifest["sha256"]:
         raise _broken(path, "it is of another data set than the manifest beside it")
-    wrong = next(_contradictions(said, manifest["splits"]), None)
-    if wrong is not None:
-        raise _broken(path, wrong)
-    return Part(
-        manifest_sha256=said["manifest_sha256"],
-        splits={name: tuple(numbers) for name, numbers in said["splits"].items()},
-        split_files=tuple(said["split_files"]),
-        node=said["node"],
-        nodes=said["nodes"],
-        replicas=said["replicas"],
-    )
-
-
-def _contradictions(said: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
-    """What cannot be true of a part; only the first is sure, the next may come of it."""
-    splits, files = said.get("splits"), said.get("split_files")
-    if not isinstance(splits, dict) or not splits:
-        yield "it names no splits"
-        return
-    for name, numbers in splits.items():
-        if name not in known:
-            yield f"the data set has no split {name!r}"
-        elif not _are_shards(numbers, len(known[name]["shards"])):
-            yield f"its shards of {name} are not ascending numbers of the manifest's"
-    names = {file["path"] for name in splits if name in known for file in known[name]["files"]}
-    if not isinstance(files, list) or not all(
-        isinstance(file, str) and file in names for file in files
-    ):
-        yield "its split_files are not the manifest's"
-    numbers = [said.get(name) for name in ("node", "nodes", "replicas")]
-    if not all(type(number) is int for number in numbers):
-        yield "its node, nodes and replicas are not numbers"
-    elif not (0 <= said["node"] < said["nodes"] and 1 <= said["replicas"] <= said["nodes"]):
-        yield "its node, nodes and replicas contradict each other"
-
-
-def _are_shards(numbers: object, count: int) -> bool:
-    """Whether these are numbers of shards, ascending, at least one."""
-    if not isinstance(numbers, list) or not numbers:
-        return False
-    if not all(type(number) is int for number in numbers):
-        return False
-    return all(before < after for before, after in pairwise([-1, *numbers, count]))
+    known = {name: range(len(split["shards"])) for name, split in manifest["splits"].items()}
+    try:
+        splits = {name: tuple(numbers) for name, numbers in said["splits"].items()}
+        fields = {name: value for name, value in said.items() if name != "format"}
+        part = Part(**{**fields, "splits": splits, "split_files": tuple(said["split_files"])})
+        right = bool(part.splits) and all(
+            numbers and numbers == tuple(sorted(set(known[name]) & set(numbers)))
+            for name, numbers in part.splits.items()
+        )
+    except (KeyError, TypeError, AttributeError):
+        right = False
+    if not right:
+        raise _broken(path, "what it names is not the manifest's")
+    return part
 
 
 def _broken(path: Path, what: str) -> DatasetError:

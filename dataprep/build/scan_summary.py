@@ -14,9 +14,8 @@ from dataprep.build.workspace import Workspace
 from dataprep.datasets import Dataset, Found, wanted_splits
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import RejectedError, SourceError, UsageError
-from dataprep.system.canonical import to_json
 from dataprep.system.messages import counted, printable
-from dataprep.system.state_files import read_state, write_state
+from dataprep.system.state_files import read_state, to_json, write_state
 
 if TYPE_CHECKING:  # it loads a database, which a run that has nothing to order need not
     from dataprep.index.images import Images

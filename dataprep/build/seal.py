@@ -21,9 +21,9 @@ from dataprep.errors import DatasetError, RejectedError
 from dataprep.images import Statistics
 from dataprep.index.records import conspicuous
 from dataprep.sinks import FinishedShard, ShardName
-from dataprep.system.canonical import to_json
 from dataprep.system.durable_files import sync_directory, write_durably
 from dataprep.system.messages import printable
+from dataprep.system.state_files import to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -31,7 +31,7 @@ from dataprep.images import Statistics
 from dataprep.index.records import parquet_writer
 from dataprep.sinks import ShardName, WrittenFile
 from dataprep.system.durable_files import storage_error
-from dataprep.system.hashing import file_sha256
+from dataprep.system.state_files import file_sha256
 from dataprep_schemas.tables import schema_of
 
 _GROUP: Final = 1 << 14  # rows kept in memory; a shard may have millions

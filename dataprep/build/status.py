@@ -58,7 +58,7 @@ def holder(workspace: Workspace) -> Holder | None:
     marker = None if found is None else found.marker
     if found is None or marker is None:
         return None
-    silent = max(time.time() - found.modified, 0.0)
+    silent = max(time.time() - found.modified / 1e9, 0.0)
     return Holder(marker.host, marker.process, marker.is_alive(), marker.since, silent)
 
 

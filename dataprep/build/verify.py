@@ -32,9 +32,9 @@ from dataprep.index.records import NAME as RECORDS
 from dataprep.index.records import STATUSES, STORED, RecordsTable, first_rows
 from dataprep.sinks import DatasetInfo, Sink
 from dataprep.sinks.example import Example
-from dataprep.system.hashing import file_sha256
-from dataprep.system.io_limit import pay
 from dataprep.system.messages import printable
+from dataprep.system.state_files import file_sha256
+from dataprep.system.throttle import pay
 
 Level = Literal["size", "hash", "records", "decode", "reader"]
 LEVELS: tuple[Level, ...] = get_args(Level)

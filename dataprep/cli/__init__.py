@@ -24,7 +24,7 @@ from dataprep import __version__
 from dataprep.api.parameters import nearest
 from dataprep.api.progress import forget_stdout
 from dataprep.errors import DataprepError, RejectedError, UsageError
-from dataprep.system.numeric_threads import one_thread_each
+from dataprep.system.cores import one_thread_each
 
 _HELP = ["-h", "--help"]
 _STOPPED = 130  # 128 + SIGINT, as shells have it

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from dataprep.errors import StoppedError
-from dataprep.system.io_limit import lift
+from dataprep.system.throttle import lift
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dataprep.sinks.base import WrittenFile
-from dataprep.system.hashing import file_sha256
+from dataprep.system.state_files import file_sha256
 
 _BUFFER = 1 << 20  # few large writes: what parallel file systems like
 _MOST_PIECES = os.sysconf("SC_IOV_MAX")  # that the system takes in one write

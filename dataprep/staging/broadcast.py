@@ -38,7 +38,7 @@ from dataprep.staging.copying.streams import Watch
 from dataprep.staging.copying.writing import TargetWriter
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.mpi import Failure, MpiPeers
-from dataprep.system.bandwidth import Bandwidth
+from dataprep.system.throttle import Bandwidth
 
 if TYPE_CHECKING:
     from mpi4py import MPI

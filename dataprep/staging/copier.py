@@ -49,10 +49,10 @@ from dataprep.staging.target.sentinel import (
     write_planned,
     write_sentinel,
 )
-from dataprep.system.canonical import to_json
 from dataprep.system.filesystems import is_memory, space_of
 from dataprep.system.memory import available
 from dataprep.system.messages import counted, printable, sized
+from dataprep.system.state_files import to_json
 
 # Brings files into the target: copies them from the source, or takes part in a broadcast.
 Transfer = Callable[[Sequence[SourceFile], Watch, Callable[[CopiedFile], None]], None]

@@ -14,9 +14,9 @@ from typing import Any
 from dataprep.build.manifest import NAME, PART, read_manifest, refuse_part
 from dataprep.errors import DatasetError, UsageError
 from dataprep.staging.copied_file import PRIVATE
-from dataprep.system.canonical import to_json
 from dataprep.system.durable_files import is_partial
 from dataprep.system.messages import printable
+from dataprep.system.state_files import to_json
 
 _OURS = ".dataprep"  # what begins like this is a directory of ours, not data
 _LMDB_LOCK = "lock.mdb"  # of the machine that has the database open

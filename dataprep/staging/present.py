@@ -31,8 +31,8 @@ from dataprep.staging.target.sentinel import (
     read_sentinel,
     remove_lease,
 )
-from dataprep.system.canonical import to_json
 from dataprep.system.messages import printable, some_of
+from dataprep.system.state_files import to_json
 
 LABELS = frozenset({MANIFEST, PART})
 

@@ -16,32 +16,12 @@ from dataprep.errors import StagingError
 
 _MOUNTS = Path("/proc/self/mountinfo")
 
-# As the kernel calls them; FUSE's carry their server's name behind a dot.
-_NETWORK = frozenset(
-    {
-        "9p",
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "dvs",
-        "fhgfs",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "orangefs",
-        "panfs",
-        "pvfs2",
-        "smb3",
-        "smbfs",
-        "wekafs",
-    }
-)
-_NETWORK_SERVERS = frozenset(  # known by these names in user space only
-    {"daos", "dfuse", "gcsfuse", "juicefs", "mountpoint-s3", "rclone", "s3fs", "sshfs"}
+# As the kernel calls them; FUSE's carry their server's name behind a dot, and some are known by
+# that alone.
+_NETWORK = re.compile(
+    r"(fuse\.)?(9p|afs|beegfs|ceph|cifs|dvs|fhgfs|glusterfs|gpfs|lustre|ncpfs|nfs4?|orangefs|panfs"
+    r"|pvfs2|smb3|smbfs|wekafs)"
+    r"|fuse\.(daos|dfuse|gcsfuse|juicefs|mountpoint-s3|rclone|s3fs|sshfs)"
 )
 _MEMORY = frozenset({"tmpfs", "ramfs"})
 
@@ -131,8 +111,7 @@ def filesystem_of(path: Path, mounts: Path | None = None) -> str:
 
 def is_network(kind: str) -> bool:
     """Whether files of this file system type are on another machine."""
-    server = kind.removeprefix("fuse.")
-    return server in _NETWORK or (server != kind and server in _NETWORK_SERVERS)
+    return _NETWORK.fullmatch(kind) is not None
 
 
 def is_memory(kind: str) -> bool:

@@ -1,7 +1,7 @@
-"""What a run leaves for the next one to believe, each file with a hash over all of its bytes.
+"""JSON files and hashes: what a run leaves for the next one to believe.
 
-A file that is torn, damaged, of another kind or not there at all is the same to whoever reads it:
-None, and what it told is found out again.
+A state file has a hash over all of its bytes. One that is torn, damaged, of another kind or not
+there at all is the same to whoever reads it: None, and what it told is found out again.
 """
 
 from __future__ import annotations
@@ -11,15 +11,36 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dataprep.system.canonical import to_json
 from dataprep.system.durable_files import write_durably
-from dataprep.system.hashing import file_sha256
 
 State = dict[str, Any]
+
+_READ = 1 << 22  # large reads: what parallel file systems like
+
+
+def to_json(value: object) -> bytes:
+    """``value`` as JSON in the one way of this project: equal values are equal bytes."""
+    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+
+
+def file_sha256(path: Path, told: Callable[[int], None] | None = None) -> str:
+    """SHA-256 of a file, in hex.
+
+    Args:
+        path: the file.
+        told: how many bytes were read since the last call.
+    """
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_READ):
+            digest.update(chunk)
+            if told is not None:
+                told(len(chunk))
+    return digest.hexdigest()
 
 
 def encode(state: Mapping[str, Any]) -> bytes:

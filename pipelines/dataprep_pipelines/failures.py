@@ -24,7 +24,7 @@ from dataprep.build.lock import Lease
 from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import is_full, partial_path
-from dataprep.system.io_limit import lift
+from dataprep.system.throttle import lift
 
 WORKER_DIED = "Worker subprocess exited"  # what Beam's SubprocessSdkWorker says
 

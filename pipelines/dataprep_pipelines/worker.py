@@ -17,6 +17,8 @@ import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
 
+from dataprep.system.throttle import divide
+
 DEBUG = "DATAPREP_DEBUG"
 """Environment variable, set by ``dataprep --debug``: workers say on stderr what Beam says."""
 
@@ -53,6 +55,7 @@ def helper_processes(count: int) -> ProcessPoolExecutor:
 
     Its processes are started by the threads that submit to it: `block_interrupts` in those.
     """
+    divide(count + 1)
     return ProcessPoolExecutor(
         count,
         # Not fork: other threads of this process hold locks.

@@ -17,7 +17,7 @@ from dataprep.build.manifest import dataset_info, manifest_sink, read_manifest, 
 from dataprep.plugins import load_sink
 from dataprep.records import Records
 from dataprep.sinks.example import Example
-from dataprep.system.canonical import to_json
+from dataprep.system.state_files import to_json
 from tests.conftest import FORMATS, Cli, Made, Shelf
 
 Change = Callable[[list[Example]], list[Example]]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from dataprep.build.manifest import seal_manifest
-from dataprep.system.canonical import to_json
+from dataprep.system.state_files import to_json
 from tests.conftest import Cli, Made, Shelf, hashes
 
 LEVELS = ("size", "hash", "records", "decode")

@@ -31,7 +31,7 @@ from dataprep.errors import DatasetError
 from dataprep.index.records import NAME, RecordsTable, conspicuous, first_rows
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
-from dataprep.system.hashing import file_sha256
+from dataprep.system.state_files import file_sha256
 from dataprep_schemas.tables import RECORDS, schema_of
 from tests.build.conftest import workspace
 

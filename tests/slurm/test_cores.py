@@ -13,8 +13,8 @@ from tests.slurm.cluster import Cluster
 pytestmark = pytest.mark.slurm
 
 _SHOW = (
-    "import os, sys; from dataprep.system.allotment import allotted_cores; "
-    "print(sys.argv[1], allotted_cores(os.environ))"
+    "import os, sys; from dataprep.system.job_limits import scheduler_cores; "
+    "print(sys.argv[1], scheduler_cores(os.environ))"
 )
 
 

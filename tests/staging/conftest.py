@@ -180,7 +180,7 @@ class Forks:
 # Reading stops behind so many files, as if the file system hung, until a file is there.
 _HANGING = """
 import os, time
-from dataprep.system.bandwidth import Bandwidth
+from dataprep.system.throttle import Bandwidth
 def take(self, count, check=lambda: None, left=[{files}]):
     left[0] -= 1
     while left[0] < 0 and not os.path.exists({going_on!r}):

@@ -16,7 +16,7 @@ import pytest
 from dataprep.build.manifest import seal_manifest
 from dataprep.errors import DatasetError, UsageError
 from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
-from dataprep.system.canonical import to_json
+from dataprep.system.state_files import to_json
 from tests.conftest import Made, Shelf, hashes
 
 

@@ -25,7 +25,7 @@ _CROWDED = (
 # Reading waits as if the file system hung, so that others can fail meanwhile.
 _HANGING = """
 import time
-from dataprep.system.bandwidth import Bandwidth
+from dataprep.system.throttle import Bandwidth
 def take(self, count, check=lambda: None):
     while True:
         check()

@@ -24,7 +24,7 @@ _HERE = "has come this far"
 _LOCKING_WAITS = f"""
 import os, time
 import dataprep.staging.copier as copier
-from dataprep.system.bandwidth import Bandwidth
+from dataprep.system.throttle import Bandwidth
 def wait(check=lambda: None):
     print({_HERE!r}, flush=True)
     while not os.path.exists(GO):

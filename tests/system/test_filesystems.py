@@ -171,36 +171,21 @@ def test_room_that_cannot_be_told_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("kind", "network"),
-    [
-        ("lustre", True),
-        ("nfs", True),
-        ("nfs4", True),
-        ("gpfs", True),
-        ("beegfs", True),
-        ("fuse.glusterfs", True),
-        ("fuse.sshfs", True),
-        ("ext4", False),
-        ("xfs", False),
-        ("tmpfs", False),
-        ("overlay", False),
-        ("fuse.ntfs-3g", False),
-        ("fuse", False),
-        ("fuse.daos", True),
-        ("fuse.s3fs", True),
-        ("fuse.squashfuse", False),
-        ("", False),
-    ],
-)
-def test_which_are_on_another_machine(kind: str, network: bool) -> None:
-    assert is_network(kind) is network
-
-
-def test_which_take_memory() -> None:
-    assert is_memory("tmpfs")
-    assert is_memory("ramfs")
-    assert not is_memory("ext4")
+def test_which_are_on_another_machine_and_which_take_memory() -> None:
+    remote = [
+        "lustre",
+        "nfs",
+        "nfs4",
+        "gpfs",
+        "beegfs",
+        "fuse.glusterfs",
+        "fuse.sshfs",
+        "fuse.daos",
+    ]
+    local = ["ext4", "xfs", "overlay", "fuse.ntfs-3g", "fuse", "fuse.squashfuse", "s3fs", ""]
+    memory = ["tmpfs", "ramfs"]
+    assert [kind for kind in [*remote, *local, *memory] if is_network(kind)] == remote
+    assert [kind for kind in [*remote, *local, *memory] if is_memory(kind)] == memory
 
 
 # --- node-local scratch ---

@@ -18,8 +18,8 @@ from dataprep.datasets.raw_directory import likely
 from dataprep.datasets.splits import Cut
 from dataprep.errors import SourceError
 from dataprep.index.database import Database, open_database, quoted
-from dataprep.system.hashing import file_sha256
 from dataprep.system.messages import counted, printable, unreadable
+from dataprep.system.state_files import file_sha256
 
 if TYPE_CHECKING:
     import pyarrow as pa

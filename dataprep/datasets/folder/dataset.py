@@ -32,8 +32,8 @@ from dataprep.datasets.folder.layout import (
 )
 from dataprep.datasets.folder.options import OPTIONS, ListingOptions, parse_options, shaping
 from dataprep.index import Ignored, Member, Row, Scanned
-from dataprep.system.hashing import file_sha256
 from dataprep.system.messages import counted, printable, sized, unreadable
+from dataprep.system.state_files import file_sha256
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
 _SCAN_RULES: Final = 4

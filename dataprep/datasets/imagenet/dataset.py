@@ -20,8 +20,8 @@ from dataprep.datasets.imagenet.labels import class_indices, classify, load_labe
 from dataprep.datasets.imagenet.layout import ImageNetUnit, find_layouts
 from dataprep.errors import SourceError
 from dataprep.index import Box, Scanned
-from dataprep.system.hashing import file_sha256
 from dataprep.system.messages import printable
+from dataprep.system.state_files import file_sha256
 from dataprep_schemas import imagenet_classes
 
 # 732 to 1300 training images a class, 50 validation images a class; the 100,000 test images

@@ -19,7 +19,7 @@ from dataprep.staging.copying.writing import (
     rehash,
 )
 from dataprep.staging.inventory import SourceFile
-from dataprep.system.bandwidth import Bandwidth
+from dataprep.system.throttle import Bandwidth
 
 _LARGEST_PIECE = 1 << 22  # what parallel file systems read at full speed
 _SMALLEST_PIECE = 1 << 18

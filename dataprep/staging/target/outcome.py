@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
 from dataprep.staging.target.directory import StageDirectory, private_name
-from dataprep.system.canonical import to_json
+from dataprep.system.state_files import to_json
 
 _KIND = "outcome"
 _KEPT = 8  # of other steps, which may run side by side in one directory

@@ -18,7 +18,7 @@ from dataprep.errors import StagingError
 from dataprep.staging.copied_file import PRIVATE, CopiedFile
 from dataprep.staging.target.directory import StageDirectory, private_name
 from dataprep.staging.target.paths import opened_parent
-from dataprep.system.canonical import to_json
+from dataprep.system.state_files import to_json
 
 SENTINEL = "complete.json"
 PLANNED = "planned.json"

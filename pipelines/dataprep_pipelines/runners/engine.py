@@ -265,9 +265,13 @@ def started(
     """
     logging.getLogger("apache_beam").setLevel(logging.ERROR)
     if engine.is_local:
+        from dataprep.system.throttle import divide
         from dataprep_pipelines.runners.local import LocalEngine
 
-        yield LocalEngine(engine)
+        try:
+            yield LocalEngine(engine)
+        finally:
+            divide(1)
     elif engine.is_dask:
         from dataprep_pipelines.runners.dask import dask_cluster
 

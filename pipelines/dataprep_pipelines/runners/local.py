@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.sinks import ShardName
+from dataprep.system.throttle import divide
 from dataprep_pipelines.runners.engine import Engine, Parallelism, RunningEngine
 from dataprep_pipelines.worker import command_line
 
@@ -66,6 +67,7 @@ class LocalEngine(RunningEngine):
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
 
+        divide(parallelism.processes)
         # Not --direct_running_mode=multi_processing: it would start Beam's worker, not ours.
         workers = f"--direct_num_workers={parallelism.processes}"
         options = PipelineOptions([workers, *self._engine.beam_options])

@@ -1,9 +1,8 @@
-"""The bound on what all processes of a run read and write: shared, lifted, and complete."""
+"""The bound on what all processes of a run read and write: divided, lifted, and complete."""
 
 from __future__ import annotations
 
 import gzip
-import math
 import os
 import signal
 import subprocess
@@ -13,31 +12,93 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dataprep.archives import reading
 from dataprep.archives.listing import StoredImage
 from dataprep.build import build_directory
-from dataprep.build.build_directory import Places
 from dataprep.build.verify import verify
 from dataprep.cli.stopping import resumable
 from dataprep.datasets import close_archives, list_container, read_image
-from dataprep.errors import StoppedError
+from dataprep.errors import StagingError, StoppedError
 from dataprep.index import Row
-from dataprep.plugins import load_sink
-from dataprep.sinks import DatasetInfo, ShardName
-from dataprep.sinks.example import Example
-from dataprep.sinks.tfrecord import TFRecordWriter
-from dataprep.system import io_limit
-from dataprep.system.io_limit import io_limited, is_limited, lift, pay
-from tests.conftest import FORMATS, Cli, Made, Shelf, hashes
+from dataprep.system import throttle
+from dataprep.system.throttle import Bandwidth, divide, io_limited, is_limited, lift, pay
+from tests.conftest import Cli, Made, Shelf
 
 HOUR = 3600
 _PAY = (
-    "import sys; from dataprep.system.io_limit import pay; print('pays', flush=True); "
+    "import sys; from dataprep.system.throttle import pay; print('pays', flush=True); "
     "pay(int(sys.argv[1]))"
 )
+
+
+# --- the threads of one process, on a clock that only sleeping moves ---
+
+
+class Clock:
+    """In place of the module `time`."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(throttle, "time", found)
+    return found
+
+
+@given(
+    rate=st.integers(1_000, 10**10),
+    counts=st.lists(st.integers(1, 1 << 23), min_size=1, max_size=8),
+)
+def test_what_was_taken_never_exceeds_the_rate_by_more_than_the_burst(
+    rate: int, counts: list[int]
+) -> None:
+    clock = Clock()
+    with patch.object(throttle, "time", clock):
+        limit = Bandwidth(rate)
+        counts = [min(count, rate * 10) for count in counts]  # no more naps than a test can afford
+        for count in counts:
+            limit.take(count)
+    least = sum(counts) / rate - 0.1
+    assert least - 1e-6 <= clock.now - 100 <= sum(counts) / rate + 1e-6
+
+
+def test_a_pause_saves_up_no_more_than_the_burst(clock: Clock) -> None:
+    limit = Bandwidth(1000)
+    clock.now += 3600
+    before = clock.now
+    limit.take(1100)
+    assert clock.now - before == pytest.approx(1.0)
+    Bandwidth(None).take(1 << 40)
+    assert clock.now - before == pytest.approx(1.0)
+
+
+def test_whoever_waits_can_be_stopped(clock: Clock) -> None:
+    def stop_after_a_second() -> None:
+        if clock.now > 101:
+            raise StagingError("another node failed")
+
+    with pytest.raises(StagingError, match="another node failed"):
+        Bandwidth(1).take(3600, stop_after_a_second)
+    assert clock.now < 102
+
+
+# --- the processes of a run ---
 
 
 class Recorder:
@@ -51,6 +112,9 @@ class Recorder:
         with self._lock:
             self.paid.append(count)
 
+    def divide(self, processes: int) -> None:
+        pass
+
     @property
     def total(self) -> int:
         return sum(self.paid)
@@ -60,7 +124,7 @@ class Recorder:
 def meter(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     """What everything is paid to."""
     recorder = Recorder()
-    monkeypatch.setattr(io_limit, "_meter", recorder)
+    monkeypatch.setattr(throttle, "_part", recorder)
     return recorder
 
 
@@ -85,39 +149,32 @@ def child(count: int, **options: object) -> subprocess.Popen[str]:
     return process
 
 
-def debt() -> float:
-    """Seconds until all is paid for."""
-    meter = io_limit._meter
-    assert isinstance(meter, io_limit._SharedMeter)
-    return meter._account.add(-math.inf, 0.0) - time.monotonic()
-
-
-def test_without_a_bound_nothing_is_counted_or_shared() -> None:
+@pytest.mark.parametrize("bound", [None, 1_000_000])
+def test_a_bound_ends_with_its_block(bound: int | None) -> None:
     before = dict(os.environ)
-    with io_limited(None):
-        assert not is_limited()
-        assert dict(os.environ) == before
-        pay(1 << 60)
-
-
-def test_a_bound_ends_with_its_block() -> None:
-    before = dict(os.environ)
-    with io_limited(1_000_000):
-        assert is_limited()
-        assert dict(os.environ) != before
+    with io_limited(bound):
+        assert is_limited() == (bound is not None)
+        assert (dict(os.environ) != before) == (bound is not None)
     assert not is_limited()
     assert dict(os.environ) == before
     pay(1 << 60)
 
 
-def test_what_a_child_takes_all_have_to_pay_for() -> None:
-    with io_limited(1_000_000):
-        process = child(HOUR * 1_000_000)
-        while debt() < HOUR / 2:
-            assert process.poll() is None
-        lift()
-        assert process.communicate(timeout=60) == ("", None)
+def test_processes_share_the_bound_equally() -> None:
+    with io_limited(4_000_000):
+        divide(4)
+        began = time.monotonic()
+        process = child(1_500_000)
+        began_to_pay = time.monotonic()
+        process.communicate(timeout=60)
         assert process.returncode == 0
+        assert time.monotonic() - began >= 1.4
+        pay(1_100_000)
+        assert time.monotonic() - began_to_pay >= 1.0
+        divide(1)
+        began = time.monotonic()
+        pay(8_000_000)
+        assert 1.8 < time.monotonic() - began < 6
 
 
 def test_once_it_is_lifted_nobody_waits_any_more() -> None:
@@ -134,24 +191,20 @@ def test_once_it_is_lifted_nobody_waits_any_more() -> None:
         pay(HOUR * 1_000_000)
 
 
-def test_a_signal_lifts_it_whoever_has_the_account_then() -> None:
+def test_a_signal_lifts_it_in_every_process() -> None:
     with io_limited(1_000_000):
-        meter = io_limit._meter
-        assert isinstance(meter, io_limit._SharedMeter)
-        with (
-            pytest.raises(StoppedError),
-            resumable("how to go on"),
-            meter._account._shared.locked(),
-        ):
+        process = child(HOUR * 1_000_000)
+        with pytest.raises(StoppedError), resumable("how to go on"):
             signal.raise_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        assert process.returncode == 0
         pay(HOUR * 1_000_000)
-        assert debt() > HOUR / 2
 
 
 def test_a_child_does_not_wait_for_a_launcher_that_is_gone() -> None:
     code = (
         "import os, subprocess, sys\n"
-        "from dataprep.system.io_limit import io_limited\n"
+        "from dataprep.system.throttle import io_limited\n"
         "with io_limited(1_000_000):\n"
         f"    process = subprocess.Popen([sys.executable, '-c', {_PAY!r}, '{HOUR * 1_000_000}'])\n"
         "    sys.stdin.readline()\n"
@@ -168,17 +221,10 @@ def test_a_child_does_not_wait_for_a_launcher_that_is_gone() -> None:
 
 
 @pytest.mark.parametrize(
-    "order",
-    ["200MB", "", "1000 bytes a second, /proc/1/fd/99999 00", "{foreign}"],
-    ids=["what a user may try", "nothing", "a launcher that is gone", "another file"],
+    "order", ["200MB", "", "1000 /proc/1/fd/99999 dataprep-00", "1000 /proc/self/exe dataprep-00"]
 )
-def test_an_order_that_is_not_for_this_process_is_no_bound(tmp_path: Path, order: str) -> None:
-    (tmp_path / "precious").write_bytes(b"precious" * 10)
-    with (tmp_path / "precious").open("r+b") as file:
-        foreign = f"1000 bytes a second, /proc/{os.getpid()}/fd/{file.fileno()} {'00' * 16}"
-        environ = os.environ | {io_limit._VARIABLE: order.format(foreign=foreign)}
-        child(1 << 60, env=environ).communicate(timeout=60)
-    assert (tmp_path / "precious").read_bytes() == b"precious" * 10
+def test_an_order_that_is_not_for_this_process_is_no_bound(order: str) -> None:
+    child(1 << 60, env=os.environ | {throttle._VARIABLE: order}).communicate(timeout=60)
 
 
 def bytes_read(work: Callable[[], object]) -> int:
@@ -253,67 +299,29 @@ def test_what_is_verified_is_paid_for(tiny: Made, meter: Recorder) -> None:
     assert meter.total == found.bytes
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_record_is_paid_for_when_it_is_written_and_the_rest_in_the_end(
-    tmp_path: Path, meter: Recorder, name: str
-) -> None:
-    words = FORMATS[name]
-    sink = load_sink(words[1], {"datum": "raw"} if name == "lmdb-raw" else {})
-    info = DatasetInfo((("n01440764", "tench"),), size=(16, 16))
-    example = Example(
-        key="n01440764/1.JPEG",
-        encoded=bytes(16 * 16 * 3) if sink.pixels else b"\xff\xd8\xff" + bytes(5000),
-        format="RAW" if sink.pixels else "JPEG",
-        height=16,
-        width=16,
-        colorspace="RGB",
-        labels=(0,),
-        synset="n01440764",
-        class_name="tench",
-    )
-    paths = [tmp_path / path for path in sink.paths(ShardName("train", 0, 1), "flat")]
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    places = Places(paths, paths, tmp_path)
-    writer = places.open(sink, info)
-    writer.write(example)
-    assert meter.total == len(example.encoded) * (sink.value_bytes if sink.pixels else 1)
-    written = writer.close()
-    places.deliver(written)
-    assert meter.total == sum(file.bytes for file in written)
-
-
-def test_a_writer_is_the_formats_own_where_there_is_no_bound(tmp_path: Path) -> None:
-    sink = load_sink("tfrecord", {})
-    paths = [tmp_path / "data", tmp_path / "index"]
-    writer = Places(paths, paths, tmp_path).open(sink, DatasetInfo((("n01440764", "tench"),)))
-    writer.abandon()
-    assert isinstance(writer, TFRecordWriter)
-
-
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("elsewhere", [False, True], ids=["in place", "built elsewhere"])
-def test_every_byte_of_the_output_is_paid_for(
-    cli: Cli,
-    shelf: Shelf,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    written: Recorder,
-    name: str,
-    elsewhere: bool,
+@pytest.mark.parametrize("name", ["tfrecord", "hdf5-arrays"])
+def test_what_is_written_is_paid_for_record_by_record(
+    cli: Cli, shelf: Shelf, tmp_path: Path, written: Recorder, name: str
 ) -> None:
     made = shelf(name)
     written.paid.clear()
-    if elsewhere:
-        (tmp_path / "scratch").mkdir()
-        monkeypatch.setattr(build_directory, "filesystem_of", lambda path: "lustre")
-        monkeypatch.setenv("DATAPREP_SCRATCH", str(tmp_path / "scratch"))
-    out = tmp_path / "out"
-    assert cli(*made.command(out, "--workers", 2)).code == 0
-    assert hashes(out) == made.files
-    sealed = ("manifest.json", "records.parquet")  # the launcher's, and small
-    outputs = [out / name for name in made.files if name not in sealed]
-    assert written.total == sum(path.stat().st_size for path in outputs)
+    assert cli(*made.command(tmp_path / "out", "--workers", 2)).code == 0
+    images = [path.stat().st_size for path in made.raw.path.rglob("*.JPEG")]
+    expected = images if name == "tfrecord" else [16 * 16 * 3] * len(images)
+    assert sorted(written.paid) == sorted(expected)
+
+
+def test_what_is_built_elsewhere_is_paid_for_when_it_is_copied(
+    cli: Cli, shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Recorder
+) -> None:
+    made = shelf("lmdb")
+    written.paid.clear()
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(build_directory, "filesystem_of", lambda path: "lustre")
+    monkeypatch.setenv("DATAPREP_SCRATCH", str(tmp_path / "scratch"))
+    assert cli(*made.command(tmp_path / "out", "--workers", 2)).code == 0
+    databases = [made.out / name for name in made.files if "lmdb" in name]
+    assert written.total == sum(path.stat().st_size for path in databases)
 
 
 def test_every_image_is_read_and_paid_for_once(
