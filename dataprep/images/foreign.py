@@ -89,7 +89,9 @@ def decode(data: bytes, kind: str, max_pixels: int) -> Decoded:
         with plugins[kind](io.BytesIO(plain.data)) as image:
             require_size(image.width, image.height, limit)
             image.load()
-            return Decoded(_levels(image, kind), plain.exif, plain.several or _several(image))
+            exif = image.info.get("exif", b"").removeprefix(b"Exif\0\0") if kind == "WebP" else b""
+            levels = _levels(image, kind)
+            return Decoded(levels, plain.exif or exif, plain.several or _several(image))
     except PILLOW_ERRORS as error:
         raise ImageError(f"broken {kind}: {str(error) or type(error).__name__}") from error
 
@@ -142,17 +144,7 @@ def _plain_webp(data: bytes) -> _Plain:
         width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
     else:
         width, height = _little(data, 26) & 0x3FFF, _little(data, 28) & 0x3FFF
-    return _Plain(data, width, height, _webp_exif(data))
-
-
-def _webp_exif(data: bytes) -> bytes:
-    at = 12
-    while at + 8 <= len(data):
-        size = int.from_bytes(data[at + 4 : at + 8], "little")
-        if data[at : at + 4] == b"EXIF":
-            return data[at + 8 : at + 8 + size].removeprefix(b"Exif\0\0")
-        at += 8 + size + size % 2
-    return b""
+    return _Plain(data, width, height)
 
 
 def _plain_bmp(data: bytes) -> _Plain:
