@@ -178,9 +178,13 @@ def _plain_tiff(data: bytes) -> _Plain:
     if min(width, height) > 0:
         width = max(width, values.get(_TIFF_TILE_WIDTH, 0))
         height = max(height, values.get(_TIFF_TILE_HEIGHT, 0))
-    whole = data + bytes(len(data) % 2)
+    at = int.from_bytes(data[4:8], order)
+    end = at + 2 + 12 * int.from_bytes(data[at : at + 2], order) + 4
+    if end > len(data):
+        raise ImageError(f"truncated TIFF: its directory ends behind its {len(data)} bytes")
+    # In the place of the old one: bytes behind the end would pass for pixels that are missing.
     directory = len(kept).to_bytes(2, order) + b"".join(kept) + bytes(4)
-    plain = whole[:4] + len(whole).to_bytes(4, order) + whole[8:] + directory
+    plain = data[:at] + directory + data[at + len(directory) :]
     return _Plain(plain, width, height, data, following != 0)
 
 

@@ -205,8 +205,8 @@ def test_cmyk_that_is_not_adobe_s_stores_ink_and_not_light(
         (b"\xff\xd8\xff", "cut off"),
         (b"\x89PNG\r\n\x1a\n", "do not begin with a header"),
         (b"GIF89a", "broken GIF"),
-        (b"II*\0", "empty image: 0x0"),
-        (b"MM\0*" + b"\0\0\0\x08\xff\xff" + bytes(900), "empty image: 0x0"),
+        (b"II*\0", "truncated TIFF"),
+        (b"MM\0*" + b"\0\0\0\x08\xff\xff" + bytes(900), "truncated TIFF"),
         (b"RIFF\0\0\0\0WEBP", "empty image: 0x0"),
         (b"BM" + bytes(12) + b"\x28\0\0\0" + bytes(30), "empty image: 0x0"),
         (b"BM" + bytes(12) + b"\x0c\0\0\0" + bytes(30), "empty image: 0x0"),
@@ -228,6 +228,10 @@ def test_truncation_is_an_image_error(
     for end in range(0, len(data) * 3 // 4, max(1, len(data) // 40)):
         with pytest.raises(ImageError):
             prepare(data[:end], Recipe())
+    if format == "TIFF":  # its pixels come last
+        for end in range(len(data) - 200, len(data)):
+            with pytest.raises(ImageError):
+                prepare(data[:end], Recipe())
 
 
 @pytest.mark.parametrize(
