@@ -89,7 +89,9 @@ def decode(data: bytes, kind: str, max_pixels: int) -> Decoded:
         with plugins[kind](io.BytesIO(plain.data)) as image:
             require_size(image.width, image.height, limit)
             image.load()
-            return Decoded(_levels(image, kind), plain.exif, plain.several or _several(image))
+            exif = image.info.get("exif", b"").removeprefix(b"Exif\0\0") if kind == "WebP" else b""
+            levels = _levels(image, kind)
+            return Decoded(levels, plain.exif or exif, plain.several or _several(image))
     except PILLOW_ERRORS as error:
         raise ImageError(f"broken {kind}: {str(error) or type(error).__name__}") from error
 
@@ -142,17 +144,7 @@ def _plain_webp(data: bytes) -> _Plain:
         width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
     else:
         width, height = _little(data, 26) & 0x3FFF, _little(data, 28) & 0x3FFF
-    return _Plain(data, width, height, _webp_exif(data))
-
-
-def _webp_exif(data: bytes) -> bytes:
-    at = 12
-    while at + 8 <= len(data):
-        size = int.from_bytes(data[at + 4 : at + 8], "little")
-        if data[at : at + 4] == b"EXIF":
-            return data[at + 8 : at + 8 + size].removeprefix(b"Exif\0\0")
-        at += 8 + size + size % 2
-    return b""
+    return _Plain(data, width, height)
 
 
 def _plain_bmp(data: bytes) -> _Plain:
@@ -186,9 +178,13 @@ def _plain_tiff(data: bytes) -> _Plain:
     if min(width, height) > 0:
         width = max(width, values.get(_TIFF_TILE_WIDTH, 0))
         height = max(height, values.get(_TIFF_TILE_HEIGHT, 0))
-    whole = data + bytes(len(data) % 2)
+    at = int.from_bytes(data[4:8], order)
+    end = at + 2 + 12 * int.from_bytes(data[at : at + 2], order) + 4
+    if end > len(data):
+        raise ImageError(f"truncated TIFF: its directory ends behind its {len(data)} bytes")
+    # In the place of the old one: bytes behind the end would pass for pixels that are missing.
     directory = len(kept).to_bytes(2, order) + b"".join(kept) + bytes(4)
-    plain = whole[:4] + len(whole).to_bytes(4, order) + whole[8:] + directory
+    plain = data[:at] + directory + data[at + len(directory) :]
     return _Plain(plain, width, height, data, following != 0)
 
 

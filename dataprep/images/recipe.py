@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from typing import Literal, TypeAlias, get_args
 
@@ -175,18 +175,9 @@ class Recipe:
     def config(self) -> dict[str, JSON]:
         """Everything of the recipe that can change a result, for manifests and resuming."""
         return {
-            "check": self.check,
+            **{field.name: getattr(self, field.name) for field in fields(self)},
             "resize": None if self.resize is None else str(self.resize),
-            "center_crop": self.center_crop,
-            "filter": self.filter,
-            "quality": self.quality,
-            "encoding": self.encoding,
             "passes": [*self.passes],
-            "depth": self.depth,
-            "color": self.color,
-            "exif": self.exif,
-            "max_pixels": self.max_pixels,
-            "statistics": self.statistics,
             "chroma": CHROMA,
             "repair_chroma": REPAIR_CHROMA,
             "repair_quality": REPAIR_QUALITY,
@@ -199,8 +190,6 @@ def _choose(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def _check_filter(name: str) -> None:
-    if name == "hamming":
-        raise UsageError("--filter: hamming is gone; use bicubic, which is sharper and faster")
     _choose("filter", name, get_args(Filter))
     if name == "mitchell" and find_spec("cykooz_resizer") is None:
         raise UsageError(

@@ -103,6 +103,6 @@ def tiff_directory(block: bytes) -> tuple[Order, dict[int, bytes], int]:
     directory = int.from_bytes(block[4:8], order)
     first = directory + 2
     last = first + 12 * int.from_bytes(block[directory:first], order)
-    found = (block[at : at + 12] for at in range(first, min(last, len(block)), 12))
+    found = (block[at : at + 12] for at in range(first, min(last, len(block) - 11), 12))
     entries = {int.from_bytes(entry[:2], order): entry for entry in found}
     return order, entries, int.from_bytes(block[last : last + 4], order)

@@ -12,6 +12,7 @@ from PIL import Image
 from dataprep.errors import ImageError
 from dataprep.images import Recipe, prepare
 from dataprep.images.decode import raw_to_png, to_pixels
+from dataprep.images.sniff import Sniffed, sniff
 
 
 @pytest.mark.parametrize("name", ["baseline", "progressive", "grey", "RGB colour space", "CMYK"])
@@ -90,3 +91,32 @@ def test_raw_survives_png(height: int, width: int, channels: int, data: st.DataO
 def test_raw_of_another_size_makes_no_png(size: tuple[int, int]) -> None:
     with pytest.raises(ImageError, match="12 bytes of RAW pixels"):
         raw_to_png(bytes(12), *size)
+
+
+# --- what a header says
+
+
+@pytest.mark.parametrize("name", ["baseline", "restarts", "grey progressive", "RGB colour space"])
+def test_header_of_a_jpeg(jpegs: dict[str, bytes], name: str) -> None:
+    data = jpegs[name]
+    assert sniff(data) == Sniffed("JPEG", height=70, width=90)
+    for end in range(0, len(data) - 1, 19):
+        with pytest.raises(ImageError):
+            sniff(data[:end])
+
+
+@pytest.mark.parametrize("mode", ["1", "LA", "P", "RGB", "I;16"])
+def test_header_of_a_png_is_enough(encoded: Callable[..., bytes], mode: str) -> None:
+    data = encoded(Image.new(mode, (300, 2)), "PNG")
+    assert sniff(data[:24]) == Sniffed("PNG", 2, 300)
+    for end in range(24):
+        with pytest.raises(ImageError, match="neither JPEG nor PNG"):
+            sniff(data[:end])
+
+
+@pytest.mark.parametrize("format_", ["GIF", "BMP", "WEBP", "TIFF"])
+def test_what_is_never_stored_is_refused(
+    photo: Image.Image, encoded: Callable[..., bytes], format_: str
+) -> None:
+    with pytest.raises(ImageError, match="neither JPEG nor PNG: it begins with b'"):
+        sniff(encoded(photo, format_))

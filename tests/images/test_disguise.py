@@ -12,6 +12,7 @@ from PIL import Image
 
 from dataprep.errors import ImageError
 from dataprep.images import Note, Recipe, prepare
+from tests.images.png_files import chunk
 
 PIXELS_DIFFER = 6  # most that JPEG at quality 100 and full chroma moves a sample of the photo
 
@@ -204,8 +205,8 @@ def test_cmyk_that_is_not_adobe_s_stores_ink_and_not_light(
         (b"\xff\xd8\xff", "cut off"),
         (b"\x89PNG\r\n\x1a\n", "do not begin with a header"),
         (b"GIF89a", "broken GIF"),
-        (b"II*\0", "empty image: 0x0"),
-        (b"MM\0*" + b"\0\0\0\x08\xff\xff" + bytes(900), "empty image: 0x0"),
+        (b"II*\0", "truncated TIFF"),
+        (b"MM\0*" + b"\0\0\0\x08\xff\xff" + bytes(900), "truncated TIFF"),
         (b"RIFF\0\0\0\0WEBP", "empty image: 0x0"),
         (b"BM" + bytes(12) + b"\x28\0\0\0" + bytes(30), "empty image: 0x0"),
         (b"BM" + bytes(12) + b"\x0c\0\0\0" + bytes(30), "empty image: 0x0"),
@@ -227,28 +228,26 @@ def test_truncation_is_an_image_error(
     for end in range(0, len(data) * 3 // 4, max(1, len(data) // 40)):
         with pytest.raises(ImageError):
             prepare(data[:end], Recipe())
-
-
-def _chunk(name: bytes, body: bytes) -> bytes:
-    check = zlib.crc32(name + body)
-    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", check)
+    if format == "TIFF":  # its pixels come last
+        for end in range(len(data) - 200, len(data)):
+            with pytest.raises(ImageError):
+                prepare(data[:end], Recipe())
 
 
 @pytest.mark.parametrize(
-    "chunk",
+    "extra",
     [
-        _chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(100_000_000), 1)),
-        _chunk(b"iCCP", b"k\0\0" + zlib.compress(bytes(100_000_000), 1)),
-        _chunk(b"iCCP", b"no profile"),
-        _chunk(b"acTL", struct.pack(">II", 0, 0)),
-        _chunk(b"eXIf", b"MM\0*\xff\xff\xff\xff"),
-        _chunk(b"tRNS", b""),
+        chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(100_000_000), 1)),
+        chunk(b"iCCP", b"no profile"),
+        chunk(b"acTL", struct.pack(">II", 0, 0)),
+        chunk(b"eXIf", b"MM\0*\xff\xff\xff\xff"),
+        chunk(b"tRNS", b""),
     ],
-    ids=["text bomb", "profile bomb", "bad profile", "bad animation", "bad EXIF", "bad alpha"],
+    ids=["text bomb", "bad profile", "bad animation", "bad EXIF", "bad alpha"],
 )
 def test_png_metadata_is_never_looked_into(
-    photo: Image.Image, encoded: Callable[..., bytes], chunk: bytes
+    photo: Image.Image, encoded: Callable[..., bytes], extra: bytes
 ) -> None:
     plain = encoded(photo, "PNG")
-    data = plain[:33] + chunk + plain[33:]
+    data = plain[:33] + extra + plain[33:]
     assert prepare(data, Recipe(exif="apply")).data == prepare(plain, Recipe()).data

@@ -25,8 +25,10 @@ def _exif(value: int) -> Image.Exif:
 
 
 @pytest.mark.parametrize("value", range(1, 9))
-@pytest.mark.parametrize("mode", ["RGB", "L"])
-@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize(
+    ("format", "mode"),
+    [("JPEG", "RGB"), ("JPEG", "L"), ("PNG", "L"), ("WEBP", "RGB"), ("TIFF", "RGB")],
+)
 def test_applied_orientation_equals_pillows(
     photo: Image.Image,
     encoded: Callable[..., bytes],

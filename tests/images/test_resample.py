@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.errors import UsageError
 from dataprep.images import Recipe, Resize, codec_versions, codecs, pixels, prepare
 from dataprep.images.pixels import center_cropped, packed, padded, resized
 from dataprep.images.recipe import Filter
@@ -200,13 +199,6 @@ def test_stored_pixels_are_those_of_the_steps(
         "raw": expected.tobytes(),
     }
     assert done.data == stored[encoding]
-
-
-def test_hamming_is_refused_with_what_to_use() -> None:
-    name: Any = "hamming"
-    with pytest.raises(UsageError, match=r"--filter: hamming is gone; use bicubic") as caught:
-        Recipe(filter=name)
-    assert "\n" not in str(caught.value)
 
 
 _WITHOUT = """

@@ -149,14 +149,6 @@ def test_summary_of_known_images() -> None:
     }
 
 
-def test_summary_of_nothing_is_null() -> None:
-    summary: Any = Statistics().summary()
-    assert summary["bytes"] == {"total": 0, "min": None, "mean": None, "max": None}
-    assert summary["height"] == {"min": None, "mean": None, "max": None}
-    assert (summary["mean"], summary["std"], summary["pixels"]) == (None, None, 0)
-    assert Statistics().mean_image() is None
-
-
 @given(height=st.integers(1, 9000), width=st.integers(1, 9000))
 def test_bins_are_closed_below_and_open_above(height: int, width: int) -> None:
     summary: Any = _sum([Measured(1, "JPEG", height, width)]).summary()
@@ -197,22 +189,12 @@ def test_grey_and_rgb_statistics_do_not_mix() -> None:
     [
         {"images": "x"},
         {"bytes": {}, "height": 3},
-        {"width": {"nonsense": 1}},
-        {"width": {"total": "?", "min": None, "max": None}},
-        {"width": [1]},
         {"formats": {"JPEG": "many"}},
-        {"formats": 3},
         {"shorter_side": [1]},
         {"aspect_ratio": None},
         {"histogram": [[1, 2]]},
-        {"histogram": [[0] * 256]},
         {"histogram": [[-1] * 256]},
-        {"histogram": [[2**70] * 256]},
         {"sums": {"images": 1, "shape": [2, 2, 3], "zlib": "AAAA"}},
-        {"sums": {"images": 1, "shape": [2, 2, 3], "zlib": "eJwDAAAAAAE="}},
-        {"sums": {"images": 0, "shape": [2, 2, 3]}},
-        {"sums": {"images": 1, "shape": [-2, 2, 3], "zlib": "eJwDAAAAAAE="}},
-        {"sums": [1]},
     ],
 )
 def test_damaged_records_are_sink_errors(damage: dict[str, Any]) -> None:
@@ -226,8 +208,9 @@ def test_damaged_records_are_sink_errors(damage: dict[str, Any]) -> None:
 # --- what `prepare` measures
 
 
-@pytest.mark.parametrize("name", ["baseline", "grey", "progressive", "RGB colour space"])
-@pytest.mark.parametrize("color", ["keep", "rgb", "gray"])
+@pytest.mark.parametrize(
+    ("name", "color"), [("baseline", "keep"), ("grey", "rgb"), ("progressive", "gray")]
+)
 @pytest.mark.parametrize(
     "options",
     [
@@ -264,8 +247,7 @@ def test_measured_pixels_are_those_stored_before_encoding(
     assert (measured.height, measured.width) == (done.height, done.width)
 
 
-@pytest.mark.parametrize("check", ["header", "bitstream"])
-@pytest.mark.parametrize("mode", ["on", "mean"])
+@pytest.mark.parametrize(("check", "mode"), [("header", "on"), ("bitstream", "mean")])
 def test_pixels_are_not_decoded_for_the_statistics_alone(
     photo: Image.Image,
     jpegs: dict[str, bytes],
