@@ -103,26 +103,22 @@ def _stage_by_broadcast(
     except DataprepError:
         with mpi.join(None):  # so that all others hear why
             raise
-    with mpi.join(place) as peers:
-        if isinstance(peers, mpi.MpiWaiter):
-            peers.wait()
-            return place
-        with StageDirectory.make(place) as directory:
-            errand = make_errand(
-                request, replace(placement, node=peers.index, nodes=peers.count, doubt=None)
-            )
-            progress = Progress(reporter if peers.index == 0 else None)
-            watch = Watch(progress)
-            run_copier(
-                errand,
-                directory,
-                peers,
-                _broadcasting(errand, directory, peers),
-                watch,
-                reporter,
-                progress,
-                lambda: _write_variables(errand),
-            )
+    with mpi.join(place) as peers, StageDirectory.make(place) as directory:
+        errand = make_errand(
+            request, replace(placement, node=peers.index, nodes=peers.count, doubt=None)
+        )
+        progress = Progress(reporter if peers.index == 0 else None)
+        watch = Watch(progress)
+        run_copier(
+            errand,
+            directory,
+            peers,
+            _broadcasting(errand, directory, peers),
+            watch,
+            reporter,
+            progress,
+            lambda: _write_variables(errand),
+        )
     return place
 
 
