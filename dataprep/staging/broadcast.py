@@ -135,7 +135,7 @@ def broadcast_files(
     lacks is not read. What is not explained here: `dataprep.staging.copying.files.copy_files`.
 
     Args:
-        peers: the copiers of all nodes.
+        peers: all nodes.
         source: the directory that the files are in.
         files: all files there may be, the same on every node, in the same order.
         target: an open descriptor of the directory they go into.
@@ -174,7 +174,7 @@ def broadcast_files(
         reports = peers.settle(failure, {"lanes": max(1, min(streams, MOST_LANES))})
         lanes = min(report["lanes"] for report in reports)
         anywhere = bytearray(file.path in needed for file in files)
-        peers.among.Allreduce(MPI.IN_PLACE, [anywhere, MPI.BYTE], MPI.BOR)
+        peers.nodes.Allreduce(MPI.IN_PLACE, [anywhere, MPI.BYTE], MPI.BOR)
         travelling = [file for file, lacks in zip(files, anywhere, strict=True) if lacks]
         order = partial(chunks, travelling, nodes=peers.count, lanes=lanes, length=chunk_bytes)
         with ExitStack() as stack:
@@ -270,7 +270,7 @@ class _Broadcast:
             else:
                 time.sleep(_PAUSE)
         data = memoryview(buffer)[: chunk.length + 1]
-        request = self.peers.among.Ibcast([data, MPI.BYTE], chunk.reader)
+        request = self.peers.nodes.Ibcast([data, MPI.BYTE], chunk.reader)
         self._under_way.append((chunk, buffer, request))
 
     def _complete(self) -> None:
@@ -286,7 +286,7 @@ class _Broadcast:
         vote = bytearray([self.failure.error is not None, 0])  # of this node, of all
         mine, outcome = memoryview(vote)[:1], memoryview(vote)[1:]
         # MPI does not keep the buffer alive; the caller does.
-        request = self.peers.among.Iallreduce([mine, MPI.BYTE], [outcome, MPI.BYTE], MPI.BOR)
+        request = self.peers.nodes.Iallreduce([mine, MPI.BYTE], [outcome, MPI.BYTE], MPI.BOR)
         return vote, request
 
     def _is_stop(self, vote: bytearray, request: MPI.Request) -> bool:

@@ -1,7 +1,6 @@
 """Nodes that know each other through MPI.
 
-All processes of the launch call `join`. One process a node becomes the copier (the lowest rank
-that has its target there); the others wait for its outcome without using the processor.
+All processes of the launch, one a node, call `join`.
 
 Collective calls must match on all nodes, or they wait for ever. So a node that fails does not fall
 silent: it takes part in the next exchange, and says there that it has failed and why. All nodes see
@@ -27,7 +26,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
-from dataprep.errors import DataprepError, NoRoomError, StagingError
+from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
 from dataprep.staging.nodes.agreement import Report
 
 if TYPE_CHECKING:
@@ -64,34 +63,33 @@ def unavailable(environment: Mapping[str, str] = os.environ) -> str | None:
     )
 
 
-def join(target: Path | None) -> MpiPeers | MpiWaiter:
-    """Find the other processes of the launch, and what this one is to do. All must call it.
+def join(target: Path | None) -> MpiPeers:
+    """Find the other nodes. All processes of the launch must call it.
 
     Args:
-        target: where this process would copy to. Processes of one machine that have the same are
-            one node. None if it could not be found out: then this process counts as a node of its
-            own, and should raise its error inside the context, so that all others hear of it.
+        target: where this process would copy to. None if it could not be found out: then it should
+            raise its error inside the context, so that all others hear of it.
+
+    Raises:
+        UsageError: two processes of one machine have the same target.
     """
     from mpi4py import MPI
 
     stopped = Failure()
-    joined: MpiPeers | MpiWaiter
     with _signals_noted(stopped):
-        world = MPI.COMM_WORLD.Dup()  # nobody else's messages travel on it
-        rank: int = world.Get_rank()
-        identities = _gather(world, _identity(target, rank))
-        copiers = [identities.index(identity) for identity in identities]
-        # All must take part in the division, those who wait too.
-        among = world.Split(0 if copiers[rank] == rank else MPI.UNDEFINED, rank)
-        if copiers[rank] == rank:
-            waiting = [other for other, copier in enumerate(copiers) if copier == rank != other]
-            joined = MpiPeers(world, among, waiting)
-        else:
-            joined = MpiWaiter(world, copiers[rank])
+        nodes = MPI.COMM_WORLD.Dup()  # nobody else's messages travel on it
+        places = _gather(nodes, _place(target, nodes.Get_rank()))
+        if len(set(places)) < len(places):  # all see the same, and none waits for another
+            _end_mpi()
+            raise UsageError(
+                "several processes of one node would copy to the same directory; start one "
+                "process a node (mpirun --map-by ppr:1:node, srun --ntasks-per-node=1)"
+            )
+        peers = MpiPeers(nodes)
     if stopped.error is not None:
-        with joined:
+        with peers:
             raise stopped.error
-    return joined
+    return peers
 
 
 class Failure:
@@ -109,23 +107,21 @@ class Failure:
 
 
 class MpiPeers:
-    """This node's copier, among those of the other nodes. A context manager.
+    """This node among the others. A context manager.
 
-    Left with an exception, it tells the other nodes, and the processes that wait on this one. Left
-    without, it waits for the other nodes, and raises if one of them has failed meanwhile.
+    Left with an exception, it tells the other nodes. Left without, it waits for them, and raises
+    if one of them has failed meanwhile.
 
     Attributes:
-        index: of this node, 0-based, in the order of the nodes' lowest ranks.
+        index: of this node, 0-based.
         count: of nodes.
-        among: the communicator of the copiers.
+        nodes: the communicator.
     """
 
-    def __init__(self, world: MPI.Comm, among: MPI.Comm, waiting: Sequence[int]) -> None:
-        self.index: int = among.Get_rank()
-        self.count: int = among.Get_size()
-        self.among = among
-        self._world = world
-        self._waiting = waiting
+    def __init__(self, nodes: MPI.Comm) -> None:
+        self.index: int = nodes.Get_rank()
+        self.count: int = nodes.Get_size()
+        self.nodes = nodes
         self._over = False  # all nodes know that one has failed
 
     def exchange(self, report: Report) -> Sequence[Report]:
@@ -154,10 +150,9 @@ class MpiPeers:
                 yield failure
             except BaseException as error:
                 if not self._over:  # the others may wait for a call that this node does not make
-                    line = f"dataprep: error: {_reason(error)}; all nodes are ended\n"
-                    sys.stderr.write(line)
-                    sys.stderr.flush()
-                    self._world.Abort(1)
+                    text = f"dataprep: error: {_reason(error)}; all nodes are ended"
+                    print(text, file=sys.stderr, flush=True)  # noqa: T201  # nobody else will
+                    self.nodes.Abort(1)
                 raise
         if failure.error is not None:
             raise failure.error
@@ -178,7 +173,7 @@ class MpiPeers:
             StagingError: another node has failed otherwise.
         """
         error = failure.error
-        messages = _gather(self.among, (socket.gethostname(), report, _ending(error)))
+        messages = _gather(self.nodes, (socket.gethostname(), report, _ending(error)))
         failed = [node for node, (_, _, ending) in enumerate(messages) if ending is not None]
         if failed:
             self._over = True
@@ -191,71 +186,32 @@ class MpiPeers:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        found = error
-        if not self._over:
-            try:
+        stopped = Failure()
+        try:
+            if not self._over:
                 with self.in_step() as failure:
                     if error is not None:
                         failure.note(error)
                     self.settle(failure)
-            except BaseException as another:  # noqa: BLE001  # raised once all are told
-                found = error or another
-        stopped = Failure()
-        with _signals_noted(stopped):
-            for each in self._waiting:
-                self._world.send(_ending(found), each)
-            _end_mpi()
-        if error is None and (found := found or stopped.error) is not None:
-            raise found
+        finally:
+            with _signals_noted(stopped):
+                _end_mpi()
+        if error is None and stopped.error is not None:
+            raise stopped.error
 
 
-class MpiWaiter:
-    """A process whose node has another copier. A context manager."""
-
-    def __init__(self, world: MPI.Comm, copier: int) -> None:
-        self._world = world
-        self._copier = copier
-        self._told = False
-
-    def wait(self) -> None:
-        """Sleep until the copier is done.
-
-        Raises:
-            NoRoomError: it has ended with that.
-            StagingError: it has failed otherwise; the message is its own.
-        """
-        while not self._world.iprobe(self._copier):
-            time.sleep(_PAUSE)
-        ending = self._world.recv(source=self._copier)
-        self._told = True
-        if ending is not None:
-            kind, reason = ending
-            raise kind(reason)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        # A process that was stopped before must not wait here until all others are done.
-        if self._told:
-            _end_mpi()
-
-
-def _identity(target: Path | None, rank: int) -> tuple[object, ...]:
+def _place(target: Path | None, rank: int) -> tuple[object, ...]:
     """What is equal in processes that would write to the same place, and in no others."""
-    try:  # tells machines apart that have the same name
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
-    except OSError:
-        boot = ""
-    if target is not None:
-        place = Path(os.path.realpath(target))
-        try:
-            existing = next(path for path in (place, *place.parents) if path.exists())
-            # The same path may be another file system in another mount namespace.
-            return socket.gethostname(), boot, existing.stat().st_dev, str(place)
-        except OSError:  # whoever makes the directory will say so
-            pass
-    return socket.gethostname(), boot, rank
+    host = socket.gethostname()
+    if target is None:
+        return host, rank
+    place = Path(os.path.realpath(target))
+    try:
+        # The same path may be another file system in another mount namespace.
+        existing = next(path for path in (place, *place.parents) if path.exists())
+        return host, existing.stat().st_dev, str(place)
+    except OSError:  # whoever makes the directory will say so
+        return host, rank
 
 
 def _gather(communicator: MPI.Comm, message: object) -> list[Any]:
@@ -281,7 +237,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _end_mpi() -> None:
-    """Wait for all other processes of the launch to do the same, which they are about to."""
+    """All other processes of the launch are about to do the same."""
     from mpi4py import MPI
 
     MPI.Finalize()

@@ -106,26 +106,22 @@ def _stage_by_broadcast(
     except DataprepError:
         with mpi.join(None):  # so that all others hear why
             raise
-    with mpi.join(place) as peers:
-        if isinstance(peers, mpi.MpiWaiter):
-            peers.wait()
-            return place
-        with StageDirectory.make(place) as directory:
-            plan = make_plan(
-                request, replace(placement, node=peers.index, nodes=peers.count, doubt=None)
-            )
-            progress = Progress(reporter if peers.index == 0 else None)
-            watch = Watch(progress)
-            run_copier(
-                plan,
-                directory,
-                peers,
-                _broadcasting(plan, directory, peers),
-                watch,
-                reporter,
-                progress,
-                lambda: _write_variables(plan),
-            )
+    with mpi.join(place) as peers, StageDirectory.make(place) as directory:
+        plan = make_plan(
+            request, replace(placement, node=peers.index, nodes=peers.count, doubt=None)
+        )
+        progress = Progress(reporter if peers.index == 0 else None)
+        watch = Watch(progress)
+        run_copier(
+            plan,
+            directory,
+            peers,
+            _broadcasting(plan, directory, peers),
+            watch,
+            reporter,
+            progress,
+            lambda: _write_variables(plan),
+        )
     return place
 
 

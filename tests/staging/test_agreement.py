@@ -155,7 +155,7 @@ def test_of_many_nodes_the_slowest_and_the_fastest_are_told() -> None:
     reports = [done(node, seconds=20 + node) for node in range(1, 1001)]
     reports[500] = done(501, seconds=4200)
     assert summary(reports) == [
-        "per node: 80.6 MB/s in the median; slowest node 501 (n501) 10.0 MB/s, fastest node 1 (n1) "
+        "per node: 80.8 MB/s in the median; slowest node 501 (n501) 10.0 MB/s, fastest node 1 (n1) "
         "2.0 GB/s",
         "42.0 TB in 20,000 files copied to 1,000 nodes in 4200.0 s: 10.0 GB/s together",
     ]

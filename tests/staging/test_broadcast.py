@@ -144,8 +144,6 @@ def _clusters(path: Path) -> dict[str, Cluster]:
     files = {name: source.randbytes(size) for name, size in _SIZES.items()}
     flipped = bytearray(files["a/large"])
     flipped[len(flipped) // 2] ^= 1
-    # Another spelling of rank 1's target.
-    targets = [str(path / "two nodes" / "target 0"), str(path / "two nodes" / "x/../target 1")]
     clusters = {
         "everything": Cluster(path, files),
         "reuse": Cluster(
@@ -159,9 +157,8 @@ def _clusters(path: Path) -> dict[str, Cluster]:
             },
             {"nobody lacks it": b"and it is not in the source"},
         ),
-        "two nodes": Cluster(
-            path, files, {rank: {"target": targets[rank % 2]} for rank in range(_RANKS)}
-        ),
+        # Another spelling of rank 1's target.
+        "crowded": Cluster(path, files, {3: {"target": str(path / "crowded/x/../target 1")}}),
         "full": Cluster(path, files, {2: {"limit": 10 * _CHUNK}}),
         "flipped": Cluster(path, files, absent={"a/large": bytes(flipped)}),
         "vanished": Cluster(
@@ -172,24 +169,10 @@ def _clusters(path: Path) -> dict[str, Cluster]:
         ),
         "stop": Cluster(path, files, {2: {"stops at": 5 * _CHUNK}}),
         "holes": Cluster(path, {"sparse": bytes(30 * _CHUNK) + b"end"}),
-        # Node 1 fails, while nodes 0 and 2 broadcast; rank 3 waits on node 1.
-        "early": Cluster(
-            path,
-            files,
-            {
-                1: {"fails": "no\nluck"},
-                3: {"target": str(path / "early" / "target 1")},
-            },
-        ),
-        # Rank 2 does not know where to copy to, and raises inside; rank 3 waits on node 1.
-        "lost": Cluster(
-            path,
-            files,
-            {
-                2: {"target": None},
-                3: {"target": str(path / "lost" / "target 1")},
-            },
-        ),
+        # Node 1 fails, while the others broadcast.
+        "early": Cluster(path, files, {1: {"fails": "no\nluck"}}),
+        # Rank 2 does not know where to copy to, and raises inside.
+        "lost": Cluster(path, files, {2: {"target": None}}),
         # After all failures: the processes are as good as new.
         "again": Cluster(path, files),
     }
@@ -219,7 +202,7 @@ def test_every_node_gets_everything_and_every_byte_is_read_once(
     assert cluster.errors() == [None] * _RANKS
     for rank, result in enumerate(cluster.results):
         assert result["unavailable"] is None
-        assert (result["copier"], result["index"], result["count"]) == (True, rank, _RANKS)
+        assert (result["index"], result["count"]) == (rank, _RANKS)
         assert sorted(result["landed"]) == sorted(_SIZES)
         assert cluster.holds(rank) == cluster.files
     assert sum(result["read"] for result in cluster.results) == total
@@ -242,16 +225,11 @@ def test_what_a_node_has_is_dropped_there_and_what_all_have_is_not_read(
     assert sum(result["read"] for result in cluster.results) == lacking
 
 
-def test_ranks_with_the_same_target_are_one_node_of_which_one_copies(
-    played: dict[str, Cluster],
-) -> None:
-    cluster = played["two nodes"]
-    results = cluster.results
-    assert cluster.errors() == [None] * _RANKS
-    assert [result["copier"] for result in results] == [True, True, False, False]
-    assert [result.get("index") for result in results] == [0, 1, None, None]
-    assert cluster.holds(0) == cluster.holds(1) == cluster.files
-    assert sum(result["read"] for result in results[:2]) == sum(_SIZES.values())
+def test_two_processes_of_a_node_are_refused_on_all(played: dict[str, Cluster]) -> None:
+    cluster = played["crowded"]
+    assert [result["kind"] for result in cluster.results] == ["UsageError"] * _RANKS
+    assert all("one process a node" in error for error in cluster.errors())
+    assert not any(cluster.holds(rank) for rank in range(_RANKS))
 
 
 def test_a_node_that_is_full_ends_all_with_its_reason(played: dict[str, Cluster]) -> None:
@@ -316,10 +294,9 @@ def test_holes_stay_holes(played: dict[str, Cluster]) -> None:
 def test_who_fails_before_the_broadcast_tells_all_others(played: dict[str, Cluster]) -> None:
     errors = played["early"].errors()
     assert errors[1] == "no\nluck"
-    for rank in (0, 2):
+    for rank in (0, 2, 3):
         assert errors[rank].startswith("node 1 (")
         assert errors[rank].endswith(") failed: no luck")
-    assert errors[3] == "no luck"
 
 
 def test_who_has_no_target_can_still_tell_all_others(played: dict[str, Cluster]) -> None:
@@ -327,7 +304,7 @@ def test_who_has_no_target_can_still_tell_all_others(played: dict[str, Cluster])
     assert cluster.errors()[2] == "too little here"
     for rank in (0, 1, 3):
         assert cluster.errors()[rank].endswith(") failed: too little here")
-    # Those with the same exit code, whether they copy or wait.
+    # Those with the same exit code.
     kinds = [result["kind"] for result in cluster.results]
     assert kinds == ["NoRoomError"] * _RANKS
 
@@ -346,7 +323,7 @@ def test_a_node_that_is_killed_ends_all_and_leaves_nothing_wrong(tmp_path: Path)
         assert held.get("small", b"small") == b"small"
 
 
-# One node cannot even begin; or all find that one has too little space; and one waits.
+# One node cannot even begin; or all find that one has too little space.
 _FULL_AT_ONCE = """
 import os
 from dataprep.errors import NoRoomError
@@ -377,17 +354,16 @@ def test_a_batch_script_gets_the_same_exit_code_on_all_nodes(
 ) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "file").write_bytes(b"x" * 100_000)
-    # Ranks 0 and 2 are one node. The launch fails if it thinks that a process has crashed.
-    script = '"$@" --to "$0$((OMPI_COMM_WORLD_RANK % 2))"; echo "code $?"'
+    # The launch fails if it thinks that a process has crashed.
+    script = '"$@" --to "$0$OMPI_COMM_WORLD_RANK"; echo "code $?"'
     words = "stage", tmp_path / "source", "--broadcast", "mpi"
     process = _launched(
         ranks, "bash", "-c", script, tmp_path / "to", sys.executable, "-c", patch + _COMMAND, *words
     )
     assert process.returncode == 0, process
     assert process.stdout.count(f"code {code}\n") == ranks, process
-    assert [path.exists() for path in tmp_path.glob("to*/file")] == [True] * (
-        min(2, ranks) if code == 0 else 0
-    )
+    there = [tmp_path / f"to{rank}" / "file" for rank in range(ranks)]
+    assert [path.exists() for path in there] == [code == 0] * ranks
 
 
 def test_without_a_launcher_mpi_is_not_even_started() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import median
 from typing import Any, Protocol, Self, TypeVar
 
 from dataprep.errors import NoRoomError, StagingError
@@ -59,7 +58,7 @@ class Alone:
 
 
 class _Reported:
-    """A dataclass that travels as JSON."""
+    """A dataclass that travels as JSON between nodes of the same version."""
 
     __slots__ = ()
 
@@ -69,7 +68,7 @@ class _Reported:
 
     @classmethod
     def from_json(cls, report: Report) -> Self:
-        """What another node, of the same version, has told."""
+        """What another node has told."""
         return cls(**report)
 
 
@@ -215,18 +214,13 @@ def summary(reports: Sequence[NodeDone]) -> list[str]:
 
 
 def _speeds(copiers: Sequence[NodeDone]) -> list[str]:
-    def rate(report: NodeDone) -> float:
-        return report.copied / max(report.seconds, 1e-9)
-
-    if len(copiers) <= _LISTED:
-        each = (f"{_named(node)} {_speed(node.copied, node.seconds)}" for node in copiers)
-        return [f"per node: {', '.join(each)}"]
-    ranked = sorted(copiers, key=rate)
-    slowest, fastest = ranked[0], ranked[-1]
+    ranked = sorted(copiers, key=lambda node: node.copied / max(node.seconds, 1e-9))
+    if len(ranked) <= _LISTED:
+        return [f"per node: {', '.join(map(_rate, copiers))}"]
+    middle = ranked[len(ranked) // 2]
     return [
-        f"per node: {_speed(median(map(rate, ranked)), 1)} in the median; slowest "
-        f"{_named(slowest)} {_speed(slowest.copied, slowest.seconds)}, fastest "
-        f"{_named(fastest)} {_speed(fastest.copied, fastest.seconds)}"
+        f"per node: {_speed(middle.copied, middle.seconds)} in the median; slowest "
+        f"{_rate(ranked[0])}, fastest {_rate(ranked[-1])}"
     ]
 
 
@@ -246,6 +240,10 @@ def _room(report: NodeStart) -> str:
 
 def _named(report: NodeStart | NodeDone) -> str:
     return f"node {report.node} ({printable(report.host)})"
+
+
+def _rate(node: NodeDone) -> str:
+    return f"{_named(node)} {_speed(node.copied, node.seconds)}"
 
 
 def _speed(count: float, seconds: float) -> str:

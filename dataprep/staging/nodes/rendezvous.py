@@ -67,6 +67,10 @@ _FAREWELL_SECONDS = 5.0  # the same once something has failed
 _LATER = 30.0  # seconds by which one who waits for node 0 outlasts node 0's own limits
 _FILES = 256  # descriptors besides those for nodes
 _NAMED = 5  # nodes that a message names
+_ADVICE = (
+    "see what was said there, whether its storage hangs, and whether a firewall is between "
+    "(--rendezvous names a HOST:PORT); srun -K ends all when one fails"
+)
 _UNMET = (
     "the nodes do not meet: each checks its own space only, and does not hear of the others' "
     "failures; let one failure end the job (srun -K), or say where they meet (--rendezvous)"
@@ -78,13 +82,13 @@ _Message = Mapping[str, Any]
 def connected(
     request: StageRequest, placement: Placement, watch: Watch, reporter: StageReporter
 ) -> AbstractContextManager[Peers]:
-    """The other nodes, if they can be met; else nobody.
+    """The other nodes, if they can be met; else nobody, of which ``reporter`` is told.
 
     Args:
         request: the call, whose ``--rendezvous`` overrules the scheduler.
         placement: which node this is.
         watch: stopped when another node fails.
-        reporter: told if the nodes of a launch cannot meet.
+        reporter: of the call.
 
     Raises:
         StagingError: not all nodes came.
@@ -138,12 +142,9 @@ def meet(
         address: ``HOST:PORT`` or ``HOST`` of node 0 instead of what the placement says; without a
             port, some that follow from the token are tried.
         seconds: within which all must have come.
-        patience: seconds between the first node's report of an exchange and the last one's. Nodes
-            that die are noticed sooner; this is for those that hang.
+        patience: seconds between an exchange's first report and its last one, for nodes that hang;
+            those that die are noticed sooner.
         on_failure: called once, from another thread, as soon as another node has failed.
-
-    Returns:
-        The connection, to be used as a context manager.
 
     Raises:
         UsageError: the address cannot be one, or nothing says where node 0 is.
@@ -404,11 +405,7 @@ class _Hub:
 
         def name_missing() -> None:
             missing = _listed(set(range(self._count)) - there.keys(), self._hosts)
-            self._fail(
-                f"{missing} of {self._count} {late}; see what was said there, whether its storage "
-                "hangs, and whether a firewall is between (--rendezvous names a HOST:PORT); "
-                "srun -K ends all when one fails"
-            )
+            self._fail(f"{missing} of {self._count} {late}; {_ADVICE}")
 
         return asyncio.get_running_loop().call_later(seconds, name_missing)
 
@@ -460,8 +457,7 @@ async def _find_leader(
     where = f"port {ports[0]}" if len(ports) == 1 else f"{len(ports)} ports from {ports[0]} on"
     raise StagingError(
         f"node {placement.node} ({placement.host}) did not find node 0 at {printable(host)} "
-        f"({where}) within {seconds:g} s: {reason}; see whether the command was started there "
-        "too and whether a firewall is between (--rendezvous names a HOST:PORT)"
+        f"({where}) within {seconds:g} s: {reason}; {_ADVICE}"
     )
 
 
@@ -490,9 +486,6 @@ async def _introduced(
         writer.close()
         raise
     if _proves(answer.get("proof"), key, "leader", nonce):
-        # Not on node 0: it would end a connection whose other side is slow to take what it is sent.
-        option = writer.get_extra_info("socket").setsockopt
-        option(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)  # ms without acknowledgement
         _keep_alive(writer)
         return reader, writer
     writer.close()
@@ -502,11 +495,7 @@ async def _introduced(
 
 
 def frame(message: _Message) -> bytes:
-    """A message as it travels.
-
-    Raises:
-        TypeError: it is not JSON.
-    """
+    """A message as it travels."""
     data = zlib.compress(json.dumps(message, separators=(",", ":")).encode())
     return _LENGTH.pack(len(data)) + data
 
@@ -589,11 +578,12 @@ def _allow_files(needed: int) -> None:
 
 def _keep_alive(writer: StreamWriter) -> None:
     """Let the kernel notice within a minute that the other machine has gone without a word."""
-    connection = writer.get_extra_info("socket")
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)  # seconds of silence
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)  # seconds between probes
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6)  # probes without an answer
+    set_option = writer.get_extra_info("socket").setsockopt
+    set_option(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    set_option(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)  # seconds of silence
+    set_option(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)  # seconds between probes
+    set_option(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6)  # probes without an answer
+    set_option(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)  # ms without acknowledgement
 
 
 def _proof(key: str, role: str, nonce: str) -> str:
