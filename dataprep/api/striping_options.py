@@ -18,7 +18,7 @@ _RESERVED_POOLS = frozenset({"ignore", "inherit", "none"})
 
 def check_stripe_size(context: click.Context, option: click.Parameter, size: int) -> int:
     """Refuse what Lustre does: a stripe is a multiple of 64 KiB, less than 4 GiB."""
-    from dataprep.system.lustre.layout import SIZE_LIMIT, SIZE_UNIT
+    from dataprep.system.lustre.rules import SIZE_LIMIT, SIZE_UNIT
 
     if size >= SIZE_LIMIT or size % SIZE_UNIT:
         raise click.BadParameter(
@@ -36,7 +36,7 @@ def stripe_count(*words: str) -> Callable[..., int | str | None]:
     def check(
         context: click.Context, option: click.Parameter, text: str | None
     ) -> int | str | None:
-        from dataprep.system.lustre.layout import MOST_STRIPES
+        from dataprep.system.lustre.rules import MOST_STRIPES
 
         if text is None or text in words:
             return text
@@ -54,7 +54,7 @@ def stripe_count(*words: str) -> Callable[..., int | str | None]:
 
 def check_pool(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
     """Refuse what Lustre cannot have as the name of a pool."""
-    from dataprep.system.lustre.layout import LONGEST_POOL_NAME
+    from dataprep.system.lustre.rules import LONGEST_POOL_NAME
 
     if name is None:
         return None

@@ -12,7 +12,7 @@ from dataprep.errors import DatasetError
 from dataprep.sinks import ShardName
 from dataprep.system.filesystems import filesystem_of
 from dataprep.system.lustre.lfs import Lfs, LfsError, find_lfs
-from dataprep.system.lustre.rules import Striping, wanted_layout
+from dataprep.system.lustre.rules import Striping
 from dataprep.system.lustre.striping import (
     LUSTRE,
     Expected,
@@ -20,8 +20,6 @@ from dataprep.system.lustre.striping import (
     explain_other,
     plan_directories,
 )
-
-_SHARD = 0  # any size below 1 GiB means the same
 
 
 def lay_out(
@@ -47,7 +45,7 @@ def lay_out(
     kind = filesystem_of(out)
     if kind != LUSTRE:
         if striping.asked:
-            report(explain_other(kind, out, wanted_layout(striping, _SHARD, None)))
+            report(explain_other(kind, out))
         return
     try:
         _lay_out(find_lfs(out), _expected(job, pending), striping, report)

@@ -40,7 +40,7 @@ class _WithCommand(click.Command):
         """Split the words at ``--``."""
         own = args[: args.index("--")] if "--" in args else list(args)
         ctx.obj = (own, args[len(own) + 1 :], len(own) < len(args))
-        return super().parse_args(ctx, own)
+        return super().parse_args(ctx, list(own))
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """For the help."""

@@ -12,10 +12,9 @@ import click
 from dataprep.api.parameters import ByteSize, GivenPath
 from dataprep.api.striping_options import LIMITS, check_stripe_size, stripe_count
 from dataprep.errors import DatasetError
-from dataprep.system.messages import counted, some_of
+from dataprep.system.messages import counted
 
 if TYPE_CHECKING:
-    from dataprep.system.lustre.layout import Layout
     from dataprep.system.lustre.lfs import Lfs
     from dataprep.system.lustre.striping import Plan
 
@@ -53,11 +52,6 @@ _SHARD = 150_000_000  # what shards are made to be; any size below 1 GiB means t
 @click.option(
     "--dry_run", is_flag=True, help="Only print the commands; as comments what needs none."
 )
-@click.option(
-    "--migrate",
-    is_flag=True,
-    help="Also write anew the files whose layout is another. [default: leave files as they are]",
-)
 @click.option("--require_lustre", is_flag=True, help="Fail if DIR is not on Lustre.")
 def command(directory: Path, **options: Any) -> None:
     """Set the Lustre layout of DIR, and of directories in it that hold files, before it is filled.
@@ -66,10 +60,15 @@ def command(directory: Path, **options: Any) -> None:
     made if it is not there. Elsewhere than on Lustre nothing is done.
     """
     from dataprep.system.filesystems import filesystem_of
-    from dataprep.system.lustre.contents import existing_files, expected_in, promised_files
     from dataprep.system.lustre.lfs import find_lfs
-    from dataprep.system.lustre.rules import Striping, wanted_layout
-    from dataprep.system.lustre.striping import LUSTRE, explain_other, plan_directories
+    from dataprep.system.lustre.rules import Striping
+    from dataprep.system.lustre.striping import (
+        LUSTRE,
+        existing_files,
+        expected_in,
+        explain_other,
+        plan_directories,
+    )
 
     striping = Striping(
         count=options["count"],
@@ -80,23 +79,38 @@ def command(directory: Path, **options: Any) -> None:
     )
     kind = filesystem_of(directory)
     if kind != LUSTRE:
-        wanted = wanted_layout(striping, options["file_size"] or _SHARD, None)
-        explained = explain_other(kind, directory, wanted)
+        explained = explain_other(kind, directory)
         if options["require_lustre"]:
             raise DatasetError(f"{explained}; choose another directory, or no --require_lustre")
         click.echo(explained)
         return
     lfs = find_lfs(directory)
     there = existing_files(directory)
-    known = {**promised_files(directory), **there}
+    known = {**_promised_files(directory), **there}
     expected = expected_in(directory, known, options["file_size"], _SHARD)
     plans = plan_directories(lfs, expected, striping)
-    files = sorted(there)
     if options["dry_run"]:
-        _print_commands(lfs, plans, files, migrate=options["migrate"])
+        _print_commands(plans)
         return
     _carry_out(lfs, plans)
-    _treat_files(lfs, plans, files, migrate=options["migrate"])
+    if there and any(plan.changes for plan in plans):
+        click.echo(
+            f"{counted(len(there), 'file')} there already: the layout stays as it is; "
+            "copy them into the directory again, or run `lfs migrate`, to change it"
+        )
+
+
+def _promised_files(root: Path) -> dict[Path, int]:
+    """The shards that a manifest names, and their sizes, whether they are there yet or not."""
+    from dataprep.build.manifest import read_manifest
+
+    try:
+        manifest = read_manifest(root)
+    except DatasetError:
+        return {}
+    # Not the sidecars, which are small, and may be elsewhere.
+    data = [shard["files"][0] for split in manifest["splits"].values() for shard in split["shards"]]
+    return {root / file["path"]: file["bytes"] for file in data}
 
 
 def _carry_out(lfs: Lfs, plans: Sequence[Plan]) -> None:
@@ -115,33 +129,8 @@ def _carry_out(lfs: Lfs, plans: Sequence[Plan]) -> None:
         )
 
 
-def _treat_files(lfs: Lfs, plans: Sequence[Plan], files: Sequence[Path], *, migrate: bool) -> None:
-    from dataprep.system.lustre.migration import files_to_migrate, migrate_files
-
-    others = files_to_migrate(lfs, files, plans)
-    if not others:
-        return
-    many = f"{counted(len(others), 'file')} of {len(files):,}"
-    named = some_of([file.name for file, _ in others])
-    if not migrate:
-        click.echo(f"{many} not touched, in another layout ({named}); --migrate writes them anew")
-        return
-    click.echo(f"{many} to write anew ({named})")
-    failed = migrate_files(lfs, others)
-    if failed:
-        raise DatasetError(
-            f"{counted(len(failed), 'file')} of {len(others):,} did not get the layout though "
-            f"`lfs migrate` succeeded ({some_of([file.name for file in failed])}); the site "
-            "restricts layouts"
-        )
-    click.echo(f"{counted(len(others), 'file')} written anew")
-
-
-def _print_commands(
-    lfs: Lfs, plans: Sequence[Plan], files: Sequence[Path], *, migrate: bool
-) -> None:
-    from dataprep.system.lustre.lfs import migrate_words, setstripe_words
-    from dataprep.system.lustre.migration import files_to_migrate
+def _print_commands(plans: Sequence[Plan]) -> None:
+    from dataprep.system.lustre.lfs import setstripe_words
 
     for plan in plans:
         if not plan.directory.exists():
@@ -151,10 +140,3 @@ def _print_commands(
         else:
             kept = "kept as it is" if plan.asked is None else "already"
             click.echo(f"# {plan.directory}: {kept} ({plan.current})")
-    others: Sequence[tuple[Path, Layout]] = files_to_migrate(lfs, files, plans)
-    if others and not migrate:
-        click.echo(
-            f"# {counted(len(others), 'file')} in another layout; --migrate writes them anew"
-        )
-    for file, layout in others if migrate else ():
-        click.echo(shlex.join(migrate_words(layout, file)))

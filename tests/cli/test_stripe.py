@@ -129,13 +129,6 @@ def test_a_layout_that_is_there_already_is_not_set_again(
     assert len(lustre.calls("setstripe")) == 1
 
 
-def test_bare_values_do_where_nothing_else_can_be_read(cli: Cli, lustre: Lustre) -> None:
-    lustre.set(mute="labels")
-    result = cli("stripe", lustre.mount / "out", "--count", "3")
-    assert result.code == 0, result
-    assert "set to 3 stripes of 4 MiB" in result.out
-
-
 # --- what is there ---
 
 
@@ -173,65 +166,14 @@ def test_what_the_user_says_will_be_there_is_believed(cli: Cli, lustre: Lustre) 
     assert lustre.stripes(lustre.mount / "out") == [7]
 
 
-def test_files_are_not_touched_unless_asked(cli: Cli, lustre: Lustre) -> None:
+def test_files_keep_their_layout_and_that_is_said(cli: Cli, lustre: Lustre) -> None:
     out = lustre.mount / "out"
-    for number in range(3):
-        big_file(out / f"{number}.h5", 10)
+    big_file(out / "old.h5", 10)
     result = cli("stripe", out, "--count", "2")
     assert result.code == 0, result
-    assert result.out.splitlines()[1:] == [
-        "3 files of 3 not touched, in another layout (0.h5, 1.h5, 2.h5); --migrate writes them anew"
-    ]
-    assert lustre.calls("migrate") == []
-
-
-def test_migrating_writes_only_those_anew_that_differ(cli: Cli, lustre: Lustre) -> None:
-    out = lustre.mount / "out"
-    big_file(out / "old.h5", 10)
-    assert cli("stripe", out, "--count", "2").code == 0
-    big_file(out / "new.h5", 10)
-    result = cli("stripe", out, "--count", "2", "--migrate")
-    assert result.code == 0, result
-    assert result.out.splitlines()[1:] == [
-        "1 file of 2 to write anew (old.h5)",
-        "1 file written anew",
-    ]
-    assert lustre.calls("migrate") == [
-        ["migrate", "-c", "2", "-S", "4M", str(out / "old.h5")],
-    ]
-    again = cli("stripe", out, "--count", "2", "--migrate")
-    assert again.out == f"{out}: already 2 stripes of 4 MiB\n"
-
-
-def test_files_on_all_targets_are_not_migrated_for_ever(cli: Cli, lustre: Lustre) -> None:
-    out = lustre.mount / "out"
-    big_file(out / "old.h5", 10)
-    for count in ("-1", "64"):  # more than there are
-        words = ("stripe", out, "--count", count, "--migrate")
-        assert cli(*words).code == 0
-        lustre.forget_calls()
-        assert cli(*words).code == 0
-        assert lustre.calls("migrate") == []
-
-
-def test_a_migration_that_fails_is_an_error(cli: Cli, lustre: Lustre) -> None:
-    out = lustre.mount / "out"
-    big_file(out / "old.h5", 10)
-    lustre.set(fails={"migrate": 16})
-    result = cli("stripe", out, "--count", "2", "--migrate")
-    assert result.code == 1
-    assert "lfs migrate -c 2 -S 4M" in result.error
-    assert "exit code 16, Device or resource busy" in result.error
-
-
-def test_a_migration_that_does_nothing_is_an_error(cli: Cli, lustre: Lustre) -> None:
-    out = lustre.mount / "out"
-    big_file(out / "old.h5", 10)
-    assert cli("stripe", out, "--count", "2").code == 0
-    lustre.set(restricted=True)
-    result = cli("stripe", out, "--count", "2", "--migrate")
-    assert result.code == 1
-    assert "1 file of 1 did not get the layout though `lfs migrate` succeeded" in result.error
+    assert result.out.splitlines()[1].startswith("1 file there already: the layout stays as it is")
+    assert {call[0] for call in lustre.calls()} == {"getstripe", "df", "setstripe"}
+    assert cli("stripe", out, "--count", "2").out == f"{out}: already 2 stripes of 4 MiB\n"
 
 
 # --- what it only says ---
@@ -240,14 +182,13 @@ def test_a_migration_that_does_nothing_is_an_error(cli: Cli, lustre: Lustre) -> 
 def test_a_dry_run_prints_commands_that_do_the_same(cli: Cli, lustre: Lustre) -> None:
     out = lustre.mount / "it's out"
     big_file(out / "train" / "data.mdb", 42_000_000_000)
-    words = ("stripe", out, "--migrate")
+    words = ("stripe", out)
     result = cli(*words, "--dry_run")
     assert result.code == 0, result
     quoted = shlex.quote(str(out))
     assert result.out.splitlines() == [
         f"lfs setstripe -c 7 -S 4M {quoted}",
         f"lfs setstripe -c 7 -S 4M {shlex.quote(str(out / 'train'))}",
-        f"lfs migrate -c 7 -S 4M {shlex.quote(str(out / 'train' / 'data.mdb'))}",
     ]
     assert {call[0] for call in lustre.calls()} == {"getstripe", "df"}
     subprocess.run(["sh", "-e"], input=result.out, text=True, check=True)
@@ -265,9 +206,7 @@ def test_a_dry_run_makes_nothing(cli: Cli, lustre: Lustre) -> None:
     big_file(out / "x", 10)
     assert cli("stripe", out, "--dry_run").out == f"# {out}: already (1 stripe of 4 MiB)\n"
     other = cli("stripe", out, "--dry_run", "--count", "2")
-    assert other.out == (
-        f"lfs setstripe -c 2 -S 4M {out}\n# 1 file in another layout; --migrate writes them anew\n"
-    )
+    assert other.out == f"lfs setstripe -c 2 -S 4M {out}\n"
 
 
 # --- what goes wrong ---
@@ -388,17 +327,7 @@ def test_elsewhere_nothing_is_done_and_that_is_said(
     assert lustre.calls() == []
 
 
-@pytest.mark.parametrize("kind", ["beegfs", "fhgfs"])
-def test_on_beegfs_its_own_commands_are_named(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    monkeypatch.setattr("dataprep.system.filesystems.filesystem_of", lambda path: kind)
-    (line,) = cli("stripe", tmp_path, "--file_size", "42GB").out.splitlines()
-    assert "`beegfs entry set --num-targets 7 --chunk-size 4M DIR`" in line
-    assert "`beegfs-ctl --setpattern --numtargets=7 --chunksize=4M DIR`" in line
-
-
-@pytest.mark.parametrize("kind", ["gpfs", "dvs", "nfs4", ""])
+@pytest.mark.parametrize("kind", ["gpfs", "beegfs", ""])
 def test_on_others_it_is_one_line(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

@@ -44,30 +44,15 @@ def test_every_node_reads_every_record_of_its_share(
         assert cluster.listing(node) == []
 
 
-@pytest.mark.parametrize(
-    ("variables", "said"),
-    [
-        ({"JOBS": "/nowhere"}, "no /nowhere/read_all.py to train with"),
-        ({"RAW": ""}, "edit raw and out: they are /PATH/TO/"),
-        ({"PATH": "/usr/bin:/bin"}, "no dataprep here: edit "),
-    ],
-    ids=["training", "placeholder", "program"],
-)
-def test_what_the_end_of_the_chain_lacks_is_said_at_its_beginning(
-    tmp_path: Path, variables: dict[str, str], said: str
-) -> None:
-    fakes = tmp_path / "bin"
-    fakes.mkdir()
-    for name in ("dataprep", "python", "srun"):
-        (fakes / name).write_text(f"#!/bin/sh\ntouch {tmp_path / 'begun'}\n")
-        (fakes / name).chmod(0o755)
-    given = {"PATH": f"{fakes}:/usr/bin:/bin", "RAW": "raw", "OUT": "out", "JOBS": str(JOBS)}
+def test_a_training_that_is_not_there_is_named_at_the_beginning(tmp_path: Path) -> None:
+    (tmp_path / "dataprep").write_text(f"#!/bin/sh\ntouch {tmp_path / 'begun'}\n")
+    (tmp_path / "dataprep").chmod(0o755)
+    given = {"PATH": f"{tmp_path}:/usr/bin:/bin", "RAW": "raw", "OUT": "out", "JOBS": "/nowhere"}
     done = subprocess.run(
-        ["bash", JOBS / "chain.sbatch"], env=given | variables, capture_output=True, text=True
+        ["bash", JOBS / "chain.sbatch"], env=given, capture_output=True, text=True
     )
     assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"chain.sbatch: {said}")
+    assert done.stderr == "chain.sbatch: no /nowhere/read_all.py to train with\n"
     assert not (tmp_path / "begun").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shlex
 import shutil
@@ -14,8 +15,8 @@ from tests.slurm.cluster import NODES, Cluster
 
 pytestmark = pytest.mark.slurm
 
-TRAINING = 'srun ls "$DATA_DIR" &'
-WAITING = "bash -c 'echo training; sleep 60' &"
+TRAINING = """srun bash -c 'ls "$DATA_DIR"'"""
+WAITING = "bash -c 'echo training; sleep 60'"
 
 
 @pytest.fixture
@@ -29,6 +30,7 @@ def source(tiny: Made, tmp_path: Path) -> Path:
 def hook(cli: Cli, source: Path, *options: str) -> str:
     result = cli("hook", "slurm", source, *options)
     assert result.code == 0, result
+    assert "--epilog" in options or result.out.endswith(f"  {TRAINING}\n")
     return result.out
 
 
@@ -52,7 +54,7 @@ def test_every_node_trains_from_a_verified_copy_of_its_own(
     script = hook(cli, source, "--to", "$DATAPREP_SCRATCH/my data")
     script = script.replace(
         TRAINING,
-        """srun bash -c 'dataprep verify "$DATA_DIR" && echo "$(hostname): $DATA_DIR"; exit 5' &""",
+        """srun bash -c 'dataprep verify "$DATA_DIR" && echo "$(hostname): $DATA_DIR"; exit 5'""",
     )
     ended = cluster.wait(cluster.submit(script))
     assert ended.code == 5, ended.out
@@ -67,7 +69,8 @@ def test_a_node_that_is_too_full_is_exit_code_4_for_all_and_no_training(
     cluster.fill("n3", but=200_000)
     ended = cluster.wait(cluster.submit(hook(cli, source)))
     assert ended.code == 4, ended.out
-    assert "nothing was copied anywhere" in ended.out
+    assert "nothing was copied" in ended.out
+    assert ended.out.count("needed in") == len(NODES)
     assert "manifest.json\n" not in ended.out
     assert left(cluster).keys() <= {"n3"}
 
@@ -105,10 +108,8 @@ def test_a_job_that_is_cancelled_while_it_stages_cleans_every_node(
         path.mkdir()
     (source / "data").write_bytes(random.Random(0).randbytes(8_000_000))
     (slow / "sitecustomize.py").write_text(_SLOW_TO_STOP)
-    script, line = hook(cli, source), '"${stage[@]}" --print_dir'
-    assert line in script
-    slowly = f"env PYTHONPATH='{slow}' {line} --streams 1 --bandwidth 500000"
-    job = cluster.submit(script.replace(line, slowly))
+    script = hook(cli, source).replace(" -- ", " --streams 1 --bandwidth 500000 -- ")
+    job = cluster.submit(script, PYTHONPATH=f"{slow}:{os.environ.get('PYTHONPATH', '')}")
     for node in NODES:
         cluster.until(lambda node=node: any(".partial" in name for name in cluster.listing(node)))
     cluster.run("scancel", job)
@@ -118,10 +119,8 @@ def test_a_job_that_is_cancelled_while_it_stages_cleans_every_node(
 
 
 def test_a_requeued_job_finds_the_copies_it_kept(cluster: Cluster, cli: Cli, source: Path) -> None:
-    script = hook(cli, source, "--keep").replace(
-        TRAINING,
-        f'if [ "${{SLURM_RESTART_COUNT:-}}" ]; then {TRAINING} else {WAITING} fi',
-    )
+    choice = f'if [ "${{SLURM_RESTART_COUNT:-}}" ]; then {TRAINING}; else {WAITING}; fi'
+    script = hook(cli, source, "--keep").replace(TRAINING, f"bash -c {shlex.quote(choice)}")
     job = cluster.submit(script)
     cluster.until_said(job, "training\n")
     cluster.run("scontrol", "requeue", job)
@@ -136,7 +135,7 @@ def test_the_warning_before_the_end_of_the_time_reaches_the_training(
     cluster: Cluster, cli: Cli, source: Path
 ) -> None:
     training = """srun bash -c 'trap "echo saved; exit 0" USR1; echo training; while :; do
-      sleep 0.1; done' &"""
+      sleep 0.1; done'"""
     job = cluster.submit(hook(cli, source).replace(TRAINING, training))
     cluster.until(lambda: cluster.output(job).count("training\n") == len(NODES))
     cluster.run("scancel", "--batch", "--signal=USR1", job)  # as --signal=B:USR1@300 does
@@ -144,6 +143,19 @@ def test_the_warning_before_the_end_of_the_time_reaches_the_training(
     assert ended.code == 0, ended.out
     assert ended.out.count("saved\n") == len(NODES)
     assert left(cluster) == {}
+
+
+def test_a_job_whose_time_is_over_cleans_every_node(
+    cluster: Cluster, cli: Cli, source: Path
+) -> None:
+    script = hook(cli, source).replace(TRAINING, WAITING)
+    job = cluster.submit(script)
+    cluster.until_said(job, "training\n")
+    # What Slurm does at the end of the time: TERM to all of the job, no new steps.
+    cluster.run("scontrol", "update", f"JobId={job}", "TimeLimit=0")
+    ended = cluster.wait(job, seconds=100)
+    assert ended.code != 0
+    assert left(cluster) == {}, ended.out
 
 
 def test_the_epilog_removes_what_a_killed_job_left_behind(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.staging.hooks.render import Hook, render
+from dataprep.staging.run import NO_ROOM
 from tests.conftest import Made, Raw, make, write_tiny_raw
 from tests.slurm.cluster import NODES, OPEN_MPI, Cluster
 
@@ -184,17 +184,11 @@ def test_a_broadcast_without_room_is_told_by_every_node(
     cluster: Cluster, plain: Path, mpirun: str
 ) -> None:
     cluster.fill("n2", but=1_000_000)
-    # As the scripts for batch systems do it, so that mpirun ends no node before it has spoken.
-    lines = render("pbs", Hook(plain, broadcast=True)).splitlines()
-    (answer,) = (line for line in lines if line.startswith("answer="))
-    stage = f"dataprep stage {plain} --broadcast mpi --print_dir"
-    ended = cluster.wait(
-        cluster.submit(
-            job(f'{answer}\n{mpirun} bash -c "$answer" stage {stage}; echo code $?'), **OPEN_MPI
-        )
-    )
+    # As `dataprep stage SRC -- COMMAND` does it, so that mpirun ends no node before it has spoken.
+    stage = f"{mpirun} dataprep stage {plain} --broadcast mpi --launched copy"
+    ended = cluster.wait(cluster.submit(job(f"{stage}; echo code $?"), **OPEN_MPI))
     lines = ended.out.splitlines()
-    assert lines.count("no-room") == len(NODES), ended.out
+    assert lines.count(NO_ROOM) == len(NODES), ended.out
     assert lines[-1] == "code 0", ended.out
     for node in NODES:
         assert staged(cluster, node).keys() <= {""}

@@ -70,13 +70,12 @@ def render(scheduler: str, hook: Hook, *, epilog: bool = False) -> str:
         )
     name = f"{scheduler}-epilog.sh" if epilog else f"{scheduler}.sh"
     template = resources.files("dataprep.staging.hooks").joinpath(name).read_text(encoding="utf-8")
-    options = _place(hook) if epilog else (*_place(hook), *_choice(hook))
-    command = ['"$program" stage ' + shlex.quote(str(hook.source)), *options]
+    options = [*_place(hook)] if epilog else [*_place(hook), *_choice(hook)]
+    training = """bash -c 'ls "$DATA_DIR"'"""
     return _Script(template).substitute(
-        keep="yes" if hook.keep else "no",
         nodes=hook.nodes,
-        source=shlex.quote(str(hook.source)),
-        stage="\n".join(f"  {line}" for line in command),
+        stage=" \\\n  ".join([shlex.quote(str(hook.source)), *options]),
+        train=f"srun {training}" if scheduler == "slurm" else training,
     )
 
 
@@ -107,7 +106,7 @@ def _place(hook: Hook) -> Iterator[str]:
 
 
 def _choice(hook: Hook) -> Iterator[str]:
-    """The words that say what is copied, and how, a line each."""
+    """The words that say what is copied, how, and whether it stays, a line each."""
     for split in hook.splits:
         yield f"--split {shlex.quote(split)}"
     if hook.share:
@@ -118,6 +117,8 @@ def _choice(hook: Hook) -> Iterator[str]:
             yield f"--whole {shlex.quote(split)}"
     if hook.broadcast:
         yield "--broadcast mpi"
+    if hook.keep:
+        yield "--keep"
 
 
 def for_the_job(path: str) -> str:

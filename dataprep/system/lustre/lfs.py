@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -16,12 +17,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.errors import DatasetError
-from dataprep.system.lustre.getstripe import count_targets, parse_layout, parse_value
-from dataprep.system.lustre.layout import GIB, KIB, MIB, Component, Layout
+from dataprep.system.lustre.rules import GIB, KIB, MIB, Component, Layout
 from dataprep.system.messages import printable
 
 _SECONDS = 60.0  # for a question; a file system that is down answers never
 _USAGE = 4
+
+# The labels of layouts are the same in all forms that Lustre has had: as lines, as one line for a
+# directory, with --yaml, and nested in composites in a way that changed in 2.16. So the labels are
+# read in the order in which they come, and their nesting is not.
+_LABELLED = re.compile(
+    r"(?:^|(?<=\s))(?:lmm_)?(lcm_entry_count|lcme_extent\.e_end|stripe_count|stripe_size"
+    r"|extension_size|pool):[ \t]+(\S+)"
+)
+_TARGET = re.compile(r"\[OST:\d+\][ \t]*([A-Za-z]*)[ \t]*$", re.MULTILINE)
+# States in which no new file gets a stripe there: no precreation, read-only, no space or inodes.
+_CLOSED = frozenset("NRSI")
 
 
 class LfsError(DatasetError):
@@ -65,11 +76,7 @@ class Lfs:
             layout = parse_layout(done.stdout)
             if done.returncode == 0 and layout is not None:
                 return layout
-        count, size = (
-            parse_value(self._run(["lfs", "getstripe", *what, flag, str(path)]).stdout)
-            for flag in ("-c", "-S")
-        )
-        return None if count is None or size is None else Layout((Component(count, size),))
+        return None
 
     def targets(self, path: Path) -> int | None:
         """How many object storage targets new files can use; None if it cannot be told.
@@ -79,16 +86,8 @@ class Lfs:
         """
         return count_targets(self._run(["lfs", "df", str(path)]).stdout)
 
-    def migrate(self, file: Path, layout: Layout) -> None:
-        """Write a file anew in another layout, in its place; takes as long as copying it.
-
-        Raises:
-            LfsError: it failed; the file is as it was.
-        """
-        self._succeed(migrate_words(layout, file), patient=True)
-
-    def _succeed(self, words: list[str], *, patient: bool = False) -> None:
-        done = self._run(words, patient=patient)
+    def _succeed(self, words: list[str]) -> None:
+        done = self._run(words)
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if line.strip()]
             quoted = f"; it says: {printable(said[0].strip())}" if said else ""
@@ -97,7 +96,7 @@ class Lfs:
                 "try it by hand, or ask the site's support"
             )
 
-    def _run(self, words: list[str], *, patient: bool = False) -> subprocess.CompletedProcess[str]:
+    def _run(self, words: list[str]) -> subprocess.CompletedProcess[str]:
         try:
             # The site's own program, without a shell.
             return subprocess.run(  # noqa: S603
@@ -106,7 +105,7 @@ class Lfs:
                 capture_output=True,
                 encoding="utf-8",
                 errors="backslashreplace",
-                timeout=None if patient else _SECONDS,
+                timeout=_SECONDS,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
@@ -143,11 +142,6 @@ def setstripe_words(layout: Layout, directory: Path) -> list[str]:
     return ["lfs", "setstripe", *_options(layout), str(directory)]
 
 
-def migrate_words(layout: Layout, file: Path) -> list[str]:
-    """The command line that writes a file anew."""
-    return ["lfs", "migrate", *_options(layout), str(file)]
-
-
 def _options(layout: Layout) -> list[str]:
     """Count and size are always both given: ``setstripe`` sets both, whatever it was told."""
     words: list[str] = []
@@ -175,3 +169,50 @@ def _meaning(code: int) -> str:
     if code > 1 and code in errno.errorcode:
         return f"exit code {code}, {os.strerror(code)}"
     return f"exit code {code}"
+
+
+def parse_layout(text: str) -> Layout | None:
+    """One file's or one directory's layout.
+
+    Args:
+        text: what ``lfs getstripe [-d] [-y] PATH`` printed, by any version.
+
+    Returns:
+        The layout; None if there is none in the text.
+    """
+    composite = False
+    parts: list[dict[str, str]] = [{}]
+    for name, value in _LABELLED.findall(text):
+        if name == "lcm_entry_count":
+            composite = True
+        elif name == "lcme_extent.e_end" and parts[-1]:
+            parts.append({name: value})
+        else:
+            parts[-1].setdefault(name, value)
+    try:
+        return Layout(tuple(map(_component, parts)), composite)
+    except (KeyError, ValueError):
+        return None
+
+
+def count_targets(text: str) -> int | None:
+    """How many targets new files can use.
+
+    Args:
+        text: what ``lfs df PATH`` printed.
+
+    Returns:
+        None if there is no such table in the text.
+    """
+    return sum(not _CLOSED & set(state) for state in _TARGET.findall(text)) or None
+
+
+def _component(labels: dict[str, str]) -> Component:
+    end = labels.get("lcme_extent.e_end", "EOF")
+    return Component(
+        count=int(labels["stripe_count"]),
+        # The part of a self-extending layout that is still to come has no stripes yet.
+        size=int(labels.get("stripe_size") or labels["extension_size"]),
+        end=None if end in ("EOF", "-1") else int(end),
+        pool=labels.get("pool", ""),
+    )

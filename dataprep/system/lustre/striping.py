@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from dataprep.errors import DatasetError
 from dataprep.system.filesystems import filesystem_of
-from dataprep.system.lustre.layout import Layout, binary_size, is_in_force
 from dataprep.system.lustre.lfs import Lfs
-from dataprep.system.lustre.rules import Striping, wanted_layout
-from dataprep.system.messages import sized
+from dataprep.system.lustre.rules import Layout, Striping, is_in_force, wanted_layout
+from dataprep.system.messages import sized, unreadable
 
 LUSTRE = "lustre"
-_BEEGFS = frozenset({"beegfs", "fhgfs"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +107,52 @@ class Outcome:
         )
 
 
+def expected_in(
+    root: Path, files: Mapping[Path, int], file_size: int | None, default: int
+) -> list[Expected]:
+    """The directories whose layout matters: the one that was named, and those that hold files.
+
+    Args:
+        root: what the user named; its largest file is the largest of any below.
+        files: what is there or is known to come, with sizes.
+        file_size: what the user says will be there; believed more than what is there.
+        default: for a directory of which nothing is known.
+    """
+    largest = {root: 0 if files else default}
+    for file, size in files.items():
+        for directory in (file.parent, root):
+            largest[directory] = max(size, largest.get(directory, 0))
+    if file_size is not None:
+        largest = dict.fromkeys(largest, file_size)
+    return [Expected(directory, largest[directory]) for directory in sorted(largest)]
+
+
+def existing_files(root: Path) -> dict[Path, int]:
+    """The regular files below a directory, and their sizes.
+
+    Hidden ones are left out, and what is in hidden directories: unfinished files, and what
+    programs keep for themselves.
+
+    Raises:
+        SourceError: a directory cannot be read.
+    """
+    return dict(_walk(root)) if root.exists() else {}
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, int]]:
+    def fail(error: OSError) -> None:
+        raise unreadable(str(error.filename or root), error) from error
+
+    for place, directories, names in os.walk(root, onerror=fail):
+        directories[:] = [name for name in directories if not name.startswith(".")]
+        for name in names:
+            file = Path(place, name)
+            if name.startswith(".") or file.is_symlink() or not file.is_file():
+                continue
+            with suppress(FileNotFoundError):  # a job is at work there
+                yield file, file.stat().st_size
+
+
 def plan_directories(lfs: Lfs, directories: Sequence[Expected], striping: Striping) -> list[Plan]:
     """Decide for each directory, by the rules and by what it has now.
 
@@ -160,26 +205,14 @@ def carry_out(lfs: Lfs, plan: Plan) -> Outcome:
     return Outcome(plan, lfs.layout_of(directory))
 
 
-def explain_other(kind: str, directory: Path, layout: Layout) -> str:
-    """Why nothing is done on a file system that is not Lustre, and what would do it there.
+def explain_other(kind: str, directory: Path) -> str:
+    """Why nothing is done on a file system that is not Lustre.
 
     Args:
         kind: the file system's type, as the kernel calls it; empty if it cannot be told.
         directory: where.
-        layout: what it would get on Lustre.
     """
-    where = f"{directory} is on {kind or 'an unknown file system'}, not on Lustre: no layout is set"
-    if kind in _BEEGFS:
-        count, size = layout.components[0].count, layout.components[0].size
-        chunk = binary_size(size).replace(" ", "").removesuffix("iB")
-        return (
-            f"{where}; `beegfs entry set --num-targets {count} --chunk-size {chunk} DIR` "
-            f"(BeeGFS 8) or `beegfs-ctl --setpattern --numtargets={count} --chunksize={chunk} "
-            "DIR` (7) does it where the site lets users"
-        )
-    if kind == "dvs":
-        return f"{where} directly; if Lustre is behind it, set the layout on a login node"
-    return where
+    return f"{directory} is on {kind or 'an unknown file system'}, not on Lustre: no layout is set"
 
 
 def _nearest(directory: Path) -> Path:

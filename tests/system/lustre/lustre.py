@@ -140,11 +140,9 @@ def make_lustre(
 def _run_here(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Lfs._run
 
-    def run(
-        lfs: Lfs, words: list[str], *, patient: bool = False
-    ) -> subprocess.CompletedProcess[str]:
+    def run(lfs: Lfs, words: list[str]) -> subprocess.CompletedProcess[str]:
         if lfs.program != str(program):
-            return real(lfs, words, patient=patient)
+            return real(lfs, words)
         said: dict[bool, list[str]] = {False: [], True: []}
 
         def write(*values: object, sep: str = " ", end: str = "\n", file: object = None) -> None:

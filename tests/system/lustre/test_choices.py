@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.system.lustre.layout import MIB, Component, Layout
 from dataprep.system.lustre.lfs import Lfs, find_lfs
-from dataprep.system.lustre.rules import Striping
+from dataprep.system.lustre.rules import MIB, Component, Layout, Striping
 from dataprep.system.lustre.striping import Expected, Plan, plan_directories
 from tests.system.lustre.lustre import Lustre, make_lustre
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.system.lustre.getstripe import count_targets, parse_layout, parse_value
-from dataprep.system.lustre.layout import GIB, MIB, Component, Layout
+from dataprep.system.lustre.lfs import count_targets, parse_layout
+from dataprep.system.lustre.rules import GIB, MIB, Component, Layout
 
 # LUMI's and CSC's documentation.
 _FILE = """my_file
@@ -161,15 +161,7 @@ def test_both_yaml_forms_are_yaml() -> None:
 @given(st.text())
 def test_no_text_is_too_strange(text: str) -> None:
     parse_layout(text)
-    parse_value(text)
     count_targets(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "value"), [("4\n", 4), ("-1\n", -1), ("", None), ("lmm_stripe_count:  4\n", None)]
-)
-def test_bare_values(text: str, value: int | None) -> None:
-    assert parse_value(text) == value
 
 
 def test_the_table_of_targets() -> None:

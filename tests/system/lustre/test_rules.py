@@ -6,16 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.system.lustre.layout import (
+from dataprep.system.lustre.rules import (
     ALL_OSTS,
     GIB,
     MIB,
     Component,
     Layout,
+    Striping,
     binary_size,
     is_in_force,
+    stripes_for,
+    wanted_layout,
 )
-from dataprep.system.lustre.rules import Striping, stripes_for, wanted_layout
 
 limits = st.none() | st.integers(1, 2000)
 

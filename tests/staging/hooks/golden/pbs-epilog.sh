@@ -3,7 +3,7 @@
 # what the job staged there, as that user, and only that. Printed by `dataprep hook pbs --epilog`.
 # It must run on every node: as execjob_epilogue hook in PBS Professional and OpenPBS, as both
 # epilogue and epilogue.parallel in Torque.
-# Users need none of it: the batch script cleans. This is for jobs that were killed before it could.
+# Users do not need it: the batch script cleans. It is for jobs that were killed before that.
 
 # EDIT: an epilogue has neither a PATH nor the variables of the job.
 program=/usr/local/bin/dataprep
@@ -11,10 +11,7 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export DATAPREP_SCRATCH=/local/scratch # where jobs stage if they do not say --to
 export PBS_JOBID=$1
 
-clean=(
-  "$program" stage /lustre/project/imagenet
-  --clean
-)
-timeout --kill-after=10 60 runuser --user="$2" -- "${clean[@]}" ||
+timeout --kill-after=10 60 runuser --user="$2" -- \
+  "$program" stage /lustre/project/imagenet --clean ||
   logger --tag dataprep "job $1: what it staged could not be removed"
 exit 0

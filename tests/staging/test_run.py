@@ -1,0 +1,225 @@
+"""``dataprep stage SRC -- COMMAND`` without Slurm, which has tests of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.staging.conftest import _SPOKEN
+
+# Runs the command twice, as two nodes, each of which has a scratch of its own at one place: what
+# real launchers do, down to handing on TERM. Options of the launcher are not the command's.
+_LAUNCHER = """#!/usr/bin/env python3
+import os, signal, subprocess, sys
+words = sys.argv[1:]
+if words == ["--version"]:
+    print("mpiexec (OpenRTE) 4.1.4")
+    sys.exit()
+while words[0].startswith("-"):
+    del words[: 2 if words[0] in ("--map-by", "--bind-to", "-n", "-z") else 1]
+tasks = []
+for node in "01":
+    mount = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+    private = ["unshare", "--mount", "--map-root-user", "sh", "-c", mount, "sh"]
+    place = f"{os.environ['SITE']}/node{node}"
+    os.makedirs(place, exist_ok=True)
+    words_of_it = [*private, place, os.environ["DATAPREP_SCRATCH"], *words]
+    tasks.append(subprocess.Popen(words_of_it, env={**os.environ, "HOSTNAME": f"n{node}"}))
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, lambda number, _: [task.send_signal(number) for task in tasks])
+sys.exit(max(task.wait() for task in tasks) & 255)
+"""
+
+
+class Job:
+    """A job's first node, with two nodes and a launcher."""
+
+    def __init__(self, root: Path, scheduler: str) -> None:
+        self.root = root
+        for name in ("bin", "scratch", "site"):
+            (root / name).mkdir()
+        for name in ("mpiexec", "blaunch"):
+            (root / "bin" / name).write_text(_LAUNCHER)
+            (root / "bin" / name).chmod(0o755)
+        (root / "hosts").write_text("n0\nn0\nn1\n")
+        spoken = {
+            "none": {},
+            "pbs": {"PBS_JOBID": "7.server", "PBS_NODEFILE": str(root / "hosts")},
+            "lsf": {"LSB_JOBID": "7", "LSB_DJOB_HOSTFILE": str(root / "hosts")},
+        }
+        own = {name: text for name, text in os.environ.items() if not _SPOKEN.fullmatch(name)}
+        self.environment = {
+            **own,
+            **spoken[scheduler],
+            "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
+            "DATAPREP_SCRATCH": str(root / "scratch"),
+            "SITE": str(root / "site"),
+        }
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, *words: object) -> subprocess.Popen[str]:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "dataprep", "stage", *map(str, words)],
+            env=self.environment,
+            cwd=self.root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return self.process
+
+    def run(self, *words: object) -> tuple[int, str, str]:
+        process = self.start(*words)
+        out, err = process.communicate(timeout=60)
+        return process.returncode, out, err
+
+    def left(self) -> list[str]:
+        """What is still staged, on any node."""
+        return sorted(path.name for path in self.root.glob("s*/**/dataprep-*/*/*") if path.is_dir())
+
+
+@pytest.fixture(params=["none", "pbs", "lsf"])
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Job]:
+    private = ["unshare", "--mount", "--map-root-user", "true"]
+    if request.param != "none" and subprocess.run(private, check=False).returncode:
+        pytest.skip("this machine allows no user namespaces")
+    made = Job(tmp_path, request.param)
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.process.kill()
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    path = tmp_path / "it's the source"
+    path.mkdir()
+    (path / "data").write_bytes(b"12345")
+    return path
+
+
+def test_the_command_runs_once_on_a_copy_that_is_gone_afterwards(job: Job, plain: Path) -> None:
+    look = 'echo "$DATA_DIR $HDF5_USE_FILE_LOCKING"; ls "$SITE" "$DATAPREP_SCRATCH"; exit 7'
+    code, out, err = job.run(plain, "--rendezvous", "none", "--", "sh", "-c", look)
+    assert code == 7, err
+    assert out.startswith(f"{job.root}/scratch/dataprep-"), out
+    assert "FALSE\n" in out
+    assert job.left() == []
+    assert err.count("removed 1 file, 5 bytes") + out.count("removed 1 file, 5 bytes") == (
+        2 if "PBS_JOBID" in job.environment or "LSB_JOBID" in job.environment else 1
+    )
+
+
+@pytest.mark.parametrize("job", ["none", "pbs"], indirect=True)
+def test_options_of_the_command_are_its_own(job: Job, plain: Path) -> None:
+    code, out, err = job.run(plain, "--rendezvous", "none", "--", "echo", "--clean", "--", "-x")
+    assert code == 0, err
+    assert "--clean -- -x\n" in out
+
+
+def test_a_copy_that_cannot_be_made_means_no_command(job: Job, plain: Path) -> None:
+    (plain / "pipe").symlink_to("nowhere")
+    code, out, err = job.run(plain, "--rendezvous", "none", "--", "echo", "training")
+    assert code == 1, err
+    assert "training" not in out
+    assert "is a link that leads nowhere" in err
+    assert job.left() == []
+
+
+@pytest.mark.parametrize("job", ["none"], indirect=True)
+def test_a_program_that_is_not_there_is_named_before_anything_is_copied(
+    job: Job, plain: Path
+) -> None:
+    code, out, err = job.run(plain, "--", "no such program")
+    assert (code, out) == (2, "")
+    assert err == "dataprep: error: there is no program no such program to run; check the PATH\n"
+
+
+@pytest.mark.parametrize(
+    ("job", "number", "keep"),
+    [
+        ("none", signal.SIGINT, False),
+        ("none", signal.SIGTERM, True),
+        ("pbs", signal.SIGTERM, False),
+        ("pbs", signal.SIGTERM, True),
+        ("lsf", signal.SIGUSR2, False),
+    ],
+    indirect=["job"],
+)
+def test_a_stopped_job_cleans_unless_it_shall_keep(
+    job: Job, plain: Path, number: signal.Signals, keep: bool
+) -> None:
+    options = ["--keep"] if keep else []
+    training = "import time; print('begun', flush=True); time.sleep(60)"
+    words = [*options, "--rendezvous", "none", "--", sys.executable, "-c", training]
+    process = job.start(plain, *words)
+    assert process.stdout is not None
+    assert "begun\n" in iter(process.stdout.readline, "")
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    # Python answers Ctrl-C with an exception, which it reports by dying of the signal.
+    assert process.returncode == 128 + number, err
+    assert bool(job.left()) == keep
+
+
+@pytest.mark.parametrize("job", ["none", "pbs"], indirect=True)
+def test_a_warning_is_the_command_s_and_no_end(job: Job, plain: Path) -> None:
+    training = """trap 'told=yes' USR1; echo begun
+      until [ "${told:-}" ]; do sleep 0.05; done; ls "$DATA_DIR" >/dev/null; exit 3"""
+    process = job.start(plain, "--keep", "--rendezvous", "none", "--", "sh", "-c", training)
+    assert process.stdout is not None
+    assert "begun\n" in iter(process.stdout.readline, "")
+    process.send_signal(signal.SIGUSR1)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 3, err
+    assert job.left() == []
+
+
+@pytest.mark.parametrize("job", ["none", "lsf"], indirect=True)
+def test_a_signal_while_staging_ends_it_before_the_command(job: Job, plain: Path) -> None:
+    (plain / "data").write_bytes(bytes(range(256)) * 40_000)
+    words = ["--rendezvous", "none", "--streams", "1", "--bandwidth", "1MB"]
+    process = job.start(plain, *words, "--", "echo", "training")
+    end = time.monotonic() + 30
+    while not list(job.root.glob("s*/**/*.partial")):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=40)
+    assert process.returncode == 143, err
+    assert "training" not in out
+    assert "stopped by SIGTERM before the command ran" in err
+    assert job.left() == []
+
+
+@pytest.mark.parametrize("job", ["none"], indirect=True)
+def test_the_last_process_of_a_node_cleans(job: Job, plain: Path) -> None:
+    wait = 'until [ -e end ]; do sleep 0.05; done; ls "$DATA_DIR"'
+    first = job.start(plain, "--", "sh", "-c", f"echo begun; {wait}")
+    assert first.stdout is not None
+    assert "begun\n" in iter(first.stdout.readline, "")
+    code, out, err = job.run(plain, "--", "sh", "-c", 'ls "$DATA_DIR"')
+    assert (code, "data\n" in out) == (0, True), err
+    assert len(job.left()) == 1
+    (job.root / "end").touch()
+    out, err = first.communicate(timeout=30)
+    assert "data\n" in out, err
+    assert job.left() == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("SRC", "--"), ("SRC", "--status", "--", "ls"), ("SRC", "--keep"), ("SRC", "ls")],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("job", ["none"], indirect=True)
+def test_what_makes_no_sense_is_refused(job: Job, plain: Path, words: tuple[str, ...]) -> None:
+    code, out, err = job.run(*(str(plain) if word == "SRC" else word for word in words))
+    assert (code, out, err.count("\n")) == (2, "", 1), err
