@@ -19,7 +19,7 @@ from dataprep.archives.listing import (
     in_clutter,
     refusal,
 )
-from dataprep.archives.open_files import ForwardStream, read_some
+from dataprep.archives.open_files import ForwardStream
 from dataprep.archives.tar import AGAIN, Archive, ArchiveMember, members, walk
 from dataprep.archives.zip import zip_members
 from dataprep.errors import SourceError
@@ -35,12 +35,6 @@ _SUFFIXES: Final[dict[str, Kind]] = {
     ".tgz": "gzip",
     ".zip": "zip",
 }
-_STARTS: Final[dict[bytes, Kind]] = {
-    b"\x1f\x8b": "gzip",
-    b"PK\x03\x04": "zip",
-    b"PK\x05\x06": "zip",  # without members
-}
-_TAR_MAGIC: Final = (257, b"ustar")
 
 
 def container_kind(name: str) -> Kind | None:
@@ -59,8 +53,6 @@ def list_container(
 ) -> Listing:
     """List the images in a directory or archive; nothing is unpacked to disk.
 
-    What an archive is, its content says; its name only counts where the content does not tell.
-
     Args:
         raw: the raw directory.
         container: the directory or archive, relative to `raw`.
@@ -69,21 +61,25 @@ def list_container(
             a gzip archive refer to it.
 
     Raises:
-        SourceError: it is unreadable, damaged, truncated, or no directory or archive; or it is a
-            gzip archive, and there is no `restarts_name`.
+        SourceError: it is unreadable, damaged, truncated, or no directory or archive.
     """
-    kind = _kind(raw, container)
-    if kind == "folder":
+    try:
+        mode = (raw / container).stat().st_mode
+    except OSError as error:
+        raise unreadable(container, error) from error
+    if stat.S_ISDIR(mode):
         return list_folder(raw, container, deep=deep)
+    kind = container_kind(container)
+    if kind is None or not stat.S_ISREG(mode):
+        finding = "no archive that can be read in place" if kind is None else "not a regular file"
+        raise SourceError(
+            f"{printable(container)} is {finding}; expected {_SUPPORTED}; pack its images again as "
+            "one of these, or move it away"
+        )
     if kind == "tar":
         return list_archive(raw, Archive(container))
     if kind == "zip":
         return _listing(zip_members(raw, container), Archive(container), _mtime(raw, container))
-    if not restarts_name:
-        raise SourceError(
-            f"{printable(container)} is compressed with gzip; expected a name that ends in .tar.gz "
-            "or .tgz; rename it"
-        )
     return _list_gzip(raw, container, restarts_name)
 
 
@@ -183,33 +179,3 @@ def _checked(descriptor: int, container: str) -> Iterator[bytes]:
         raise SourceError(
             f"{printable(container)} is damaged: {printable(str(error))}; {AGAIN}"
         ) from error
-
-
-def _kind(raw: Path, container: str) -> Kind | Literal["folder"]:
-    try:
-        mode = (raw / container).stat().st_mode
-        if stat.S_ISDIR(mode):
-            return "folder"
-        if not stat.S_ISREG(mode):
-            raise _unsupported(container, "not a regular file")
-        with open(raw / container, "rb", buffering=0) as file:
-            start = read_some(file.fileno(), 0, 512)
-    except OSError as error:
-        raise unreadable(container, error) from error
-    kind = next((kind for magic, kind in _STARTS.items() if start.startswith(magic)), None)
-    place, magic = _TAR_MAGIC
-    if kind is None and start[place:].startswith(magic):
-        kind = "tar"
-    named = container_kind(container)
-    if kind is None and named == "gzip":
-        raise _unsupported(container, "not compressed with gzip, as its name says")
-    if (kind := kind or named) is None:
-        raise _unsupported(container, "no archive that can be read in place")
-    return kind
-
-
-def _unsupported(container: str, finding: str) -> SourceError:
-    return SourceError(
-        f"{printable(container)} is {finding}; expected {_SUPPORTED}; pack its images again as one "
-        "of these, or move it away"
-    )

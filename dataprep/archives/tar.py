@@ -224,7 +224,7 @@ def _damaged(start: bytes, archive: Archive, error: BaseException) -> SourceErro
         if start.startswith(magic):
             return SourceError(
                 f"{archive.place} is compressed ({compression}); expected a plain tar archive, "
-                "whose images can be read in place; decompress it first"
+                "whose images can be read in place; if it is .tar.gz, call it so, or decompress it"
             )
     reason = printable(str(error)) or type(error).__name__
     return SourceError(f"{archive.place} is damaged or not a tar archive: {reason}; {AGAIN}")

@@ -125,12 +125,6 @@ def parse_share(option: str, text: str) -> Fraction:
     return share
 
 
-def share_text(share: Fraction) -> str:
-    """A share as it is usually written, if that says it exactly: ``0.1``; otherwise ``1/3``."""
-    text = f"{float(share):g}"
-    return text if Fraction(text) == share else str(share)
-
-
 def parse_seed(option: str, text: str) -> int:
     """A seed.
 

@@ -287,7 +287,7 @@ def test_the_published_lists_have_the_published_numbers(real):
     assert counts == {}
     rows = table.to_pylist()
     assert [entry["line"] for entry in rows] == list(range(2, len(rows) + 2))
-    lines = real.labels.path.read_text().splitlines()
+    lines = real.labels.read_text().splitlines()
     assert all(lines[entry["line"] - 1].startswith(entry["key"]) for entry in rows)
     assert Counter(finding for entry in rows for finding in entry["labels"]) == {
         "Infiltration": 19_894,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.datasets.folder.dataset import Folder
-from dataprep.datasets.folder.layout import Container, ContainerUnit, make_units
+from dataprep.datasets.folder.layout import Container, make_units
 from dataprep.errors import SourceError, UsageError
 from dataprep.index import Row, Scanned
 
@@ -279,17 +279,6 @@ def test_a_raw_directory_that_is_not_there_is_refused(tmp_path):
     (tmp_path / "file").touch()
     assert "is not a directory" in refusal(tmp_path / "file")
     assert "check --inside" in refusal(tmp_path, inside="gone")
-
-
-def test_a_gzip_archive_named_otherwise_is_refused_beside_others(tmp_path):
-    write_archive(tmp_path / "a.tgz", {"x.jpg": b"x"})
-    (tmp_path / "a.tgz").rename(tmp_path / "a.tar")
-    write_archive(tmp_path / "b.tar", {"x.jpg": b"x"})
-    both = (Container("a.tar", stem="a"), Container("b.tar", stem="b"))
-    unit = ContainerUnit("u-0", "a.tar", "train", both)
-
-    with pytest.raises(SourceError, match=r"a\.tar is compressed with gzip.*rename"):
-        Folder().scan(tmp_path, unit)
 
 
 def test_a_gzip_archive_is_a_unit_of_its_own_with_restart_points(tmp_path):

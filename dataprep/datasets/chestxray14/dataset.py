@@ -52,10 +52,6 @@ class ChestXray14(Dataset):
         super().__init__(**options)
         self._settings = read_settings(self.options)
 
-    def config(self) -> Mapping[str, str]:
-        """The options that shape the index, each written in one way only; no paths."""
-        return self._settings.config()
-
     @property
     def multilabel(self) -> bool:
         """An image has any number of the findings; of "No Finding" it has none."""

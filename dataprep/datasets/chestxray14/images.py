@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -78,7 +78,7 @@ def find_images(raw: Path) -> ImageLayout:
         ImageUnit(name, container, () if position else stray)
         for position, (name, (container,)) in enumerate(sorted(search.containers.items()))
     ]
-    return ImageLayout(_describe(units) + _gaps(search.containers), tuple(units))
+    return ImageLayout(_describe(units), tuple(units))
 
 
 def _search(raw: Path, directory: str, search: _Search) -> None:
@@ -88,7 +88,7 @@ def _search(raw: Path, directory: str, search: _Search) -> None:
         path = f"{directory}/{name}" if directory else name
         part = _PART.fullmatch(name)
         if part and is_folder == (part[2] is None):
-            unit = _part_name(int(part[1]))
+            unit = f"{_FLAT}_{int(part[1]):03d}"
             for container in _folders_of_images(raw, path) if is_folder else [path]:
                 search.add(unit, container)
         elif directory and is_folder and name == _FLAT:
@@ -159,23 +159,6 @@ def _describe(units: Sequence[ImageUnit]) -> str:
     stray = units[0].stray
     note = f", ignoring {some_of([entry.name for entry in stray])}" if stray else ""
     return f"images: {' and '.join(forms)}{note}"
-
-
-def _gaps(parts: Collection[str]) -> str:
-    """Which parts are not there though a later one is; empty if there is no such gap.
-
-    How many parts there should be, nobody knows: the NIH's 12 may be cut otherwise.
-    """
-    if _FLAT in parts:
-        return ""
-    last = int(max(parts).removeprefix(f"{_FLAT}_"))
-    absent = [name for name in map(_part_name, range(1, last)) if name not in parts]
-    verb = "is" if len(absent) == 1 else "are"
-    return f" ({some_of(absent)} {verb} not there)" if absent else ""
-
-
-def _part_name(number: int) -> str:
-    return f"{_FLAT}_{number:03d}"
 
 
 def _range(containers: Sequence[str]) -> str:

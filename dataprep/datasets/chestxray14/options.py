@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 from dataprep.datasets.base import Option
-from dataprep.datasets.splits import Cut, check_shares, parse_seed, parse_share, share_text
+from dataprep.datasets.splits import Cut, check_shares, parse_seed, parse_share
 from dataprep.errors import UsageError
 
 # The order of CheXNet's output (arnoweng/CheXNet, model.py), which most code has followed.
@@ -106,15 +106,6 @@ class Settings:
     def order(self) -> tuple[str, ...]:
         """The findings; a finding's position is its label."""
         return ORDERS[self.label_order]
-
-    def config(self) -> dict[str, str]:
-        """What shapes the index, each value written in one way only."""
-        return {
-            "label_order": self.label_order,
-            "split": _OFFICIAL if self.official else BY_PATIENT,
-            **{f"{split}_fraction": share_text(share) for split, share in self.cut.shares},
-            "split_seed": str(self.cut.seed),
-        }
 
 
 def read_settings(options: Mapping[str, str]) -> Settings:

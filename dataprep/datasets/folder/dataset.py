@@ -195,11 +195,11 @@ class Folder(Dataset):
         ignored: list[Ignored] = list(unit.stray)
         counts: Counter[str] = Counter()
         restarts = b""
-        # A unit has one file of restart points, so only a lone archive may need one.
-        restarts_name = unit.restarts_name if len(unit.containers) == 1 else ""
         for container in unit.containers:
-            listing = list_container(raw, container.path, deep=True, restarts_name=restarts_name)
-            restarts = listing.restarts
+            listing = list_container(
+                raw, container.path, deep=True, restarts_name=unit.restarts_name
+            )
+            restarts = listing.restarts  # a gzip archive is a unit of its own
             ignored += listing.ignored
             placed = place_images(container, unit.inside, listing.images)
             if outside := len(listing.images) - len(placed):
