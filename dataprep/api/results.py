@@ -34,7 +34,7 @@ def _plain(value: object) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SealedSet:
     """A finished data set, as ``prepare`` and ``convert`` return it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Sealed:
     spread: int | None
 
     @classmethod
-    def of(cls, out: Path, outcome: Outcome) -> Sealed:
+    def of(cls, out: Path, outcome: Outcome) -> SealedSet:
         """What sealing gave."""
         return cls(
             out=out,
