@@ -1,7 +1,8 @@
 """The front door: what the commands do, as calls. Reached as ``dataprep.prepare`` and so on.
 
-No call ends the process, catches signals, or leaves anything behind in it. All errors are in
-`dataprep.errors`; their messages speak of the command's options, which have the same names.
+No call ends the process, catches signals, or leaves anything behind in it, but for ``nice``, which
+only root can take back. All errors are in `dataprep.errors`; their messages speak of the command's
+options, which have the same names.
 """
 
 from __future__ import annotations
