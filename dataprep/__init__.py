@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dataprep.api.calls import convert, diff, inspect, prepare, stage, status, verify
     from dataprep.api.contents import Contents
     from dataprep.api.progress import Progress
-    from dataprep.api.results import JobStatus, Sealed
+    from dataprep.api.results import JobStatus, SealedSet
     from dataprep.build.diff import Difference
     from dataprep.build.verify import Verified
     from dataprep.records import Records
@@ -28,7 +28,7 @@ __all__ = [
     "JobStatus",
     "Progress",
     "Records",
-    "Sealed",
+    "SealedSet",
     "Verified",
     "__version__",
     "convert",
@@ -51,7 +51,7 @@ _WHERE: Final = {
     "JobStatus": "dataprep.api.results",
     "Progress": "dataprep.api.progress",
     "Records": "dataprep.records",
-    "Sealed": "dataprep.api.results",
+    "SealedSet": "dataprep.api.results",
     "Verified": "dataprep.build.verify",
 }
 

@@ -68,7 +68,10 @@ def test_a_conversion_and_what_looks_at_it(cli: Cli, tiny: Made, tmp_path: Path)
     done = dataprep.convert(tiny.out, to=out, sink="lmdb-torch", workers=1, progress=seen.append)
     assert (done.records, done.out) == (30, out)
     assert {it.phase for it in seen} == {"verify", "write", ""}
-    verified = dataprep.verify(out, level="decode", workers=1)
+    seen.clear()
+    verified = dataprep.verify(out, level="decode", workers=1, progress=seen.append)
+    assert (seen[-1].finished, seen[-1].done) == (True, seen[-1].total)
+    assert seen[-1].total == verified.bytes
     assert (verified.records, verified.problems) == (30, ())
     assert dataprep.diff(tiny.out, out, workers=2).same
     assert dataprep.status(out).state == "sealed"

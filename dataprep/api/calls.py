@@ -1,7 +1,8 @@
 """The front door: what the commands do, as calls. Reached as ``dataprep.prepare`` and so on.
 
-No call ends the process, catches signals, or leaves anything behind in it. All errors are in
-`dataprep.errors`; their messages speak of the command's options, which have the same names.
+No call ends the process, catches signals, or leaves anything behind in it, but for ``nice``, which
+only root can take back. All errors are in `dataprep.errors`; their messages speak of the command's
+options, which have the same names.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.api.progress import Tell, told
-from dataprep.api.results import JobStatus, Sealed
+from dataprep.api.results import JobStatus, SealedSet
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.cores import usable_cores
 
@@ -43,7 +44,7 @@ _OF_THE_RECIPE = ("check", "center_crop", "filter", "quality", "encoding", "colo
 
 def prepare(
     dataset: str, *, progress: Tell | None = None, beam_options: Sequence[str] = (), **options: Any
-) -> Sealed:
+) -> SealedSet:
     """Turn raw images into shuffled, verified shards; or finish doing so.
 
     Killed at any moment, the same call resumes. ``dataprep.prepare("imagenet", raw="RAW",
@@ -76,7 +77,7 @@ def prepare(
     from dataprep_pipelines.run import prepare as run
 
     with told(progress) as reporter, within_limits(values, here=engine.is_local):
-        return Sealed.of(request.out, run(request, engine, reporter))
+        return SealedSet.of(request.out, run(request, engine, reporter))
 
 
 def convert(
@@ -85,7 +86,7 @@ def convert(
     progress: Tell | None = None,
     beam_options: Sequence[str] = (),
     **options: Any,
-) -> Sealed:
+) -> SealedSet:
     """Make another format of a finished data set, without its raw data; or finish doing so.
 
     ``dataprep.convert("OUT", to="OUT2", sink="lmdb")``. Order, labels and image bytes stay.
@@ -125,7 +126,7 @@ def convert(
     with told(progress) as reporter, within_limits(values, here=engine.is_local):
         reporter.begin("verify", _bytes_of(request.source), "byte")
         level, verified = values["check"], reporter.advance
-        return Sealed.of(
+        return SealedSet.of(
             request.out, run(request, engine, reporter, level=level, checking=verified)
         )
 
@@ -419,8 +420,11 @@ def _visible(directory: Path) -> Iterator[Path]:
 
 
 def _bytes_of(out: Path) -> int:
-    """The size of the shards that are here."""
+    """The size of all files that are here, as `verify` counts them."""
     from dataprep.build.manifest import present, read_manifest
 
     manifest = present(out, read_manifest(out))
-    return sum(split["bytes"] for split in manifest["splits"].values())
+    files = [manifest["records_table"]]
+    for split in manifest["splits"].values():
+        files += chain(split["files"], *(shard["files"] for shard in split["shards"]))
+    return sum(file["bytes"] for file in files)

@@ -12,7 +12,7 @@ from dataprep.system.messages import counted, sized
 
 if TYPE_CHECKING:
     from dataprep.build import seal
-    from dataprep.build.status import Holder, Status
+    from dataprep.build.status import Holder, SplitStatus, Status
 
 State = Literal["running", "silent", "stopped", "rejected", "written", "incomplete", "sealed"]
 
@@ -33,7 +33,7 @@ def _plain(value: object) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SealedSet:
     """A finished data set, as ``prepare`` and ``convert`` return it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Sealed:
     spread: int | None
 
     @classmethod
-    def of(cls, out: Path, outcome: seal.Sealed) -> Sealed:
+    def of(cls, out: Path, outcome: seal.Sealed) -> SealedSet:
         """What sealing gave."""
         return cls(
             out=out,
@@ -84,17 +84,6 @@ class Sealed:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitProgress:
-    """One split of a job: shards and images that are done, and that there will be."""
-
-    name: str
-    shards: int
-    shards_done: int
-    images: int
-    images_done: int
-
-
-@dataclass(frozen=True, slots=True)
 class JobStatus:
     """How far the job in a directory is.
 
@@ -105,7 +94,8 @@ class JobStatus:
             rejected than allowed; ``written``: all shards are there, not sealed; ``sealed``;
             ``incomplete``: sealed, but shards were removed since.
         description: the same in words, with what to do next.
-        splits: none while the raw data is still being indexed.
+        splits: of each its name, and how many shards and images there will be and are done; none
+            while the raw data is still being indexed.
         under_way: images in shards that are being written.
         rejected: images that were rejected so far.
         noted: images that were repaired, or about which there is a warning.
@@ -119,7 +109,7 @@ class JobStatus:
     out: Path
     state: State
     description: str
-    splits: tuple[SplitProgress, ...]
+    splits: tuple[SplitStatus, ...]
     under_way: int
     rejected: int
     noted: int
@@ -140,12 +130,7 @@ class JobStatus:
             out=out,
             state=state,
             description=description,
-            splits=tuple(
-                SplitProgress(
-                    split.name, split.shards, split.shards_done, split.images, split.images_done
-                )
-                for split in status.splits
-            ),
+            splits=status.splits,
             under_way=status.under_way if status.works else 0,
             rejected=sum(record.rejected for record in status.records),
             noted=sum(record.noted for record in status.records),

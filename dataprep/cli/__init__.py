@@ -73,8 +73,9 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         normal = name if ctx.token_normalize_func is None else ctx.token_normalize_func(name)
-        if not name.startswith("-") and self.get_command(ctx, normal) is None:
-            meant = nearest(name, self.list_commands(ctx))
+        known = self.list_commands(ctx)
+        if not name.startswith("-") and not {name, normal} & {*known}:
+            meant = nearest(name, known)
             hint = f" Did you mean {meant}?" if meant else ""
             raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
