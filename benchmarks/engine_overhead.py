@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import shutil
 import time
 from collections import Counter
@@ -26,6 +27,8 @@ from benchmarks.setting import Setting
 if TYPE_CHECKING:
     import apache_beam as beam
     from distributed import Client
+
+    from dataprep.sinks import ShardName
 
 _BOUND = Target("<=", 1.2)
 _SHARDS = 8
@@ -189,44 +192,40 @@ def _warm(client: Client, found: Cluster) -> None:
 
 
 def _run_empty(client: Client, count: int) -> None:
-    _run(client, _empty_shards(count))
+    import apache_beam as beam
 
-
-def _empty_shards(count: int) -> beam.PTransform:
-    from dataprep_pipelines.orders import Orders
-
-    from benchmarks.empty_shards import EmptyShards
-    from dataprep.build.lock import Lease
-    from dataprep.sinks import ShardName
-    from dataprep_pipelines.failures import FailureLog
-    from dataprep_pipelines.runners import Share
-
-    private = Path("/scratch/project/imagenet/.dataprep")  # only its name is sent
-    lease = Lease(private / "lock", "m" * 200, private / "failure-0123456789abcdef.json")
-    shards = [ShardName("train", number, count) for number in range(count)]
-    orders = Orders(private / "orders.pickle", lease, "0" * 64)
-    return EmptyShards(shards, orders, Share(), FailureLog(lease))
+    _run(client, beam.Create(_shards(count)) | beam.ParDo(_nothing()))
 
 
 def _run(client: Client, graph: beam.PTransform) -> None:
-    pipeline = _pipeline(client)
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from dataprep_pipelines.runners.dask import ElementRunner
+
+    pipeline = beam.Pipeline(runner=ElementRunner(client), options=PipelineOptions([]))
     _ = pipeline | graph
     pipeline.run().wait_until_finish()
 
 
-def _pipeline(client: Client | None) -> beam.Pipeline:
-    import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
-    from dataprep_pipelines.runners.dask.runner import ShardRunner
+def _shards(count: int) -> list[ShardName]:
+    from dataprep.sinks import ShardName
 
-    return beam.Pipeline(runner=ShardRunner(client), options=PipelineOptions([]))
+    return [ShardName("train", number, count) for number in range(count)]
+
+
+def _nothing() -> beam.DoFn:
+    from benchmarks.empty_shards import DoNothing
+    from dataprep.build.lock import Lease
+    from dataprep_pipelines.failures import FailureLog
+    from dataprep_pipelines.runners import Parallelism
+    from dataprep_pipelines.tasks import TaskSpec
+
+    private = Path("/scratch/project/imagenet/.dataprep")  # only its name is sent
+    lease = Lease(private / "lock", "m" * 200, private / "failure-0123456789abcdef.json")
+    spec = TaskSpec(private / "orders.pickle", lease, "0" * 64)
+    return DoNothing(spec, Parallelism(), FailureLog(lease))
 
 
 def _task_bytes() -> int:
-    from dataprep_pipelines.runners.dask.tasks import tasks_of
-    from distributed.protocol.pickle import dumps
-
-    pipeline = _pipeline(None)
-    _ = pipeline | _empty_shards(1)
-    (task,) = tasks_of(pipeline, pipeline.runner.to_dask_bag_visitor)
-    return len(dumps(task))
+    return len(pickle.dumps((pickle.dumps(_nothing()), _shards(1)[0])))

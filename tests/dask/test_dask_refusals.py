@@ -186,7 +186,6 @@ def test_without_dask_the_extra_is_named(tiny: Made, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("--dask_client_address", "tcp://h:1"), "which Dask cluster, but --runner is direct"),
-        (("--dask_scheduler_file", "f"), "which Dask cluster, but --runner is direct"),
         (("--dask_slurm", "nodes=1"), "which Dask cluster, but --runner is direct"),
         (DASK, "needs to know which cluster: give one of --dask_client_address"),
         (
@@ -230,15 +229,11 @@ def test_what_is_no_address_is_wrong_usage(
     assert not (tmp_path / "out").exists()
 
 
-def test_addresses_are_understood() -> None:
-    dask = pytest.importorskip("dataprep_pipelines.runners.dask")
-    for address in (
-        "tcp://10.0.0.1:8786",
-        "node-1.site:8786",
-        "tcp://[fe80::1]:1",
-        "ucx://h:65535",
-    ):
-        dask.check_address(address)
+@pytest.mark.parametrize(
+    "address", ["tcp://10.0.0.1:8786", "node-1.site:8786", "tcp://[fe80::1]:1", "ucx://h:65535"]
+)
+def test_addresses_are_understood(address: str) -> None:
+    pytest.importorskip("dataprep_pipelines.runners.dask").check_address(address)
 
 
 def test_encryption_without_certificates_is_wrong_usage(

@@ -128,13 +128,14 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_jobs_are_submitted_waited_for_and_cancelled(slurm: Path) -> None:
     said: list[str] = []
-    with slurm_cluster("nodes=3,cores=1", slurm / "logs", said.append) as (_, waiting):
+    with slurm_cluster("nodes=3,cores=1", slurm / "logs", said.append) as (_, jobs_are_left):
         assert said == ["Slurm: 3 worker jobs submitted"]
-        assert waiting()
-        (slurm / "waiting").write_text("")
-        assert not waiting()
+        assert jobs_are_left()
         (slurm / "waiting").unlink()  # a controller that does not answer says nothing of jobs
-        assert not waiting()
+        assert jobs_are_left()
+        (slurm / "waiting").write_text("")
+        with pytest.raises(PipelineError, match="no worker job is left in Slurm"):
+            jobs_are_left()
     assert sorted((slurm / "cancelled").read_text().split()) == sorted(
         (slurm / "jobs").read_text().split()
     )

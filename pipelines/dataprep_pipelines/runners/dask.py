@@ -146,6 +146,11 @@ class _Graph(PipelineVisitor):  # type: ignore[misc]  # Beam ships no types
             self.function = transform_node.transform.fn
 
 
+class _Done(PipelineResult):  # type: ignore[misc]  # Beam ships no types
+    def wait_until_finish(self, duration: int | None = None) -> str:  # noqa: ARG002  # Beam's
+        return str(self.state)
+
+
 class ElementRunner(PipelineRunner):  # type: ignore[misc]  # Beam ships no types
     """Runs graphs of ``Create | ParDo`` on a client's cluster, a task an element.
 
@@ -158,9 +163,16 @@ class ElementRunner(PipelineRunner):  # type: ignore[misc]  # Beam ships no type
 
     def __init__(self, client: Client) -> None:
         super().__init__()
-        self._client = client
-        self._results: list[_Result] = []
         self.refusals: dict[str, str] = {}
+        self._client = client
+        self._function = b""
+        self._open: dict[str, tuple[int, Any, Future]] = {}
+        self._ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
+        self._threads = 1
+        self._able: list[str] | None = None
+        self._next_look = 0.0
+        self._submitting = threading.Lock()
+        self._stopping = threading.Event()
 
     def is_fnapi_compatible(self) -> bool:
         """Graphs are taken as they are; Beam need not see whether they can be encoded."""
@@ -171,44 +183,6 @@ class ElementRunner(PipelineRunner):  # type: ignore[misc]  # Beam ships no type
         pipeline: beam.Pipeline,
         options: PipelineOptions,  # noqa: ARG002  # Beam's signature
     ) -> PipelineResult:
-        """Begin; tasks are submitted while their result is waited for."""
-        graph = _Graph()
-        pipeline.visit(graph)
-        result = _Result(self._client, graph, self.refusals)
-        self._results.append(result)
-        return result
-
-    def cancel(self) -> None:
-        """Begin no further task."""
-        for result in self._results:
-            result.cancel()
-
-
-class _Result(PipelineResult):  # type: ignore[misc]  # Beam ships no types
-    """The tasks of one graph.
-
-    Args:
-        client: that submits them.
-        graph: what they are.
-        refusals: takes in why workers cannot do them.
-    """
-
-    def __init__(self, client: Client, graph: _Graph, refusals: dict[str, str]) -> None:
-        super().__init__(PipelineState.RUNNING)
-        self._client = client
-        self._function = pickle.dumps(graph.function)
-        self._elements = enumerate(graph.elements)
-        self._refusals = refusals
-        self._again: list[tuple[int, Any]] = []
-        self._open: dict[str, tuple[int, Any, Future]] = {}
-        self._ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
-        self._threads = 1
-        self._able: list[str] | None = None
-        self._next_look = 0.0
-        self._submitting = threading.Lock()
-        self._stopping = threading.Event()
-
-    def wait_until_finish(self, duration: int | None = None) -> str:  # noqa: ARG002  # Beam's
         """Submit a task a thread, and the next ones as they end, however they end.
 
         Raises:
@@ -216,8 +190,13 @@ class _Result(PipelineResult):  # type: ignore[misc]  # Beam ships no types
             PipelineError: the scheduler is gone, or a worker has not this program.
             RunEndsError: a worker says so; the other tasks were taken back.
         """
+        graph = _Graph()
+        pipeline.visit(graph)
+        self._function = pickle.dumps(graph.function)
+        again: list[tuple[int, Any]] = []
+        elements = enumerate(graph.elements)
         errors: dict[int, DataprepError] = {}
-        self._submit()
+        self._submit(again, elements)
         while self._open and not self._stopping.is_set():
             for future in self._some_ended():
                 # The scheduler forgets what nobody holds; a worker that dies later takes nothing
@@ -225,36 +204,36 @@ class _Result(PipelineResult):  # type: ignore[misc]  # Beam ships no types
                 position, element, _ = self._open.pop(future.key)
                 error = self._error_of(future)
                 if isinstance(error, RefusedError):
-                    self._refusals[error.worker] = error.reason
+                    self.refusals[error.worker] = error.reason
                     self._next_look = 0.0
                 if isinstance(error, (RefusedError, QuietLauncherError)):
-                    self._again.append((position, element))
+                    again.append((position, element))
                 elif isinstance(error, RunEndsError):
                     self.cancel()
                     raise error
                 elif error is not None:
                     errors[position] = _explained(error)
-            self._submit()
+            self._submit(again, elements)
         if errors:
             raise TasksFailedError(dict(sorted(errors.items())))
-        return str(PipelineState.DONE)
+        return _Done(PipelineState.DONE)
 
-    def cancel(self) -> str:
-        """Take back what has not begun."""
+    def cancel(self) -> None:
+        """Take back what has not begun, and begin no further task."""
         self._stopping.set()
         with self._submitting:
             self._client.cancel([future for _, _, future in list(self._open.values())])
-        return str(PipelineState.CANCELLED)
 
-    def _submit(self) -> None:
+    def _submit(self, again: list[tuple[int, Any]], elements: Iterator[tuple[int, Any]]) -> None:
         """Make it as many tasks as there are threads, or as are left."""
         self._look_at_threads()
         with self._submitting:
             if self._stopping.is_set():
                 return
             free = max(self._threads - len(self._open), 0)
-            chosen, self._again = self._again[:free], self._again[free:]
-            chosen += islice(self._elements, free - len(chosen))
+            chosen = again[:free]
+            del again[:free]
+            chosen += islice(elements, free - len(chosen))
             if chosen and self._client.status in ("closing", "closed"):
                 raise _scheduler_lost(self._client)
             for position, element in chosen:
@@ -297,7 +276,7 @@ class _Result(PipelineResult):  # type: ignore[misc]  # Beam ships no types
         if now >= self._next_look:
             self._next_look = now + _THREADS_SECONDS
             threads = _threads_of(self._client)
-            able = {worker: n for worker, n in threads.items() if worker not in self._refusals}
+            able = {worker: n for worker, n in threads.items() if worker not in self.refusals}
             self._threads = max(sum(able.values()), 1)
             self._able = sorted(able) if able and len(able) < len(threads) else None
 

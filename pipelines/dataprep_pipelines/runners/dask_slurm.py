@@ -119,7 +119,7 @@ def slurm_cluster(
         report: told that jobs were submitted.
 
     Yields:
-        The `SLURMCluster`, and whether Slurm has jobs that wait and may still bring workers.
+        The `SLURMCluster`, and what raises a `PipelineError` when Slurm has no job left.
 
     Raises:
         PipelineError: Slurm refuses.
@@ -146,7 +146,7 @@ def slurm_cluster(
                 job.status = Status.failed
             raise PipelineError(f"Slurm refuses the worker jobs: {_refusal(error)}") from error
         report(f"Slurm: {counted(jobs, 'worker job')} submitted")
-        yield cluster, _Waiting(name)
+        yield cluster, _Jobs(name)
     except BaseException:
         # Workers learn that the run has stopped, and remove what they had begun.
         end = time.monotonic() + _CLEAN_UP_SECONDS
@@ -169,24 +169,28 @@ def cluster_class() -> Any:
     return SLURMCluster
 
 
-class _Waiting:
-    """Asks Slurm now and then whether jobs of a name wait for their turn."""
+class _Jobs:
+    """Asks Slurm now and then whether jobs of a name are left, which wait or have workers."""
 
     def __init__(self, name: str) -> None:
-        self._command = ("squeue", "--noheader", "--me", f"--name={name}", "--states=PENDING")
+        self._command = ("squeue", "--noheader", "--me", f"--name={name}")
         self._next = 0.0
-        self._found = True
 
     def __call__(self) -> bool:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _LOOK_SECONDS
+            said = b"nobody knows"
             with suppress(OSError, subprocess.SubprocessError):
                 # In a session of its own, since Ctrl-C is for the launcher alone.
                 said = subprocess.check_output(  # noqa: S603  # Slurm's own program
                     self._command, timeout=_COMMAND_SECONDS, start_new_session=True
                 )
-                self._found = bool(said.strip())
-        return self._found
+            if not said.strip():
+                raise PipelineError(
+                    "no worker job is left in Slurm, nor one that waits; finished shards are kept: "
+                    "run the same command again to resume"
+                )
+        return True
 
 
 def _refusal(error: Exception) -> str:
