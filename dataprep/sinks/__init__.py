@@ -11,10 +11,13 @@ from dataprep.sinks.base import (
     ShardWriter,
     Sink,
     WrittenFile,
+    shard_path,
 )
+from dataprep.sinks.example import Example
 
 __all__ = [
     "DatasetInfo",
+    "Example",
     "FinishedShard",
     "Layout",
     "ShardName",
@@ -22,4 +25,5 @@ __all__ = [
     "ShardWriter",
     "Sink",
     "WrittenFile",
+    "shard_path",
 ]

@@ -159,11 +159,6 @@ class ShardReader(ABC):
         for number in range(len(self)):
             yield self[number]
 
-    def keys(self) -> Iterator[str]:
-        """The key of every example in order; without reading the images if the format allows."""
-        for example in self:
-            yield example.key
-
     @abstractmethod
     def close(self) -> None:
         """Release the file handles; harmless when repeated."""

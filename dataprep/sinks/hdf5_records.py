@@ -10,7 +10,7 @@ from __future__ import annotations
 import resource
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import prod
 from pathlib import Path, PurePosixPath
@@ -225,10 +225,6 @@ class RecordsReader(ShardReader):
             raise SinkError(f"{self.path}: the reader is closed")
         with damage(self.path, f"record {number}"):
             return self.example(number)
-
-    def keys(self) -> Iterator[str]:
-        """The keys, without the images."""
-        return map(self._key, range(self._length))
 
     def close(self) -> None:
         """Close the file, and those behind it."""

@@ -155,15 +155,6 @@ class LmdbShardReader(ShardReader):
             class_name=self._info.names(labels),
         )
 
-    def keys(self) -> Iterator[str]:
-        """The keys, without the images."""
-        for number in range(len(self)):
-            with self._locating(0, number):
-                # A cursor that stayed open would not outlive `close`.
-                entry = next(self._databases[0].items(b"%08d" % number), None)
-                key, _ = _checked(entry, number)
-            yield _name(key)
-
     def close(self) -> None:
         """Release the files."""
         for database in self._databases:

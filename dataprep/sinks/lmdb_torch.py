@@ -52,9 +52,6 @@ from dataprep.sinks.unverified import in_child
 _LENGTH = b"__len__"
 _KEYS = b"__keys__"
 _OVERHEAD = 2200  # measured: half a page at the end of the image, the key, the tree
-_BIN_SIZES = {0xC4: 1, 0xC5: 2, 0xC6: 4}  # msgpack: bytes of the length after bin 8, 16 and 32
-_LISTS = (b"\x93", b"\x94")  # msgpack: arrays of three and of four
-_HEAD = 6  # of a value: such an array, bin 32
 _Said = tuple[int | list[int], str | bytes, dict[str, Value]]
 
 
@@ -134,16 +131,6 @@ class LmdbTorchReader(ShardReader):
             if self._read(_KEYS) != _packed_keys(self._length):
                 raise SinkError(f"__keys__ does not name the records 0 to {self._length - 1}")
         return super().__iter__()
-
-    def keys(self) -> Iterator[str]:
-        """The keys; of each value only the ends are read."""
-        for number in range(self._length):
-            with self._locating(number):
-                value = self._read(b"%d" % number)
-                # The rest of the list is one of an item less.
-                rest = bytes(value[_image_end(bytes(value[:_HEAD])) :])
-                _, key, _ = _said(_unpacked(bytes([value[0] - 1]) + rest))
-            yield _text(key)
 
     def close(self) -> None:
         """Release the file."""
@@ -296,11 +283,3 @@ def _attributes(more: Sequence[Any]) -> dict[str, Value]:
                 for name, value in found.items()
             }
     raise SinkError("not a map of attributes behind its image, label and key")
-
-
-def _image_end(head: bytes) -> int:
-    """Where a value's image ends, from the first bytes of the value."""
-    size = _BIN_SIZES.get(head[1], 0) if head[:1] in _LISTS and len(head) > 1 else 0
-    if not size:
-        raise SinkError("not a list of image, label and key")
-    return 2 + size + int.from_bytes(head[2 : 2 + size], "big")

@@ -265,16 +265,6 @@ class RecordIOReader(ShardReader):
                 "make the shard again"
             )
 
-    def keys(self) -> Iterator[str]:
-        """The list's keys, if there is a list."""
-        if self._list is None:
-            yield from super().keys()
-            return
-        for number in range(len(self)):
-            with self._locating(number):
-                _, _, key = self._line(self._list, number)
-            yield key
-
     def close(self) -> None:
         """Close the files."""
         self._file.close()

@@ -265,13 +265,11 @@ class SinkTests:
             order = random.Random(0).sample(range(len(wanted)), 40)  # noqa: S311
             _same([reader[i] for i in order], [wanted[i] for i in order], "reader[number]")
             _same(list(itertools.islice(reader, 5)), wanted[:5], "iterating again")
-            keys = [example.key for example in wanted]
-            _check(list(reader.keys()) == keys, "keys() must give every key whole, in order")
             for number in (len(wanted), 1000):
                 _raises(
                     IndexError,
                     partial(reader.__getitem__, number),
-                    f"reader[{number}] of {len(keys)}",
+                    f"reader[{number}] of {len(wanted)}",
                 )
             with variant.reader(shard.paths, info) as other:
                 for number, pair in enumerate(zip(reader, other, strict=True)):
@@ -283,7 +281,7 @@ class SinkTests:
                     )
         _check(_contents(tmp_path) == before, "a reader must not make or change files")
         unfinished = variant.reader(shard.paths, info)
-        begun = [iter(unfinished), iter(unfinished.keys())]
+        begun = [iter(unfinished), iter(unfinished)]
         for iterator in begun:
             next(iterator)
         unfinished.close()
@@ -294,7 +292,7 @@ class SinkTests:
         info, examples = case.info_for(variant), case.examples(variant, 12)
         shard = _write(variant, info, [], tmp_path / "empty")
         with variant.reader(shard.paths, info) as reader:
-            found = [len(reader), *reader, *reader.keys()]
+            found = [len(reader), *reader]
             _check(found == [0], f"an empty shard must be readable and empty, but has {found}")
             _raises(IndexError, lambda: reader[0], "reader[0] of none")
         shard = _write(variant, info, examples, tmp_path / "alone")
@@ -596,7 +594,6 @@ def _readings(
     ways: tuple[Callable[[ShardReader], object], ...] = (
         list,
         lambda reader: [reader[number] for number in reversed(range(len(reader)))],
-        lambda reader: list(reader.keys()),
     )
     for _, paths in damaged:
         refusal = accident = ""

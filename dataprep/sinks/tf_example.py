@@ -15,7 +15,7 @@ serialised in sorted order, so equal examples have equal bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from google.protobuf.message import DecodeError
@@ -27,6 +27,9 @@ from dataprep.sinks.annotations import (
     attributes_to_store,
     box_labels_to_store,
     check_box_labels,
+    flags_found,
+    labels_to_store,
+    naming,
 )
 from dataprep.sinks.base import DatasetInfo
 from dataprep.sinks.example import Example
@@ -48,7 +51,6 @@ _VALUE = b"\x0a"  # field 1 of a list: one of the texts, or all of the numbers
 _SHORT = tuple(bytes((number,)) for number in range(0x80))
 _LARGEST = 2**31 - 1  # bytes of a message
 _REMEMBERED = 1 << 12  # features that come again and again, such as a class or a height
-_ENTRY_HEAD = 64  # more than an entry's tag, size and key
 
 
 def encode(example: Example, info: DatasetInfo) -> tuple[bytes, bytes, bytes]:
@@ -66,19 +68,18 @@ def encode(example: Example, info: DatasetInfo) -> tuple[bytes, bytes, bytes]:
             f"{example.key}: a tf.train.Example stores encoded images, {' or '.join(_FORMATS)}, "
             f"not {example.format}; choose a sink that stores pixels"
         )
-    labels = _stored_labels(example, info)
-    try:
+    with naming(example):
+        labels = labels_to_store(example, info)
         box_labels = box_labels_to_store(example, info)
         attributes = attributes_to_store(example, info)
-    except SinkError as error:
-        raise SinkError(f"{example.key}: {error}") from error
+    stored = tuple(info.multi_hot(labels)) if info.multilabel else (labels[0] + LABEL_BASE,)
     before = [
         _ints(_ATTRIBUTE + name, (value,))
         if isinstance(value, int)
         else _texts(_ATTRIBUTE + name, value)
         for name, value in sorted(attributes.items())
     ]
-    kind = example.channels, labels, example.synset, example.class_name, example.colorspace
+    kind = example.channels, stored, example.synset, example.class_name, example.colorspace
     before.append(_class_features(*kind))
     shown = tuple(info.names((label,)) for label in box_labels)
     behind = b"".join(
@@ -87,7 +88,7 @@ def encode(example: Example, info: DatasetInfo) -> tuple[bytes, bytes, bytes]:
             _texts("image/format", example.format),
             _ints("image/height", (example.height,)),
             _texts("image/key", example.key),
-            _box_features(example.boxes, box_labels if info.multilabel else labels, shown)
+            _box_features(example.boxes, box_labels if info.multilabel else stored, shown)
             if example.boxes
             else _NO_BOXES,
             _ints("image/width", (example.width,)),
@@ -173,33 +174,6 @@ def decode(data: bytes, info: DatasetInfo) -> Example:
     )
 
 
-def find_key(read: Callable[[int, int], bytes], size: int) -> str | None:
-    """The key of a serialised example without reading its image, if `encode` made it.
-
-    Steps from map entry to map entry by their sizes.
-
-    Args:
-        read: gives at most so many (second) bytes from an offset (first) into the example.
-        size: of the example, in bytes.
-
-    Returns:
-        None if it is not there, or anything is not as `encode` writes it: then `decode` knows.
-    """
-    try:
-        position = _entry(read(0, _ENTRY_HEAD))[1]
-        while position < size:
-            head = read(position, _ENTRY_HEAD)
-            length, start = _entry(head)
-            name_length, name_start = _entry(head[start:])
-            if head[start + name_start :][:name_length] == b"image/key":
-                entry = example_pb2.Features.FromString(read(position, start + length))
-                return _text(entry.feature["image/key"].bytes_list.value[0])
-            position += start + length
-    except (DecodeError, IndexError, ValueError):
-        pass
-    return None
-
-
 @lru_cache(_REMEMBERED)
 def _class_features(
     channels: int, labels: tuple[int, ...], synset: str, class_name: str, colorspace: str
@@ -277,45 +251,17 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _entry(data: bytes) -> tuple[int, int]:
-    """The length of the field at the beginning of ``data``, and where its content starts."""
-    if data[:1] != _ENTRY:
-        raise ValueError
-    length = shift = 0
-    for position, byte in enumerate(data[1:6], start=2):
-        length |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return length, position
-    raise ValueError
-
-
-def _stored_labels(example: Example, info: DatasetInfo) -> tuple[int, ...]:
-    classes = len(info.classes)
-    if info.multilabel:
-        if all(0 <= label < classes for label in example.labels):
-            return tuple(info.multi_hot(example.labels))
-        expected = f"labels from 0 to {classes - 1}"
-    else:
-        if len(example.labels) == 1 and 0 <= example.labels[0] < (classes or 2**63 - 1):
-            return (example.labels[0] + LABEL_BASE,)
-        expected = f"one label from 0 to {classes - 1}" if classes else "one label"
-    raise SinkError(f"{example.key}: labels {example.labels}, but the data set has {expected}")
-
-
 def _labels(stored: Sequence[int], info: DatasetInfo) -> tuple[int, ...]:
     """The 0-based labels; several numbers are zeros and ones even where nothing is known."""
-    classes = len(info.classes)
     if _multilabel(stored, info):
-        if len(stored) == (classes or len(stored)) and all(flag in (0, 1) for flag in stored):
-            return tuple(label for label, flag in enumerate(stored) if flag)
-        expected = f"{classes or 'only'} zeros and ones"
-    else:
-        if len(stored) == 1 and LABEL_BASE <= stored[0] < LABEL_BASE + (classes or 2**63):
-            return (stored[0] - LABEL_BASE,)
+        return flags_found(stored, info)
+    if len(stored) != 1:
+        raise SinkError(f"there are {len(stored)} labels, expected one")
+    classes = len(info.classes)
+    if not LABEL_BASE <= stored[0] < LABEL_BASE + (classes or 2**63):
         expected = f"one number from 1 to {classes}" if classes else "one number from 1"
-    shown = ", ".join(map(str, stored[:20]))
-    raise SinkError(f"the label is {shown or 'empty'}, expected {expected}")
+        raise SinkError(f"the label is {stored[0]}, expected {expected}")
+    return (stored[0] - LABEL_BASE,)
 
 
 def _multilabel(stored: Sequence[int], info: DatasetInfo) -> bool:

@@ -205,21 +205,6 @@ class TFRecordReader(ShardReader):
         if index is not None and next(index, None) is not None:
             raise SinkError(f"{self._index}: has more lines than {self._path} has records")
 
-    def keys(self) -> Iterator[str]:
-        """Every key, without reading the images of shards that dataprep wrote.
-
-        Nor are the checksums of the data checked then.
-        """
-        for number in range(len(self)):
-            start, end = self._offsets[number : number + 2]
-
-            def read(position: int, size: int, data: int = start + HEADER_SIZE) -> bytes:
-                self._file.seek(data + position)
-                return self._file.read(size)
-
-            key = tf_example.find_key(read, end - start - OVERHEAD)
-            yield self[number].key if key is None else key
-
     def close(self) -> None:
         """Close the file."""
         self._file.close()

@@ -184,7 +184,11 @@ class WebDatasetReader(ShardReader):
         self._index = self._index_path.open("rb") if self._index_path else None
         try:
             self._size = self._file.seek(0, 2)
-            self._starts = self._load(self._index) if self._index else self._scan()
+            if self._index is not None:
+                self._starts = self._load(self._index)
+            else:
+                found = self._samples(self._file, 0, frozenset())
+                self._starts = array("Q", (sample.start for sample in found))
         except BaseException:
             self.close()
             raise
@@ -228,12 +232,6 @@ class WebDatasetReader(ShardReader):
                 f"{len(self)}; make the shard again"
             )
 
-    def keys(self) -> Iterator[str]:
-        """The keys, from the samples' ``.json`` without the images."""
-        for number, sample in enumerate(self._samples(self._stream, 0, frozenset({"json"}))):
-            fields = self._own_fields(number, sample)
-            yield fields["key"] if fields else sample.stem
-
     def close(self) -> None:
         """Close the files."""
         self._file.close()
@@ -244,12 +242,6 @@ class WebDatasetReader(ShardReader):
     def _decode(self, number: int, sample: _Sample) -> Example:
         try:
             return webdataset_sample.decode(sample.stem, sample.parts, self._info)
-        except SinkError as error:
-            raise self._damaged(number, sample.start, error) from error
-
-    def _own_fields(self, number: int, sample: _Sample) -> dict[str, Any] | None:
-        try:
-            return webdataset_sample.own_fields(sample.parts.get("json"))
         except SinkError as error:
             raise self._damaged(number, sample.start, error) from error
 
@@ -276,25 +268,13 @@ class WebDatasetReader(ShardReader):
         if sample is not None:
             yield sample
 
-    def _scan(self) -> array[int]:
-        """Where the samples start, by walking through the archive."""
-        starts = array("Q", (found.start for found in self._samples(self._file, 0, frozenset())))
-        first = next(self._samples(self._file, 0, frozenset({"json"})), None)
-        if first is not None and self._own_fields(0, first):
-            self._check_size()
-        return starts
-
-    def _check_size(self) -> None:
-        """Ours fill the last 10240 bytes; some of other tools do not."""
+    def _load(self, index: BinaryIO) -> array[int]:
+        """Where the samples start, by the index."""
         if self._size == 0 or self._size % RECORD:
             raise SinkError(
                 f"{self._path}: has {self._size} bytes, expected a multiple of {RECORD}; "
                 "make the shard again"
             )
-
-    def _load(self, index: BinaryIO) -> array[int]:
-        """Where the samples start, by the index."""
-        self._check_size()
         match = _FIRST_LINE.fullmatch(index.readline())
         if not match:
             raise SinkError(f"{self._index_path}: does not begin with 'v1.2 <samples>'")

@@ -90,8 +90,6 @@ def test_attributes_are_a_fourth_item_that_folder2lmdb_does_not_see(tmp_path: Pa
         )
         assert transaction.get(b"1") == b"\x94\xc4\x04\x89PNG\x03\xa3a/b\x80"
     dataset.env.close()
-    with SINK.reader(paths, info) as reader:
-        assert list(reader.keys()) == ["a/b", "a/b"]
 
 
 @pytest.mark.parametrize(
@@ -163,15 +161,3 @@ def test_databases_that_are_not_ours(records: dict[str, bytes], why: str, tmp_pa
     with pytest.raises(SinkError, match=why) as caught, SINK.reader([path], SINGLE) as reader:
         list(reader)
     assert str(caught.value).startswith(str(path))
-
-
-def test_keys_are_read_without_the_images(tmp_path: Path) -> None:
-    """Of records whose images are none, and of images of every length that msgpack has."""
-    paths = places(SINK, tmp_path)
-    examples = [
-        replace(example(number, MULTI), encoded=bytes(size))
-        for number, size in enumerate((0, 300, 70000))
-    ]
-    write(SINK, paths, MULTI, examples)
-    with SINK.reader(paths, MULTI) as reader:
-        assert list(reader.keys()) == [one.key for one in examples]

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+import subprocess
+import sys
 from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
 
 from dataprep.plugins import SINKS
-from dataprep.sinks.testing import SinkTests
+from dataprep.sinks import Sink
+from dataprep.sinks.testing import CASES, SinkTests
+from tests.sinks.broken_sinks import BROKEN
+from tests.sinks.documented_sink import SOURCE, TESTS
 
 # A class for every sink that this distribution, not any other, brings.
 for _point in distribution("dataprep").entry_points.select(group=SINKS):
@@ -13,3 +22,57 @@ for _point in distribution("dataprep").entry_points.select(group=SINKS):
     globals()[_class_name] = type(
         _class_name, (SinkTests,), {"sink_name": _point.name, "__module__": __name__}
     )
+
+
+def test_the_documented_sink_passes_in_an_author_s_package(tmp_path: Path) -> None:
+    """Both blocks of docs/sinks.md, as files of a package that is not installed."""
+    assert len(SOURCE.splitlines()) <= 80
+    (tmp_path / "my_package.py").write_text(SOURCE, encoding="utf-8")
+    tests = TESTS.replace('sink_name = "jsonl"', "sink = JsonSink()")
+    (tmp_path / "test_it.py").write_text(f"from my_package import JsonSink\n{tests}")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "failed" not in done.stdout
+    assert "passed" in done.stdout
+
+
+def complaint(
+    broken: type[Sink], test: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> BaseException | None:
+    """The first failure of a test with any kind of data set."""
+    method = getattr(SinkTests(), test)
+    wanted = inspect.signature(method).parameters
+    known = {"variant": broken(), "variants": [broken()], "monkeypatch": monkeypatch}
+    for number, case in enumerate(CASES):
+        (tmp_path / str(number)).mkdir()
+        given = {**known, "case": case, "tmp_path": tmp_path / str(number)}
+        try:
+            method(**{name: given[name] for name in wanted})
+        except (pytest.fail.Exception, Exception) as error:  # noqa: BLE001
+            return error
+    return None
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # some are broken by leaving files open
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(("broken", "test"), BROKEN)
+def test_what_is_broken_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: type[Sink], test: str
+) -> None:
+    assert complaint(broken, test, tmp_path, monkeypatch)
+
+
+def test_every_test_has_found_something() -> None:
+    tests = {name for name in dir(SinkTests) if name.startswith("test_")}
+    assert {test for _, test in BROKEN} == tests
+
+
+def test_tests_without_a_sink_say_so() -> None:
+    with pytest.raises(TypeError, match="needs sink = YourSink"):
+        SinkTests.variants()

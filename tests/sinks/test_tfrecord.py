@@ -165,7 +165,6 @@ def test_attributes_and_box_labels_are_features_of_their_own() -> None:
         assert tf_example.decode(data, info) == replace(
             RADIOGRAPH, attributes={"patient_id": -(2**40), "view": "PA"}
         )
-    assert tf_example.find_key(lambda at, size: data[at : at + size], len(data)) == RADIOGRAPH.key
 
 
 def test_the_order_of_attributes_does_not_shape_the_bytes() -> None:
@@ -211,7 +210,7 @@ def test_contradicting_annotations_are_found(key: str, stored: list[int], messag
     ],
 )
 def test_annotations_that_cannot_be_are_refused(changes, message: str) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(SinkError, match=f"^00000001_000.png: .*{message}"):
+    with pytest.raises(SinkError, match=f"00000001_000.png': .*{message}"):
         encoded(replace(RADIOGRAPH, **changes), RADIOGRAPHS)
 
 
@@ -249,7 +248,6 @@ def boxes() -> st.SearchStrategy[tuple[tuple[float, float, float, float], ...]]:
 def test_examples_come_back(example: Example) -> None:
     data = encoded(example, UNKNOWN)
     assert tf_example.decode(data, UNKNOWN) == example
-    assert tf_example.find_key(lambda at, size: data[at : at + size], len(data)) == example.key
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "z"]), st.integers(1 - 2**63, 2**63 - 1)))
@@ -300,20 +298,6 @@ def test_several_labels_come_back(chosen: set[int]) -> None:
     assert tf_example.decode(data, UNKNOWN) == example
 
 
-@given(st.binary(max_size=300))
-def test_a_key_is_found_or_not_in_any_bytes(data: bytes) -> None:
-    tf_example.find_key(lambda at, size: data[at : at + size], len(data))
-
-
-@settings(max_examples=300)
-@given(st.integers(0, len(GOLDEN_EXAMPLE) // 2 - 1), st.integers(0, 255))
-def test_a_key_is_found_or_not_in_a_damaged_example(position: int, byte: int) -> None:
-    data = bytearray.fromhex(GOLDEN_EXAMPLE)
-    data[position] = byte
-    found = tf_example.find_key(lambda at, size: bytes(data[at : at + size]), len(data))
-    assert found is None or isinstance(found, str)
-
-
 def test_a_foreign_example_is_named() -> None:
     with pytest.raises(SinkError, match="without the image keys"):
         tf_example.decode(b"", UNKNOWN)
@@ -357,7 +341,6 @@ def test_googles_nine_features_are_enough(photograph: bytes) -> None:
     data = reduced(GOOGLES_KEYS, photograph)
     assert tf_example.decode(data, KNOWN) == expected
     assert tf_example.decode(data, UNKNOWN) == replace(expected, class_name="")
-    assert tf_example.find_key(lambda at, size: data[at : at + size], len(data)) is None
 
 
 def test_an_image_and_its_label_are_enough(photograph: bytes) -> None:
@@ -401,11 +384,11 @@ def test_a_label_of_another_class_list_is_found(
         (KNOWN, [0], "the label is 0, expected one number from 1 to 2"),
         (UNKNOWN, [0], "the label is 0, expected one number from 1"),
         (UNKNOWN, [-5], "the label is -5"),
-        (KNOWN, [1, 0], "the label is 1, 0, expected one number from 1 to 2"),
-        (UNKNOWN, [3, 0], "the label is 3, 0, expected only zeros and ones"),
-        (MULTI, [1, 0], "the label is 1, 0, expected 3 zeros and ones"),
-        (MULTI, [0, 1, 2], "the label is 0, 1, 2, expected 3 zeros and ones"),
-        (MULTI, [], "the label is empty, expected 3 zeros and ones"),
+        (KNOWN, [1, 0], "there are 2 labels, expected one"),
+        (UNKNOWN, [3, 0], r"its labels are \[3, 0\], expected only zeros and ones"),
+        (MULTI, [1, 0], r"its labels are \[1, 0\], expected 3 zeros and ones"),
+        (MULTI, [0, 1, 2], r"its labels are \[0, 1, 2\], expected 3 zeros and ones"),
+        (MULTI, [], r"its labels are \[\], expected 3 zeros and ones"),
     ],
 )
 def test_impossible_labels_are_found(info: DatasetInfo, stored: list[int], message: str) -> None:
@@ -419,11 +402,11 @@ def test_impossible_labels_are_found(info: DatasetInfo, stored: list[int], messa
     ("example", "info", "message"),
     [
         (replace(EXAMPLE, format="RAW"), KNOWN, "stores encoded images, JPEG or PNG, not RAW"),
-        (replace(EXAMPLE, labels=()), KNOWN, "one label from 0 to 1"),
-        (replace(EXAMPLE, labels=(0, 1)), KNOWN, "one label from 0 to 1"),
-        (replace(EXAMPLE, labels=(2,)), KNOWN, "one label from 0 to 1"),
-        (replace(EXAMPLE, labels=(-1,)), UNKNOWN, "one label"),
-        (replace(EXAMPLE, labels=(3,)), MULTI, "labels from 0 to 2"),
+        (replace(EXAMPLE, labels=()), KNOWN, "has 0 labels in a data set with one"),
+        (replace(EXAMPLE, labels=(0, 1)), KNOWN, "has 2 labels in a data set with one"),
+        (replace(EXAMPLE, labels=(2,)), KNOWN, "not all of the 2 classes"),
+        (replace(EXAMPLE, labels=(-1,)), UNKNOWN, "not all of the"),
+        (replace(EXAMPLE, labels=(3,)), MULTI, "not all of the 3 classes"),
     ],
 )
 def test_what_it_cannot_hold_is_refused(example: Example, info: DatasetInfo, message: str) -> None:
@@ -478,27 +461,6 @@ def test_a_length_beyond_the_file_allocates_nothing(tmp_path: Path) -> None:
         for read in (list, len):
             with pytest.raises(SinkError, match=f"the file ends within a record of {2**62} bytes"):
                 read(reader)
-
-
-def test_keys_are_read_without_the_images(tmp_path: Path) -> None:
-    images = [bytes([number]) * 100_000 for number in range(3)]
-    examples = [replace(EXAMPLE, key=f"a/{it[0]}", encoded=it) for it in images]
-    paths = write_shard(tmp_path, examples)
-    content = paths[0].read_bytes()
-    for image in images:  # the checksums no longer match, which only reading it would tell
-        content = content.replace(image[:50_000], b"x" * 50_000)
-    paths[0].write_bytes(content)
-    with TFRecordSink().reader(paths, UNKNOWN) as reader:
-        assert list(reader.keys()) == ["a/0", "a/1", "a/2"]
-        with pytest.raises(SinkError, match="damaged record"):
-            list(reader)
-
-
-def test_keys_of_other_writers_are_file_names(tmp_path: Path, photograph: bytes) -> None:
-    path = tmp_path / "shard"
-    path.write_bytes(b"".join(frame(reduced(GOOGLES_KEYS, photograph))) * 2)
-    with TFRecordSink().reader([path], UNKNOWN) as reader:
-        assert list(reader.keys()) == ["n01440764_10026.JPEG"] * 2
 
 
 def test_a_writer_that_cannot_open_its_index_closes_its_data(tmp_path: Path) -> None:

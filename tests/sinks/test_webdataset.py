@@ -181,7 +181,7 @@ def test_every_truncation_of_both_files_is_noticed(tmp_path: Path, which: int) -
         paths[which].write_bytes(data[:size])
         with pytest.raises(SinkError, match="partial"):
             read(paths, SINGLE)
-        if which == 0:
+        if which == 0 and size < len(data.rstrip(b"\0")):
             with pytest.raises(SinkError, match="partial"):
                 read(paths[:1], SINGLE)
 
@@ -192,7 +192,7 @@ def test_flipped_bits_outside_the_image_are_noticed(tmp_path: Path) -> None:
     image = range(512, 522)
     changed = []
     for at in range(len(data)):
-        if at in image or (at > 4000 and at % 61):  # the rest is zeros
+        if at in image or at % (61 if at > 4000 else 3):  # the rest is zeros
             continue
         damaged = bytearray(data)
         damaged[at] ^= 0x10
@@ -209,7 +209,7 @@ def test_flipped_bits_outside_the_image_are_noticed(tmp_path: Path) -> None:
         == replace(plain, key="", class_name="", synset="", boxes=(), height=1, width=1)
         for one in changed
     )
-    assert len(changed) < 80
+    assert len(changed) < 40
 
 
 def test_flipped_bits_of_the_index_are_noticed(tmp_path: Path) -> None:
@@ -256,7 +256,6 @@ def test_archives_of_others_are_read(tmp_path: Path, kind: int) -> None:
     with WebDatasetSink().reader([path], SINGLE) as reader:
         first, second = reader
         assert [reader[1], reader[0]] == [second, first]
-        assert list(reader.keys()) == [long, "b"]
     assert (first.key, first.labels, first.synset, first.width) == (long, (3,), "n00000003", 20)
     assert (second.key, second.labels, second.format, second.width) == ("b", (), "PNG", 23)
 

@@ -1,0 +1,208 @@
+"""The documented sink, broken in one way each, and the test of `SinkTests` that must tell."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from dataprep.errors import SinkError, UsageError
+from dataprep.sinks import DatasetInfo, Example, Sink
+from dataprep.sinks.hashed_file import write_file
+from tests.sinks import documented_sink
+
+JsonSink: Any = documented_sink.JsonSink  # type: ignore[attr-defined]
+JsonReader: Any = documented_sink.JsonReader  # type: ignore[attr-defined]
+JsonWriter: Any = documented_sink.JsonWriter  # type: ignore[attr-defined]
+
+
+class ReadsWrongly(JsonSink):
+    """Each changes what is read, by ``change``."""
+
+    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> Any:
+        sink = self
+
+        class Reader(JsonReader):
+            def __getitem__(self, number: int) -> Example:
+                return sink.change(super().__getitem__(number))
+
+        return Reader(paths[0], info)
+
+
+class ShiftsLabels(ReadsWrongly):
+    def change(self, example: Example) -> Example:
+        return replace(example, labels=tuple(label + 1 for label in example.labels))
+
+
+class ShortensKeys(ReadsWrongly):
+    def change(self, example: Example) -> Example:
+        return replace(example, key=example.filename)
+
+
+class CleansKeys(ReadsWrongly):
+    def change(self, example: Example) -> Example:
+        return replace(example, key=example.key.replace("\n", " "))
+
+
+class LosesAttributes(JsonSink):
+    keeps_attributes = True
+
+
+class WritesWrongly(JsonSink):
+    """Each changes what is written, in ``Writer``."""
+
+    Writer: Any = JsonWriter
+
+    def open(self, paths: Sequence[Path], info: DatasetInfo) -> Any:
+        writer = self.Writer(paths[0])
+        writer.path = paths[0]
+        return writer
+
+
+class StoresProcess(WritesWrongly):
+    class Writer(JsonWriter):
+        def write(self, example: Example) -> None:
+            super().write(replace(example, format=f"{example.format} {os.getpid()}"))
+
+
+class StoresTemporaryName(WritesWrongly):
+    class Writer(JsonWriter):
+        def write(self, example: Example) -> None:
+            super().write(replace(example, format=str(self.path)))
+
+
+class TakesPixels(WritesWrongly):
+    class Writer(JsonWriter):
+        def write(self, example: Example) -> None:
+            super().write(replace(example, format="JPEG"))
+
+
+class LeavesLock(WritesWrongly):
+    class Writer(JsonWriter):
+        def close(self) -> Any:
+            self.path.with_name(".lock").touch()
+            return super().close()
+
+
+class LiesAboutSize(WritesWrongly):
+    class Writer(JsonWriter):
+        def close(self) -> Any:
+            return [replace(file, bytes=file.bytes + 1) for file in super().close()]
+
+
+class KeepsFilesOpen(WritesWrongly):
+    class Writer(JsonWriter):
+        def abandon(self) -> None:
+            pass
+
+
+class UsesReader(JsonSink):
+    """Each reads by a ``Reader`` of its own."""
+
+    Reader: Any = JsonReader
+
+    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> Any:
+        return self.Reader(paths[0], info)
+
+
+class LeaksReader(UsesReader):
+    class Reader(JsonReader):
+        def close(self) -> None:
+            pass
+
+
+class WrapsAround(UsesReader):
+    class Reader(JsonReader):
+        def __getitem__(self, number: int) -> Example:
+            return super().__getitem__(number % max(len(self), 1))
+
+
+class RefusesNothing(UsesReader):
+    class Reader(JsonReader):
+        def __iter__(self) -> Iterator[Example]:
+            yield self[0]
+            yield from list(super().__iter__())[1:]
+
+
+class TrustsEverything(UsesReader):
+    class Reader(JsonReader):
+        def __getitem__(self, number: int) -> Example:
+            self.file.seek(self.starts[number])
+            json.loads(self.file.readline())
+            return super().__getitem__(number)
+
+
+class Crashes(UsesReader):
+    class Reader(JsonReader):
+        def __getitem__(self, number: int) -> Example:
+            try:
+                return super().__getitem__(number)
+            except SinkError:
+                os.abort()
+
+
+class IgnoresTheRest(UsesReader):
+    class Reader(JsonReader):
+        def __len__(self) -> int:
+            self.file.seek(0)
+            return self.file.read().count(b"\n")
+
+
+class NoSummary(JsonSink):
+    summary = ""
+
+
+class OnePlaceForAll(JsonSink):
+    def paths(self, shard: Any, layout: str) -> Sequence[PurePosixPath]:
+        return [PurePosixPath(f"{shard.split}.jsonl")]
+
+
+class RefusesSeveralLabels(JsonSink):
+    def check(self, info: DatasetInfo) -> None:
+        if info.multilabel:
+            raise UsageError("one label is enough for anybody")
+
+
+class ListsAbsolutePaths(JsonSink):
+    def split_paths(self, split: str, count: int, layout: str) -> Sequence[PurePosixPath]:
+        return [PurePosixPath(f"{split}.txt")]
+
+    def finish_split(self, paths: Sequence[Path], info: Any, shards: Any, _: Any) -> Any:
+        return [write_file(paths[0], b"".join(bytes(it.paths[0]) + b"\n" for it in shards))]
+
+
+class DisagreesWithItself(JsonSink):
+    reference = "another reader"
+
+    def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Any]:
+        with self.reader(paths, info) as reader:
+            for example in reader:
+                yield example.encoded, (*example.labels, 1)
+
+
+BROKEN: list[tuple[type[Sink], str]] = [
+    (ShiftsLabels, "test_examples_come_back"),
+    (ShortensKeys, "test_examples_come_back"),
+    (LosesAttributes, "test_examples_come_back"),
+    (LeaksReader, "test_examples_come_back"),
+    (WrapsAround, "test_examples_come_back"),
+    (CleansKeys, "test_awkward_texts_come_back_or_are_refused"),
+    (RefusesNothing, "test_no_examples_and_lost_sidecars"),
+    (StoresProcess, "test_equal_examples_give_equal_bytes"),
+    (StoresTemporaryName, "test_files_are_as_declared"),
+    (LeavesLock, "test_files_are_as_declared"),
+    (LiesAboutSize, "test_files_are_as_declared"),
+    (KeepsFilesOpen, "test_a_shard_can_be_abandoned"),
+    (TakesPixels, "test_what_it_cannot_hold_is_refused"),
+    (TrustsEverything, "test_damage_is_one_line"),
+    (Crashes, "test_damage_is_one_line"),
+    (IgnoresTheRest, "test_damage_is_one_line"),
+    (NoSummary, "test_it_describes_itself"),
+    (OnePlaceForAll, "test_files_have_places_of_their_own"),
+    (RefusesSeveralLabels, "test_every_kind_of_data_set_is_held"),
+    (ListsAbsolutePaths, "test_a_split_can_be_finished_and_moved"),
+    (DisagreesWithItself, "test_the_formats_own_reader_agrees"),
+]
