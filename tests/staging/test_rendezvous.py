@@ -417,12 +417,12 @@ def test_a_port_that_is_taken_is_passed_over(token: str, answer: bytes) -> None:
 
 
 def test_who_says_nothing_is_given_up(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "_HELLO_SECONDS", 0.1)
+    monkeypatch.setattr(rendezvous, "_HELLO_SECONDS", 0.5)
 
     def work(peers: Peers) -> int:
         if peers.index == 1:
             stranger = Visitor(token)
-            stranger.hear()
+            assert stranger.hear().keys() == {"nonce"}
             assert stranger.hear() == {}
             stranger.leave()
         return count_reports(peers)

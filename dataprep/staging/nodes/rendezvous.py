@@ -283,6 +283,8 @@ class _Member:
                     await self._hub.empty.wait()
         if self._server is not None:
             self._server.close()
+            for _ in range(8):  # turns until what was just accepted is served, and can be ended
+                await asyncio.sleep(0)
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         for task in rest:
             task.cancel()
