@@ -189,30 +189,21 @@ def _shards(
 
 
 def _check_shard(check: _Check, shard: _Shard) -> _Result:
-    problems = [
-        Problem(file["path"], what)
-        for file in shard.files
-        if (what := _check_file(check.out / file["path"], file, hashed=check.level != "size"))
-    ]
-    classes: Counter[int] = Counter()
-    keys = bytearray()
-    if check.level in _READING and not problems and shard.records is not None:
-        records, place = 0, shard.files[0]["path"]
+    found = _Result([], Counter(), bytearray())
+    for file in shard.files:
+        what = _check_file(check.out / file["path"], file, hashed=check.level != "size")
+        if what:
+            found.problems.append(Problem(file["path"], what))
+    if check.level in _READING and not found.problems and shard.records is not None:
+        place = shard.files[0]["path"]
         try:
-            for example, what in _read_shard(check, shard, records=shard.records):
-                records += 1
-                classes.update(example.labels)
-                keys += key_hash(example.key)
-                if what:
-                    problems.append(Problem(place, f"record {records - 1}: {what}"))
+            for what in _read_shard(check, shard, found):
+                found.problems.append(Problem(place, what))
         except SinkError as error:
-            problems.append(Problem(place, str(error)))
+            found.problems.append(Problem(place, str(error)))
         except DatasetError as error:
-            problems.append(Problem(RECORDS, str(error)))
-        if not problems and records != shard.records:
-            what = f"holds {records} records, the manifest says {shard.records}"
-            problems.append(Problem(place, what))
-    return _Result(problems, classes, keys)
+            found.problems.append(Problem(RECORDS, str(error)))
+    return found
 
 
 def _check_file(path: Path, expected: dict[str, Any], *, hashed: bool) -> str | None:
@@ -229,62 +220,56 @@ def _check_file(path: Path, expected: dict[str, Any], *, hashed: bool) -> str | 
     return None
 
 
-def _read_shard(
-    check: _Check, shard: _Shard, *, records: int
-) -> Iterator[tuple[Example, str | None]]:
-    """Every record, and what is wrong with it, if anything."""
+def _read_shard(check: _Check, shard: _Shard, found: _Result) -> Iterator[str]:
+    """What is wrong with the shard's records; takes in their classes and keys."""
     paths = [check.out / file["path"] for file in shard.files]
+    expected, position = shard.records or 0, -1
     with check.sink.reader(paths, check.info) as reader, RecordsTable(check.out) as table:
         own = tuple(name for name, _ in check.info.attributes)
-        rows = table.rows(shard.row, shard.row + records, (*_COLUMNS, *own, "status"))
+        rows = table.rows(shard.row, shard.row + expected, (*_COLUMNS, *own, "status"))
         for position, example in enumerate(reader):
-            said = next(rows, None)
-            place = (shard.split, shard.number, position)
+            found.classes.update(example.labels)
+            found.keys.extend(key_hash(example.key))
+            row = next(rows, None)
             what = _judge(check, example)
-            if what is None and said is not None:
-                what = _other_row(said, example, place, check.info)
+            if what is None and row is not None:
+                place = (shard.split, shard.number, position)
+                what = _other_row(row, example, place, check.info)
                 if what is not None:
                     rows = iter(())  # of a table that is of another data set, one row says it
-            yield example, what
+            if what is not None:
+                yield f"record {position}: {printable(what)}"
         if check.level == "reader":
             _compare_with_reference(check, paths, iter(reader))
+    if position + 1 != expected and not found.problems:
+        yield f"holds {position + 1} records, the manifest says {expected}"
 
 
 def _judge(check: _Check, example: Example) -> str | None:
-    known = range(len(check.info.classes))
+    """What is wrong with it by itself, if anything."""
+    info, known = check.info, range(len(check.info.classes))
     if not all(label in known for label in example.labels):
-        return f"{printable(example.key)}: labels {example.labels} are not in the class list"
-    if not check.info.multilabel and len(example.labels) != 1:
-        return f"{printable(example.key)}: {len(example.labels)} labels, expected one"
-    if other := _other_class(example, check.info):
-        return f"{printable(example.key)}: {other}"
-    if example.format == "RAW":
-        return None  # the reader has looked at its size
-    if check.level == "decode":
+        return f"{example.key}: labels {example.labels} are not in the class list"
+    if not info.multilabel and len(example.labels) != 1:
+        return f"{example.key}: {len(example.labels)} labels, expected one"
+    # Readers of formats that store no names have them from the manifest.
+    named = (example.synset, example.class_name)
+    for found, expected in zip(
+        named, (info.identifiers(example.labels), info.names(example.labels)), strict=True
+    ):
+        if found != expected:
+            return f"{example.key}: its class is {found!r}, the manifest says {expected!r}"
+    # Of an array the reader has looked at the size.
+    if check.level == "decode" and example.format != "RAW":
         try:
             prepare(example.encoded, check.recipe)
         except ImageError as error:
-            return f"({printable(example.filename)}): {error}"
-    return None
-
-
-def _other_class(example: Example, info: DatasetInfo) -> str | None:
-    """What a record calls its classes, if that is not what the manifest calls them.
-
-    Readers of formats that store no names have them from the manifest.
-    """
-    for found, expected in (
-        (example.synset, info.identifiers(example.labels)),
-        (example.class_name, info.names(example.labels)),
-    ):
-        if found != expected:
-            named, wanted = printable(found), printable(expected)
-            return f"its class is {named!r}, the manifest says {wanted!r}"
+            return f"({example.filename}): {error}"
     return None
 
 
 def _other_row(
-    said: tuple[Any, ...], example: Example, place: tuple[str, int, int], info: DatasetInfo
+    row: tuple[Any, ...], example: Example, place: tuple[str, int, int], info: DatasetInfo
 ) -> str | None:
     """What the table of records says of it, if that is something else."""
     own = tuple(name for name, _ in info.attributes)
@@ -300,12 +285,12 @@ def _other_row(
         *place,
         *(example.attributes.get(name) for name in own),
     )
-    *values, status = said
+    *values, status = row
     for name, here, there in zip((*_COLUMNS, *own), found, values, strict=True):
         if here != there:
-            return printable(f"{example.key}: its {name} is {here}, {RECORDS} says {there}")
+            return f"{example.key}: its {name} is {here}, {RECORDS} says {there}"
     if status not in STORED:
-        return printable(f"{example.key}: is in the data set, {RECORDS} says it was {status}")
+        return f"{example.key}: is in the data set, {RECORDS} says it was {status}"
     return None
 
 

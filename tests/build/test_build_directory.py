@@ -17,8 +17,7 @@ from dataprep.system import filesystems
 from tests.conftest import Cli, Shelf, hashes, leftovers
 
 INFO = DatasetInfo((("n01440764", "tench"),))
-SEEKING = ["lmdb", "lmdb-torch", "hdf5-caffe"]
-SEQUENTIAL = ["tfrecord", "recordio", "webdataset"]
+SEEKING = ["lmdb", "hdf5-caffe"]
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def lustre(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pyt
     """The output is on Lustre, and there is some scratch; what is compared with was not."""
     for name in (*SEEKING, "hdf5"):
         shelf(name, "--num_shards", 2)
-    for name in ("lmdb", *SEQUENTIAL):
+    for name in ("lmdb", "tfrecord"):
         shelf(name)
     monkeypatch.setattr(build_directory, "filesystem_of", lambda path: "lustre")
     (tmp_path / "scratch").mkdir()
@@ -68,27 +67,21 @@ def test_it_is_built_in_scratch_and_copied(
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-@pytest.mark.parametrize("name", SEQUENTIAL)
-def test_what_is_written_from_front_to_back_is_built_in_place(
+@pytest.mark.parametrize(("name", "kind"), [("tfrecord", "lustre"), ("lmdb", "ext4")])
+def test_what_is_sequential_or_on_a_local_disk_is_built_in_place(
     cli: Cli,
     shelf: Shelf,
     tmp_path: Path,
     lustre: pytest.MonkeyPatch,
     used: list[Path],
     name: str,
+    kind: str,
 ) -> None:
+    lustre.setattr(build_directory, "filesystem_of", lambda path: kind)
     made = shelf(name)
     assert cli(*made.command(tmp_path / "out")).code == 0
     assert used == []
     assert hashes(tmp_path / "out") == made.files
-
-
-def test_on_a_local_disk_everything_is_built_in_place(
-    cli: Cli, shelf: Shelf, tmp_path: Path, used: list[Path]
-) -> None:
-    made = shelf("lmdb")
-    assert cli(*made.command(tmp_path / "out")).code == 0
-    assert used == []
 
 
 def test_what_the_user_says_comes_first(

@@ -1,4 +1,4 @@
-"""What lies beside the shards and would be read with them."""
+"""Files in an output directory that are not the data set's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def touch(out: Path, *names: str) -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    ("own", "strange"),
+    ("own", "foreign"),
     [
         (["train/train-00000-of-00002"], ["train/train-00001-of-00003"]),
         (
@@ -31,12 +31,12 @@ def touch(out: Path, *names: str) -> list[Path]:
         (["train.h5", "train.txt"], ["train-00000-of-00002.h5"]),
     ],
 )
-def test_a_stranger_is_named(tmp_path: Path, own: list[str], strange: list[str]) -> None:
+def test_a_foreign_file_is_named(tmp_path: Path, own: list[str], foreign: list[str]) -> None:
     files = touch(tmp_path, *own)
     assert list(foreign_files(["train"], files)) == []
-    touch(tmp_path, *(path.replace("_lmdb", "_lmdb/data.mdb") for path in strange))
+    touch(tmp_path, *(path.replace("_lmdb", "_lmdb/data.mdb") for path in foreign))
     named = [path.relative_to(tmp_path).as_posix() for path in foreign_files(["train"], files)]
-    assert sorted(named) == sorted(strange)
+    assert sorted(named) == sorted(foreign)
 
 
 def test_what_no_reader_would_take_is_let_be(tmp_path: Path) -> None:
@@ -49,13 +49,8 @@ def test_what_no_reader_would_take_is_let_be(tmp_path: Path) -> None:
     ]
 
 
-def test_what_ends_like_a_shard_beside_the_shards_is_named(tmp_path: Path) -> None:
+def test_what_begins_or_ends_like_a_shard_is_named(tmp_path: Path) -> None:
     own = touch(tmp_path, "train/train-00000-of-00001.tar")
     touch(tmp_path, "train/extra.tar", "train/.hidden.tar", "train/notes.txt", "extra.tar")
-    assert [path.name for path in foreign_files(["train"], own)] == ["extra.tar"]
-
-
-def test_what_begins_like_a_shard_is_named(tmp_path: Path) -> None:
-    own = touch(tmp_path, "train/train-00000-of-00001")
     touch(tmp_path, "train/train-old")
-    assert [path.name for path in foreign_files(["train"], own)] == ["train-old"]
+    assert [path.name for path in foreign_files(["train"], own)] == ["extra.tar", "train-old"]
