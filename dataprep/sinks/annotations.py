@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
-from dataprep.errors import ImageError, SinkError
+from dataprep.errors import ImageError, SinkError, UsageError
 from dataprep.images.sniff import sniff
 from dataprep.index import Value
 from dataprep.sinks.base import DatasetInfo
@@ -17,6 +20,24 @@ MISSING = -(2**63)
 
 _LARGEST = 2**63 - 1
 _SHOWN = 40
+
+
+def import_reader(package: str, *modules: str, install: str) -> Any:
+    """A library that reads the format, to prove ours right, without its dependencies' warnings.
+
+    Raises:
+        UsageError: it cannot be imported; ``install`` is what to give pip.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for module in modules:
+                import_module(f"{package}.{module}")
+            return import_module(package)
+    except ImportError as error:
+        raise UsageError(
+            f"{package} cannot be imported ({error}): pip install {install}"
+        ) from error
 
 
 @contextmanager

@@ -25,11 +25,9 @@ from __future__ import annotations
 import re
 import struct
 import tempfile
-import warnings
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, ClassVar
@@ -40,6 +38,7 @@ from dataprep.errors import SinkError, UsageError
 from dataprep.sinks.annotations import (
     flags_found,
     from_image,
+    import_reader,
     label_found,
     labels_to_store,
     located,
@@ -422,7 +421,8 @@ class RecordIOSink(Sink):
         self, paths: Sequence[Path], info: DatasetInfo
     ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
         """The shard through NVIDIA DALI's ``readers.mxnet``, on the CPU."""
-        return _dali_records(_dali(), paths, info)
+        dali = import_reader("nvidia.dali", "fn", "pipeline", install="nvidia-dali-cuda120")
+        return _dali_records(dali, paths, info)
 
 
 def _dali_records(
@@ -466,17 +466,3 @@ def _pipeline(dali: Any, data: Path, index: Path) -> Any:
         pipeline.set_outputs(*dali.fn.readers.mxnet(path=[str(data)], index_path=[str(index)]))
     pipeline.build()
     return pipeline
-
-
-def _dali() -> Any:
-    with warnings.catch_warnings():
-        # Of its dependencies' deprecations, at import only; which ones depends on the release.
-        warnings.simplefilter("ignore")
-        try:
-            for part in ("fn", "pipeline"):
-                import_module(f"nvidia.dali.{part}")
-            return import_module("nvidia.dali")
-        except ImportError as error:
-            raise UsageError(
-                f"reading RecordIO with DALI needs DALI ({error}): pip install nvidia-dali-cuda120"
-            ) from error

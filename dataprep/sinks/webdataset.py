@@ -16,18 +16,16 @@ from __future__ import annotations
 
 import re
 import tarfile
-import warnings
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, ClassVar
 
-from dataprep.errors import SinkError, UsageError
+from dataprep.errors import SinkError
 from dataprep.sinks import webdataset_sample
-from dataprep.sinks.annotations import naming
+from dataprep.sinks.annotations import import_reader, naming
 from dataprep.sinks.base import (
     DatasetInfo,
     Layout,
@@ -394,7 +392,9 @@ class WebDatasetSink(Sink):
         self, paths: Sequence[Path], info: DatasetInfo
     ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
         """The shard through the stages of ``webdataset.WebDataset``."""
-        return _library_records(_tar_iterators(), paths[0], info)
+        return _library_records(
+            import_reader("webdataset", "tariterators", install="webdataset"), paths[0], info
+        )
 
 
 def _library_records(
@@ -404,21 +404,10 @@ def _library_records(
     # and takes braces and colons in a path for several paths.
     with path.open("rb") as stream:
         try:
-            members = library.tar_file_expander([{"url": str(path), "stream": stream}])
-            for sample in library.group_by_keys(members):
+            members = library.tariterators.tar_file_expander([{"url": str(path), "stream": stream}])
+            for sample in library.tariterators.group_by_keys(members):
                 parts = {part: sample[part] for part in webdataset_sample.PARTS if part in sample}
                 example = webdataset_sample.decode(sample["__key__"], parts, info)
                 yield example.encoded, example.labels
         except Exception as error:
             raise SinkError(f"{path}: webdataset cannot read it: {error}") from error
-
-
-def _tar_iterators() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its dependencies' deprecations, at import only
-        try:
-            return import_module("webdataset.tariterators")
-        except ImportError as error:
-            raise UsageError(
-                f"the webdataset library cannot be imported ({error}): pip install webdataset"
-            ) from error

@@ -5,38 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hypothesis import strategies as st
-
 from dataprep.sinks.base import DatasetInfo, FinishedShard, ShardName, Sink
 from dataprep.sinks.example import Example
 
 CLASSES = (("n01440764", "tench"), ("n01443537", "goldfish"), ("n01484850", "great white shark"))
 ONE = DatasetInfo(CLASSES)
 SEVERAL = DatasetInfo(CLASSES, multilabel=True)
-
-# File names hold any byte but zero; what is not UTF-8 arrives surrogateescape'd.
-KEYS = st.binary(max_size=40).map(
-    lambda name: name.replace(b"\0", b"").decode(errors="surrogateescape")
-)
-BOXES = st.tuples(*[st.floats(0, 1, width=32)] * 4)
-
-
-@st.composite
-def encoded_examples(draw: st.DrawFn, info: DatasetInfo) -> Example:
-    labels = draw(
-        st.sets(st.integers(0, len(info.classes) - 1))
-        if info.multilabel
-        else st.sets(st.integers(0, len(info.classes) - 1), min_size=1, max_size=1)
-    )
-    return example(
-        draw(KEYS),
-        draw(st.binary(max_size=3000)),
-        tuple(sorted(labels)),
-        info,
-        format_=draw(st.sampled_from(["JPEG", "PNG"])),
-        size=draw(st.tuples(st.integers(1, 2**31 - 1), st.integers(1, 2**31 - 1))),
-        boxes=tuple(draw(st.lists(BOXES, max_size=3))),
-    )
 
 
 def example(

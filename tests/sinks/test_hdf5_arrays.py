@@ -8,46 +8,16 @@ from pathlib import Path, PurePosixPath
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dataprep.errors import SinkError, UsageError
 from dataprep.sinks.base import DatasetInfo, Sink
-from dataprep.sinks.example import Example
 from dataprep.sinks.hdf5_arrays import Hdf5ArraysSink
 from dataprep.sinks.hdf5_caffe import Hdf5CaffeSink
-from tests.sinks.hdf5_cases import CLASSES, KEYS, arrays, example, read, write, write_split
+from tests.sinks.hdf5_cases import CLASSES, arrays, example, read, write, write_split
 
 BOTH = pytest.mark.parametrize("sink", [Hdf5ArraysSink(), Hdf5CaffeSink()], ids=lambda s: s.name)
 INFO = DatasetInfo(CLASSES, size=(3, 4))
 GREY = DatasetInfo(CLASSES, multilabel=True, colorspace="Grayscale", size=(2, 5))
-
-
-@st.composite
-def raw_examples(draw: st.DrawFn, info: DatasetInfo) -> Example:
-    assert info.size is not None
-    values = info.size[0] * info.size[1] * info.channels
-    labels = draw(st.sets(st.integers(0, 2), min_size=not info.multilabel, max_size=2))
-    chosen = tuple(sorted(labels)) if info.multilabel else (min(labels),)
-    pixels = draw(st.binary(min_size=values, max_size=values))
-    return example(draw(KEYS), pixels, chosen, info, format_="RAW", size=info.size)
-
-
-@BOTH
-@given(data=st.data())
-def test_what_is_written_comes_back(
-    sink: Sink, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    info = data.draw(st.sampled_from([INFO, GREY]))
-    examples = data.draw(st.lists(raw_examples(info), max_size=5))
-    folder = tmp_path_factory.mktemp("shard")
-    path = write(sink, folder / "a", examples, info)
-    assert write(sink, folder / "b", examples, info).read_bytes() == path.read_bytes()
-    assert read(sink, path, info) == examples
-    assert read(sink, path, DatasetInfo()) == examples
-    assert list(sink.reference_records([path], info)) == [
-        (each.encoded, each.labels) for each in examples
-    ]
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from pathlib import Path, PurePosixPath
 
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dataprep.errors import SinkError
 from dataprep.sinks.base import DatasetInfo, ShardName
@@ -20,7 +17,6 @@ from tests.sinks.hdf5_cases import (
     CLASSES,
     ONE,
     SEVERAL,
-    encoded_examples,
     example,
     photographs,
     read,
@@ -28,29 +24,6 @@ from tests.sinks.hdf5_cases import (
 )
 
 SINK = Hdf5Sink()
-
-
-@given(
-    st.sampled_from([ONE, SEVERAL]).flatmap(
-        lambda info: st.tuples(st.just(info), st.lists(encoded_examples(info), max_size=6))
-    )
-)
-def test_what_is_written_comes_back(case: tuple[DatasetInfo, list[Example]]) -> None:
-    info, examples = case
-    with tempfile.TemporaryDirectory() as folder:
-        path = write(SINK, Path(folder, ".train.h5.1a2b3c4d.partial"), examples, info)
-        again = write(SINK, Path(folder, "again"), examples, info)
-        assert again.read_bytes() == path.read_bytes()
-        assert read(SINK, path, info) == examples
-        with SINK.reader([path], info) as reader:
-            for number in reversed(range(len(examples))):
-                assert reader[number] == examples[number]
-            for number in (-1, len(examples)):
-                with pytest.raises(IndexError):
-                    reader[number]
-        assert list(SINK.reference_records([path], info)) == [
-            (each.encoded, each.labels) for each in examples
-        ]
 
 
 def test_a_lone_shard_tells_its_classes(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ import pytest
 from dataprep.errors import SinkError, UsageError
 from dataprep.sinks import lmdb_caffe
 from dataprep.sinks.base import DatasetInfo
-from dataprep.sinks.caffe_reference import with_dali
-from dataprep.sinks.lmdb_caffe import LmdbSink
+from dataprep.sinks.lmdb_caffe import LmdbSink, with_dali
 from dataprep_schemas import caffe_pb2
 from tests.sinks.lmdb_examples import MULTI, RAW, SINGLE, example, places, write
 
