@@ -253,7 +253,9 @@ class _Member:
             _allow_files(self.count + _FILES)
             self._hub = _Hub(key, self.count, seconds, self._patience)
             listener = _listener(ports)
-            self._server = await asyncio.start_server(self._hub.serve, sock=listener)
+            self._server = await asyncio.start_server(
+                self._hub.serve, sock=listener, backlog=socket.SOMAXCONN
+            )
             host, ports = "127.0.0.1", [listener.getsockname()[1]]
         reader, self._writer = await _find_leader(self._placement, key, host, ports, seconds)
         self._listening = asyncio.create_task(self._listen(reader, self._writer))
@@ -282,9 +284,12 @@ class _Member:
                 if self._hub is not None and self._writer is not None:
                     await self._hub.empty.wait()
         if self._server is not None:
-            self._server.close()
-            for _ in range(8):  # turns until what was just accepted is served, and can be ended
+            # What was just accepted is served, and can be ended, some turns later; with the server
+            # closed before, asyncio would lose it.
+            self._loop.remove_reader(self._server.sockets[0].fileno())
+            for _ in range(8):
                 await asyncio.sleep(0)
+            self._server.close()
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         for task in rest:
             task.cancel()
