@@ -6,14 +6,16 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from dataprep.build.manifest import NAME, PART, read_manifest, refuse_part
+from dataprep.build.manifest import NAME, read_manifest, refuse_part
 from dataprep.errors import DatasetError, UsageError
 from dataprep.staging.copied_file import PRIVATE
+from dataprep.staging.target.sentinel import is_inside
 from dataprep.system.durable_files import is_partial
 from dataprep.system.messages import printable
 from dataprep.system.state_files import to_json
@@ -139,36 +141,15 @@ def _files_of(manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield from split["files"]
 
 
-def _check_paths(source: Path, paths: Iterable[str]) -> None:
-    """Refuse what would be two files in one place, or in the place of what staging writes.
-
-    The manifest's schema keeps paths below the directory already.
-    """
-    seen: set[str] = set()
-    directories: set[str] = set()
-    for path in paths:
-        if not _can_be_a_file(path):
-            raise _misnamed(source, path, "which cannot be the path of one of its files")
-        if path in seen:
-            raise _misnamed(source, path, "twice")
-        seen.add(path)
-        directories.update(map(str, PurePosixPath(path).parents))
-    if both := seen & directories:
-        raise _misnamed(source, min(both), "as a file and as a directory")
-
-
-def _can_be_a_file(path: str) -> bool:
-    try:
-        path.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return False
-    pure = PurePosixPath(path)
-    normal = str(pure) == path and "\0" not in path
-    return normal and path not in (".", PART) and pure.parts[0] != PRIVATE
-
-
-def _misnamed(source: Path, path: str, how: str) -> DatasetError:
-    return DatasetError(f"{source / NAME} names {printable(path)} {how}; make the data set again")
+def _check_paths(source: Path, paths: Sequence[str]) -> None:
+    """Refuse a manifest, which somebody may have written otherwise, that names strange places."""
+    strange = [path for path in paths if not is_inside(path) or path == part.NAME]
+    strange += [path for path, count in Counter(paths).items() if count > 1]
+    if strange:
+        raise DatasetError(
+            f"{source / NAME} names {printable(min(strange))} twice, or as a file where none can "
+            "be; make the data set again"
+        )
 
 
 def _listed(source: Path) -> Inventory:

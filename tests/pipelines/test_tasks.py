@@ -13,9 +13,9 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from dataprep.build.lease import Lease
 
 from dataprep.archives import reading
+from dataprep.build.lock import Lease
 from dataprep_pipelines import tasks
 from dataprep_pipelines.tasks import (
     CannotWorkError,

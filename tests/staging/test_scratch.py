@@ -122,11 +122,6 @@ def test_any_data_set_s_name_becomes_one_plain_directory(node: Path, find: Find,
     assert 0 < len(path.name) < 120
 
 
-def test_names_that_differ_get_directories_that_differ(find: Find) -> None:
-    names = ["a b", "a-b", "a/b", "a..b", "b", ".b", "..b", "x" * 300, "x" * 301]
-    assert len({find(name=name).path for name in names}) == len(names)
-
-
 def test_a_pbs_array_s_elements_get_directories_that_differ(find: Find) -> None:
     jobs = ["pbs-12[3].server", "pbs-12[4].server", "pbs-12-3.server"]
     paths = {find(placement=Placement("n", 0, 1, 0, job, None, None, "PBS")).path for job in jobs}
@@ -171,16 +166,6 @@ def test_without_any_place_the_message_names_all_that_were_tried(
         find(TMPDIR="tmpdir")
     for part in ("lustre", "$TMPDIR", "nfs", "gpfs", "nfs4", "--to"):
         assert part in str(caught.value)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_place_that_cannot_be_written_is_passed_over(node: Path, find: Find) -> None:
-    (node / "tmpdir").chmod(0o500)
-    (node / "bb" / ME).chmod(0o500)
-    assert find(TMPDIR="tmpdir").why == str(node / "alcf")
-    (node / "slurm").chmod(0o500)
-    with pytest.raises(StagingError, match="cannot be written"):
-        find(SLURM_TMPDIR="slurm")
 
 
 @pytest.mark.parametrize("kind", ["lustre", "gpfs", "nfs4", "beegfs", "fuse.sshfs"])

@@ -235,16 +235,6 @@ def test_of_a_plain_directory_that_has_changed_everything_is_as_it_is_now(
     assert not (to / "sub" / "a.bin").exists()
 
 
-def test_times_of_a_plain_directorys_files_decide_whether_it_has_changed(
-    cli: Cli, tmp_path: Path
-) -> None:
-    plain, to = tmp_path / "plain", tmp_path / "to"
-    write_plain(plain)
-    staged(cli, plain, to)
-    os.utime(plain / "data.mdb")
-    assert "copied to 1 node" in staged(cli, plain, to).out
-
-
 # --- what has changed in the target ---
 
 

@@ -15,7 +15,7 @@ from dataprep.errors import UsageError
 from dataprep.staging.nodes.placement import find_placement
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.system.messages import sized
-from tests.conftest import Cli, Shelf, hashes
+from tests.conftest import Cli, Shelf
 from tests.staging.conftest import Forks
 from tests.staging.staged_sets import PRIVATE, arrived, flip, named, shards, write_plain
 
@@ -72,16 +72,6 @@ def test_the_file_of_variables_can_be_sourced(
     assert (variables.get("HDF5_USE_FILE_LOCKING") == "FALSE") == (name == "hdf5")
 
 
-def test_a_file_of_variables_that_cannot_be_written_is_named(
-    cli: Cli, source: Path, tmp_path: Path
-) -> None:
-    file = tmp_path / "absent" / "stage.env"
-    result = cli("stage", source, "--to", tmp_path / "to", "--env_file", file)
-    assert result.code == 1
-    assert str(file) in result.error
-    assert "the copy itself is whole" in result.error
-
-
 def test_advice_is_a_table_and_touches_nothing(cli: Cli, source: Path, tmp_path: Path) -> None:
     to = tmp_path / "to"
     result = cli("stage", source, "--to", to, "--advise", "--nodes", 64, "--speed", "pfs=100")
@@ -89,15 +79,6 @@ def test_advice_is_a_table_and_touches_nothing(cli: Cli, source: Path, tmp_path:
     for word in ("everything", "broadcast", "for 64 nodes", "best: "):
         assert word in result.out
     assert not to.exists()
-
-
-def test_advice_refuses_speeds_that_are_none(cli: Cli, source: Path) -> None:
-    unknown = cli("stage", source, "--advise", "--speed", "light=300000")
-    assert unknown.code == 2
-    assert "light" in unknown.error
-    wrong = cli("stage", source, "--advise", "--speed", "pfs=much")
-    assert wrong.code == 2
-    assert "much" in wrong.error
 
 
 def advised(cli: Cli, source: Path, *more: object) -> list[str]:
@@ -337,16 +318,6 @@ def test_dots_behind_a_link_lead_to_the_same_place_in_every_mode(
     assert not (tmp_path / "far" / "to").exists()
 
 
-def test_dots_behind_a_link_lead_to_the_right_source(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "far" / "away").mkdir(parents=True)
-    write_plain(tmp_path / "far" / "data")
-    write_plain(tmp_path / "data")
-    (tmp_path / "link").symlink_to(tmp_path / "far" / "away")
-    result = cli("stage", tmp_path / "link" / ".." / "data", "--to", tmp_path / "to")
-    assert result.code == 0, result
-    assert arrived(tmp_path / "to") == hashes(tmp_path / "far" / "data")
-
-
 @pytest.mark.parametrize("command", ["verify", "inspect", "status"])
 def test_half_a_copy_is_not_taken_for_something_else(
     cli: Cli, source: Path, tmp_path: Path, command: str
@@ -362,13 +333,6 @@ def test_half_a_copy_is_not_taken_for_something_else(
     plain = cli(command, tmp_path / "to")
     assert plain.code == 1
     assert "not whole" not in plain.error
-
-
-def test_an_unknown_split_with_odd_characters_stays_one_line(cli: Cli, source: Path) -> None:
-    result = cli("stage", source, "--split", "a\nb\x1b[2J")
-    assert result.code == 2
-    assert "\x1b" not in result.error
-    assert len(result.err.splitlines()) == 1
 
 
 def test_paths_with_odd_characters_stay_one_line(cli: Cli, source: Path, tmp_path: Path) -> None:

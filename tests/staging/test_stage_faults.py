@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -216,11 +215,6 @@ def test_what_cannot_be_a_source_is_refused_and_nothing_is_made(
     assert not to.exists()
 
 
-def test_a_part_of_a_data_set_is_no_source(cli: Cli, source: Path, tmp_path: Path) -> None:
-    mended(cli, source, tmp_path / "part", "--split", "train")
-    refused(cli("stage", tmp_path / "part", "--to", tmp_path / "to"), tmp_path / "part")
-
-
 # --- the node's storage ---
 
 
@@ -265,20 +259,6 @@ def test_a_disk_that_fills_up_meanwhile_keeps_what_is_whole(
     assert kept.items() < named(source).items()
     filler.unlink()
     assert "there already" in mended(cli, source, to).out
-
-
-def test_a_read_only_target_is_refused(
-    cli: Cli, source: Path, small_disk: Callable[[str], Path]
-) -> None:
-    disk = small_disk("8m")
-    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    refused(cli("stage", source, "--to", disk / "to"), disk / "to", "Read-only", "--to")
-    subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
-    mended(cli, source, disk / "to")
-    damaged = shards(disk / "to")[0]
-    flip(damaged)
-    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    refused(cli("stage", source, "--to", disk / "to"), disk / "to", "Read-only")
 
 
 def test_a_target_that_one_may_not_write_is_refused(cli: Cli, source: Path, tmp_path: Path) -> None:

@@ -41,71 +41,6 @@ def job(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Job:
 # --- places that are not ours ---
 
 
-def test_somebody_elses_directory_is_not_entered(cli: Cli, source: Path, tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can make directories of others")
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    scratch.chmod(0o1777)
-    theirs = scratch / "theirs"
-    theirs.mkdir()
-    os.chown(theirs, 65534, 65534)
-    for to in (theirs, theirs / "in" / "it"):
-        refused(cli("stage", source, "--to", to), theirs, "belongs to", "--to")
-    assert list(theirs.iterdir()) == []
-
-
-def test_a_link_inside_of_the_target_is_not_followed(
-    cli: Cli, source: Path, tmp_path: Path
-) -> None:
-    prey, to = tmp_path / "prey", tmp_path / "to"
-    prey.mkdir()
-    to.mkdir(mode=0o700)
-    (to / "train").symlink_to(prey)
-    refused(cli("stage", source, "--to", to), to, "way")
-    assert list(prey.iterdir()) == []
-    (to / "train").unlink()
-    (to / PRIVATE).rename(tmp_path / "private")
-    (to / PRIVATE).symlink_to(tmp_path / "private")
-    refused(cli("stage", source, "--to", to), to / PRIVATE, "no directory", "remove it")
-
-
-def test_a_target_that_everybody_may_write_is_refused(
-    cli: Cli, source: Path, tmp_path: Path
-) -> None:
-    to = tmp_path / "to"
-    to.mkdir()
-    to.chmod(0o777)
-    refused(cli("stage", source, "--to", to), to, "may be written by others", to / "imagenet")
-    assert list(to.iterdir()) == []
-
-
-def test_a_file_in_place_of_the_target_is_refused(cli: Cli, source: Path, tmp_path: Path) -> None:
-    (tmp_path / "to").touch()
-    result = cli("stage", source, "--to", tmp_path / "to" / "x")
-    refused(result, tmp_path / "to", "not a directory")
-
-
-def test_a_network_file_system_is_no_target(
-    cli: Cli, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lustre = tmp_path / "lustre"
-    lustre.mkdir()
-
-    def kind(path: Path) -> str:
-        return "lustre" if lustre in (path, *path.parents) else "ext4"
-
-    monkeypatch.setattr("dataprep.staging.plan.filesystem_of", kind)
-    refused(cli("stage", source, "--to", lustre / "to"), lustre / "to", "lustre", "--to")
-    monkeypatch.setenv("SLURM_TMPDIR", str(lustre))
-    refused(cli("stage", source), "$SLURM_TMPDIR", lustre, "lustre", "--to")
-    monkeypatch.setenv("DATAPREP_SCRATCH", str(tmp_path))
-    result = cli("stage", source, "--print_dir")
-    assert result.code == 0, result
-    assert tmp_path in Path(result.out.strip()).parents
-    assert list(lustre.iterdir()) == []
-
-
 def test_target_and_source_are_apart(cli: Cli, mine: Path) -> None:
     for to in (mine, mine / "in", mine.parent):
         refused(cli("stage", mine, "--to", to), to, "--to")
@@ -253,34 +188,6 @@ def test_status_tells_each_state(cli: Cli, forks: Forks, source: Path, tmp_path:
     part = tmp_path / "part"
     assert cli("stage", source, "--to", part, "--split", "train").code == 0
     assert f"whole copy of {source} (only train)" in cli("stage", "--to", part, "--status").out
-
-
-def test_cleaning_while_somebody_copies_is_refused(
-    cli: Cli, forks: Forks, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dataprep.staging.target.cleaning.PATIENCE", 0)
-    to = tmp_path / "to"
-    midway = Midway(forks, "stage", source, to=to)
-    refused(cli("stage", "--to", to, "--clean"), to, f"process {midway.call.pid}", "end that first")
-    assert midway.go_on().code == 0
-    assert arrived(to) == named(source)
-
-
-def test_cleaning_leaves_what_staging_did_not_make(cli: Cli, source: Path, tmp_path: Path) -> None:
-    (tmp_path / "scratch").mkdir()
-    to = tmp_path / "scratch" / "a" / "to"
-    assert cli("stage", source, "--to", to).code == 0
-    (to / "results.csv").write_text("mine")
-    result = cli("stage", "--to", to, "--clean")
-    assert result.code == 0, result
-    assert f"removed {len(named(source))} files" in result.out
-    assert "results.csv" in result.out
-    assert list(arrived(to)) == ["results.csv"]
-    (to / "results.csv").unlink()
-    assert cli("stage", source, "--to", to).code == 0
-    assert cli("stage", source, "--to", to, "--clean").code == 0
-    assert "nothing to clean" in cli("stage", source, "--to", to, "--clean").out
-    assert (tmp_path / "scratch").exists()
 
 
 def test_a_copy_that_was_killed_is_cleaned_whole(

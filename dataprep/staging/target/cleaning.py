@@ -98,7 +98,8 @@ def _clean_locked(
 
     with node_lock(directory, patience=math.inf, done=is_over) as lock:
         if lock is None:
-            raise StagingError(f"{directory.path}: {describe_holder(directory)}; end that first")
+            holder = describe_holder(directory) or "another process has been working on it"
+            raise StagingError(f"{directory.path}: {holder}; end that first")
         lock.note("removing what is there")
         sentinel, planned = read_sentinel(directory), read_planned(directory)
         whose = sentinel or planned

@@ -107,12 +107,12 @@ def node_lock(
     wait = _Wait(directory, name, patience, on_wait)
     while True:
         with try_lock(directory, name) as lock:
-            if done():
-                yield None
-                return
-            if lock is not None:
+            if lock is not None and not done():
                 yield lock
                 return
+        if done():
+            yield None
+            return
         wait.look()
 
 

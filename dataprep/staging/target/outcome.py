@@ -75,16 +75,13 @@ def read_outcome(directory: StageDirectory, step: str, since: float = 0.0) -> Ou
     Returns:
         The outcome; None if there is none, or nothing that makes sense.
     """
-    data = directory.read_private(private_name(_KIND, step))
     try:
-        said = json.loads(data or b"null")
-        outcome = Outcome(said["ok"], said["message"], said["exit_code"], said["time"])
-    except (ValueError, TypeError, KeyError):
+        said = json.loads(directory.read_private(private_name(_KIND, step)) or b"null")
+        outcome = Outcome(**said)
+        counts = outcome.ok or outcome.time >= since
+    except (ValueError, TypeError):
         return None
-    found = (outcome.ok, outcome.message, outcome.exit_code, outcome.time)
-    if tuple(map(type, found)) != (bool, str, int, float):
-        return None
-    return outcome if outcome.ok or outcome.time >= since else None
+    return outcome if counts else None
 
 
 def remove_old(directory: StageDirectory, kind: str, name: str) -> None:

@@ -78,7 +78,7 @@ def save():
     os.replace(PATH + ".new", PATH)
 
 
-# --- setstripe and migrate ---
+# --- setstripe ---
 
 
 def size(text):
@@ -175,19 +175,6 @@ def setstripe(words):
         if os.path.isdir(path):
             freeze(path)
         STATE["layouts"][path] = layout
-    save()
-
-
-def migrate(words):
-    layout, _, paths = asked(words)
-    for path in paths:
-        if not os.path.exists(path):
-            raise LfsError(2, f"cannot open '{path}'")
-        if not on_lustre(path):
-            raise LfsError(25, "cannot get MDT index")
-        if not STATE["restricted"]:
-            parts = [{**part, "count": stripes(part["count"])} for part in layout["parts"]]
-            STATE["layouts"][path] = {**layout, "parts": parts}
     save()
 
 
@@ -316,7 +303,7 @@ def df(words):
     print(f"\nfilesystem_summary:  144000000  16000  143984000   1% {mount}")
 
 
-COMMANDS = {"setstripe": setstripe, "getstripe": getstripe, "migrate": migrate, "df": df}
+COMMANDS = {"setstripe": setstripe, "getstripe": getstripe, "df": df}
 
 
 def note(words):
