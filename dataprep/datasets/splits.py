@@ -65,27 +65,25 @@ def split_name(text: str) -> str:
 class Cut:
     """How to cut one set of groups into splits.
 
-    Every group has a fixed place, by its hash, from 0 to below 1. The share of one split is cut
+    Every group has a fixed place, by its hash, from 0 to below 1. The share of validation is cut
     from the upper end, those of the others from the lower end, in their order. So changing the
-    share of `upper` moves no group into or out of the other splits with shares, and changing theirs
-    moves none into or out of `upper`: groups only come from `rest` and go to it.
+    share of validation moves no group into or out of the other splits with shares, and changing
+    theirs moves none into or out of validation: groups only come from `rest` and go to it.
 
     Attributes:
         seed: another one, another cut. Not the seed of the shuffle: who is in the test split must
             not change with the order of the training images.
         shares: (split, share of the groups); shares add up to at most 1.
         rest: the split of all other groups.
-        upper: the split that is cut from the upper end, if it has a share.
     """
 
     seed: int
     shares: tuple[tuple[str, Fraction], ...]
     rest: str
-    upper: str = "validation"
     _ranges: tuple[tuple[str, int, int], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_ranges", tuple(_ranges(self.shares, self.upper)))
+        object.__setattr__(self, "_ranges", tuple(_ranges(self.shares)))
 
     def split_of(self, group: str) -> str:
         """The split of a group, wherever and with whatever other groups it is found.
@@ -147,11 +145,11 @@ def check_shares(option: str, shares: Sequence[Fraction]) -> None:
         raise UsageError(f"--{option}: the shares add up to {float(sum(shares)):g}, not below 1")
 
 
-def _ranges(shares: Sequence[tuple[str, Fraction]], upper: str) -> Iterator[tuple[str, int, int]]:
+def _ranges(shares: Sequence[tuple[str, Fraction]]) -> Iterator[tuple[str, int, int]]:
     """Each split's places, from a first one to before an end: whole numbers, which compare fast."""
     end = Fraction(0)
     for split, share in shares:
-        if split == upper:
+        if split == "validation":
             yield split, ceil((1 - share) * _PLACES), _PLACES
         else:
             begin, end = end, end + share

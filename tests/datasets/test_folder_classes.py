@@ -260,7 +260,7 @@ def test_numbers_with_zeros_in_front_have_one_order():
         ({"label_separator": "|"}, "--label_separator needs --listing"),
         ({"no_label": "none"}, "--no_label needs --listing"),
         ({"listing": "none", "attribute_columns": "all"}, "--attribute_columns needs --listing"),
-        ({"listing": "x.dat"}, "say with --listing_format"),
+        ({"listing": "x.dat"}, "expected a name that ends in .csv, .tsv"),
         ({"listing": "x.csv", "label_separator": ""}, "--label_separator is empty"),
         ({"listing": "x.txt", "label_separator": " "}, "a space already ends the path"),
         ({"no_such": "x"}, "has no option 'no_such'"),

@@ -78,16 +78,6 @@ def test_shares_that_add_up_to_one_leave_nothing():
     assert set(found) == {"test", "a", "validation"}
 
 
-def test_the_upper_split_may_be_another_one():
-    share = Fraction(1, 5)
-    usual = Cut(0, (("validation", share),), "train")
-    named = Cut(0, (("dev", share),), "train", upper="dev")
-    low = Cut(0, (("dev", share),), "train")
-    upper = {group for group in GROUPS if usual.split_of(group) == "validation"}
-    assert {group for group in GROUPS if named.split_of(group) == "dev"} == upper
-    assert {group for group in GROUPS if low.split_of(group) == "dev"}.isdisjoint(upper)
-
-
 def test_who_is_where_stays_so_for_good():
     """Values once computed: a change would move patients of sets that people have trained on."""
     made = Cut(0, (("test", Fraction(1, 5)), ("validation", Fraction(1, 10))), "train")

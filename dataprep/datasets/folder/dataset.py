@@ -138,7 +138,7 @@ class Folder(Dataset):
         below, which takes listing all of them. It does not when a file is rewritten in place:
         `read_image` notices that by the file's size. Of the files in a listing nothing is looked
         at. The listing and the list of classes count by their content, the listing also by its
-        size, its time and its format, which `config` leaves out.
+        size, its time and its format.
 
         Raises:
             SourceError: something the unit needs is gone or unreadable.

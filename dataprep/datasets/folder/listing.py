@@ -430,8 +430,8 @@ class Listing:
         first = printable(text.partition("\n")[0])
         if self._format == "parquet":
             return (
-                f"{self.name} is damaged or not a Parquet file: {first}; write it again, or say "
-                "with --listing_format what it is"
+                f"{self.name} is damaged or not a Parquet file: {first}; write it again, or rename "
+                "it"
             )
         line = re.search(r"CSV Error on Line: (\d+)", text)
         place = f"{self.name}, line {line[1]}" if line else self.name

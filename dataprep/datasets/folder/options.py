@@ -28,11 +28,6 @@ OPTIONS: Final = (
         "none, folders tell the classes.",
         metavar="FILE",
     ),
-    Option(
-        "listing_format",
-        "What the listing is, if its suffix does not tell.",
-        choices=("csv", "tsv", "jsonl", "parquet", "txt"),
-    ),
     Option("path_column", "The listing's column of paths.", "path", metavar="NAME"),
     Option("label_column", "The listing's column of labels.", "label", metavar="NAME"),
     Option(
@@ -126,10 +121,9 @@ LISTING_FORMATS: Final = {
 """What a listing is, by the suffix of its name."""
 
 _NEED_LISTING: Final = (
-    *("listing_format", "split_column", "size_column", "label_separator", "no_label"),
-    "attribute_columns",
+    *("split_column", "size_column", "label_separator", "no_label", "attribute_columns"),
 )
-_PATHS: Final = frozenset({"listing", "listing_format", "classes"})
+_PATHS: Final = frozenset({"listing", "classes"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +215,7 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
 
 
 def shaping(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that shape the index: without paths, and what says only how to read a file."""
+    """The options that shape the index; no paths."""
     return {name: value for name, value in options.items() if name not in _PATHS}
 
 
@@ -231,11 +225,11 @@ def _listing(options: Mapping[str, str]) -> ListingOptions | None:
             raise UsageError(f"--{alone[0]} needs --listing, the file it is about")
         return None
     path = Path(options["listing"])
-    form = options.get("listing_format") or LISTING_FORMATS.get(path.suffix.lower())
+    form = LISTING_FORMATS.get(path.suffix.lower())
     if form is None:
         raise UsageError(
             f"--listing {printable(path.name)}: expected a name that ends in "
-            f"{', '.join(LISTING_FORMATS)}; say with --listing_format what it is"
+            f"{', '.join(LISTING_FORMATS)}; rename it"
         )
     separator = options.get("label_separator", "")
     if "label_separator" in options and not separator:

@@ -1,0 +1,488 @@
+"""ILSVRC2012: every layout, validation labels, boxes, and what is missing or contradicts itself."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataprep.datasets import ImageNet, read_image
+from dataprep.datasets.imagenet.dataset import read_bounding_boxes
+from dataprep.errors import SourceError, UsageError
+from dataprep_schemas import imagenet_classes, imagenet_validation_synsets
+
+TRAIN = {
+    "train_tree": "train: train/ (3 class folders)",
+    "train_tars": "train: train/ (3 class archives, read in place)",
+    "train_archive": "train: ILSVRC2012_img_train.tar (3 class archives, read in place)",
+}
+VALIDATION = {
+    "validation_flat": "validation: validation/ (one directory, labels from the shipped list)",
+    "validation_classes": r"validation: validation/ (5 class folders)",
+    "validation_archive": "validation: ILSVRC2012_img_val.tar (read in place, labels from the "
+    "shipped list)",
+}
+
+
+@pytest.mark.parametrize("layout", TRAIN)
+def test_training_examples_are_the_same_in_every_layout(raw, layout):
+    getattr(raw, layout)()
+    found = ImageNet().find(raw.path, ["train"])
+    assert found.description == (TRAIN[layout],)
+    assert [unit.name for unit in found.units] == [f"train-{synset}" for synset in raw.synsets]
+    rows, ignored = raw.scan("train")
+    assert not ignored
+    assert [row.key for row in rows] == [
+        f"{synset}/{name}" for synset in raw.synsets for name in sorted(raw.train[synset])
+    ]
+    for row in rows:
+        synset, _, name = row.key.partition("/")
+        assert imagenet_classes()[row.labels[0]][0] == synset
+        assert row.modified == 1_339_200_000
+        assert row.size == len(raw.train[synset][name])
+        assert read_image(raw.path, row) == raw.train[synset][name]
+
+
+@pytest.mark.parametrize("layout", VALIDATION)
+def test_validation_examples_are_the_same_in_every_layout(raw, layout):
+    getattr(raw, layout)()
+    assert ImageNet().find(raw.path, ["validation"]).description == (VALIDATION[layout],)
+    rows, ignored = raw.scan("validation")
+    assert not ignored
+    assert sorted(row.key for row in rows) == sorted(raw.validation)
+    for row in rows:
+        assert imagenet_classes()[row.labels[0]][0] == raw.official(row.key)
+        assert read_image(raw.path, row) == raw.validation[row.key]
+
+
+def test_both_splits_are_demanded_unless_some_are_named(raw):
+    raw.train_tree()
+    raw.validation_flat("val")
+    found = ImageNet().find(raw.path, None)
+    assert [line.partition(":")[0] for line in found.description] == ["train", "validation"]
+    assert found.official_counts == {"train": 1_281_167, "validation": 50_000}
+    assert found.units == ImageNet().find(raw.path, ["validation", "train"]).units
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert len({unit.name for unit in found.units}) == len(found.units)
+
+
+def test_folders_and_archives_of_different_classes_may_be_mixed(raw):
+    raw.train_tree(raw.synsets[1:2])
+    raw.train_tars((raw.synsets[0], raw.synsets[2]))
+    found = ImageNet().find(raw.path, ["train"])
+    assert found.description == (
+        "train: train/ (1 class folder and 2 class archives, read in place)",
+    )
+    assert [unit.category for unit in found.units] == list(raw.synsets)
+    assert len(raw.scan("train")[0]) == 9
+
+
+def test_links_in_a_tree_are_followed(raw, tmp_path, make_raw):
+    other = make_raw(tmp_path / "other")
+    other.train_tree()
+    other.validation_archive()
+    (raw.path / "train").mkdir()
+    folder = raw.path / "train" / raw.synsets[0]
+    folder.symlink_to(other.path / "train" / raw.synsets[0], target_is_directory=True)
+    linked = raw.path / "train" / raw.synsets[1]
+    linked.mkdir()
+    for image in (other.path / "train" / raw.synsets[1]).iterdir():
+        (linked / image.name).symlink_to(image)
+    (raw.path / "ILSVRC2012_img_val.tar").symlink_to(other.path / "ILSVRC2012_img_val.tar")
+    rows, ignored = raw.scan()
+    assert (len(rows), ignored) == (6 + len(raw.validation), [])
+    assert len(read_image(raw.path, rows[0])) == rows[0].size
+
+
+def test_what_is_not_an_image_is_ignored_by_name_and_reason(raw):
+    raw.train_tree()
+    folder = f"train/{raw.synsets[0]}"
+    raw.write(f"{folder}/._{raw.synsets[0]}_1.JPEG", b"")
+    raw.write(f"{folder}/.DS_Store", b"")
+    raw.write(f"{folder}/notes.txt", b"")
+    raw.write(f"{folder}/more/x.JPEG", b"")
+    raw.write(f"{folder}/lower.jpg", b"1")
+    raw.write(f"{folder}/UPPER.PNG", b"1")
+    raw.write("train/README", b"")
+    raw.write("train/.cache/x", b"")
+    empty = next(index for index, entry in enumerate(imagenet_classes()) if entry[0][-1] == "7")
+    (raw.path / "train" / imagenet_classes()[empty][0]).mkdir()
+    rows, ignored = raw.scan("train")
+    assert len(rows) == 11
+    reasons = {(entry.container, entry.name): entry.reason for entry in ignored}
+    assert reasons == {
+        (folder, f"._{raw.synsets[0]}_1.JPEG"): "hidden file",
+        (folder, ".DS_Store"): "hidden file",
+        (folder, "notes.txt"): "not an image name",
+        (folder, "more"): "folder, not searched for images",
+        ("train", "README"): "neither a class folder nor a class archive",
+        ("train", ".cache"): "hidden or system folder",
+        (f"train/{imagenet_classes()[empty][0]}", ""): "empty class folder",
+    }
+    assert "ignoring .cache, README" in ImageNet().find(raw.path, ["train"]).description[0]
+
+
+def test_a_script_beside_class_folders_is_no_contradiction(raw):
+    raw.validation_classes("val")
+    raw.write("val/valprep.sh", b"mv")
+    rows, ignored = raw.scan("validation")
+    assert len(rows) == len(raw.validation)
+    assert [(entry.container, entry.name) for entry in ignored] == [("val", "valprep.sh")]
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers())
+def test_the_order_of_archive_members_does_not_matter(make_raw, seed):
+    shuffle = random.Random(seed).shuffle
+    with TemporaryDirectory() as directory:
+        raw = make_raw(Path(directory) / "raw")
+        outer = []
+        for synset in raw.synsets:
+            images = list(raw.train[synset].items())
+            shuffle(images)
+            outer.append((f"{synset}.tar", raw.tar(images)))
+        shuffle(outer)
+        raw.write_tar("ILSVRC2012_img_train.tar", outer)
+        images = list(raw.validation.items())
+        shuffle(images)
+        raw.write_tar("ILSVRC2012_img_val.tar", images)
+        rows = raw.scan()[0]
+        train = [f"{synset}/{name}" for synset in raw.synsets for name in sorted(raw.train[synset])]
+        assert [row.key for row in rows] == train + sorted(raw.validation)
+        content = {key.partition("/")[2]: key for key in train}
+        for row in rows:
+            name = row.key.rpartition("/")[2]
+            expected = raw.validation.get(name) or raw.train[content[name][:9]][name]
+            assert read_image(raw.path, row) == expected
+
+
+OFFICIAL = imagenet_validation_synsets()
+CLASSES = [synset for synset, _ in imagenet_classes()]
+LISTS = ("synset_labels.txt", "imagenet_2012_validation_synset_labels.txt")
+
+
+def labels(raw):
+    return {row.key: CLASSES[row.labels[0]] for row in raw.scan("validation")[0]}
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("layout", ["validation_flat", "validation_archive"])
+def test_a_full_list_goes_by_number_also_for_a_subset(raw, layout, name):
+    getattr(raw, layout)()
+    rotated = [*OFFICIAL[1:], OFFICIAL[0]]
+    raw.labels(rotated, name)
+    assert labels(raw) == {key: rotated[int(key[15:23]) - 1] for key in raw.validation}
+    assert f"labels from {name}" in ImageNet().find(raw.path, ["validation"]).description[0]
+
+
+@pytest.mark.parametrize("layout", ["validation_flat", "validation_archive"])
+def test_a_list_of_one_line_a_file_goes_by_sorted_position(raw, layout):
+    getattr(raw, layout)()
+    raw.labels(CLASSES[10:15])
+    assert labels(raw) == dict(zip(sorted(raw.validation), CLASSES[10:15], strict=True))
+
+
+def test_a_list_by_position_serves_names_without_numbers(raw):
+    raw.write("val/b.jpg", b"b")
+    raw.write("val/a.JPEG", b"a")
+    raw.write("synset_labels.txt", f"\ufeff{CLASSES[5]}\r\n{CLASSES[1]}\r\n\r\n".encode())
+    assert labels(raw) == {"a.JPEG": CLASSES[5], "b.jpg": CLASSES[1]}
+
+
+@pytest.mark.parametrize("count", [1, 4, 6, 49_999, 50_001])
+def test_a_list_that_fits_neither_way_is_refused(raw, count):
+    raw.validation_flat()
+    raw.labels([*OFFICIAL, OFFICIAL[0]][:count])
+    message = rf"synset_labels.txt has {count} lines for 5 validation images; expected 50000 lines"
+    with pytest.raises(SourceError, match=message):
+        raw.scan("validation")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ILSVRC2012_val_00000000.JPEG",
+        "ILSVRC2012_val_00050001.JPEG",
+        "ILSVRC2012_val_1.JPEG",
+        "ILSVRC2012_val.JPEG",
+        "n01440764_10026.JPEG",
+        "cat.png",
+    ],
+)
+def test_a_name_without_a_number_in_range_is_refused(raw, name):
+    raw.validation_flat()
+    raw.write(f"validation/{name}", b"x")
+    with pytest.raises(SourceError, match=f"validation image {name} has no number from 1 to 50000"):
+        raw.scan("validation")
+
+
+def test_two_files_of_one_number_are_refused(raw):
+    raw.validation_flat()
+    raw.write("validation/ILSVRC2012_val_00000007.png", b"x")
+    with pytest.raises(SourceError, match=r"00000007.JPEG and .*00000007.png have the same image"):
+        raw.scan("validation")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "synset_labels.txt is empty"),
+        (b"n01440764\nn00000000\n", "line 2 of synset_labels.txt is 'n00000000'; expected one of"),
+        (b"490\n361\n", "line 1 of .* development kit numbers classes differently"),
+        (b"n01440764\n\nn01440764\n", "line 2 of synset_labels.txt is ''"),
+        (b"\xff\xfe\x00", "line 1 of synset_labels.txt is"),
+    ],
+)
+def test_a_list_of_anything_but_classes_is_refused(raw, content, message):
+    raw.validation_flat()
+    raw.write("synset_labels.txt", content)
+    with pytest.raises(SourceError, match=message) as caught:
+        ImageNet().find(raw.path, ["validation"])
+    assert str(caught.value).isprintable()
+
+
+def test_two_lists_must_agree(raw):
+    raw.validation_flat()
+    raw.labels(OFFICIAL, LISTS[0])
+    raw.labels(OFFICIAL, LISTS[1])
+    assert labels(raw) == {key: raw.official(key) for key in raw.validation}
+    raw.labels(OFFICIAL[::-1], LISTS[1])
+    with pytest.raises(SourceError, match=f"{LISTS[0]} and {LISTS[1]} differ; expected one list"):
+        ImageNet().find(raw.path, ["validation"])
+
+
+def test_class_folders_are_labels(raw):
+    raw.write(f"validation/{CLASSES[0]}/ILSVRC2012_val_00000001.JPEG", b"x")
+    raw.labels(CLASSES[1:2])
+    assert labels(raw) == {"ILSVRC2012_val_00000001.JPEG": CLASSES[0]}
+
+
+def test_bounding_boxes(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.csv"
+    path.write_text("a.JPEG,0.1,0.2,0.3,0.4\nb.JPEG,0,0,1,1\na.JPEG,0.5,0.5,0.5,0.5\n")
+    assert read_bounding_boxes(path) == {
+        "a.JPEG": ((0.1, 0.2, 0.3, 0.4), (0.5, 0.5, 0.5, 0.5)),
+        "b.JPEG": ((0.0, 0.0, 1.0, 1.0),),
+    }
+
+
+@pytest.mark.parametrize(
+    "line", ["a.JPEG,0,0,1", "a.JPEG,0,0,1,2", "a.JPEG,0.5,0,0.4,1", "name,xmin,ymin,xmax,ymax"]
+)
+def test_a_line_that_is_no_box_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "boxes.csv"
+    path.write_text(f"a.JPEG,0,0,1,1\n{line}\n")
+    with pytest.raises(SourceError, match="line 2"):
+        read_bounding_boxes(path)
+
+
+def test_a_missing_box_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"--bbox_csv .*none\.csv"):
+        read_bounding_boxes(tmp_path / "none.csv")
+
+
+def test_boxes_are_part_of_the_index(raw, tmp_path: Path) -> None:
+    raw.train_tree()
+    raw.validation_flat()
+    synset, names = next(iter(raw.train.items()))
+    name = next(iter(names))
+    path = tmp_path / "boxes.csv"
+    path.write_text(f"{name},0.1,0.2,0.3,0.4\n")
+    with_boxes = ImageNet(bbox_csv=str(path))
+    assert with_boxes.has_boxes
+    assert not ImageNet().has_boxes
+    found = with_boxes.find(raw.path, None)
+    rows = [
+        row for unit in found.units for row in with_boxes.scan(raw.path, unit).rows.get("train", ())
+    ]
+    assert {row.key: row.boxes for row in rows if row.boxes} == {
+        f"{synset}/{name}": ((0.1, 0.2, 0.3, 0.4),)
+    }
+
+
+def test_other_boxes_are_another_index(tmp_path: Path) -> None:
+    for name, text in (("a.csv", "x,0,0,1,1\n"), ("b.csv", "x,0,0,1,0.5\n")):
+        (tmp_path / name).write_text(text)
+    configs = [
+        dict(ImageNet(bbox_csv=str(tmp_path / name)).config()) for name in ("a.csv", "b.csv")
+    ]
+    assert configs[0] != configs[1]
+    assert ImageNet().config() == {}
+
+
+def build(*steps):
+    """Steps are names of builders, or files to write."""
+
+    def run(raw):
+        for step in steps:
+            if isinstance(step, tuple):
+                raw.write(*step)
+            else:
+                getattr(raw, step)()
+
+    return run
+
+
+REFUSED = {
+    "train twice": (
+        build("train_archive", "train_tree"),
+        "found ILSVRC2012_img_train.tar and train/; expected the training images in one form",
+    ),
+    "validation archive and tree": (
+        build("validation_archive", "validation_flat"),
+        "found ILSVRC2012_img_val.tar and validation/; expected the validation images",
+    ),
+    "flat and folders": (
+        build("validation_classes", ("validation/ILSVRC2012_val_00000002.JPEG", b"x")),
+        r"images directly in validation/ \(ILSVRC2012_val_00000002.JPEG\) and folders \(valid",
+    ),
+    "folder and archive of a class": (
+        build("train_tree", "train_tars"),
+        "found n[0-9]+, n.* both as a folder and as an archive in train/; expected each class",
+    ),
+    "unknown train folder": (
+        build("train_tree", ("train/n99999999/x.JPEG", b"x")),
+        "unknown class: train/n99999999/; expected class folders or class archives",
+    ),
+    "unknown validation folder": (
+        build("validation_classes", ("validation/dog/x.JPEG", b"x")),
+        "unknown class: validation/dog/; expected class folders",
+    ),
+    "images outside class folders": (
+        build("train_tree", ("train/loose.JPEG", b"x")),
+        "images outside a class folder: train/loose.JPEG; expected train/<WordNet id>",
+    ),
+    "empty directories": (
+        build(("train/.DS_Store", b""), ("validation/README", b"")),
+        "no train and no validation images in .*; looked for train: ILSVRC2012_img_train.tar",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_contradictions_and_strangers_are_refused(raw, case):
+    builder, message = REFUSED[case]
+    builder(raw)
+    splits = ["validation"] if "validation/" in message else None
+    with pytest.raises(SourceError, match=message) as caught:
+        ImageNet().find(raw.path, splits)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("outer", "message"),
+    [
+        ([("n01440764/n01440764_1.JPEG", b"x")], "found n01440764/n01440764_1.JPEG in ILSVRC"),
+        ([("n00000000.tar", b"x")], "unknown class: n00000000.tar in ILSVRC2012_img_train.tar"),
+        ([("n01440764.tar", b"x"), ("a/n01440764.tar", b"y")], "holds n01440764.tar twice"),
+        ([("._n01440764.tar", b"x")], "holds no class archives"),
+    ],
+)
+def test_an_outer_archive_of_anything_but_class_archives_is_refused(raw, outer, message):
+    raw.write_tar("ILSVRC2012_img_train.tar", outer)
+    with pytest.raises(SourceError, match=re.escape(message)):
+        ImageNet().find(raw.path, ["train"])
+
+
+def test_a_missing_split_is_an_error_that_says_how_to_go_on(raw):
+    raw.train_archive()
+    with pytest.raises(SourceError) as caught:
+        ImageNet().find(raw.path, None)
+    message = str(caught.value)
+    assert "no validation images" in message
+    assert "looked for validation: ILSVRC2012_img_val.tar, validation/ILSVRC2012_val_*" in message
+    assert "found ILSVRC2012_img_train.tar" in message
+    assert "--splits train would take only what is there" in message
+    assert len(ImageNet().find(raw.path, ["train"]).units) == 3
+
+
+@pytest.mark.parametrize("below", ["ILSVRC/Data/CLS-LOC", "imagenet"])
+def test_a_directory_too_high_is_recognised(tmp_path, make_raw, below):
+    (tmp_path / below).parent.mkdir(parents=True, exist_ok=True)
+    inner = make_raw(tmp_path / below)
+    inner.train_tree()
+    inner.validation_flat("val")
+    with pytest.raises(SourceError, match=f"did you mean --raw_data_dir {tmp_path / below} "):
+        ImageNet().find(tmp_path, None)
+    assert len(inner.scan()[0]) == 9 + len(inner.validation)
+
+
+@pytest.mark.parametrize("typed", ["train", "val", "train/{synset}", "val/."])
+def test_a_directory_too_low_is_recognised(raw, typed):
+    raw.train_tree()
+    raw.validation_flat("val")
+    lower = raw.path / typed.format(synset=raw.synsets[0])
+    with pytest.raises(SourceError, match=f"did you mean --raw_data_dir {raw.path} "):
+        ImageNet().find(lower, None)
+
+
+def test_a_raw_directory_that_is_none(tmp_path):
+    with pytest.raises(SourceError, match="none does not exist; expected"):
+        ImageNet().find(tmp_path / "none", None)
+    (tmp_path / "file").touch()
+    with pytest.raises(SourceError, match="file is not a directory"):
+        ImageNet().find(tmp_path / "file", None)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SourceError, match=r"found nothing; check --raw_data_dir"):
+        ImageNet().find(tmp_path / "empty", None)
+
+
+def test_dangling_links_are_errors(raw):
+    raw.train_tree()
+    (raw.path / "train" / raw.synsets[0] / "x.JPEG").symlink_to("gone.JPEG")
+    with pytest.raises(SourceError, match=r"x.JPEG is a symbolic link to gone.JPEG, which cannot"):
+        raw.scan("train")
+    (raw.path / "ILSVRC2012_img_val.tar").symlink_to("/gone.tar")
+    with pytest.raises(SourceError, match=r"img_val.tar is a symbolic link to /gone.tar, which"):
+        raw.scan("validation")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("train/cat/1.jpg", "if it is another image set, prepare it with `dataprep folder`"),
+        ("cat/1.jpg", "if it is another image set, prepare it with `dataprep folder`"),
+        ("1.jpg", "`dataprep folder` with --listing FILE takes loose images"),
+    ],
+)
+def test_another_image_set_is_sent_to_the_command_for_it(raw, name, hint):
+    raw.write(name, b"x")
+    with pytest.raises(SourceError, match=f"{hint}$"):
+        ImageNet().find(raw.path, None)
+
+
+@pytest.mark.parametrize("splits", [["test"], []])
+def test_splits_that_do_not_exist(raw, splits):
+    with pytest.raises(UsageError, match="the splits are train, validation"):
+        ImageNet().find(raw.path, splits)
+
+
+def test_a_named_pipe_is_never_opened(raw):
+    raw.train_tars()
+    os.mkfifo(raw.path / "train" / "n01440764.tar")
+    rows, ignored = raw.scan("train")
+    assert len(rows) == 9
+    assert [(entry.name, entry.reason) for entry in ignored] == [
+        ("n01440764.tar", "not a regular file")
+    ]
+
+
+def test_what_the_system_refuses_is_a_source_error(raw, monkeypatch):
+    raw.train_tree()
+    unit = ImageNet().find(raw.path, ["train"]).units[0]
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(SourceError, match=r"cannot read train: Permission denied; check that"):
+        ImageNet().find(raw.path, ["train"])
+    with pytest.raises(SourceError, match=f"cannot read {unit.container}: Permission denied"):
+        ImageNet().scan(raw.path, unit)
