@@ -43,7 +43,7 @@ def test_a_whole_set_is_good_at_every_level(
     assert result.code == 0, result
     assert result.out.startswith(f"{photos.out}: 15 files")
     assert result.out.endswith(f"40 records: all good ({level})\n")
-    assert result.err == ""
+    assert not result.err or result.err.startswith("verify: 100% ")  # where it takes a second
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
