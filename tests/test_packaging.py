@@ -35,8 +35,8 @@ def test_importing_dataprep_loads_nothing_heavy() -> None:
 
 
 def test_the_library_never_imports_beam() -> None:
-    for name in ("assembly.plan", "assembly.shard", "assembly.seal", "verify", "status", "sources"):
-        assert "apache_beam" not in modules_after(f"import dataprep.{name}")
+    for name in ("image_job", "convert_job", "shard", "seal", "verify", "status"):
+        assert "apache_beam" not in modules_after(f"import dataprep.build.{name}")
 
 
 def test_preparing_never_imports_tensorflow() -> None:

@@ -279,7 +279,7 @@ def explain_shard_count(
     preferred = _preferred(split, output.load_sink())
     if shards >= preferred or _asked(split, wanted) is not None:
         return ""
-    return f" ({preferred} would hold fewer than 100 each)"
+    return f" (fewer than the default {preferred}, so that each holds at least 100)"
 
 
 def check_shard_count(count: int, shards: int, split: str) -> None:

@@ -32,8 +32,8 @@ def test_default_shard_counts_are_announced_with_their_reason(
     words = ("--raw_data_dir", tiny.raw.path, "--local_scratch_dir", tmp_path)
     result = cli("imagenet", *words)
     assert result.code == 0
-    assert "in 1 shard (1024 would hold fewer than 100 each)" in result.out
-    assert "in 1 shard (128 would hold fewer than 100 each)" in result.out
+    assert "in 1 shard (fewer than the default 1024, so that each holds at least 100)" in result.out
+    assert "in 1 shard (fewer than the default 128, so that each holds at least 100)" in result.out
     assert (tmp_path / "train" / "train-00000-of-00001").exists()
 
 
