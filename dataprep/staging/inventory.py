@@ -143,7 +143,7 @@ def _files_of(manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _check_paths(source: Path, paths: Sequence[str]) -> None:
     """Refuse a manifest, which somebody may have written otherwise, that names strange places."""
-    strange = [path for path in paths if not is_inside(path) or path == part.NAME]
+    strange = [path for path in paths if not is_inside(path) or path == PART]
     strange += [path for path, count in Counter(paths).items() if count > 1]
     if strange:
         raise DatasetError(

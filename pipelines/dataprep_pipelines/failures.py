@@ -2,39 +2,30 @@
 
 Beam would retry an element whose function raises, and wrap the message in its own; so workers
 do not raise. What concerns one shard is written down for that shard, and the others go on. What
-concerns the whole run is written down once, everybody stops, and the launcher raises it. Only
-where nothing can be written any more does the engine carry it, in the text of an exception.
+concerns the whole run is written down once, everybody stops, and the launcher raises it. A disk
+that is full to the last byte would not take even that, so a little room is kept free for it.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import re
-import secrets
-import socket
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep import errors
 from dataprep.build.lock import Lease
 from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
 from dataprep.sinks import ShardName
-from dataprep.system.durable_files import is_full, partial_path
+from dataprep.system.durable_files import is_full, partial_path, write_durably
 from dataprep.system.throttle import lift
 
 WORKER_DIED = "Worker subprocess exited"  # what Beam's SubprocessSdkWorker says
 
 _LONGEST = 300  # characters of somebody else's words
-# Beam adds the step to an exception's message, or makes text of class and message.
-_STEP = re.compile(r" \[while running '[^']*'\]")
-_ENDED = re.compile(r"\bRunEndsError: (?P<kind>\w+): (?P<message>.+)")
-# A full disk may refuse even the few bytes of a failure; the launcher keeps its threads' here.
-_UNWRITTEN: dict[Path, str] = {}
-_RANDOM = secrets.token_hex(8)  # containers on two hosts may agree in all else
+_RESERVED = 1 << 13  # bytes
 
 
 class TasksFailedError(PipelineError):
@@ -57,39 +48,33 @@ class KillsWorkersError(PipelineError):
     """Every worker that had this element died; the engine has tried it often enough."""
 
 
-class RunEndsError(Exception):
-    """The whole run has failed on a worker that could not write it down: its disk is full.
-
-    It travels through the engine, which may keep no more of it than class and message; so the
-    message begins with the kind of error.
-    """
-
-    @classmethod
-    def of(cls, error: DataprepError) -> RunEndsError:
-        """The error, ready to travel."""
-        return cls(f"{type(error).__name__}: {error}")
-
-
 @dataclass(frozen=True, slots=True)
 class FailureLog:
     """What went wrong in a run; made by the launcher, which reads it too."""
 
     lease: Lease
-    launcher: str = field(default_factory=lambda: f"{socket.gethostname()} {os.getpid()} {_RANDOM}")
 
     @property
     def path(self) -> Path:
         """Where the failure of the whole run is written down."""
         return self.lease.failure
 
+    @property
+    def _reserve(self) -> Path:
+        return self.path.with_name(f"orders-{self.path.stem}-reserve.pickle")
+
+    def reserve(self) -> None:
+        """Keep room free for a failure."""
+        write_durably(self._reserve, b" " * _RESERVED)
+
     def stop(self) -> None:
         """Tell every worker, wherever it runs, that the launcher is stopping."""
         lift()
-        self._tell(self.path, PipelineError("the launcher was stopped"), alone=False)
+        self._tell(self.path, PipelineError("the launcher was stopped"))
 
     def occurred(self) -> bool:
         """Whether the run as a whole has failed."""
-        return self.path in _UNWRITTEN or self.path.exists()
+        return self.path.exists()
 
     @contextmanager
     def recorded(self, shard: ShardName | None = None) -> Iterator[None]:
@@ -99,10 +84,6 @@ class FailureLog:
 
         Args:
             shard: what is being made; an error that may be this shard's alone is its own.
-
-        Raises:
-            RunEndsError: the whole run's, which a full disk does not take; the engine tells it.
-            DataprepError: the same of one shard.
         """
         try:
             yield
@@ -110,7 +91,7 @@ class FailureLog:
             if self.lease.lost_now():
                 return
             alone = shard is not None and _may_be_of_one_shard(error)
-            self._tell(self._path_of(str(shard)) if alone else self.path, error, alone=alone)
+            self._tell(self._path_of(str(shard)) if alone else self.path, error)
 
     def of_shards(self) -> dict[str, DataprepError]:
         """The last failure of every shard that failed, by its name."""
@@ -131,38 +112,31 @@ class FailureLog:
             PipelineError: an unexpected one; its cause holds the worker's traceback.
         """
         if self.occurred():
-            raise _read(_UNWRITTEN.get(self.path) or self.path.read_text())
+            raise _read(self.path.read_text())
 
     def _path_of(self, shard: str) -> Path:
         return self.path.with_name(f"{self.path.stem}-{shard}.json")
 
-    def _tell(self, path: Path, error: Exception, *, alone: bool) -> None:
+    def _tell(self, path: Path, error: Exception) -> None:
         failure = _described(error)
         temporary = partial_path(path)
         try:
             temporary.write_text(failure)
             temporary.replace(path)
-        except OSError as refusal:
+        except OSError:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
-            if FailureLog(self.lease).launcher == self.launcher:
-                _UNWRITTEN[self.path] = failure
-            # Only the engine is left to tell the launcher; this process may outlive the run.
-            elif alone and not is_full(refusal):
-                raise _read(failure) from None
-            else:
-                raise RunEndsError.of(_read(failure)) from None
+            with suppress(FileNotFoundError):  # another worker has used it
+                with self._reserve.open("r+") as file:
+                    file.write(failure)  # spaces follow, which JSON does not mind
+                self._reserve.replace(self.path)
 
 
 def engine_error(error: BaseException) -> DataprepError:
-    """The error of a worker as it was, or a line about the engine's own."""
+    """An error of ours as it is, or a line about the engine's own."""
     if isinstance(error, DataprepError):
         return error
     last = _lines(error)[-1]
-    text = f"RunEndsError: {last}" if isinstance(error, RunEndsError) else str(error)
-    told = _ENDED.search(without_step(text))
-    if told is not None:
-        return _as_raised(told["kind"], told["message"])
     if WORKER_DIED in last:
         return worker_died(last)
     return PipelineError(f"Beam failed: {shortened(last)}")
@@ -174,11 +148,6 @@ def worker_died(how: str) -> PipelineError:
         f"a worker process died ({how.rstrip('.')}); if the system killed it for want of memory, "
         "use fewer --workers; finished shards are kept: run the same command again to resume"
     )
-
-
-def without_step(text: str) -> str:
-    """An error's message as it was before Beam added what it was doing."""
-    return _STEP.sub("", text)
 
 
 def first_line(error: object) -> str:
@@ -201,7 +170,7 @@ def _described(error: Exception) -> str:
     failure = {
         "kind": next(known, type(error).__name__),
         "message": str(error) if isinstance(error, DataprepError) else repr(error),
-        "traceback": "".join(traceback.format_exception(error)),
+        "traceback": "".join(traceback.format_exception(error))[-_RESERVED // 3 :],
     }
     return json.dumps(failure)
 

@@ -59,13 +59,13 @@ from dataprep.system.messages import counted
 from dataprep.system.state_files import remove_unless_file
 from dataprep_pipelines.failures import KillsWorkersError, TasksFailedError
 from dataprep_pipelines.progress import Paced, Reporter, RoundWatch
-from dataprep_pipelines.runners import Engine, Parallelism, RunningEngine
+from dataprep_pipelines.runners import Engine, Parallelism
 from dataprep_pipelines.runners.engine import check
 from dataprep_pipelines.tasks import TaskSpec, WorkerRequirements, Workers, workers_for
 
 _PAUSES = (0.5, 3.0)  # seconds before failed shards are tried again, so many times
 _MANY_FAILED = 8  # and more than were made: it is not the shards
-_FAILED_AT_ONCE = 4  # times as many as are written at once: more than a bad node has taken
+_PER_SHARD = 4  # that is written at once: more than a bad node has taken
 
 
 def prepare(request: Request, engine: Engine, reporter: Reporter) -> Sealed:
@@ -360,8 +360,10 @@ def _write_round(
     failures = workers.failures
     failures.forget_shards()
     # Later rounds hold nothing but what has failed: there it says nothing that much fails.
-    most = math.inf if before else _most_failures(workers.engine, parallelism)
-    watch = RoundWatch(job, failures, reporter, most)
+    at_once = workers.engine.shards_at_once(parallelism)
+    # Elsewhere more may fail: a bad node fails faster than others work.
+    most = _MANY_FAILED if workers.engine.is_local else max(_MANY_FAILED, _PER_SHARD * at_once)
+    watch = RoundWatch(job, failures, reporter, math.inf if before else most)
     lost: Mapping[int, DataprepError] = {}
     try:
         with workers.engine.elements(shards, parallelism) as elements:
@@ -378,13 +380,6 @@ def _write_round(
         shard: told.get(str(shard)) or lost.get(position) or before.get(shard) or silent
         for position, shard in enumerate(shards)
     }
-
-
-def _most_failures(engine: RunningEngine, parallelism: Parallelism) -> int:
-    """How many shards may fail; elsewhere more, since a bad node fails faster than others work."""
-    if engine.is_local:
-        return _MANY_FAILED
-    return max(_MANY_FAILED, _FAILED_AT_ONCE * engine.shards_at_once(parallelism))
 
 
 def _may_succeed(error: DataprepError) -> bool:

@@ -258,7 +258,9 @@ def workers_for(
         with started(engine, requirements, report) as running:
             # Of many workers, each should look less often.
             lease = replace(lease, look_seconds=running.look_seconds)
-            yield Workers(running, requirements, lease, FailureLog(lease))
+            failures = FailureLog(lease)
+            failures.reserve()
+            yield Workers(running, requirements, lease, failures)
     finally:
         if not engine.is_local and not lease.taken_over_now():
             remove_partial_files(Workspace(requirements.out), splits)

@@ -53,20 +53,3 @@ def test_two_runs_share_a_cluster(
     assert result.code == 0, result
     check_same(tiny, out)
     check_same(photos, tmp_path / "second")
-
-
-def test_the_same_command_twice_on_one_cluster_is_refused_by_the_lock(
-    cli: Cli, tiny: Made, cluster: Cluster, steered: None, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    steer = Steer.of(out)
-    steer.order("train-00001-of-00006", "wait")
-    command = tiny.command(out, *SINK, *cluster.options())
-    process = cli.start(*command)
-    eventually(lambda: steer.obeyed("train-00001-of-00006"))
-    result = cli(*command)
-    assert result.code == 1
-    assert f"process {process.pid}" in result.error
-    steer.go()
-    assert cli.done(process).code == 0
-    check_same(tiny, out)

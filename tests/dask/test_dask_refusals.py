@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -80,17 +79,6 @@ def test_something_else_at_the_address_is_one_line(
     assert result.code == 1
     assert f"no Dask scheduler answers at {address} (what listens there is no Dask" in result.error
     assert "usually 8786, 8787 is its dashboard's" in result.error
-
-
-def test_the_address_of_a_worker_is_one_line(
-    cli: Cli, tiny: Made, cluster: Cluster, tmp_path: Path
-) -> None:
-    said = cluster.log(cluster.workers[0]).read_text()
-    found = re.search(r"Start worker at:\s+(tcp://\S+)", said)
-    assert found is not None, said
-    result = cli(*tiny.command(tmp_path, *DASK, "--dask_client_address", found[1]))
-    assert result.code == 1
-    assert f"no Dask scheduler answers at {found[1]} (what listens there" in result.error
 
 
 def test_a_cluster_without_workers_is_one_line(

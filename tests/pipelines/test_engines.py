@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -16,11 +15,10 @@ import apache_beam as beam
 import pytest
 
 from dataprep.cli.stopping import resumable
-from dataprep.errors import DataprepError, PipelineError, SinkError, StoppedError, UsageError
+from dataprep.errors import PipelineError, StoppedError, UsageError
 from dataprep.plugins import load_sink
 from dataprep.sinks import ShardName
 from dataprep_pipelines import write
-from dataprep_pipelines.failures import RunEndsError, engine_error
 from dataprep_pipelines.runners import STOP, Engine, Parallelism
 from dataprep_pipelines.runners.engine import check
 from dataprep_pipelines.runners.local import (
@@ -137,13 +135,6 @@ def test_what_a_runner_lacks_is_one_line_before_any_work(
     assert "\n" not in str(caught.value)
 
 
-def test_a_job_server_elsewhere_needs_no_java(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    check(Engine(1, "FlinkRunner", ("--job_endpoint=h:1",)))
-
-
 @pytest.mark.parametrize(
     ("said", "meant"),
     [
@@ -164,17 +155,6 @@ def test_what_a_runner_says_is_cut_to_what_helps(said: str, meant: str) -> None:
     assert "https" not in found
     assert "\n" not in found
     assert len(found) < 350
-
-
-@pytest.mark.parametrize("error", [SinkError("OUT: no space left"), PipelineError("a: b")])
-def test_a_worker_s_error_arrives_through_any_engine(error: DataprepError) -> None:
-    """As an exception of its class, with Beam's words added; or in the text of a traceback."""
-    sent = RunEndsError.of(error)
-    arrived = pickle.loads(pickle.dumps(type(sent)(f"{sent} [while running 'Write/Write']")))
-    text = RuntimeError(f"Traceback:\n  File x\nsomewhere.RunEndsError: {arrived}\n\nmore")
-    for found in map(engine_error, (arrived, text)):
-        assert type(found) is type(error)
-        assert str(found) == str(error)
 
 
 def test_a_runner_beam_does_not_know_is_a_usage_error() -> None:

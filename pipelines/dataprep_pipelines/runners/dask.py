@@ -45,11 +45,9 @@ from dataprep.system.messages import counted
 from dataprep_pipelines.failures import (
     KillsWorkersError,
     QuietLauncherError,
-    RunEndsError,
     TasksFailedError,
     first_line,
     shortened,
-    without_step,
 )
 from dataprep_pipelines.runners.engine import DaskChoice, Parallelism, RunningEngine
 from dataprep_pipelines.tasks import CannotWorkError, WorkerRequirements
@@ -188,7 +186,6 @@ class ElementRunner(PipelineRunner):  # type: ignore[misc]  # Beam ships no type
         Raises:
             TasksFailedError: some failed, all others are done.
             PipelineError: the scheduler is gone, or a worker has not this program.
-            RunEndsError: a worker says so; the other tasks were taken back.
         """
         graph = _Graph()
         pipeline.visit(graph)
@@ -208,9 +205,6 @@ class ElementRunner(PipelineRunner):  # type: ignore[misc]  # Beam ships no type
                     self._next_look = 0.0
                 if isinstance(error, (RefusedError, QuietLauncherError)):
                     again.append((position, element))
-                elif isinstance(error, RunEndsError):
-                    self.cancel()
-                    raise error
                 elif error is not None:
                     errors[position] = _explained(error)
             self._submit(again, elements)
@@ -270,15 +264,19 @@ class ElementRunner(PipelineRunner):  # type: ignore[misc]  # Beam ships no type
             )
         return error
 
+    def able(self) -> dict[str, int]:
+        """Threads by worker: of those that can work for this run, as far as is known."""
+        threads = _threads_of(self._client)
+        return {worker: count for worker, count in threads.items() if worker not in self.refusals}
+
     def _look_at_threads(self) -> None:
         """Workers come and go. Without any there is one task, which learns of a lost scheduler."""
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + _THREADS_SECONDS
-            threads = _threads_of(self._client)
-            able = {worker: n for worker, n in threads.items() if worker not in self.refusals}
+            able = self.able()
             self._threads = max(sum(able.values()), 1)
-            self._able = sorted(able) if able and len(able) < len(threads) else None
+            self._able = sorted(able) if able and self.refusals else None
 
 
 def _threads_of(client: Client) -> dict[str, int]:
@@ -303,7 +301,7 @@ def _explained(error: BaseException) -> DataprepError:
             f"{error.last_worker.address}; if the system killed them for want of memory, give "
             "workers fewer threads or more memory"
         )
-    line = without_step(first_line(error))
+    line = first_line(error)
     return type(error)(line) if isinstance(error, DataprepError) else PipelineError(line)
 
 
@@ -335,24 +333,24 @@ class DaskEngine(RunningEngine):
         self._told: set[str] = set()
         self._next_look = 0.0
         self._alone_since: float | None = None
-        threads = self._able()
+        threads = self._runner.able()
         workers, total = counted(len(threads), "worker"), counted(sum(threads.values()), "thread")
         report(f"Dask: {workers}, {total}, at {client.scheduler.address}")
 
     @property
     def look_seconds(self) -> float:
         """Rarer where workers are many: a metadata server should not pay for them."""
-        return min(max(len(self._able()) / _LOOKS_A_SECOND, 2.0), _LONGEST_LOOK)
+        return min(max(len(self._runner.able()) / _LOOKS_A_SECOND, 2.0), _LONGEST_LOOK)
 
     def parallelism(self, shards: int, *, images: int) -> Parallelism:
         """One shard a thread of a worker; where threads are left over, they help."""
-        threads = list(self._able().values())
+        threads = list(self._runner.able().values())
         few = bool(images) and shards < sum(threads)
         return Parallelism(helpers=max(threads, default=1) if few else 0, pause=_PAUSE_SECONDS)
 
     def shards_at_once(self, parallelism: Parallelism) -> int:  # noqa: ARG002  # one a thread
         """A shard a thread."""
-        return max(sum(self._able().values()), 1)
+        return max(sum(self._runner.able().values()), 1)
 
     def pipeline(self, parallelism: Parallelism) -> beam.Pipeline:  # noqa: ARG002  # not ours
         """One whose elements become tasks of the cluster."""
@@ -372,7 +370,7 @@ class DaskEngine(RunningEngine):
         refusals = dict(self._runner.refusals)
         for worker in refusals.keys() - self._told:
             self._told.add(worker)
-            if not self._able() and not self._expecting():
+            if not self._runner.able() and not self._expecting():
                 raise PipelineError(
                     f"no Dask worker can work for this run; {worker}: {refusals[worker]}"
                 )
@@ -382,7 +380,7 @@ class DaskEngine(RunningEngine):
             return
         self._next_look = now + _WORKERS_SECONDS
         expecting = self._expecting()
-        if self._able():
+        if self._runner.able():
             if self._alone_since is not None:
                 self._report("workers are back")
             self._alone_since = None
@@ -397,11 +395,6 @@ class DaskEngine(RunningEngine):
                 f"no worker was left for {self._patience:.0f} s; {_KEPT}: start workers and run "
                 "the same command again to resume"
             )
-
-    def _able(self) -> dict[str, int]:
-        """Threads by worker: of those that can work for this run, as far as is known."""
-        refused, threads = self._runner.refusals, _threads_of(self._client)
-        return {worker: count for worker, count in threads.items() if worker not in refused}
 
 
 @contextmanager
@@ -518,17 +511,17 @@ def _address_in(file: Path, patience: float) -> str:
     """
     end = time.monotonic() + patience
     while True:
+        why = "is not a scheduler's file (expected JSON with an address)"
         try:
             address = json.loads(file.read_bytes())["address"]
             if isinstance(address, str):
                 return address
-            why = "is not a scheduler's file (expected JSON with an address)"
         except FileNotFoundError:
             why = f"did not appear within {patience:.0f} s"
         except OSError as error:
             why = f"cannot be read ({error.strerror})"
         except (ValueError, TypeError, KeyError):
-            why = "is not a scheduler's file (expected JSON with an address)"
+            pass  # perhaps half written
         if time.monotonic() > end:
             raise PipelineError(
                 f"--dask_scheduler_file {file} {why}; start a scheduler that writes it"
