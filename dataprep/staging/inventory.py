@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dataprep.build.manifest import NAME, read_manifest, refuse_part
+from dataprep.build.manifest import NAME, PART, read_manifest, refuse_part
 from dataprep.errors import DatasetError, UsageError
 from dataprep.staging.copied_file import PRIVATE
 from dataprep.staging.target.sentinel import is_inside
