@@ -191,11 +191,11 @@ def _file(entry: os.DirEntry[str], path: str) -> SourceFile:
         found = entry.stat()
     except OSError as error:
         if entry.is_symlink() and isinstance(error, FileNotFoundError):
-            raise _not_copied(entry, "is a link that leads nowhere", "mend or remove it") from error
+            raise _not_copied(entry, "is a link that leads nowhere", "fix or remove it") from error
         raise _unreadable(Path(entry.path), error) from error
     if stat.S_ISDIR(found.st_mode):
         what = "is a link to a directory, which is not followed"
-        raise _not_copied(entry, what, "put the directory itself there, or stage that one")
+        raise _not_copied(entry, what, "put the directory itself there")
     if not stat.S_ISREG(found.st_mode):
         raise _not_copied(entry, "is no regular file", "move it away")
     if path.partition("/")[0] == PRIVATE:

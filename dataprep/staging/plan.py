@@ -119,8 +119,8 @@ def _check_apart(source: Path, target: Path) -> None:
     ours, theirs = Path(os.path.realpath(target)), Path(os.path.realpath(source))
     if ours == theirs or theirs in ours.parents or ours in theirs.parents:
         raise StagingError(
-            f"{printable(str(target))} and {printable(str(source))}, which is to be copied "
-            "there, are one in the other; stage into a directory apart (--to)"
+            f"the target {printable(str(target))} and the source {printable(str(source))} must not "
+            "contain each other; choose another directory (--to)"
         )
 
 
@@ -176,7 +176,7 @@ def _choose(environment: Mapping[str, str]) -> tuple[Scratch, str]:
         where = shown if scratch.why == str(scratch.path) else f"{scratch.why} ({shown})"
         if scratch.promised:
             raise StagingError(
-                f"{where} {trouble}, but it names this node's scratch; mend or unset it, or name "
+                f"{where} {trouble}, but it names this node's scratch; fix or unset it, or name "
                 "node-local storage with --to"
             )
         passed.append(f"{where} {trouble}")

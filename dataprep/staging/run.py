@@ -82,6 +82,7 @@ class _Signals:
     def __init__(self) -> None:
         self.stopped: int | None = None
         self._working: subprocess.Popen[str] | None = None
+        self._early: list[int] | None = None  # what came while a process was being started
         self._raising = False
         self._before: dict[int, object] = {}
 
@@ -96,10 +97,12 @@ class _Signals:
             signal.signal(number, handler)  # type: ignore[arg-type]  # as it was given
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
-        if number != _WARNING or self._working is None:
+        if number != _WARNING or (self._working is None and self._early is None):
             self.stopped = self.stopped or number
+        if self._early is not None:
+            self._early.append(number)
         # A terminal tells all its processes by itself.
-        if self._working is not None and not (number == signal.SIGINT and sys.stdin.isatty()):
+        elif self._working is not None and not (number == signal.SIGINT and sys.stdin.isatty()):
             self._working.send_signal(number)
         if self._raising:
             self._raising = False  # a second one must not disturb the way out
@@ -138,16 +141,21 @@ class _Signals:
             StoppedError: a signal came before it.
         """
         self.check()
-        process = subprocess.Popen(  # noqa: S603  # the user's command or the site's launcher
-            list(words),
-            stdout=subprocess.PIPE if output else None,
-            text=True,
-            env={**os.environ, **variables},
-        )
-        self._working = process
-        if self.stopped is not None:  # it came in between
-            process.send_signal(self.stopped)
+        early: list[int] = []
+        self._early = early
         try:
+            process = subprocess.Popen(  # noqa: S603  # the user's command or the site's launcher
+                list(words),
+                stdout=subprocess.PIPE if output else None,
+                text=True,
+                env={**os.environ, **variables},
+            )
+            self._working = process
+        finally:
+            self._early = None
+        try:
+            for number in early:
+                process.send_signal(number)
             out, _ = process.communicate()
         finally:
             self._working = None

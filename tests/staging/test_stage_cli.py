@@ -9,10 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from dataprep.cli.stage_conflicts import check_rendezvous
 
-from dataprep.errors import UsageError
-from dataprep.staging.nodes.placement import find_placement
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.system.messages import sized
 from tests.conftest import Cli, Shelf
@@ -230,14 +227,6 @@ def test_wrong_usage_is_one_line_and_makes_nothing(
     assert not list(scratch.rglob("manifest.json"))
 
 
-def test_a_rendezvous_is_no_mistake_where_the_nodes_are_counted() -> None:
-    counted = find_placement({}, rank=0, world_size=1)
-    for address, placement in (("n0:5000", counted), ("none", find_placement({}))):
-        check_rendezvous(address, placement)
-    with pytest.raises(UsageError, match="--rank and --world_size"):
-        check_rendezvous("n0:5000", find_placement({}))
-
-
 def test_an_error_of_a_size_is_a_sentence(cli: Cli, source: Path) -> None:
     assert "or 42GB. See `dataprep stage --help`." in cli("stage", source, "--bandwidth", "x").error
 
@@ -352,9 +341,9 @@ def test_paths_with_odd_characters_stay_one_line(cli: Cli, source: Path, tmp_pat
     assert staged.code == 0, staged
     assert "\x1b" not in staged.out + staged.err
     assert len(staged.out.splitlines()) == 2
-    for words in (("--split", "train", "--status"), ("--clean",)):
-        result = cli("stage", source, "--to", odd, *words)
-        assert "\x1b" not in result.out + result.err, words
+    for more in (("--split", "train", "--status"), ("--clean",)):
+        result = cli("stage", source, "--to", odd, *more)
+        assert "\x1b" not in result.out + result.err, more
         assert len(result.out.splitlines()) == 1, result
 
 

@@ -125,7 +125,7 @@ def _check_job(directory: StageDirectory, owner: str | None, job: str | None) ->
     if owner is not None and owner != job:
         raise StagingError(
             f"{directory.path} was staged by {printable(owner)}, this is "
-            f"{printable(job) if job else 'outside of any job'}; if that one is over, clean with "
+            f"{printable(job) if job else 'outside of any job'}; if that job is over, clean with "
             "--all_jobs"
         )
 
