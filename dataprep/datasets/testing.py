@@ -15,7 +15,6 @@
             return tmp_path / "raw"
 
 Give the fixtures parameters to run every test for several options or forms of the raw data.
-pytest is needed here, and nowhere else in dataprep but in `dataprep.sinks.testing`.
 """
 
 # ruff: noqa: S101, D102 - these are tests: asserts, and names that say what they are
@@ -32,6 +31,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -59,10 +59,7 @@ class DatasetTests:
 
     @pytest.fixture
     def raw(self) -> Path:
-        """A small raw directory of which nothing is damaged or missing.
-
-        Its files are touched, and moved away and back.
-        """
+        """A small raw directory with nothing damaged or missing; its files are moved and back."""
         raise TypeError(f"{type(self).__name__} needs a fixture `raw`: a small raw directory")
 
     def test_it_declares_itself(self, dataset: Dataset) -> None:
@@ -81,8 +78,8 @@ class DatasetTests:
             "config: names and values are text"
         )
         assert config == dict(_made_again(dataset).config()), "config: the same in every process"
-        paths = {dataset.options.get(option.name) for option in dataset.OPTIONS if option.file}
-        assert paths.isdisjoint(config.values()), "config: leave paths of files out"
+        files = {dataset.options.get(option.name) for option in dataset.OPTIONS if option.file}
+        assert files.isdisjoint(config.values()), "config: leave paths of files out"
 
     def test_its_options_are_documented_and_checked(self, dataset: Dataset) -> None:
         names = [option.name for option in dataset.OPTIONS]
@@ -172,10 +169,9 @@ class DatasetTests:
             )
             _check_row(dataset, row, scan.class_count)
         for unit, scanned in scan.units:
-            for rows in scanned.rows.values():
-                for row in rows:
-                    assert row.labels == tuple(sorted(set(row.labels))), f"sort: {row.labels}"
-                    _check_row(dataset, row, scan.class_count)
+            for row in chain.from_iterable(scanned.rows.values()):
+                assert row.labels == tuple(sorted(set(row.labels))), f"sort: {row.labels}"
+                _check_row(dataset, row, scan.class_count)
             assert all(ignored.reason for ignored in scanned.ignored), f"{unit.name}: reasons"
             assert all(entry.name for entry in scanned.unmatched), f"{unit.name}: names"
             for what, count in scanned.counts.items():

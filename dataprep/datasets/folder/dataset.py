@@ -31,6 +31,7 @@ from dataprep.datasets.folder.layout import (
     refuse_listing,
 )
 from dataprep.datasets.folder.options import OPTIONS, ListingOptions, parse_options, shaping
+from dataprep.errors import UsageError
 from dataprep.index import Ignored, Member, Row, Scanned
 from dataprep.system.messages import counted, printable, sized, unreadable
 from dataprep.system.state_files import file_sha256
@@ -102,7 +103,7 @@ class Folder(Dataset):
 
         Raises:
             SourceError: nothing was found, or what was found contradicts itself or the options.
-            UsageError: `splits` names a split that is known not to be there.
+            UsageError: `splits` names a split that is not there, or there is no listing.
         """
         self._known()  # so that a wrong list is refused before anything is scanned
         listing = self._wanted.listing
@@ -166,6 +167,11 @@ class Folder(Dataset):
     def _find_listed(self, raw: Path, options: ListingOptions) -> Found:
         from dataprep.datasets.folder.listing import Listing
 
+        if not (raw / options.path).exists():
+            raise UsageError(
+                f"no listing {printable(str(options.path))} here or in {printable(str(raw))}; "
+                "check --listing"
+            )
         listing = Listing(raw, options, self._wanted, self._known())
         self.attributes = listing.attributes()
         top = open_top(raw, self._wanted.inside)

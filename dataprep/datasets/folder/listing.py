@@ -31,7 +31,7 @@ from dataprep.datasets.base import Attribute, refuse_reserved
 from dataprep.datasets.folder.classes import ClassList
 from dataprep.datasets.folder.options import FolderOptions, ListingOptions
 from dataprep.datasets.splits import split_name
-from dataprep.errors import SourceError, UsageError
+from dataprep.errors import SourceError
 from dataprep.index.database import open_database, quoted
 from dataprep.system.messages import printable, some_of, unreadable
 
@@ -81,7 +81,6 @@ class Listing:
         columns: names of its columns by what they say: path, label, split, size, group.
 
     Raises:
-        UsageError: it does not exist.
         SourceError: it is unreadable, or its columns are not what the options say.
     """
 
@@ -99,11 +98,6 @@ class Listing:
         self._types: dict[str, str] = {}
         try:
             self._names = self._column_names()
-        except FileNotFoundError as error:
-            raise UsageError(
-                f"no listing {printable(str(listing.path))} here or in {printable(str(raw))}; "
-                "check --listing"
-            ) from error
         except OSError as error:
             raise unreadable(str(self.path), error) from error
         self.columns = _find_columns(self.name, self._names, listing, options)
