@@ -22,13 +22,13 @@ import io
 import os
 import struct
 import zlib
+from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import google_crc32c
-import numpy as np
 
 from dataprep.archives.open_files import Descriptor, read_at, read_some
 from dataprep.errors import SourceError
@@ -73,9 +73,7 @@ _EXPORT_LAYOUT: Final = [b"GZIDX", 1]
 _MAGIC: Final = b"dprstrt2"  # the last character is the version
 _HEADER: Final = struct.Struct("<8sQQQ")
 _CRC: Final = struct.Struct("<I")
-_TABLE: Final = np.dtype(
-    [("packed", "<u8"), ("bits", "u1"), ("unpacked", "<u8"), ("window", "<u8"), ("crc", "<u4")]
-)
+_LINE: Final = struct.Struct("<QBQQI")  # packed, bits, unpacked, the window's place, its CRC
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,15 +352,14 @@ def pack_restarts(packed: int, unpacked: int, found: Sequence[_Found]) -> bytes:
         unpacked: how many bytes it unpacks to.
         found: the points, ascending; the first is where the archive starts.
     """
-    place = _HEADER.size + len(found) * _TABLE.itemsize + _CRC.size
-    rows = []
+    place = _HEADER.size + len(found) * _LINE.size + _CRC.size
+    table = bytearray()
     for point, window in found:
         where = place if len(window) else 0
         crc = google_crc32c.value(bytes(window))
-        rows.append((point.packed, point.bits, point.unpacked, where, crc))
+        table += _LINE.pack(point.packed, point.bits, point.unpacked, where, crc)
         place += len(window)
-    table = np.array(rows, _TABLE)
-    head = _HEADER.pack(_MAGIC, packed, unpacked, len(found)) + table.tobytes()
+    head = _HEADER.pack(_MAGIC, packed, unpacked, len(found)) + bytes(table)
     windows = (window for _, window in found)
     return b"".join([head, _CRC.pack(google_crc32c.value(head)), *windows])
 
@@ -391,12 +388,12 @@ class Restarts:
             raise self._torn()
         _, self.packed, self.unpacked, count = _HEADER.unpack(header)
         # A damaged number must not claim memory.
-        size = min(count * _TABLE.itemsize, os.fstat(self._file.number).st_size)
+        size = min(count * _LINE.size, os.fstat(self._file.number).st_size)
         rest = read_at(self._file.number, _HEADER.size, size + _CRC.size)
         if rest[size:] != _CRC.pack(google_crc32c.value(header + rest[:size])):
             raise self._torn()
-        self._table = np.frombuffer(rest[:size], _TABLE)
-        self._starts = np.ascontiguousarray(self._table["unpacked"])
+        self._table = list(_LINE.iter_unpack(rest[:size]))
+        self._starts = [start for _, _, start, _, _ in self._table]
 
     def before(self, unpacked: int) -> tuple[Point, bytes]:
         """The last point at or before a place in what the archive unpacks to, and its window.
@@ -405,8 +402,8 @@ class Restarts:
             SourceError: the window is damaged.
             OSError: the window cannot be read.
         """
-        place = int(np.searchsorted(self._starts, np.uint64(unpacked), "right")) - 1
-        packed, bits, start, offset, crc = self._table[place].item()
+        line = self._table[bisect_right(self._starts, unpacked) - 1]
+        packed, bits, start, offset, crc = line
         window = read_at(self._file.number, offset, _WINDOW) if offset else b""
         if google_crc32c.value(window) != crc:
             raise self._torn()
