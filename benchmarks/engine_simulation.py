@@ -57,7 +57,7 @@ class Costs:
         image: one core, to read, check and write one.
         start: until the cluster is connected, and at the end.
         scan: one core, for an image in a tar that is indexed.
-        deal: for an image that is given its place; one core of the launcher, whatever the workers.
+        order: for an image that is given its place; two cores of the launcher, whatever the workers.
         launching: for a task, of the launcher's time, if many end at a time.
         scheduling: the same of the scheduler's.
         waiting: of a worker, from the end of one task to the start of the next.
@@ -67,8 +67,8 @@ class Costs:
 
     image: float = 0.0010
     start: float = 5.0
-    scan: float = 40e-6
-    deal: float = 10e-6
+    scan: float = 14e-6
+    order: float = 3.5e-6
     launching: float = 0.0010
     scheduling: float = 0.0004
     waiting: float = 0.015
@@ -148,11 +148,11 @@ def estimate(
     seconds = {
         "start": costs.start,
         "scan": data.images * costs.scan / min(workers, PARTS),
-        "deal": data.images * costs.deal,
+        "order": data.images * costs.order,
         "write": write,
         "record": data.shards * record,
     }
-    work = costs.scan + costs.deal + costs.image * _CYCLE
+    work = costs.scan + costs.order + costs.image * _CYCLE
     return Estimate(seconds, data.images * work / workers, limit)
 
 

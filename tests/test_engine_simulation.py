@@ -22,7 +22,7 @@ from benchmarks.engine_simulation import (
 
 ROOT = Path(__file__).parents[1]
 
-_FREE = Costs(start=0, scan=0, deal=0, launching=0, scheduling=0, waiting=0, recorded=0)
+_FREE = Costs(start=0, scan=0, order=0, launching=0, scheduling=0, waiting=0, recorded=0)
 _BOUNDLESS = Site(bandwidth=1e30, operations=1e30, latency=0)
 
 
