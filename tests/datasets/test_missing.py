@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 
@@ -172,7 +173,11 @@ def test_what_the_system_refuses_is_a_source_error(raw, monkeypatch):
     raw.train_tree()
     unit = ImageNet().find(raw.path, ["train"]).units[0]
 
+    scandir = os.scandir
+
     def refuse(path):
+        if Path(path) == raw.path:  # where pathlib may look too, by Python's version
+            return scandir(path)
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(os, "scandir", refuse)
