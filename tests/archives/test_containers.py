@@ -77,7 +77,11 @@ def test_names_are_cleaned_and_those_that_lead_out_are_left_out(raw, forms):
         ("a.tar", b"<html>", "a.tar is damaged or not a tar archive"),
         ("a.zip", b"<html>", "a.zip is damaged or not a zip archive"),
         ("a.tar", b"", "a.tar has 0 bytes"),
-        ("a.tar", gzip.compress(b"x" * 999), r"a.tar is compressed \(gzip\); .* call it so"),
+        (
+            "a.tar",
+            gzip.compress(b"x" * 999, mtime=0),
+            r"a.tar is compressed \(gzip\); .* call it so",
+        ),
         ("a.tar", zipped(["a.png"]), r"a.tar is compressed \(zip\)"),
     ],
 )
