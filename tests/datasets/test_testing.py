@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dataprep.synthesize.chestxray14.dataset import synthesize_chestxray14
-from dataprep.synthesize.chestxray14.plan import plan_chestxray14
 
 from dataprep.datasets import (
     Attribute,
@@ -38,6 +36,7 @@ from dataprep.datasets.folder.dataset import Folder
 from dataprep.datasets.testing import DatasetTests
 from dataprep.errors import SourceError
 from dataprep.plugins import DATASETS
+from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 
 LABELS = "labels.txt"
 LISTED = {"train": {"a.jpg": 0, "b.jpg": 1, "c.jpg": 0}, "test": {"d.jpg": 1, "e.jpg": 0}}
@@ -272,8 +271,7 @@ class TestImageNet(DatasetTests):
 @pytest.fixture(scope="module", params=["tar.gz", "flat"])
 def radiographs(request, tmp_path_factory):
     raw = tmp_path_factory.mktemp("made") / "raw"
-    plan = plan_chestxray14(patients=15, archives=2)
-    synthesize_chestxray14(raw, plan, layout=request.param, size=8, threads=1)
+    synthesize_chestxray14(raw, patients=15, archives=2, layout=request.param, size=8)
     return raw
 
 

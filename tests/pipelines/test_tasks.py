@@ -13,9 +13,9 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from dataprep.build.lease import Lease
 
 from dataprep.archives import reading
+from dataprep.build.lock import Lease
 from dataprep_pipelines import tasks
 from dataprep_pipelines.tasks import (
     CannotWorkError,
@@ -58,13 +58,6 @@ def test_withdrawn_tasks_are_refused_and_leave_nothing(lease: Lease, tmp_path: P
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(CannotWorkError, match=r"does not see --local_scratch_dir .*put it on"):
         as_in_another_process(here).read()
-
-
-def test_tasks_are_withdrawn_in_the_launcher_too(lease: Lease) -> None:
-    with task_file(1, lease, None, "write") as here:
-        assert here.read() == 1
-    with pytest.raises(CannotWorkError):
-        here.read()
 
 
 def test_who_has_read_them_may_go_on_when_they_are_withdrawn(lease: Lease) -> None:
@@ -206,14 +199,3 @@ def test_a_plugin_that_only_the_launcher_has_is_missed(
     programs.cache_clear()
     with pytest.raises(CannotWorkError, match="has far-sink none, this command has 3"):
         told.check()
-
-
-def test_a_plugin_that_only_a_worker_has_does_not_matter(
-    requirements: WorkerRequirements, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = requirements.with_programs()
-    programs.cache_clear()
-    (tmp_path / "site").mkdir()
-    add_distribution(tmp_path / "site", "far-sink", "3", "[dataprep.sinks]\nfar = far:Sink\n")
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    told.check()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.datasets.chestxray14.findings import FINDINGS
+from dataprep.datasets.chestxray14.options import FINDINGS
 from dataprep.errors import UsageError
 from dataprep.synthesize.chestxray14 import (
     ChestXray14Layout,
