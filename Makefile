@@ -1,12 +1,14 @@
-# Two commands for a fresh machine: `make demo` and `make test`.
+# Two commands for a fresh machine: `make demo` and `make test`; CI runs `make test-all`.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO ?= demo
 
 MXNET := $(VENV)-mxnet
+LOWEST := $(VENV)-lowest
+EVERYDAY := -m "not thorough and not container" --numprocesses auto --maxprocesses 4
 
-.PHONY: demo test test-container readers test-example check setup bench clean
+.PHONY: demo test test-all test-lowest test-container readers test-example check docs setup bench clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,11 +29,23 @@ demo: setup
 	$(BIN)/dataprep inspect $(DEMO)/cxr-out
 	@echo "look at: $(DEMO)/out/train, $(DEMO)/out/validation, $(DEMO)/out/manifest.json, $(DEMO)/cxr-out"
 
-# Without `make readers`, the tests that read our files with other people's readers, or need MPI or
-# Dask, skip and say so; those that need a Slurm do where its daemons are not installed.
+# Every format and every promise once, in minutes.
 test: setup
+	$(BIN)/python -m pytest $(EVERYDAY)
+
+# Also sweeps, every kill, and what reads our files with other people's readers or needs MPI, Dask or
+# Slurm: without `make readers`, or where the daemons are not installed, those skip and say so.
+test-all: setup
 	$(if $(wildcard $(MXNET)/.ready),DATAPREP_MXNET_PYTHON=$(abspath $(MXNET)/bin/python)) \
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
+	$(BIN)/python -m pytest -m "not container" --numprocesses auto --maxprocesses 4
+
+# With the oldest versions that pyproject.toml promises to work with.
+test-lowest: setup
+	$(BIN)/python -m pip install --quiet --group lowest
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+	  --editable . --group test
+	$(LOWEST)/bin/python -m pytest $(EVERYDAY)
 
 # Those readers, 3 GB or more, MPI and Dask. MXNet 1.9.1 wants a numpy older than anybody else's.
 readers: setup $(MXNET)/.ready
@@ -56,9 +70,14 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The pages of docs/ as a site in site/, to be read without a network.
+docs: setup
+	$(BIN)/python -m pip install --quiet --group docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # Long; see docs/performance.md. IMAGES=DIR uses <class>/*.JPEG found there.
 bench: setup
 	$(BIN)/python -m benchmarks $(if $(IMAGES),--images $(IMAGES))
 
 clean:
-	rm -rf $(VENV) $(MXNET) $(VENV)-mds $(DEMO)
+	rm -rf $(VENV) $(MXNET) $(LOWEST) $(VENV)-mds $(DEMO) site

@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,22 @@ from dataprep.synthesize.imagenet import synthesize_imagenet
 from dataprep_schemas import imagenet_classes
 
 DATAPREP = (sys.executable, "-m", "dataprep")
+
+# What `make test` leaves to `make test-all`: these folders, which need other people's programs, and
+# whatever says `pytest.mark.thorough` itself.
+THOROUGH = ("dask", "interop", "slurm")
+
+# What tests skip without: packages by the name of their module, and programs.
+PACKAGES = {
+    "TensorFlow": "tensorflow",
+    "DALI": "nvidia",
+    "PyTorch": "torch",
+    "webdataset": "webdataset",
+    "mpi4py": "mpi4py",
+    "Dask": "distributed",
+    "dask-jobqueue": "dask_jobqueue",
+}
+PROGRAMS = ("slurmctld", "slurmd", "munged", "mpirun.openmpi", "shellcheck")
 
 # Every format, with the options that make it different inside; and whether it keeps image files.
 FORMATS = {
@@ -52,6 +71,36 @@ FINDINGS = (
 # A deadline is a timed assertion: it fails on a busy machine and proves nothing.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+# `nohup make test &` hands on that SIGINT and SIGHUP are ignored, and so would every command that a
+# test stops. What has a handler here is the default again in the processes that are started.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda _number, _frame: None)  # the tests themselves go on
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say first what will not run."""
+    lines = []
+    if "not thorough" in config.getoption("markexpr"):
+        lines.append("left to `make test-all`: sweeps, every kill, foreign readers, Dask, Slurm")
+    missing = [name for name, module in PACKAGES.items() if find_spec(module) is None]
+    missing += [] if "DATAPREP_MXNET_PYTHON" in os.environ else ["MXNet"]
+    missing += [name for name in PROGRAMS if shutil.which(name) is None]
+    missing += [] if os.geteuid() == 0 else ["root"]
+    if missing:
+        lines.append(f"skipped, for want of: {', '.join(missing)} (`make readers` brings packages)")
+    return lines
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of whole folders."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).parts[0] in THOROUGH:
+            item.add_marker(pytest.mark.thorough)
 
 
 @dataclass(frozen=True)

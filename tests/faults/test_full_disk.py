@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 
 from tests.conftest import Cli, Made, hashes, leftovers
-from tests.faults.conftest import commits
 
 # Runs the command line with a limit on the size of every file, as `ulimit -f` sets it.
 _LIMITED = """
@@ -59,27 +58,7 @@ def test_the_estimate_of_what_is_needed_can_be_read(
     assert "0.0 GB needed, 0.0 GB free" not in result.error
 
 
-def test_a_disk_that_fills_up_keeps_finished_shards_and_the_run_resumes(
-    cli: Cli, photos: Made, small_disk: Callable[[str], Path], optimist: pytest.MonkeyPatch
-) -> None:
-    out = small_disk("2m")
-    result = cli(*photos.command(out, "--workers", 1))
-    assert result.code == 1
-    assert "no space left while writing" in result.error
-    assert "run the same command again" in result.error
-    assert [name for name in leftovers(out) if not name.endswith("failure.json")] == []
-    kept = {path: path.stat().st_mtime_ns for path in commits(out)}
-    assert kept
-    assert all(
-        digest == photos.files[name] for name, digest in hashes(out).items() if name[:5] != "index"
-    )
-    optimist.undo()
-    small_disk("32m")
-    assert cli(*photos.command(out, "--workers", 2)).code == 0
-    assert hashes(out) == photos.files
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
-
-
+@pytest.mark.thorough
 def test_a_disk_that_is_full_at_any_time_is_one_clear_line_and_is_healed(
     cli: Cli, photos: Made, small_disk: Callable[[str], Path], optimist: pytest.MonkeyPatch
 ) -> None:

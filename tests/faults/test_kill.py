@@ -17,8 +17,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import Cli, Made, hashes, leftovers
+from dataprep.synthesize.chestxray14 import synthesize_chestxray14
+from tests.conftest import Cli, Made, Raw, hashes, leftovers, make
 from tests.faults.conftest import Forks, commits, eventually
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """13 radiographs of 6 patients in two gzip archives; one missing, unlisted, truncated each."""
+    path = tmp_path_factory.mktemp("few")
+    synthesize_chestxray14(path / "raw", patients=6, archives=2, size=8, defects=True)
+    options = ("--num_shards", "1", "--max_bad", "3", "--workers", "1")
+    split = ("--split", "random-by-patient", "--test_fraction", "0.4", "--validation_fraction", "0")
+    return make(Raw(path / "raw", (*split, *options), "chestxray14"), path / "out")
 
 
 def check_finished(made: Made, out: Path) -> None:
@@ -31,23 +42,52 @@ def check_finished(made: Made, out: Path) -> None:
 # --- right before every single change of the output directory ---
 
 
+@pytest.mark.parametrize(
+    ("name", "every"), [("mini", 1), pytest.param("few", 7, marks=pytest.mark.thorough)]
+)
 def test_a_kill_before_any_change_is_healed_by_the_same_command(
-    cli: Cli, mini: Made, forks: Forks, tmp_path: Path
+    cli: Cli, forks: Forks, tmp_path: Path, request: pytest.FixtureRequest, name: str, every: int
 ) -> None:
+    """Of one TFRecord; and of radiographs, which have restart points and several splits."""
+    made: Made = request.getfixturevalue(name)
     out = tmp_path / "out"
-    for step in range(1, 200):
-        code = forks.run(mini.command(out), step=step, out=out)
+    for step in range(1, 200, every):
+        code = forks.run(made.command(out), step=step, out=out)
         if code == 0:
             break
         assert code == -signal.SIGKILL
-        result = cli(*mini.command(out))
+        result = cli(*made.command(out))
         assert result.code == 0, (step, result)
-        assert hashes(out) == mini.files, step
+        assert hashes(out) == made.files, step
         assert leftovers(out) == [], step
         shutil.rmtree(out, ignore_errors=True)
     assert step > 20
 
 
+@pytest.mark.thorough
+def test_a_kill_before_missing_images_are_refused_changes_nothing(
+    cli: Cli, few: Made, forks: Forks, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    refused = few.command(out, "--max_bad", "0")
+    assert cli(*refused).code == 3
+    named = (out / ".dataprep" / "unmatched.csv").read_bytes()
+    for step in range(4, 200, 9):
+        shutil.rmtree(out)
+        code = forks.run(refused, step=step, out=out)
+        assert code in (3, -signal.SIGKILL)
+        assert cli(*refused).code == 3, step
+        assert hashes(out) == {}, step
+        assert (out / ".dataprep" / "unmatched.csv").read_bytes() == named, step
+        assert leftovers(out) == [], step
+        if code == 3:
+            break
+    assert step > 9
+    assert cli(*few.command(out)).code == 0
+    assert hashes(out) == few.files
+
+
+@pytest.mark.thorough
 def test_a_kill_before_any_change_leaves_only_what_overwrite_may_replace(
     cli: Cli, mini: Made, forks: Forks, tmp_path: Path
 ) -> None:
@@ -75,6 +115,7 @@ def test_a_kill_before_any_change_leaves_only_what_overwrite_may_replace(
     assert replaced > 3
 
 
+@pytest.mark.thorough
 def test_a_kill_while_overwriting_is_healed_by_overwriting_again(
     cli: Cli, mini: Made, forks: Forks, tmp_path: Path
 ) -> None:
@@ -99,6 +140,7 @@ def test_a_kill_while_overwriting_is_healed_by_overwriting_again(
 # --- at random moments ---
 
 
+@pytest.mark.thorough
 def test_kills_at_random_moments_are_healed(
     cli: Cli, photos: Made, forks: Forks, tmp_path: Path
 ) -> None:
@@ -122,6 +164,7 @@ def test_kills_at_random_moments_are_healed(
     assert result.code == 0, result
 
 
+@pytest.mark.thorough
 def test_kills_of_the_real_command_from_its_start_up_on_are_healed(
     cli: Cli, long: Made, tmp_path: Path
 ) -> None:
@@ -142,6 +185,7 @@ def test_kills_of_the_real_command_from_its_start_up_on_are_healed(
     check_finished(long, tmp_path)
 
 
+@pytest.mark.thorough
 def test_workers_whose_launcher_was_killed_stop_and_do_no_harm(
     cli: Cli, long: Made, tmp_path: Path
 ) -> None:

@@ -135,20 +135,6 @@ def test_an_output_directory_that_became_read_only_is_one_clear_line(
     assert hashes(out) == tiny.files
 
 
-def test_a_shard_directory_that_is_read_only_is_one_clear_line(
-    cli: Cli, tiny: Made, public_path: Path, ordinary_user: AsUser
-) -> None:
-    raw = tiny.raw.copy(public_path / "raw")
-    out = public_path / "out"
-    (out / "train").mkdir(parents=True)
-    out.chmod(0o777)
-    with ordinary_user():
-        result = cli(*raw.command(out))
-    assert result.code == 1
-    assert "cannot be written" in result.error
-    assert "Permission denied" in result.error
-
-
 def test_an_output_path_that_is_a_file_is_a_one_line_error(
     cli: Cli, tiny: Made, tmp_path: Path
 ) -> None:
