@@ -57,7 +57,7 @@ class Costs:
         image: one core, to read, check and write one.
         start: until the cluster is connected, and at the end.
         scan: one core, for an image in a tar that is indexed.
-        order: for an image that is given its place; two cores of the launcher, whatever the workers.
+        order: for an image that is given its place; two cores of the launcher, at any scale.
         launching: for a task, of the launcher's time, if many end at a time.
         scheduling: the same of the scheduler's.
         waiting: of a worker, from the end of one task to the start of the next.
