@@ -30,9 +30,17 @@ from dataprep_schemas import imagenet_classes
 
 DATAPREP = (sys.executable, "-m", "dataprep")
 
-# What `make test` leaves to `make test-all`: these folders, which need other people's programs, and
-# whatever says `pytest.mark.thorough` itself.
-THOROUGH = ("dask", "interop", "slurm")
+# What `make test` leaves to `make test-all`, beside tests that are marked `thorough`: what needs
+# other people's programs, and what goes through every format, engine or fault.
+THOROUGH = (
+    *("dask", "interop", "slurm", "test_guides.py", "test_loaders.py"),
+    *("cli/test_formats.py", "cli/test_resources.py"),
+    *("faults/test_bad_formats.py", "faults/test_hdf5_full_disk.py", "faults/test_restarts.py"),
+    *("pipelines/test_formats.py", "pipelines/test_invariance_radiographs.py"),
+    *("pipelines/test_network_denied.py", "pipelines/test_portable_runner.py"),
+    *("pipelines/test_scan_processes.py", "pipelines/test_slurm_workers.py"),
+    *("pipelines/test_two_writers.py", "staging/test_broadcast.py"),
+)
 
 # What tests skip without: packages by the name of their module, and programs.
 PACKAGES = {
@@ -70,6 +78,7 @@ FINDINGS = (
 
 # A deadline is a timed assertion: it fails on a busy machine and proves nothing.
 settings.register_profile("untimed", deadline=None)
+settings.register_profile("everyday", deadline=None, max_examples=25)
 settings.load_profile("untimed")
 
 
@@ -79,6 +88,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda _number, _frame: None)  # the tests themselves go on
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Try fewer examples of a property every day."""
+    if "not thorough" in config.getoption("markexpr"):
+        settings.load_profile("everyday")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -96,10 +111,10 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of whole folders."""
-    here = Path(__file__).parent
+    """Mark the tests of whole folders and modules."""
+    thorough = [Path(__file__).parent / name for name in THOROUGH]
     for item in items:
-        if item.path.relative_to(here).parts[0] in THOROUGH:
+        if any(item.path.is_relative_to(path) for path in thorough):
             item.add_marker(pytest.mark.thorough)
 
 

@@ -365,6 +365,7 @@ def test_a_part_shows_its_first_examples(tiny: Made) -> None:
         assert repr(records[5:2]) == f"<0 examples of {records!r}>"
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.parametrize(("name", "start"), [("lmdb", "spawn"), ("hdf5", "fork")])
 def test_workers_of_a_data_loader_open_the_set_for_themselves(

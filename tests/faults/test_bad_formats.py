@@ -17,8 +17,6 @@ from tests.conftest import Cli, Made, Shelf, hashes, leftovers, shelf_of
 from tests.faults.conftest import commits
 from tests.faults.test_full_disk import free_bytes
 
-pytestmark = pytest.mark.thorough
-
 COUNTS = ("--num_shards", "train=4,validation=1")
 FULL = ["tfrecord", "lmdb", "lmdb-raw", "hdf5"]
 

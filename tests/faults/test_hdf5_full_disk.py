@@ -16,8 +16,6 @@ from dataprep.sinks.hdf5_bytes import Hdf5Sink
 from dataprep.sinks.hdf5_caffe import Hdf5CaffeSink
 from tests.sinks.hdf5_cases import arrays, photographs, write
 
-pytestmark = pytest.mark.thorough
-
 INFO = DatasetInfo(
     tuple((f"{number}", f"a name of some length {number}") for number in range(900)), size=(64, 64)
 )

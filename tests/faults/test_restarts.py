@@ -13,8 +13,6 @@ from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 from tests.conftest import Cli, Made, Raw, hashes, make
 from tests.faults.conftest import Forks
 
-pytestmark = pytest.mark.thorough
-
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Made:
