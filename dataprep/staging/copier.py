@@ -12,17 +12,16 @@ from pathlib import Path, PurePosixPath
 
 from dataprep.build.workspace import foreign_files
 from dataprep.errors import StagingError
-from dataprep.staging.copied_file import CopiedFile
-from dataprep.staging.copying.files import rehash_files
-from dataprep.staging.copying.streams import Watch, default_streams
-from dataprep.staging.inventory import SourceFile
-from dataprep.staging.nodes.agreement import (
+from dataprep.staging.agreement import (
     NodeDone,
     NodeStart,
     Peers,
     agree_to_finish,
     agree_to_start,
 )
+from dataprep.staging.copying import Watch, default_streams, rehash_files
+from dataprep.staging.inventory import SourceFile
+from dataprep.staging.local_ranks import Progress
 from dataprep.staging.plan import StagePlan
 from dataprep.staging.present import (
     LABELS,
@@ -34,11 +33,10 @@ from dataprep.staging.present import (
     remove_labels,
     write_labels,
 )
-from dataprep.staging.progress import Progress
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import node_lock, try_lock
-from dataprep.staging.target.paths import opened_parent, remove_partials, target_error
+from dataprep.staging.target.paths import CopiedFile, opened_parent, remove_partials, target_error
 from dataprep.staging.target.sentinel import (
     PLANNED,
     SENTINEL,

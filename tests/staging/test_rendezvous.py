@@ -23,10 +23,10 @@ import pytest
 
 from dataprep import __version__
 from dataprep.errors import NoRoomError, StagingError, UsageError
-from dataprep.staging.nodes import rendezvous
-from dataprep.staging.nodes.agreement import Peers
-from dataprep.staging.nodes.placement import Placement
-from dataprep.staging.nodes.rendezvous import (
+from dataprep.staging import rendezvous
+from dataprep.staging.agreement import Peers
+from dataprep.staging.placement import Placement
+from dataprep.staging.rendezvous import (
     candidate_ports,
     frame,
     meet,
@@ -522,9 +522,9 @@ def test_a_message_that_is_none_is_refused(packed: bytes) -> None:
 _NODE = """
 import sys, time
 from dataprep.errors import StagingError
-from dataprep.staging.copying.streams import Watch
-from dataprep.staging.nodes.placement import Placement
-from dataprep.staging.nodes.rendezvous import meet
+from dataprep.staging.copying import Watch
+from dataprep.staging.placement import Placement
+from dataprep.staging.rendezvous import meet
 node, nodes, token = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 place = Placement(f"n{node}", node, nodes, 0, None, None, "localhost", "test")
 watch = Watch()

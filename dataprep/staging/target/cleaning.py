@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from dataprep.errors import StagingError
-from dataprep.staging.copied_file import PRIVATE
 from dataprep.staging.target.directory import StageDirectory, open_directory
 from dataprep.staging.target.node_lock import LOCK, describe_holder, node_lock
-from dataprep.staging.target.paths import by_folder, opened_parent, partials_of
+from dataprep.staging.target.paths import PRIVATE, by_folder, opened_parent, partials_of
 from dataprep.staging.target.sentinel import (
     other_jobs,
     planned_paths,

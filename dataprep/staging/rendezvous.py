@@ -44,9 +44,9 @@ from urllib.parse import urlsplit
 
 from dataprep import __version__
 from dataprep.errors import NoRoomError, StagingError, UsageError
-from dataprep.staging.copying.streams import Watch
-from dataprep.staging.nodes.agreement import Alone, Peers, Report
-from dataprep.staging.nodes.placement import Placement, require_node
+from dataprep.staging.agreement import Alone, Peers, Report
+from dataprep.staging.copying import Watch
+from dataprep.staging.placement import Placement, require_node
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.system.messages import counted, printable
 
