@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from dataprep.errors import NoRoomError, StagingError
@@ -127,6 +127,14 @@ def by_folder(paths: Iterable[str]) -> dict[str, set[str]]:
         folder, _, name = path.rpartition("/")
         found[folder].add(name)
     return dict(sorted(found.items()))
+
+
+def remove_empty_folders(target: int, paths: Iterable[str]) -> None:
+    """Delete the directories above files of a target that hold nothing any more."""
+    folders = {str(above) for path in paths for above in PurePosixPath(path).parents} - {"."}
+    for folder in sorted(folders, key=lambda each: each.count("/"), reverse=True):
+        with suppress(OSError), opened_parent(target, folder) as (parent, name):
+            os.rmdir(name, dir_fd=parent)
 
 
 def remove_partials(target: int, files: Iterable[str]) -> None:
