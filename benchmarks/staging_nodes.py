@@ -42,7 +42,7 @@ from benchmarks.setting import ROOT, CannotRunError, Setting
 from benchmarks.speed import rounds
 from dataprep.staging import mpi
 from dataprep.staging.advice import Estimate, Machine, Mode, estimate
-from dataprep.staging.copying.streams import default_streams
+from dataprep.staging.copying import default_streams
 from dataprep.system.memory import available
 from dataprep.system.messages import sized
 

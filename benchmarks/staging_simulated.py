@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from benchmarks.results import Row
 from dataprep.staging.advice import Estimates, Machine, Mode, estimate
-from dataprep.staging.share import least_replicas
+from dataprep.staging.selection import least_replicas
 
 NODES = (4, 16, 64, 256, 1024, 1536)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from itertools import chain
 from multiprocessing import current_process
 from pathlib import Path
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from dataprep.build.request import Request
     from dataprep.build.verify import Verified
     from dataprep.datasets.base import Dataset
+    from dataprep.staging.request import StageRequest
     from dataprep_pipelines.runners import Engine
 
 StrPath = str | os.PathLike[str]
@@ -40,6 +40,13 @@ _OF_THE_REQUEST = (
     *("index_dir", "build_dir", "keep_rejected", "overwrite"),
 )
 _OF_THE_RECIPE = ("check", "center_crop", "filter", "quality", "encoding", "color", "depth", "exif")
+
+# Options of `stage`, which the command has under the same names.
+STAGE_OPTIONS = (
+    *("split", "share", "replicas", "whole", "shared", "verify", "hash", "streams", "bandwidth"),
+    *("broadcast", "rank", "world_size", "rendezvous", "rendezvous_seconds", "patience"),
+    "env_file",
+)
 
 
 def prepare(
@@ -247,20 +254,29 @@ def stage(
         NoRoomError: a node has too little space; nothing was copied anywhere.
         StagingError: the copy could not be made, or cannot be trusted.
     """
+    from dataprep.staging.stage import stage as run
+
+    request = stage_request(Path(source), None if to is None else Path(to), options)
+    with told(progress) as reporter:
+        return run(request, reporter)
+
+
+def stage_request(source: Path, to: Path | None, options: Mapping[str, Any]) -> StageRequest:
+    """What the options of ``dataprep stage`` ask for; see `stage`.
+
+    Raises:
+        UsageError: an option that there is not, or that cannot have this value.
+    """
     from dataprep.api.parameters import ByteSize, nearest
     from dataprep.staging.plan import absolute_source
     from dataprep.staging.request import StageRequest
-    from dataprep.staging.stage import stage as run
 
-    called = {"split": "splits", "hash": "hashed"}
-    known = {field.name for field in fields(StageRequest)} - {"source", *called.values()} | {
-        *called
-    }
     for name in options:
-        if name not in known:
-            meant = nearest(name, known)
+        if name not in STAGE_OPTIONS:
+            meant = nearest(name, STAGE_OPTIONS)
             hint = f"; did you mean {meant}?" if meant else ""
             raise UsageError(f"dataprep stage has no option {name!r}{hint}")
+    called = {"split": "splits", "hash": "hashed"}
     values = {called.get(name, name): value for name, value in options.items() if value is not None}
     for name, only in (("share", "node"), ("broadcast", "mpi")):
         if values.get(name, only) not in (only, True, False):
@@ -273,11 +289,8 @@ def stage(
         values["bandwidth"] = ByteSize().parse(values["bandwidth"])
     if "env_file" in values:
         values["env_file"] = Path(values["env_file"])
-    place = None if to is None else Path(to)
     values["splits"] = sorted(values["splits"])
-    request = StageRequest(source=absolute_source(Path(source)), to=place, **values)
-    with told(progress) as reporter:
-        return run(request, reporter)
+    return StageRequest(source=absolute_source(source), to=to, **values)
 
 
 @contextmanager

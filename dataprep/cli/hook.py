@@ -80,7 +80,7 @@ def command(
     The script can be submitted as it is but for what your site wants in its header. In the place
     of your training command it lists the staged files.
     """
-    from dataprep.staging.hooks.render import Hook, render
+    from dataprep.staging.hooks import Hook, render
 
     hook = Hook(
         source=Path(os.path.abspath(source)),  # noqa: PTH100  # as given: links stay links

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dataprep.api.parameters import GivenPath
+from dataprep.api.results import as_json
 from dataprep.cli.stage_options import stage_options
 from dataprep.errors import NoRoomError, StagingError, UsageError
 from dataprep.system.messages import printable
@@ -18,7 +19,7 @@ from dataprep.system.messages import printable
 if TYPE_CHECKING:
     from dataprep.staging.request import StageRequest
 
-_BELONGING = {"nodes": "advise", "speed": "advise", "all_jobs": "clean"}
+_BELONGING = {"nodes": "advise", "speed": "advise", "json": "status", "all_jobs": "clean"}
 
 # What each mode does instead of copying, and the options that would say nothing then. Those that
 # say what is copied and how may stay: the command that staged, with --clean behind it, cleans.
@@ -107,7 +108,7 @@ def _run(
 def _stage(request: StageRequest, options: dict[str, Any]) -> None:
     from dataprep.cli.stage_reporter import TerminalStageReporter
     from dataprep.cli.stopping import resumable
-    from dataprep.staging.nodes.placement import find_placement
+    from dataprep.staging.placement import find_placement
     from dataprep.staging.run import NO_ROOM
     from dataprep.staging.stage import stage
 
@@ -136,7 +137,7 @@ def _stage(request: StageRequest, options: dict[str, Any]) -> None:
 def _warm(request: StageRequest, options: dict[str, Any]) -> None:
     from dataprep.cli.stage_reporter import TerminalStageReporter
     from dataprep.cli.stopping import resumable
-    from dataprep.staging.warm import warm
+    from dataprep.staging.stage import warm
 
     with resumable("what was read so far stays in memory as long as there is room"):
         warm(request, TerminalStageReporter())
@@ -154,8 +155,7 @@ def _status(source: Path | None, options: dict[str, Any]) -> None:
 
     place, _ = _find_place(source, options)
     status = read_staged(place)
-    for line in status.lines:
-        click.echo(line)
+    click.echo(as_json(status) if options["json"] else str(status))
     if not status.is_whole:
         raise StagingError(f"{printable(str(place))} is not a whole, unchanged copy; see stdout")
 
@@ -186,7 +186,7 @@ def _wait_to_be_told() -> None:
 
 def _find_place(source: Path | None, options: dict[str, Any]) -> tuple[Path, str | None]:
     """Where the same call has staged, and the job; what is there must be a copy of SRC."""
-    from dataprep.staging.nodes.placement import find_placement
+    from dataprep.staging.placement import find_placement
     from dataprep.staging.plan import find_copy
 
     placement = find_placement(rank=options["rank"], world_size=options["world_size"])
@@ -195,29 +195,9 @@ def _find_place(source: Path | None, options: dict[str, Any]) -> tuple[Path, str
 
 
 def _request(source: Path, options: dict[str, Any]) -> StageRequest:
-    from dataprep.staging.plan import absolute_source
-    from dataprep.staging.request import StageRequest
+    from dataprep.api.calls import STAGE_OPTIONS, stage_request
 
-    return StageRequest(
-        source=absolute_source(source),
-        to=options["to"],
-        splits=options["split"],
-        share=options["share"] is not None,
-        replicas=options["replicas"],
-        whole=frozenset(options["whole"]),
-        shared=options["shared"],
-        verify=options["verify"],
-        hashed=options["hash"],
-        streams=options["streams"],
-        bandwidth=options["bandwidth"],
-        broadcast=options["broadcast"] is not None,
-        rank=options["rank"],
-        world_size=options["world_size"],
-        rendezvous=options["rendezvous"],
-        rendezvous_seconds=options["rendezvous_seconds"],
-        patience=options["patience"],
-        env_file=options["env_file"],
-    )
+    return stage_request(source, options["to"], {name: options[name] for name in STAGE_OPTIONS})
 
 
 def _check_options(options: Mapping[str, Any]) -> str | None:

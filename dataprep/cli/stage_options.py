@@ -173,6 +173,7 @@ _instead = options(
         is_flag=True,
         help="Instead: tell what is there. Exit code 1 if it is not a whole, unchanged copy.",
     ),
+    click.option("--json", is_flag=True, help="--status: print it as JSON."),
     click.option(
         "--clean", is_flag=True, help="Instead: delete what this job staged, and nothing else."
     ),

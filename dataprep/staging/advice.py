@@ -19,10 +19,9 @@ from typing import Literal
 
 from dataprep.errors import UsageError
 from dataprep.staging.inventory import read_inventory
-from dataprep.staging.nodes.placement import find_placement
+from dataprep.staging.placement import find_placement
 from dataprep.staging.request import StageRequest
-from dataprep.staging.selection import Share, select
-from dataprep.staging.share import check_replicas
+from dataprep.staging.selection import Share, check_replicas, select
 from dataprep.system.messages import counted, sized
 
 Mode = Literal["everything", "share", "broadcast"]

@@ -32,12 +32,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataprep.errors import DataprepError, StagingError
-from dataprep.staging.copied_file import CopiedFile, Verify
-from dataprep.staging.copying.reading import Piece, SourceReader
-from dataprep.staging.copying.streams import Watch
-from dataprep.staging.copying.writing import TargetWriter
+from dataprep.staging.copying import Watch
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.mpi import Failure, MpiPeers
+from dataprep.staging.reading import Piece, SourceReader
+from dataprep.staging.target.paths import CopiedFile, Verify
+from dataprep.staging.writing import TargetWriter
 from dataprep.system.throttle import Bandwidth
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def broadcast_files(
     """Bring what is lacking to all nodes, reading it from the source once. All nodes must call it.
 
     A file that any node lacks travels to all, and those who have it drop it; a file that nobody
-    lacks is not read. What is not explained here: `dataprep.staging.copying.files.copy_files`.
+    lacks is not read. What is not explained here: `dataprep.staging.copying.copy_files`.
 
     Args:
         peers: all nodes.

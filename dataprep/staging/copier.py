@@ -5,24 +5,21 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from dataprep.build.workspace import foreign_files
 from dataprep.errors import StagingError
-from dataprep.staging.copied_file import CopiedFile
-from dataprep.staging.copying.files import rehash_files
-from dataprep.staging.copying.streams import Watch, default_streams
-from dataprep.staging.inventory import SourceFile
-from dataprep.staging.nodes.agreement import (
+from dataprep.staging.agreement import (
     NodeDone,
     NodeStart,
     Peers,
     agree_to_finish,
     agree_to_start,
 )
+from dataprep.staging.copying import Watch, default_streams, rehash_files
+from dataprep.staging.inventory import SourceFile
+from dataprep.staging.local_ranks import Progress
 from dataprep.staging.plan import StagePlan
 from dataprep.staging.present import (
     LABELS,
@@ -34,11 +31,16 @@ from dataprep.staging.present import (
     remove_labels,
     write_labels,
 )
-from dataprep.staging.progress import Progress
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import node_lock, try_lock
-from dataprep.staging.target.paths import opened_parent, remove_partials, target_error
+from dataprep.staging.target.paths import (
+    CopiedFile,
+    opened_parent,
+    remove_empty_folders,
+    remove_partials,
+    target_error,
+)
 from dataprep.staging.target.sentinel import (
     PLANNED,
     SENTINEL,
@@ -58,14 +60,6 @@ from dataprep.system.state_files import to_json
 Transfer = Callable[[Sequence[SourceFile], Watch, Callable[[CopiedFile], None]], None]
 
 _MARGIN = 1 << 20  # for directories, the sentinel and the like
-
-
-@dataclass(frozen=True, slots=True)
-class _Brought:
-    """What has been done on this node: files found good by hashing, and files copied."""
-
-    proven: list[CopiedFile] = field(default_factory=list)
-    copied: list[CopiedFile] = field(default_factory=list)
 
 
 def run_copier(
@@ -98,7 +92,9 @@ def run_copier(
         NoRoomError: a node has too little space; nothing was copied on any node.
         StagingError: a copy could not be made here or on another node.
     """
-    _sweep_if_free(plan, directory)
+    with try_lock(directory) as free:
+        if free is not None:
+            _sweep(plan, directory)  # what it takes is about to be counted
     _agree(plan, directory, _look(plan, directory), peers)
     if peers.index == 0:
         for line in _announcement(plan):
@@ -134,11 +130,15 @@ class _View:
 def _look(plan: StagePlan, directory: StageDirectory) -> _View:
     sentinel = claim(plan, directory)
     planned = planned_paths(directory)
-    for path in _foreign_files(plan, directory, planned):
-        raise StagingError(
-            f"{printable(str(path))} is not of this data set, but readers would take it in; "
-            "move it away, or stage into another directory (--to)"
-        )
+    manifest = plan.inventory.manifest
+    if manifest is not None:
+        ours = {*planned, *(file.path for file in plan.selection.files)}
+        known = {directory.path / path for path in ours}
+        for path in foreign_files(manifest["splits"], known):
+            raise StagingError(
+                f"{printable(str(path))} is not of this data set, but readers would take it in; "
+                "move it away, or stage into another directory (--to)"
+            )
     present = find_present(
         directory,
         plan.inventory,
@@ -158,13 +158,6 @@ def _sweep(plan: StagePlan, directory: StageDirectory) -> None:
     remove_partials(directory.descriptor, names)
 
 
-def _sweep_if_free(plan: StagePlan, directory: StageDirectory) -> None:
-    """It takes room that is about to be counted."""
-    with try_lock(directory) as lock:
-        if lock is not None:
-            _sweep(plan, directory)
-
-
 def _make_whole(
     plan: StagePlan,
     directory: StageDirectory,
@@ -182,15 +175,15 @@ def _make_whole(
     labels = labels_here(plan, directory) if was_whole else None
     if labels is None:
         _open_up(plan, directory, view)
-    brought = _bring(plan, directory, present, transfer, watch, reporter)
-    landed = [*present.good, *brought.proven, *brought.copied]
+    proven, copied = _bring(plan, directory, present, transfer, watch, reporter)
+    landed = [*present.good, *proven, *copied]
     if labels is None:
         labels = write_labels(plan, directory)
         _seal(plan, directory, sentinel, [*landed, *labels])
     elif sentinel is not None and sentinel.job is None and plan.placement.job is not None:
         # Made outside of any job, it is now this one's, and nobody else's to clean or to change.
         write_sentinel(directory, replace(sentinel, job=plan.placement.job))
-    return _done(plan, peers, [*landed, *labels], brought.copied, time.monotonic() - started)
+    return _done(plan, peers, [*landed, *labels], copied, time.monotonic() - started)
 
 
 def _announcement(plan: StagePlan) -> Iterator[str]:
@@ -232,16 +225,6 @@ def _options(request: StageRequest) -> str:
     return repr((*chosen, request.verify, request.hashed, request.broadcast))
 
 
-def _foreign_files(
-    plan: StagePlan, directory: StageDirectory, planned: Collection[str]
-) -> Iterator[Path]:
-    """Files in the target that its readers would take for shards."""
-    manifest = plan.inventory.manifest
-    if manifest is not None:
-        ours = {*planned, *(file.path for file in plan.selection.files)}
-        yield from foreign_files(manifest["splits"], {directory.path / path for path in ours})
-
-
 def _open_up(plan: StagePlan, directory: StageDirectory, view: _View) -> None:
     """From here on this is no copy, and what may be put here is on record."""
     remove_sentinel(directory)
@@ -271,10 +254,7 @@ def _remove_obsolete(plan: StagePlan, directory: StageDirectory, view: _View) ->
             raise target_error(error, directory.path, f"removing {file.path}") from error
     # Also of those that a killed call has removed before.
     old = view.planned - {file.path for file in plan.selection.files}
-    folders = {str(above) for path in old for above in PurePosixPath(path).parents} - {"."}
-    for folder in sorted(folders, key=lambda each: each.count("/"), reverse=True):
-        with suppress(OSError), opened_parent(directory.descriptor, folder) as (parent, name):
-            os.rmdir(name, dir_fd=parent)
+    remove_empty_folders(directory.descriptor, old)
 
 
 def _is_shared(plan: StagePlan, sentinel: Sentinel | None) -> bool:
@@ -289,11 +269,12 @@ def _bring(
     transfer: Transfer,
     watch: Watch,
     reporter: StageReporter,
-) -> _Brought:
-    """Prove what can be proven, and copy the rest."""
+) -> tuple[list[CopiedFile], list[CopiedFile]]:
+    """Prove what can be proven, and copy the rest; returns both."""
     doubtful = sum(file.bytes for file in present.doubtful)
     lacking = sum(file.bytes for file in present.lacking)
-    brought = _Brought()
+    proven: list[CopiedFile] = []
+    copied: list[CopiedFile] = []
     reporter.copying(len(present.doubtful) + len(present.lacking), doubtful + lacking)
     try:
         broken = rehash_files(
@@ -301,12 +282,12 @@ def _bring(
             present.doubtful,
             streams=plan.request.streams or default_streams(),
             watch=watch,
-            on_good=brought.proven.append,
+            on_good=proven.append,
         )
-        transfer([*present.lacking, *broken], watch, brought.copied.append)
+        transfer([*present.lacking, *broken], watch, copied.append)
     finally:
         reporter.finished()
-    return brought
+    return proven, copied
 
 
 def _seal(

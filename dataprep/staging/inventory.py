@@ -14,8 +14,7 @@ from typing import Any
 
 from dataprep.build.manifest import NAME, PART, read_manifest, refuse_part
 from dataprep.errors import DatasetError, UsageError
-from dataprep.staging.copied_file import PRIVATE
-from dataprep.staging.target.sentinel import is_inside
+from dataprep.staging.target.paths import PRIVATE, is_inside
 from dataprep.system.durable_files import is_partial
 from dataprep.system.messages import printable
 from dataprep.system.state_files import to_json

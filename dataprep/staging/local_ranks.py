@@ -3,20 +3,151 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 
-from dataprep.errors import DataprepError
-from dataprep.staging.nodes.placement import Placement
-from dataprep.staging.progress import Progress
-from dataprep.staging.request import StageRequest
+from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
+from dataprep.staging.placement import Placement
+from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.target.directory import StageDirectory, private_name
-from dataprep.staging.target.node_lock import node_lock
-from dataprep.staging.target.outcome import Outcome, failed, read_outcome, remove_old, write_outcome
+from dataprep.staging.target.node_lock import NodeLock, node_lock
 from dataprep.staging.target.sentinel import changed_files, read_sentinel
+from dataprep.system.messages import sized
+from dataprep.system.state_files import to_json
 
-_KIND = "launch"  # of the locks that say who does the work for one launch
+_OUTCOME = "outcome"
+_KEPT = 8  # of other steps, which may run side by side in one directory
+_BY_CODE: dict[int, type[DataprepError]] = {
+    NoRoomError.exit_code: NoRoomError,
+    UsageError.exit_code: UsageError,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the copier of a step fared.
+
+    Attributes:
+        ok: whether the copy is there.
+        message: why not; what the copier told the user, one line.
+        exit_code: of the copier's process.
+        time: when it was told, in seconds since the epoch, by this node's clock.
+    """
+
+    ok: bool
+    message: str = ""
+    exit_code: int = 0
+    time: float = field(default_factory=time.time, compare=False)
+
+    def error(self) -> DataprepError:
+        """The copier's failure, for another rank to raise: the same exit code where it has one."""
+        return _BY_CODE.get(self.exit_code, StagingError)(self.message)
+
+
+def failed(error: Exception) -> Outcome:
+    """The outcome of a copier that ended with an error, expected or not."""
+    message = str(error) or type(error).__name__
+    code = getattr(error, "exit_code", StagingError.exit_code)
+    return Outcome(ok=False, message=" ".join(message.split()), exit_code=code)
+
+
+def write_outcome(directory: StageDirectory, step: str, outcome: Outcome) -> None:
+    """Tell the other ranks of a step; the outcomes of long gone steps are removed.
+
+    Args:
+        directory: the target.
+        step: `Placement.step`.
+        outcome: how it went.
+
+    Raises:
+        StagingError: the storage is full, read-only, damaged, or gone.
+    """
+    name = private_name(_OUTCOME, step)
+    remove_old(directory, _OUTCOME, name)
+    directory.write_private(name, to_json(asdict(outcome)))
+
+
+def read_outcome(directory: StageDirectory, step: str, since: float = 0.0) -> Outcome | None:
+    """What the copier of a step has told.
+
+    Args:
+        directory: the target.
+        step: `Placement.step`, or what else the processes that wait have in common.
+        since: failures that were told earlier, in seconds since the epoch, do not count: they are
+            of a call before this one, which is to try again.
+
+    Returns:
+        The outcome; None if there is none, or nothing that makes sense.
+    """
+    try:
+        said = json.loads(directory.read_private(private_name(_OUTCOME, step)) or b"null")
+        outcome = Outcome(**said)
+        counts = outcome.ok or outcome.time >= since
+    except (ValueError, TypeError):
+        return None
+    return outcome if counts else None
+
+
+def remove_old(directory: StageDirectory, kind: str, name: str) -> None:
+    """Remove what long gone steps have left of a kind, but for ``name`` and the last few."""
+    ages: list[tuple[int, str]] = []
+    for other in directory.private_names(kind):
+        try:
+            status = os.stat(other, dir_fd=directory.private, follow_symlinks=False)
+        except FileNotFoundError:  # another step removed it
+            continue
+        if other != name:
+            ages.append((status.st_mtime_ns, other))
+    for _, other in sorted(ages)[:-_KEPT]:
+        directory.remove_private(other)
+
+
+class Progress:
+    """What a node's copier tells while it works. Safe between threads.
+
+    Args:
+        reporter: told of every byte; None on all nodes but the first.
+    """
+
+    def __init__(self, reporter: StageReporter | None) -> None:
+        self._reporter = reporter
+        self._locks: list[NodeLock] = []
+        self._turn = threading.Lock()
+        self._done = 0
+        self._steps = 0
+
+    def tell(self, lock: NodeLock) -> None:
+        """From now on, those who wait for this lock are told too."""
+        self._locks.append(lock)
+
+    def __call__(self, count: int) -> None:
+        """So many more bytes are done; of 0, something else has gone on."""
+        with self._turn:
+            self._done += count
+            self._steps += 1
+            # With the count, since a terabyte's text changes only every 100 GB.
+            self._note(f"{sized(self._done)} done, piece {self._steps:,}")
+            if self._reporter is not None:
+                self._reporter.advance(count)
+
+    def waiting(self, text: str) -> None:
+        """What this node waits for, and how far that is."""
+        with self._turn:
+            self._note(text)
+            if self._reporter is not None:
+                self._reporter.line(text)
+
+    def _note(self, text: str) -> None:
+        for lock in self._locks:
+            lock.note(text)
+
+
+_LAUNCH = "launch"  # of the locks that say who does the work for one launch
 _STAGGER = 10.0  # seconds within which the processes of one launch begin on a node
 
 
@@ -58,8 +189,8 @@ class LocalRanks:
         if self._name is None:
             yield True
             return
-        name = private_name(_KIND, self._name)
-        remove_old(self._directory, _KIND, name)
+        name = private_name(_LAUNCH, self._name)
+        remove_old(self._directory, _LAUNCH, name)
         with node_lock(
             self._directory,
             patience=self._patience,

@@ -27,7 +27,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
-from dataprep.staging.nodes.agreement import Report
+from dataprep.staging.agreement import Report
 
 if TYPE_CHECKING:
     from mpi4py import MPI

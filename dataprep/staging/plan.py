@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dataprep.errors import DataprepError, StagingError, UsageError
 from dataprep.staging.inventory import Inventory, read_inventory
-from dataprep.staging.nodes.placement import Placement, require_node
+from dataprep.staging.placement import Placement, require_node
 from dataprep.staging.request import StageRequest
 from dataprep.staging.selection import Selection, Share, select
 from dataprep.staging.target.directory import StageDirectory

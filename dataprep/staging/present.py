@@ -16,12 +16,11 @@ from dataclasses import dataclass, replace
 from dataprep.build.manifest import NAME as MANIFEST
 from dataprep.build.manifest import PART
 from dataprep.errors import StagingError
-from dataprep.staging.copied_file import CopiedFile, Verify
 from dataprep.staging.inventory import Inventory, SourceFile
 from dataprep.staging.plan import StagePlan
 from dataprep.staging.selection import Selection
 from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.paths import opened_parent
+from dataprep.staging.target.paths import CopiedFile, Verify, opened_parent
 from dataprep.staging.target.sentinel import (
     Sentinel,
     add_lease,

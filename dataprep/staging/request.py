@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from dataprep.staging.copied_file import Verify
+from dataprep.staging.target.paths import Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class StageRequest:
         replicas: how many nodes get each shard then.
         whole: splits that every node gets whole all the same.
         shared: whether other jobs of the same user may use the copy.
-        verify: see `dataprep.staging.copying.files.copy_files`.
+        verify: see `dataprep.staging.copying.copy_files`.
         hashed: whether files without a known hash are hashed too.
         streams: files copied at the same time; None takes what suits the machine.
         bandwidth: bytes a second that a node reads at most; None for no bound.

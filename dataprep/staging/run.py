@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Self
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
-from dataprep.staging.nodes.placement import Placement, find_placement
-from dataprep.staging.nodes.schedulers import Job, find_job
+from dataprep.staging.placement import Placement, find_placement
 from dataprep.staging.plan import find_place
+from dataprep.staging.rendezvous import SECRET
 from dataprep.staging.request import StageReporter, StageRequest
+from dataprep.staging.schedulers import Job, find_job
 from dataprep.staging.stage import stage
 from dataprep.staging.target.cleaning import clean
 from dataprep.staging.target.directory import StageDirectory
@@ -211,19 +213,20 @@ def _run_on_nodes(
     *,
     keep: bool,
 ) -> int:
-    every_node = launcher(job)
-    program = [*every_node, sys.executable, "-m", "dataprep", *words]
+    program = [*launcher(job), sys.executable, "-m", "dataprep", *words]
+    # Known to the copies that are started here, and to no other user of the cluster.
+    secret = os.environ.get(SECRET) or secrets.token_hex(32)
     cleaner = None
     try:
         if job.origin == "Slurm" and not keep:
             cleaner = _start_cleaner(program, job.count or 1, signals)
-        return _run(command, _stage_on_nodes(program, signals), signals)
+        return _run(command, _stage_on_nodes(program, secret, signals), signals)
     finally:
         if cleaner is not None:
             cleaner.send_signal(signal.SIGUSR2)
             _await(cleaner)
         elif not (keep and signals.stopped):
-            _await(_start([*program, "--clean"]))
+            _await(_start([*program, "--clean"], variables={SECRET: secret}))
 
 
 def launcher(job: Job) -> list[str]:
@@ -259,11 +262,15 @@ def launcher(job: Job) -> list[str]:
             check=False,
         ).stdout.lower()
         is_open_mpi = any(name in said for name in ("open mpi", "openmpi", "openrte"))
-        words += ["--map-by", "ppr:1:node", "--bind-to", "none"] if is_open_mpi else ["--ppn", "1"]
+        # Open MPI hands on only the variables that it is told to.
+        own = ["--map-by", "ppr:1:node", "--bind-to", "none", "-x", SECRET]
+        words += own if is_open_mpi else ["--ppn", "1"]
     return words
 
 
-def _start(words: Sequence[str], *, output: bool = False) -> subprocess.Popen[str]:
+def _start(
+    words: Sequence[str], *, output: bool = False, variables: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
     """Start what cleans; in a session of its own, where no terminal disturbs it."""
     return subprocess.Popen(  # noqa: S603  # the site's launcher
         list(words),
@@ -271,6 +278,7 @@ def _start(words: Sequence[str], *, output: bool = False) -> subprocess.Popen[st
         stdout=subprocess.PIPE if output else None,
         text=True,
         start_new_session=True,
+        env={**os.environ, **(variables or {})},
     )
 
 
@@ -309,9 +317,9 @@ def _await(cleaner: subprocess.Popen[str]) -> None:
         sys.stderr.write("dataprep: cleaning failed on a node; see the lines above\n")
 
 
-def _stage_on_nodes(program: Sequence[str], signals: _Signals) -> Path:
+def _stage_on_nodes(program: Sequence[str], secret: str, signals: _Signals) -> Path:
     """Make the copies; returns where they are, the same place on every node."""
-    code, out = signals.run([*program, "--launched", "copy"], output=True)
+    code, out = signals.run([*program, "--launched", "copy"], output=True, **{SECRET: secret})
     signals.check()
     places = sorted(set(out.splitlines()))
     if places == [NO_ROOM]:

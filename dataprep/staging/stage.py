@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
@@ -12,24 +13,24 @@ from pathlib import Path
 
 from dataprep.errors import DataprepError, StagingError
 from dataprep.staging import mpi
+from dataprep.staging.agreement import Alone, Peers
 from dataprep.staging.broadcast import MOST_LANES, broadcast_files
-from dataprep.staging.copied_file import CopiedFile
 from dataprep.staging.copier import Transfer, run_copier
-from dataprep.staging.copying.files import copy_files
-from dataprep.staging.copying.streams import Watch, default_streams
-from dataprep.staging.inventory import Inventory, SourceFile
-from dataprep.staging.local_ranks import LocalRanks
-from dataprep.staging.nodes.agreement import Alone, Peers
-from dataprep.staging.nodes.placement import Placement, find_placement
-from dataprep.staging.nodes.rendezvous import check_meeting, connected
+from dataprep.staging.copying import Watch, copy_files, default_streams, read_files
+from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
+from dataprep.staging.local_ranks import LocalRanks, Progress
+from dataprep.staging.placement import Placement, find_placement
 from dataprep.staging.plan import StagePlan, find_place, make_plan, share_of
 from dataprep.staging.present import copied_files
-from dataprep.staging.progress import Progress
+from dataprep.staging.rendezvous import check_meeting, connected
 from dataprep.staging.request import StageReporter, StageRequest
+from dataprep.staging.selection import select
 from dataprep.staging.target.directory import StageDirectory
+from dataprep.staging.target.paths import CopiedFile
 from dataprep.system.durable_files import write_durably
 from dataprep.system.filesystems import filesystem_of, is_network
-from dataprep.system.messages import printable
+from dataprep.system.memory import available
+from dataprep.system.messages import counted, printable, sized
 
 
 def stage(request: StageRequest, reporter: StageReporter) -> Path:
@@ -217,3 +218,44 @@ def _broadcasting(plan: StagePlan, directory: StageDirectory, peers: mpi.MpiPeer
         )
 
     return transfer
+
+
+def warm(request: StageRequest, reporter: StageReporter) -> None:
+    """Read what this node would be given, once; the first process of a node does it.
+
+    Raises:
+        UsageError: options that cannot be together.
+        StagingError: it does not fit into memory, so that the first would be forgotten before the
+            last is read; a file is not what it should be.
+    """
+    placement = find_placement(rank=request.rank, world_size=request.world_size)
+    inventory = read_inventory(request.source)
+    selection = select(inventory, splits=request.splits, share=share_of(request, placement))
+    if placement.local_rank != 0:
+        return
+    room = available()
+    if selection.bytes > room:
+        raise StagingError(
+            f"{printable(str(request.source))}: {sized(selection.bytes)} do not fit into the "
+            f"{sized(room)} of memory that this node has available; warm fewer splits, ask for "
+            "more memory, or stage to a disk (--to)"
+        )
+    started = time.monotonic()
+    reporter.copying(len(selection.files), selection.bytes)
+    try:
+        read_files(
+            request.source,
+            selection.files,
+            streams=request.streams or default_streams(),
+            watch=Watch(reporter.advance),
+            verify=request.verify,
+            bandwidth=request.bandwidth,
+            node=placement.node,
+        )
+    finally:
+        reporter.finished()
+    seconds = max(time.monotonic() - started, 1e-3)
+    reporter.line(
+        f"{placement.host}: {counted(len(selection.files), 'file')}, {sized(selection.bytes)} read "
+        f"in {seconds:.1f} s, {selection.bytes / seconds / 1e9:.2f} GB/s; in the page cache"
+    )

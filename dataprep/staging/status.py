@@ -9,13 +9,7 @@ from dataprep.build.manifest import PART, read_manifest, read_part
 from dataprep.errors import DatasetError
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import describe_holder
-from dataprep.staging.target.sentinel import (
-    Sentinel,
-    changed_files,
-    other_jobs,
-    planned_paths,
-    read_sentinel,
-)
+from dataprep.staging.target.sentinel import changed_files, other_jobs, planned_paths, read_sentinel
 from dataprep.system.messages import counted, printable, sized, some_of
 
 
@@ -24,12 +18,58 @@ class StagedStatus:
     """What is in a target.
 
     Attributes:
-        lines: a few, for a person.
+        place: the target.
         is_whole: whether it is a whole copy that nobody has changed.
+        source: what it is a whole copy of, or was before it was changed; None if of nothing.
+        part: which part of a data set it is, in words; None if it is all of it.
+        files: how many files the copy has; of one that is not whole, will have.
+        bytes: of all files of a whole copy.
+        job: the scheduler's job that staged it; None if none did.
+        shared: whether other jobs may use it.
+        changed: files that were changed since.
+        users: the jobs that use a shared copy.
+        holder: who is working on it, and how far they are; None if nobody is.
+        exists: whether anything was staged here.
     """
 
-    lines: list[str]
-    is_whole: bool
+    place: Path
+    is_whole: bool = False
+    source: str | None = None
+    part: str | None = None
+    files: int = 0
+    bytes: int = 0
+    job: str | None = None
+    shared: bool = False
+    changed: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    holder: str | None = None
+    exists: bool = True
+
+    def __str__(self) -> str:
+        """A few lines for a person."""
+        place = printable(str(self.place))
+        lines = []
+        if not self.exists:
+            lines.append(f"{place}: nothing was staged here")
+        elif self.source is not None:
+            part = f" ({self.part})" if self.part else ""
+            by = f", staged by {self.job}" if self.job else ""
+            lines.append(
+                f"{place}: whole copy of {printable(self.source)}{part}, "
+                f"{counted(self.files, 'file')}, {sized(self.bytes)}{by}"
+                f"{', shared' if self.shared else ''}"
+            )
+        elif self.holder is None:
+            lines.append(f"{place}: {_left(self.files)}")
+        if self.changed:
+            lines.append(
+                f"changed since: {some_of(self.changed)}; the same dataprep stage mends them"
+            )
+        if self.users:
+            lines.append(f"used by: {some_of(self.users)}")
+        if self.holder is not None:
+            lines.append(f"{place}: {self.holder}")
+        return "\n".join(lines)
 
 
 def read_staged(path: Path) -> StagedStatus:
@@ -40,17 +80,26 @@ def read_staged(path: Path) -> StagedStatus:
     """
     directory = StageDirectory.existing(path)
     if directory is None:
-        return StagedStatus([f"{printable(str(path))}: nothing was staged here"], is_whole=False)
+        return StagedStatus(path, exists=False)
     with directory:
-        sentinel = read_sentinel(directory)
-        changed = changed_files(directory, sentinel.files) if sentinel else []
-        lines = _whole(directory, sentinel, changed) if sentinel else []
-        holder = describe_holder(directory)
-        if holder is not None:
-            lines.append(f"{printable(str(path))}: {holder}")
-        elif sentinel is None:
-            lines.append(f"{printable(str(path))}: {_left(len(planned_paths(directory) - {PART}))}")
-        return StagedStatus(lines, is_whole=sentinel is not None and not changed)
+        sentinel, holder = read_sentinel(directory), describe_holder(directory)
+        if sentinel is None:
+            planned = len(planned_paths(directory) - {PART})
+            return StagedStatus(path, files=planned, holder=holder)
+        changed = tuple(changed_files(directory, sentinel.files))
+        return StagedStatus(
+            place=path,
+            is_whole=not changed,
+            source=sentinel.source,
+            part=_which_part(path),
+            files=len(sentinel.files),
+            bytes=sum(file.bytes for file in sentinel.files),
+            job=sentinel.job,
+            shared=sentinel.shared,
+            changed=changed,
+            users=tuple(other_jobs(directory, None)),
+            holder=holder,
+        )
 
 
 def _left(planned: int) -> str:
@@ -63,25 +112,9 @@ def _left(planned: int) -> str:
     )
 
 
-def _whole(directory: StageDirectory, sentinel: Sentinel, changed: list[str]) -> list[str]:
-    total = sum(file.bytes for file in sentinel.files)
-    by = f", staged by {sentinel.job}" if sentinel.job else ""
-    lines = [
-        f"{printable(str(directory.path))}: whole copy of {printable(sentinel.source)}"
-        f"{_which_part(directory)}, "
-        f"{counted(len(sentinel.files), 'file')}, {sized(total)}{by}"
-        f"{', shared' if sentinel.shared else ''}"
-    ]
-    if changed:
-        lines.append(f"changed since: {some_of(changed)}; the same dataprep stage mends them")
-    if jobs := other_jobs(directory, None):
-        lines.append(f"used by: {some_of(jobs)}")
-    return lines
-
-
-def _which_part(directory: StageDirectory) -> str:
+def _which_part(path: Path) -> str | None:
     try:
-        part = read_part(directory.path, read_manifest(directory.path))
+        part = read_part(path, read_manifest(path))
     except DatasetError:  # a plain directory
-        return ""
-    return f" ({part})" if part else ""
+        return None
+    return str(part) if part else None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import NoRoomError, StagingError
-from dataprep.staging.nodes.agreement import (
+from dataprep.staging.agreement import (
     NodeDone,
     NodeStart,
     agree_to_finish,

@@ -14,11 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dataprep.errors import StagingError
-from dataprep.staging.copied_file import PRIVATE, CopiedFile
 from dataprep.staging.target.cleaning import Cleaned, _remove, clean
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import node_lock
-from dataprep.staging.target.paths import partial_name
+from dataprep.staging.target.paths import PRIVATE, CopiedFile, partial_name
 from dataprep.staging.target.sentinel import (
     Planned,
     Sentinel,

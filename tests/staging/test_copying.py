@@ -19,10 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import StagingError
-from dataprep.staging.copied_file import CopiedFile
-from dataprep.staging.copying.files import _piece_bytes, copy_files
-from dataprep.staging.copying.streams import Watch, default_streams, in_order
+from dataprep.staging.copying import Watch, _piece_bytes, copy_files, default_streams, in_order
 from dataprep.staging.inventory import SourceFile
+from dataprep.staging.target.paths import CopiedFile
 from dataprep.system.cores import usable_cores
 
 _PIECE = 1 << 22
@@ -276,9 +275,9 @@ def test_no_descriptor_and_no_thread_is_left(source: Path, place: Path, target: 
 _INTERRUPTED = """
 import os, signal, sys
 from pathlib import Path
-from dataprep.staging.copying.files import copy_files
+from dataprep.staging.copying import copy_files
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.copying.streams import Watch
+from dataprep.staging.copying import Watch
 
 class Stopped(Exception):
     pass
@@ -332,7 +331,7 @@ def test_the_bound_on_bandwidth_is_of_all_streams(
         def take(self, count: int, check: object) -> None:
             taken.append(count)
 
-    monkeypatch.setattr("dataprep.staging.copying.files.Bandwidth", Counting)
+    monkeypatch.setattr("dataprep.staging.copying.Bandwidth", Counting)
     copy(source, sealed(source), target, bandwidth=5e9)
     assert sum(taken) == sum(_SIZES.values())
 

@@ -16,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import NoRoomError, StagingError
-from dataprep.staging.copied_file import PRIVATE
 from dataprep.staging.target.directory import StageDirectory, private_name
-from dataprep.staging.target.paths import target_error
+from dataprep.staging.target.paths import PRIVATE, target_error
 from dataprep.staging.target.sentinel import add_lease
 
 STRANGER = 65534

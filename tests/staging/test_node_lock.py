@@ -18,10 +18,10 @@ from types import SimpleNamespace
 import pytest
 
 from dataprep.errors import StagingError
-from dataprep.staging.copied_file import PRIVATE
 from dataprep.staging.target import node_lock as module
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import LOCK, NodeLock, describe_holder, node_lock, try_lock
+from dataprep.staging.target.paths import PRIVATE
 
 FOREVER = 600.0
 
@@ -45,7 +45,7 @@ _RANK = """
 import pathlib, sys, time
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import node_lock
-from dataprep.staging.target.outcome import Outcome, read_outcome, write_outcome
+from dataprep.staging.local_ranks import Outcome, read_outcome, write_outcome
 with StageDirectory.make(pathlib.Path(sys.argv[1])) as directory:
     def done():
         return read_outcome(directory, "step") is not None

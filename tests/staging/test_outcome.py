@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
-from dataprep.staging.copied_file import PRIVATE
+from dataprep.staging.local_ranks import Outcome, failed, read_outcome, write_outcome
 from dataprep.staging.target.directory import StageDirectory, private_name
-from dataprep.staging.target.outcome import Outcome, failed, read_outcome, write_outcome
+from dataprep.staging.target.paths import PRIVATE
 
 
 @pytest.fixture

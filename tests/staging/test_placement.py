@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
-from dataprep.staging.nodes.placement import Placement, find_placement, require_node
-from dataprep.staging.nodes.schedulers import expand_hosts
+from dataprep.staging.placement import Placement, find_placement, require_node
+from dataprep.staging.schedulers import expand_hosts
 
 # --- environments ---
 
@@ -357,7 +357,7 @@ def test_real_open_mpi_is_understood() -> None:
     ):
         pytest.skip("Open MPI is not installed")
     script = (
-        "from dataprep.staging.nodes.placement import find_placement as f; p = f();"
+        "from dataprep.staging.placement import find_placement as f; p = f();"
         "print('found', p.node, p.nodes, p.local_rank, p.origin, p.step is not None, flush=True)"
     )
     done = subprocess.run(

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import StagingError
-from dataprep.staging.copying.reading import Piece, SourceReader
 from dataprep.staging.inventory import SourceFile
+from dataprep.staging.reading import Piece, SourceReader
 from dataprep.system.filesystems import filesystem_of
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -23,10 +23,10 @@ import pytest
 
 from dataprep import __version__
 from dataprep.errors import NoRoomError, StagingError, UsageError
-from dataprep.staging.nodes import rendezvous
-from dataprep.staging.nodes.agreement import Peers
-from dataprep.staging.nodes.placement import Placement
-from dataprep.staging.nodes.rendezvous import (
+from dataprep.staging import rendezvous
+from dataprep.staging.agreement import Peers
+from dataprep.staging.placement import Placement
+from dataprep.staging.rendezvous import (
     candidate_ports,
     frame,
     meet,
@@ -255,7 +255,8 @@ def test_a_node_that_leaves_early_is_named(token: str) -> None:
     assert "node 1 (n1) left while others" in one_message(results)
 
 
-def test_a_node_that_hangs_is_named(token: str) -> None:
+def test_a_node_that_hangs_is_named(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "_PATIENCE", 0.2)
     answered = threading.Event()
 
     def work(peers: Peers) -> None:
@@ -266,7 +267,7 @@ def test_a_node_that_hangs_is_named(token: str) -> None:
         finally:
             answered.set()
 
-    message = one_message(together(token, 3, work, patience=0.2))
+    message = one_message(together(token, 3, work))
     assert message.startswith("node 2 (n2) of 3 did not report within 0.2 s of the first")
 
 
@@ -317,11 +318,11 @@ def meet_alone(token: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"of": 3}, "m says that there are 3 nodes, node 0 2"),
+        ({"of": 3}, "m is one of 3 nodes and runs dataprep "),
         ({"node": 2}, "m says that it is node 2 of 2"),
         ({"host": "twin"}, "m and twin both say that they are node 1"),
         ({"node": []}, "m says that it is node [] of 2"),
-        ({"version": "0.0"}, f"m runs dataprep 0.0, node 0 {__version__}; run the same on all"),
+        ({"version": "0.0"}, f"runs dataprep 0.0, node 0 one of 2 and runs {__version__}; start"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -335,6 +336,7 @@ def test_a_node_that_contradicts_the_others_ends_it(
             first.say(frame(first.hello()))
             assert "proof" in first.hear()
         odd.say(frame(odd.hello(**changed)))
+        assert "proof" in odd.hear()
         assert expected in odd.hear()["failed"]
         assert expected in str(zero.exception())
         first.leave()
@@ -408,8 +410,9 @@ def taken(port: int, answer: bytes = b"") -> Iterator[None]:
         b"",
         b"SSH-2.0-OpenSSH_9.2\r\n",
         frame({"nonce": "0"}) + frame({"proof": "0" * 64}),
+        frame({"nonce": "0"}) + frame({"failed": "a stranger says so"}),
     ],
-    ids=["hangs up", "ssh", "false proof"],
+    ids=["hangs up", "ssh", "false proof", "failure without proof"],
 )
 def test_a_port_that_is_taken_is_passed_over(token: str, answer: bytes) -> None:
     with taken(candidate_ports(token)[0], answer):
@@ -522,9 +525,9 @@ def test_a_message_that_is_none_is_refused(packed: bytes) -> None:
 _NODE = """
 import sys, time
 from dataprep.errors import StagingError
-from dataprep.staging.copying.streams import Watch
-from dataprep.staging.nodes.placement import Placement
-from dataprep.staging.nodes.rendezvous import meet
+from dataprep.staging.copying import Watch
+from dataprep.staging.placement import Placement
+from dataprep.staging.rendezvous import meet
 node, nodes, token = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 place = Placement(f"n{node}", node, nodes, 0, None, None, "localhost", "test")
 watch = Watch()

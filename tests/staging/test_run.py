@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.staging.rendezvous import SECRET
 from tests.staging.conftest import _SPOKEN
 
 # Runs the command twice, as two nodes, each of which has a scratch of its own at one place: what
@@ -23,7 +24,7 @@ if words == ["--version"]:
     print("mpiexec (OpenRTE) 4.1.4")
     sys.exit()
 while words[0].startswith("-"):
-    del words[: 2 if words[0] in ("--map-by", "--bind-to", "-n", "-z") else 1]
+    del words[: 2 if words[0] in ("--map-by", "--bind-to", "-n", "-x", "-z") else 1]
 tasks = []
 for node in "01":
     mount = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
@@ -122,6 +123,22 @@ def test_options_of_the_command_are_its_own(job: Job, plain: Path) -> None:
     code, out, err = job.run(plain, "--rendezvous", "none", "--", "echo", "--clean", "--", "-x")
     assert code == 0, err
     assert "--clean -- -x\n" in out
+
+
+@pytest.mark.parametrize("job", ["pbs"], indirect=True)
+def test_the_copies_share_a_secret_that_the_command_does_not_know(job: Job, plain: Path) -> None:
+    launcher = job.root / "bin" / "mpiexec"
+    spy = f'[ "$1" = --version ] || echo "$SECRET $@" >>"{job.root}/seen"'.replace("SECRET", SECRET)
+    launcher.rename(launcher.with_name("real"))
+    launcher.write_text(f'#!/bin/sh\n{spy}\nexec "$(dirname "$0")/real" "$@"\n')
+    launcher.chmod(0o755)
+    code, out, err = job.run(plain, "--rendezvous", "none", "--", "sh", "-c", f"echo ${SECRET}:")
+    assert (code, out.count(":\n")) == (0, 1), err
+    seen = (job.root / "seen").read_text().splitlines()
+    assert len(seen) == 2
+    assert all(f"-x {SECRET} " in line for line in seen)
+    assert len({line.split()[0] for line in seen}) == 1
+    assert len(seen[0].split()[0]) == 64
 
 
 def test_a_copy_that_cannot_be_made_means_no_command(job: Job, plain: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from dataprep.errors import StagingError
 from dataprep.staging import plan
-from dataprep.staging.nodes.placement import Placement
+from dataprep.staging.placement import Placement
 from dataprep.staging.plan import Target, find_target
 from dataprep.system import filesystems
 

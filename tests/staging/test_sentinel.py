@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.staging.copied_file import PRIVATE, CopiedFile
 from dataprep.staging.target.directory import StageDirectory, private_name
+from dataprep.staging.target.paths import PRIVATE, CopiedFile, is_inside
 from dataprep.staging.target.sentinel import (
     SENTINEL,
     Sentinel,
     add_lease,
     changed_files,
-    is_inside,
     other_jobs,
     planned_paths,
     read_sentinel,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
-from dataprep.staging.share import deal_shards, least_replicas
+from dataprep.staging.selection import deal_shards, least_replicas
 
 
 def hands(sizes: list[int], nodes: int, replicas: int = 1) -> list[list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import subprocess
@@ -249,6 +250,9 @@ def test_status_is_zero_only_for_a_whole_and_unchanged_copy(
         result = cli("stage", source, "--to", to, "--status")
         assert result.code == ("whole" not in result.out or "changed" in result.out)
         assert result.code == 0 or "is not a whole, unchanged copy" in result.error
+        told = json.loads(cli("stage", source, "--to", to, "--status", "--json").out)
+        assert (told["place"], told["is_whole"]) == (str(to), result.code == 0)
+        assert bool(told["changed"]) == ("changed" in result.out)
         return result.out
 
     assert "nothing was staged here" in status()

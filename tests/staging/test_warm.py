@@ -11,9 +11,8 @@ from unittest.mock import Mock
 import pytest
 
 from dataprep.errors import StagingError
-from dataprep.staging import warm as module
-from dataprep.staging.copying.files import read_files
-from dataprep.staging.copying.streams import Watch
+from dataprep.staging import stage as module
+from dataprep.staging.copying import Watch, read_files
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.request import StageRequest
 

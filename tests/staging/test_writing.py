@@ -12,13 +12,11 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import StagingError
-from dataprep.staging.copied_file import CopiedFile, Verify
-from dataprep.staging.copying import writing
-from dataprep.staging.copying.files import rehash_files
-from dataprep.staging.copying.streams import Watch
-from dataprep.staging.copying.writing import TargetWriter, rehash
+from dataprep.staging import writing
+from dataprep.staging.copying import Watch, rehash, rehash_files
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.target.paths import partial_name, remove_partials
+from dataprep.staging.target.paths import CopiedFile, Verify, partial_name, remove_partials
+from dataprep.staging.writing import TargetWriter
 
 _DATA = random.Random(0).randbytes(10_000)  # the same in every worker: it is in names of tests
 _SHA256 = hashlib.sha256(_DATA).hexdigest()

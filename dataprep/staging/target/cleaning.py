@@ -6,16 +6,21 @@ import math
 import os
 import stat
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass
+from pathlib import Path
 
 from dataprep.errors import StagingError
-from dataprep.staging.copied_file import PRIVATE
 from dataprep.staging.target.directory import StageDirectory, open_directory
 from dataprep.staging.target.node_lock import LOCK, describe_holder, node_lock
-from dataprep.staging.target.paths import by_folder, opened_parent, partials_of
+from dataprep.staging.target.paths import (
+    PRIVATE,
+    by_folder,
+    opened_parent,
+    partials_of,
+    remove_empty_folders,
+)
 from dataprep.staging.target.sentinel import (
     other_jobs,
     planned_paths,
@@ -106,19 +111,17 @@ def _clean_locked(
         if whose and not all_jobs:
             if not whose.shared:
                 _check_job(directory, whose.job, job)
-            elif users := _give_up(directory, job):
+                users = []
+            else:
+                if job is not None:
+                    remove_lease(directory, job)  # this job uses it no more
+                users = other_jobs(directory, job)
+            if users:
                 return Cleaned(left=f"the copy stays, used by {some_of(users)} (see --all_jobs)")
         # Who asks to share it from here on finds no copy, and then no directory.
         remove_sentinel(directory)
         paths = {file.path for file in sentinel.files} if sentinel else set()
         return _remove(directory, paths | planned_paths(directory))
-
-
-def _give_up(directory: StageDirectory, job: str | None) -> Sequence[str]:
-    """End a job's use of a shared copy; the jobs that still use it."""
-    if job is not None:
-        remove_lease(directory, job)
-    return other_jobs(directory, job)
 
 
 def _check_job(directory: StageDirectory, owner: str | None, job: str | None) -> None:
@@ -130,19 +133,6 @@ def _check_job(directory: StageDirectory, owner: str | None, job: str | None) ->
         )
 
 
-@dataclass(slots=True)
-class _Removal:
-    """A removal so far.
-
-    Attributes:
-        done: what was removed.
-        failed: what should have gone, and why it did not.
-    """
-
-    done: Cleaned = field(default_factory=Cleaned)
-    failed: dict[str, str] = field(default_factory=dict)
-
-
 def _remove(directory: StageDirectory, paths: Collection[str]) -> Cleaned:
     """Take a copy out of a target, by descriptors only; what others put there stays.
 
@@ -150,36 +140,39 @@ def _remove(directory: StageDirectory, paths: Collection[str]) -> Cleaned:
         directory: the target; its lock is held.
         paths: of the files that staging put there, or was about to; relative, staying inside.
     """
-    removal = _Removal()
+    done = Cleaned()
+    failed: dict[str, str] = {}  # what should have gone, and why it did not
     for folder, names in by_folder(paths).items():
-        _remove_files(removal, directory, folder, names)
-    folders = {str(above) for path in paths for above in PurePosixPath(path).parents} - {"."}
-    for folder in sorted(folders, key=lambda each: each.count("/"), reverse=True):
-        with suppress(OSError), opened_parent(directory.descriptor, folder) as (parent, name):
-            os.rmdir(name, dir_fd=parent)
-    foreign = set(_all_files(directory)) - removal.failed.keys()
+        failed |= _remove_files(done, directory, folder, names)
+    remove_empty_folders(directory.descriptor, paths)
+    foreign = set(_all_files(directory)) - failed.keys()
     reasons = [f"left what staging did not put there: {some_of(foreign)}"] if foreign else []
-    if removal.failed:
-        path, reason = min(removal.failed.items())
-        failures = counted(len(removal.failed), "file")
+    if failed:
+        path, reason = min(failed.items())
+        failures = counted(len(failed), "file")
         reasons.append(f"{failures} could not be removed: {printable(path)} ({reason})")
     else:
         _remove_directory(directory)
-    removal.done.left = "; ".join(reasons) or None
-    return removal.done
+    done.left = "; ".join(reasons) or None
+    return done
 
 
 def _remove_files(
-    removal: _Removal, directory: StageDirectory, folder: str, names: Collection[str]
-) -> None:
-    """Remove a folder's staged files, and the temporary ones that were to become them."""
+    done: Cleaned, directory: StageDirectory, folder: str, names: Collection[str]
+) -> dict[str, str]:
+    """Remove a folder's staged files, and the temporary ones that were to become them.
+
+    Returns:
+        What could not be removed, and why.
+    """
     is_partial = partials_of(names)
+    failed: dict[str, str] = {}
     with (
         suppress(OSError),  # no such folder, or a link in its place
         opened_parent(directory.descriptor, f"{folder}/x".lstrip("/")) as (inside, _),
     ):
         if os.fstat(inside).st_uid != os.geteuid():
-            return
+            return failed
         for name in os.listdir(inside):  # noqa: PTH208 - a descriptor
             if name not in names and not is_partial(name):
                 continue
@@ -187,11 +180,11 @@ def _remove_files(
                 status = os.stat(name, dir_fd=inside, follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
                     os.unlink(name, dir_fd=inside)
-                    removal.done.files += 1
-                    removal.done.bytes += status.st_size
+                    done.files += 1
+                    done.bytes += status.st_size
             except OSError as error:
-                path = f"{folder}/{name}".lstrip("/")
-                removal.failed[path] = error.strerror or str(error)
+                failed[f"{folder}/{name}".lstrip("/")] = error.strerror or str(error)
+    return failed
 
 
 def _all_files(directory: StageDirectory) -> Iterator[str]:

@@ -16,8 +16,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from dataprep.errors import StagingError
-from dataprep.staging.copied_file import PRIVATE
-from dataprep.staging.target.paths import partial_name, partials_of, place_of, target_error
+from dataprep.staging.target.paths import PRIVATE, partial_name, partials_of, place_of, target_error
 from dataprep.system.messages import printable
 
 _ATTEMPTS = 5

@@ -14,9 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from dataprep.errors import StagingError
-from dataprep.staging.copied_file import PRIVATE
 from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.paths import target_error
+from dataprep.staging.target.paths import PRIVATE, target_error
 from dataprep.system.messages import printable
 
 LOCK = "lock"  # its name in the private directory

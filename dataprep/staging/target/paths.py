@@ -10,7 +10,9 @@ import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from dataprep.errors import NoRoomError, StagingError
 from dataprep.system.durable_files import PARTIAL
@@ -20,6 +22,27 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PARTIAL = re.compile(rf"\.([0-9a-f]{{16}})\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
+PRIVATE = ".dataprep-stage"
+
+Verify = Literal["none", "copy", "reread"]
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedFile:
+    """A file that is in a target, under its final name.
+
+    Attributes:
+        path: relative to the target.
+        bytes: its size.
+        sha256: of what was written; None if it was not hashed.
+        modified: its time of modification, in ns.
+    """
+
+    path: str
+    bytes: int
+    sha256: str | None
+    modified: int
+
 
 def place_of(directory: int) -> str:
     """The absolute path of an open directory, without links; for messages and notes."""
@@ -27,6 +50,12 @@ def place_of(directory: int) -> str:
         return str(Path(f"/proc/self/fd/{directory}").readlink())
     except OSError:
         return "the target"
+
+
+def is_inside(path: str) -> bool:
+    """Whether a relative path stays where it begins, and out of what staging keeps for itself."""
+    parts = path.split("/")
+    return PRIVATE not in parts[:1] and not any(part in ("", ".", "..") for part in parts)
 
 
 @contextmanager
@@ -98,6 +127,14 @@ def by_folder(paths: Iterable[str]) -> dict[str, set[str]]:
         folder, _, name = path.rpartition("/")
         found[folder].add(name)
     return dict(sorted(found.items()))
+
+
+def remove_empty_folders(target: int, paths: Iterable[str]) -> None:
+    """Delete the directories above files of a target that hold nothing any more."""
+    folders = {str(above) for path in paths for above in PurePosixPath(path).parents} - {"."}
+    for folder in sorted(folders, key=lambda each: each.count("/"), reverse=True):
+        with suppress(OSError), opened_parent(target, folder) as (parent, name):
+            os.rmdir(name, dir_fd=parent)
 
 
 def remove_partials(target: int, files: Iterable[str]) -> None:

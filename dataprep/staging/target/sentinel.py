@@ -15,9 +15,8 @@ from itertools import groupby
 from typing import Any
 
 from dataprep.errors import StagingError
-from dataprep.staging.copied_file import PRIVATE, CopiedFile
 from dataprep.staging.target.directory import StageDirectory, private_name
-from dataprep.staging.target.paths import opened_parent
+from dataprep.staging.target.paths import CopiedFile, is_inside, opened_parent
 from dataprep.system.state_files import to_json
 
 SENTINEL = "complete.json"
@@ -157,12 +156,6 @@ def changed_files(directory: StageDirectory, files: Sequence[CopiedFile]) -> lis
         except OSError:  # not there, or a link in its place
             changed += [file.path for file in siblings]
     return changed
-
-
-def is_inside(path: str) -> bool:
-    """Whether a relative path stays where it begins, and out of what staging keeps for itself."""
-    parts = path.split("/")
-    return PRIVATE not in parts[:1] and not any(part in ("", ".", "..") for part in parts)
 
 
 def _is_unchanged(file: CopiedFile, parent: int) -> bool:

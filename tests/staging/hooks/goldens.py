@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dataprep.staging.hooks.render import SCHEDULERS, Hook, render
+from dataprep.staging.hooks import SCHEDULERS, Hook, render
 
 DIRECTORY = Path(__file__).parent / "golden"
 

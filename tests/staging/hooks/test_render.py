@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
-from dataprep.staging.hooks.render import SCHEDULERS, Hook, for_the_job, render
+from dataprep.staging.hooks import SCHEDULERS, Hook, for_the_job, render
 from tests.conftest import Cli
 from tests.staging.hooks.goldens import DIRECTORY, goldens
 

@@ -17,7 +17,7 @@ from dataprep.cli.stopping import resumable
 from dataprep.errors import NoRoomError, StagingError
 from dataprep.staging import mpi
 from dataprep.staging.broadcast import broadcast_files
-from dataprep.staging.copying.streams import Watch
+from dataprep.staging.copying import Watch
 from dataprep.staging.inventory import SourceFile
 
 

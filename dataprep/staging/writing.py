@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -12,10 +11,15 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from dataprep.errors import StagingError
-from dataprep.staging.copied_file import CopiedFile, Verify
-from dataprep.staging.copying.streams import Watch
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.target.paths import opened_parent, partial_name, place_of, target_error
+from dataprep.staging.target.paths import (
+    CopiedFile,
+    Verify,
+    opened_parent,
+    partial_name,
+    place_of,
+    target_error,
+)
 from dataprep.system.messages import printable
 
 _PIECE = 1 << 22
@@ -32,7 +36,7 @@ class TargetWriter:
         target: an open descriptor of the directory that it goes into.
         file: what it must become.
         source: the directory it comes from, for messages.
-        verify: see `dataprep.staging.copying.files.copy_files`.
+        verify: see `dataprep.staging.copying.copy_files`.
         hashed: hash it even if no hash is known.
         sparse: it may end with a hole.
         pulse: called again and again while it is read back, which may take long; what it raises
@@ -168,36 +172,6 @@ class TargetWriter:
             yield
         except OSError as error:
             raise target_error(error, self._place, f"writing {self._file.path}") from error
-
-
-def rehash(target: int, file: SourceFile, watch: Watch) -> CopiedFile | None:
-    """Look whether a file that an earlier call left in the target is what it must be.
-
-    Args:
-        target: an open descriptor of the directory.
-        file: what it must be; without a known hash nothing is believed.
-        watch: counts what has been hashed; stops it.
-
-    Returns:
-        The file; None if it is absent, no regular file, not what it must be, or unreadable:
-        copying it again will tell what is wrong.
-    """
-    if file.sha256 is None:
-        return None
-    try:
-        with opened_parent(target, file.path) as (parent, name):
-            # Without O_NONBLOCK, a named pipe in a file's place would be waited for.
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(name, flags, dir_fd=parent)
-        with os.fdopen(descriptor, "rb"):
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_size != file.bytes:
-                return None
-            if file_sha256(descriptor, watch.advance) != file.sha256:
-                return None
-    except OSError:
-        return None
-    return CopiedFile(file.path, file.bytes, file.sha256, found.st_mtime_ns)
 
 
 def file_sha256(descriptor: int, on_advance: Callable[[int], None]) -> str:

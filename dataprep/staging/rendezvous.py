@@ -38,17 +38,18 @@ import zlib
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from itertools import product
 from queue import Empty, SimpleQueue
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 from dataprep import __version__
 from dataprep.errors import NoRoomError, StagingError, UsageError
-from dataprep.staging.copying.streams import Watch
-from dataprep.staging.nodes.agreement import Alone, Peers, Report
-from dataprep.staging.nodes.placement import Placement, require_node
+from dataprep.staging.agreement import Alone, Peers, Report
+from dataprep.staging.copying import Watch
+from dataprep.staging.placement import Placement, require_node
 from dataprep.staging.request import StageReporter, StageRequest
-from dataprep.system.messages import counted, printable
+from dataprep.system.messages import printable, some_of
 
 SECRET = "DATAPREP_RENDEZVOUS_SECRET"  # noqa: S105  # the variable's name
 
@@ -62,11 +63,11 @@ _FIRST_PORT, _LAST_PORT = 20_000, 32_767
 _CONNECT_SECONDS = 2.0  # a firewall that swallows everything must not hold up the other ports
 _HELLO_SECONDS = 10.0  # node 0 may have 1535 others to greet
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds between two rounds over all ports
+_PATIENCE = 86_400.0  # seconds between an exchange's first report and its last, for nodes that hang
 _GOODBYE_SECONDS = 30.0  # that node 0 stays for others which have not left yet
 _FAREWELL_SECONDS = 5.0  # the same once something has failed
 _LATER = 30.0  # seconds by which one who waits for node 0 outlasts node 0's own limits
 _FILES = 256  # descriptors besides those for nodes
-_NAMED = 5  # nodes that a message names
 _ADVICE = (
     "see what was said there, whether its storage hangs, and whether a firewall is between "
     "(--rendezvous names a HOST:PORT); srun -K ends all when one fails"
@@ -131,7 +132,6 @@ def meet(
     *,
     address: str | None = None,
     seconds: float = 300.0,
-    patience: float = 86_400.0,
     on_failure: Callable[[StagingError], None] = lambda _: None,
 ) -> Peers:
     """Meet the other nodes of this job at node 0.
@@ -142,8 +142,6 @@ def meet(
         address: ``HOST:PORT`` or ``HOST`` of node 0 instead of what the placement says; without a
             port, some that follow from the token are tried.
         seconds: within which all must have come.
-        patience: seconds between an exchange's first report and its last one, for nodes that hang;
-            those that die are noticed sooner.
         on_failure: called once, from another thread, as soon as another node has failed.
 
     Raises:
@@ -158,7 +156,7 @@ def meet(
         )
     ports = candidate_ports(token) if port is None else (port,)
     key = f"{token}\n{os.environ.get(SECRET, '')}"
-    member = _Member(placement, host, patience, on_failure)
+    member = _Member(placement, host, on_failure)
     try:
         member.join(key, ports, seconds)
     except BaseException as error:
@@ -171,17 +169,12 @@ class _Member:
     """A node among the others. Its connections are served by a thread of its own."""
 
     def __init__(
-        self,
-        placement: Placement,
-        leader: str,
-        patience: float,
-        on_failure: Callable[[StagingError], None],
+        self, placement: Placement, leader: str, on_failure: Callable[[StagingError], None]
     ) -> None:
         self.index = placement.node
         self.count = placement.nodes
         self._placement = placement
         self._leader = leader
-        self._patience = patience
         self._on_failure = on_failure
         self._inbox: SimpleQueue[Sequence[Report] | StagingError] = SimpleQueue()
         self._leaving = self._failed = False
@@ -205,7 +198,7 @@ class _Member:
         assert self._writer is not None  # noqa: S101  # it has joined
         data = frame({"report": dict(report)})
         self._loop.call_soon_threadsafe(self._writer.write, data)
-        return self._next(self._patience + _LATER)
+        return self._next(_PATIENCE + _LATER)
 
     def leave(self, error: BaseException | None) -> None:
         """Say goodbye, or why it is no good one."""
@@ -251,7 +244,7 @@ class _Member:
         host = self._leader
         if self.index == 0:
             _allow_files(self.count + _FILES)
-            self._hub = _Hub(key, self.count, seconds, self._patience)
+            self._hub = _Hub(key, self.count, seconds)
             listener = _listener(ports)
             self._server = await asyncio.start_server(
                 self._hub.serve, sock=listener, backlog=socket.SOMAXCONN
@@ -299,11 +292,10 @@ class _Member:
 class _Hub:
     """Node 0's side: who is there, what they report, and who is lost."""
 
-    def __init__(self, key: str, count: int, seconds: float, patience: float) -> None:
+    def __init__(self, key: str, count: int, seconds: float) -> None:
         self.empty = asyncio.Event()  # all have gone again
         self._key = key
         self._count = count
-        self._patience = patience
         self._hosts: dict[int, str] = {}
         self._writers: dict[int, StreamWriter] = {}
         self._reports: dict[int, Report] = {}
@@ -338,19 +330,19 @@ class _Hub:
         writer.write(frame({"nonce": nonce}))
         async with asyncio.timeout(_HELLO_SECONDS):
             hello = await receive(reader, _LONGEST_HELLO)
-        index = hello.get("node")
-        answer: _Message | None
+        index, refused = hello.get("node"), ""
         if not _proves(hello.get("proof"), self._key, "node", nonce):
-            answer = {"refused": f"another job's rendezvous, or not the same ${SECRET}"}
+            refused = f"another job's rendezvous, or not the same ${SECRET}"
         elif isinstance(index, int) and not self._left.isdisjoint((0, index)):
             # The same processes meet again for something else; this node 0 will soon be back too.
-            answer = {"refused": "an earlier rendezvous of this job"}
-        else:
-            answer = self._failure or self._contradiction(hello)
-        if answer is not None:
-            writer.write(frame(answer))
+            refused = "an earlier rendezvous of this job"
+        if refused:
+            writer.write(frame({"refused": refused}))
             return None
         writer.write(frame({"proof": _proof(self._key, "leader", str(hello.get("nonce")))}))
+        if failure := self._failure or self._contradiction(hello):
+            writer.write(frame(failure))
+            return None
         node = int(hello["node"])
         self._hosts[node], self._writers[node] = _text(hello.get("host")), writer
         _keep_alive(writer)
@@ -361,23 +353,22 @@ class _Hub:
 
     def _contradiction(self, hello: _Message) -> _Message | None:
         """Fail if a node of this job does not fit in; None if it does."""
-        index, count, host = hello.get("node"), hello.get("of"), _text(hello.get("host"))
-        if hello.get("version") != __version__:
-            found = _text(hello.get("version"))
-            return self._fail(
-                f"{host} runs dataprep {found}, node 0 {__version__}; run the same on all nodes"
+        index, host = hello.get("node"), _text(hello.get("host"))
+        said = (_text(hello.get("of")), _text(hello.get("version")))
+        if said != (str(self._count), __version__):
+            wrong = (
+                f"{host} is one of {said[0]} nodes and runs dataprep {said[1]}, node 0 one of "
+                f"{self._count} and runs {__version__}"
             )
-        if count != self._count:
-            wrong = f"{host} says that there are {_text(count)} nodes, node 0 {self._count}"
         elif not isinstance(index, int) or not 0 <= index < self._count:
-            wrong = f"{host} says that it is node {_text(index)} of {count}"
+            wrong = f"{host} says that it is node {_text(index)} of {self._count}"
         elif index in self._hosts:
             wrong = f"{self._hosts[index]} and {host} both say that they are node {index}"
         else:
             return None
         return self._fail(
-            f"{wrong}; start one process a node with its own index, all with the same number of "
-            "nodes (--rank, --world_size)"
+            f"{wrong}; start one process of the same dataprep a node with its own index, all with "
+            "the same number of nodes (--rank, --world_size)"
         )
 
     def _hear(self, index: int, message: _Message) -> None:
@@ -392,8 +383,8 @@ class _Hub:
             return  # said before it heard
         elif isinstance(report, dict) and index not in self._reports:
             if not self._reports:
-                late = f"did not report within {self._patience:g} s of the first"
-                self._timer = self._await_all(self._patience, self._reports, late)
+                late = f"did not report within {_PATIENCE:g} s of the first"
+                self._timer = self._await_all(_PATIENCE, self._reports, late)
             self._reports[index] = report
         else:
             self._fail(f"{self._named(index)} sent something that is not understood")
@@ -442,16 +433,8 @@ async def _find_leader(
     # A crowd that is turned away together must not come back together.
     pause = _SHORTEST_PAUSE * (1 + placement.node % 97 / 97)
     while True:
-        reason, found = "", []
-        # The nodes' own network may not know the domain.
-        for name in dict.fromkeys((host, host.partition(".")[0])):
-            try:
-                found = await loop.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-                break
-            except (OSError, UnicodeError) as error:  # what cannot be a name is not encoded
-                reason = reason or f"its name is not resolved ({error})"
-        addresses = dict.fromkeys(str(each[4][0]) for each in found)
-        for address, port in [(address, port) for port in ports for address in addresses]:
+        reason = "its name is not resolved"
+        for port, address in product(ports, await _addresses(host)):
             try:
                 rest = max(0.001, deadline - loop.time())
                 return await _introduced(placement, key, address, port, rest)
@@ -466,6 +449,16 @@ async def _find_leader(
         f"node {placement.node} ({placement.host}) did not find node 0 at {printable(host)} "
         f"({where}) within {seconds:g} s: {reason}; {_ADVICE}"
     )
+
+
+async def _addresses(host: str) -> Collection[str]:
+    """Of node 0; found without its domain if the nodes' own network does not know that."""
+    loop = asyncio.get_running_loop()
+    for name in (host, host.partition(".")[0]):
+        with suppress(OSError, UnicodeError):  # what cannot be a name is not encoded
+            found = await loop.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            return dict.fromkeys(str(each[4][0]) for each in found)
+    return ()
 
 
 async def _introduced(
@@ -496,8 +489,6 @@ async def _introduced(
         _keep_alive(writer)
         return reader, writer
     writer.close()
-    if "failed" in answer:
-        raise _failure(answer)
     raise ValueError(_text(answer.get("refused", "what answers is another program")))
 
 
@@ -561,9 +552,7 @@ def _listener(ports: Sequence[int]) -> socket.socket:
     reason = ""
     for port in ports:
         try:
-            return socket.create_server(
-                ("", port), family=family, backlog=socket.SOMAXCONN, dualstack_ipv6=dual
-            )
+            return socket.create_server(("", port), family=family, dualstack_ipv6=dual)
         except OSError as error:
             reason = error.strerror or str(error)
     raise StagingError(
@@ -625,8 +614,5 @@ def _text(value: object) -> str:
 
 def _listed(nodes: Collection[int], hosts: Mapping[int, str]) -> str:
     """Nodes as a message names them: ``nodes 5, 7 (n7)``; at most a few."""
-    names = ", ".join(
-        f"{node} ({hosts[node]})" if node in hosts else str(node) for node in sorted(nodes)[:_NAMED]
-    )
-    more = f" and {counted(len(nodes) - _NAMED, 'more', 'more')}" if len(nodes) > _NAMED else ""
-    return f"{'node' if len(nodes) == 1 else 'nodes'} {names}{more}"
+    names = [f"{node} ({hosts[node]})" if node in hosts else str(node) for node in nodes]
+    return f"{'node' if len(nodes) == 1 else 'nodes'} {some_of(names)}"

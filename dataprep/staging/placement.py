@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dataprep.errors import UsageError
-from dataprep.staging.nodes.schedulers import (
+from dataprep.staging.schedulers import (
     Job,
     Launch,
     find_job,

@@ -1,1 +1,0 @@
-"""Bytes from a source into a target, hashed on the way."""

@@ -1,1 +1,0 @@
-"""Which node this is, and what the nodes of a job tell each other."""
