@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from dataprep import __version__
 from dataprep.build import manifest as manifests
-from dataprep.build.claim import claim
-from dataprep.build.finished_split import FinishedSplit
-from dataprep.build.identity import CONVERTED
+from dataprep.build.claim import CONVERTED, claim
 from dataprep.build.job import (
     Job,
     Made,
@@ -26,13 +24,14 @@ from dataprep.build.job import (
 )
 from dataprep.build.lock import Lease
 from dataprep.build.manifest import (
+    FinishedSplit,
     dataset_info,
     describe_info,
     manifest_sink,
     read_manifest,
     refuse_part,
 )
-from dataprep.build.request import EVERY_SPLIT
+from dataprep.build.request import check_splits
 from dataprep.build.workspace import Workspace
 from dataprep.errors import ImageError, SinkError, SourceError, UsageError
 from dataprep.images import codec_versions
@@ -94,10 +93,7 @@ def check_conversion(request: ConvertRequest) -> Mapping[str, Any]:
     sink.check(dataset_info(manifest))
     if sink.needs_mean:
         raise UsageError("a mean image is made with the data set: make it with --stats mean")
-    unknown = set(request.num_shards or {}) - set(manifest["splits"]) - {EVERY_SPLIT}
-    if unknown:
-        known = ", ".join(manifest["splits"])
-        raise UsageError(f"--num_shards {min(unknown)}=…: the splits are {known}")
+    check_splits(request.num_shards, manifest["splits"])
     return manifest
 
 
@@ -265,13 +261,6 @@ class ConvertJob(Job):
             size = split.source_bytes / split.images if each is None else each
             total += int(images * (size + overhead))
         return total
-
-    def keep_rejected(
-        self,
-        rejected: Iterable[tuple[ShardName, Collection[str]]],
-        keep: Callable[[str, str, bytes], None],
-    ) -> None:
-        """Nothing is ever rejected here."""
 
     def _made(
         self,

@@ -12,8 +12,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.build.finished_split import FinishedSplit
-from dataprep.build.manifest import dataset_info, manifest_sink, read_manifest, refuse_part
+from dataprep.build.manifest import (
+    FinishedSplit,
+    dataset_info,
+    manifest_sink,
+    read_manifest,
+    refuse_part,
+)
 from dataprep.build.verify import KEY_HASH, key_hash, repeated
 from dataprep.errors import ImageError, SinkError
 from dataprep.images.decode import to_pixels

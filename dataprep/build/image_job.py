@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from dataprep import __version__
 from dataprep.archives.reading import require_unchanged
 from dataprep.build.claim import claim
-from dataprep.build.index_parts import IndexParts
+from dataprep.build.index_parts import IndexParts, ScanSummary, SplitSummary
 from dataprep.build.job import (
     Job,
     Made,
@@ -29,7 +29,6 @@ from dataprep.build.job import (
 from dataprep.build.lock import Lease
 from dataprep.build.manifest import describe_info
 from dataprep.build.request import Request, describe_examples
-from dataprep.build.scan_summary import ScanSummary, SplitSummary, choose_images
 from dataprep.build.workspace import Workspace
 from dataprep.datasets import Dataset, Found, read_image
 from dataprep.errors import ImageError, SourceError
@@ -110,29 +109,19 @@ class ImageJob(Job):
                 source += row.size
         return made / source if source else 1.0
 
-    def keep_rejected(
-        self,
-        rejected: Iterable[tuple[ShardName, Collection[str]]],
-        keep: Callable[[str, str, bytes], None],
-    ) -> None:
+    def check_rejected(self, shard: ShardName, keys: Collection[str]) -> None:
+        """One look at each file that a rejected image is in."""
+        files = {row.container: row for row in self._rows(shard) if row.key in keys}
+        require_unchanged(self.raw, files)
+
+    def read_rejected(self, shard: ShardName, keys: Collection[str]) -> Iterator[tuple[str, bytes]]:
         """Read them from the raw data once more."""
-        for shard, keys in rejected:
-            wanted = set(keys)
-            for row in self._rows(shard):
-                if row.key not in wanted:
-                    continue
+        for row in self._rows(shard):
+            if row.key in keys:
                 try:
-                    data = read_image(self.raw, row, self.index)
+                    yield row.key, read_image(self.raw, row, self.index)
                 except SourceError as error:
                     raise SourceError(f"--keep_rejected: {error}") from error
-                keep(shard.split, row.key, data)
-
-    def check_rejected(self, rejected: Iterable[tuple[ShardName, Collection[str]]]) -> None:
-        """One look at each file that a rejected image is in."""
-        for shard, keys in rejected:
-            wanted = set(keys)
-            files = {row.container: row for row in self._rows(shard) if row.key in wanted}
-            require_unchanged(self.raw, files)
 
     def _rows(self, shard: ShardName) -> Iterator[Row]:
         return read_shard(self.workspace.order, shard.split, shard.number)
@@ -231,7 +220,7 @@ def plan_images(
     claim(job, identity, parts.digests(), overwrite=request.overwrite)
     # The identity is the same for every raw layout; the order says where the bytes are.
     token = hashlib.sha256(to_json([identity, parts.digests()])).hexdigest()
-    _order(job, summary, images, token, dataset, request)
+    _order(job, summary, images, token, request)
     return job, identity
 
 
@@ -240,7 +229,6 @@ def _order(
     summary: ScanSummary,
     images: Images,
     token: str,
-    dataset: Dataset,
     request: Request,
 ) -> None:
     """Put the images of those splits in order whose order is not there."""
@@ -250,7 +238,9 @@ def _order(
     order = job.workspace.order
     stale = [split for split in job.splits if not order_is_current(order, split.name, token)]
     if stale and not images.has_chosen:
-        choose_images(images, summary.splits, summary.classes, dataset, request)
+        identifiers = [identifier for identifier, _ in summary.classes]
+        images.number_labels(summary.splits, identifiers, multilabel=job.output.info.multilabel)
+        images.choose(summary.splits, seed=request.seed, limit=request.limit)
     for split in stale:
         write_order(
             order,

@@ -163,29 +163,26 @@ class Job(ABC):
     def estimate_bytes(self, pending: Sequence[ShardName]) -> int:
         """The size of these shards together, roughly."""
 
-    def check_rejected(  # noqa: B027  # a job without raw data has none
-        self, rejected: Iterable[tuple[ShardName, Collection[str]]]
-    ) -> None:
-        """Make sure that what images were rejected for is still so.
+    # A job without raw data rejects nothing.
 
-        Args:
-            rejected: shards, and the keys of their rejected images.
+    def check_rejected(self, shard: ShardName, keys: Collection[str]) -> None:  # noqa: B027
+        """Make sure that what images of a shard were rejected for is still so.
 
         Raises:
             SourceError: the raw data changed since; perhaps somebody has repaired it.
         """
 
-    @abstractmethod
-    def keep_rejected(
+    def read_rejected(
         self,
-        rejected: Iterable[tuple[ShardName, Collection[str]]],
-        keep: Callable[[str, str, bytes], None],
-    ) -> None:
-        """Hand over the bytes of rejected images, given by key: ``keep(split, key, bytes)``.
+        shard: ShardName,  # noqa: ARG002
+        keys: Collection[str],  # noqa: ARG002
+    ) -> Iterable[tuple[str, bytes]]:
+        """Key and bytes of rejected images of a shard.
 
         Raises:
             SourceError: they cannot be read any more.
         """
+        return ()
 
 
 def map_in_order(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -107,6 +107,18 @@ def fit_request(request: Request, dataset: Dataset) -> Request:
     if classes is not None:
         sink.check(describe_examples(classes, recipe, dataset))
     return replace(request, recipe=recipe)
+
+
+def check_splits(num_shards: Mapping[str, int] | None, splits: Collection[str]) -> None:
+    """Refuse shard counts of splits that there are not.
+
+    Raises:
+        UsageError: names one.
+    """
+    for name in num_shards or {}:
+        if name not in splits and name != EVERY_SPLIT:
+            known = ", ".join(sorted(splits))
+            raise UsageError(f"--num_shards {name}=…: the splits are {known}")
 
 
 def _for_pixels(recipe: Recipe, sink: Sink) -> Recipe:

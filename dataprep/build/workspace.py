@@ -21,6 +21,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import secrets
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -105,6 +107,15 @@ class Workspace:
     def rejected(self) -> Path:
         """Bytes of rejected images."""
         return self.out / "rejected"
+
+    def rejected_image(self, split: str, key: str) -> Path:
+        """The bytes of one; its key is data from an archive, and may hold anything."""
+        plain = key.replace("/", "_")
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", plain).lstrip(".")[-200:]
+        if name != plain:
+            digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+            name = f"{digest[:12]}-{name}"
+        return self.rejected / split / name
 
     @property
     def unmatched(self) -> Path:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from dataprep.build.build_directory import check_free_space, remove_build_directories
-from dataprep.build.claim import check_request, remove_partial_files
+from dataprep.build.build_directory import check_free_space, lay_out, remove_build_directories
+from dataprep.build.claim import check_places, remove_partial_files
 from dataprep.build.commit import CommitRecord, finished_shard, forget_progress
 from dataprep.build.convert_job import (
     ConvertRequest,
@@ -29,23 +29,19 @@ from dataprep.build.image_job import plan_images
 from dataprep.build.index_parts import (
     IndexParts,
     check_unchanged,
+    check_unmatched,
     forget_part,
     has_part,
-    index_directory,
     is_current,
+    open_images,
     read_part,
+    report_summary,
+    shared_index_directory,
+    summarize,
 )
 from dataprep.build.job import Job
 from dataprep.build.lock import check_held, locked
-from dataprep.build.output_layout import lay_out
-from dataprep.build.request import MaxBad, Request, fit_request
-from dataprep.build.scan_summary import (
-    check_splits,
-    check_unmatched,
-    open_images,
-    report_summary,
-    summarize,
-)
+from dataprep.build.request import MaxBad, Request, check_splits, fit_request
 from dataprep.build.seal import Sealed, rejected_keys, seal
 from dataprep.build.verify import Level, verify
 from dataprep.build.workspace import Workspace
@@ -78,9 +74,9 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Sealed:
     request = fit_request(request, dataset)
     close_archives()  # a new search starts from the files as they are now
     found = dataset.find(request.raw, request.splits)
-    check_request(request, found)
+    check_places(request.raw, request.out, request.index_dir, found)
     if found.splits is not None:
-        check_splits(request, found.splits)
+        check_splits(request.num_shards, found.splits)
     check(engine)
     for text in found.description:
         reporter.line(text)
@@ -96,18 +92,20 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Sealed:
         requirements = WorkerRequirements(workspace.out, raw, workspace.lock, places)
         splits = found.splits or ()
         with _working(engine, requirements, splits, request.build_dir, reporter) as workers:
-            index = index_directory(request, dataset, workspace)
+            index = workspace.index
+            if request.index_dir is not None:
+                index = shared_index_directory(request.index_dir, dataset, raw)
             parts = _scan_what_changed(request, dataset, found, index, workers, reporter)
-            with open_images(request, dataset, workspace, parts) as images:
+            with open_images(parts, dataset, request.splits, workspace.private) as images:
                 summary = summarize(request, workspace, dataset, found, parts, images)
                 report_summary(summary, reporter.line)
-                check_unmatched(request, workspace, summary)
+                check_unmatched(summary, request.max_bad, workspace.unmatched)
                 job, identity = plan_images(
                     request, dataset, found, parts, summary, images, workers.lease, reporter.line
                 )
             records = _write_shards(job, workers, reporter, request.striping)
             check_unchanged(parts, dataset, request.raw)
-            with open_images(request, dataset, workspace, parts) as images:
+            with open_images(parts, dataset, request.splits, workspace.private) as images:
                 unmatched, ignored = summary.unmatched, summary.ignored[0]
                 return seal(
                     job,
@@ -289,7 +287,8 @@ def _write_shards(
     """
     workspace, engine = job.workspace, workers.engine
     done = _finished(job, job.shard_names())
-    job.check_rejected(rejected_keys(job, list(done.values())))
+    for shard, keys in rejected_keys(workspace, done.values()):
+        job.check_rejected(shard, keys)
     pending = [shard for shard in job.shard_names() if shard not in done]
     if not pending:
         reporter.line(f"{counted(len(done), 'shard')} already there, nothing to write")
