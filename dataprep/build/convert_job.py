@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from dataprep import __version__
 from dataprep.build import manifest as manifests
-from dataprep.build.claim import CONVERTED, claim
 from dataprep.build.job import (
     Job,
     Made,
@@ -19,30 +17,26 @@ from dataprep.build.job import (
     Rejected,
     SplitJob,
     choose_shard_count,
-    dropped_fields,
     map_in_order,
+    plan_output,
 )
 from dataprep.build.lock import Lease
 from dataprep.build.manifest import (
     FinishedSplit,
     dataset_info,
-    describe_info,
     manifest_sink,
     read_manifest,
     refuse_part,
 )
-from dataprep.build.request import check_splits
-from dataprep.build.workspace import Workspace
+from dataprep.build.request import ConvertRequest, check_splits
 from dataprep.errors import ImageError, SinkError, SourceError, UsageError
-from dataprep.images import codec_versions
 from dataprep.images.decode import raw_to_png, to_pixels
 from dataprep.index import Value
 from dataprep.index import records as records_table
 from dataprep.index.records import RecordsTable, first_rows
 from dataprep.plugins import load_sink
-from dataprep.sinks import DatasetInfo, Layout, ShardName
+from dataprep.sinks import ShardName
 from dataprep.sinks.example import Example
-from dataprep.system.lustre.rules import Striping
 from dataprep.system.messages import counted, printable, sized, unreadable
 from dataprep.system.throttle import pay
 
@@ -55,21 +49,6 @@ _KEPT_FIELDS = (
     *("dataset", "dataset_config", "seed", "limit", "shuffle", "image", "input"),
     *("unmatched", "counts", "classes_sha256"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ConvertRequest:
-    """What the user asked for; the command line's options under their names."""
-
-    source: Path
-    out: Path
-    sink: str
-    sink_options: Mapping[str, str] = field(default_factory=dict)
-    layout: Layout = "split"
-    num_shards: Mapping[str, int] | None = None
-    build_dir: Path | None = None
-    overwrite: bool = False
-    striping: Striping = field(default_factory=Striping)
 
 
 def check_conversion(request: ConvertRequest) -> Mapping[str, Any]:
@@ -101,41 +80,38 @@ def plan_conversion(
     request: ConvertRequest,
     manifest: Mapping[str, Any],
     lease: Lease,
-    *,
     report: Callable[[str], None],
 ) -> tuple[ConvertJob, Mapping[str, object]]:
-    """Decide the shards, and check that the directory is this job's.
+    """Decide the shards.
 
     Returns:
-        The job, and its identity: everything that shapes the bytes of the output.
+        The job, and its identity: what the raw data was and what was done to it stays; the format
+        is another.
 
     Raises:
         UsageError: the shard counts do not fit.
-        DatasetError: the directory is being made in another way, or holds foreign shards.
     """
-    sink = load_sink(request.sink, request.sink_options)
-    info, lost = dropped_fields(dataset_info(manifest), sink)
-    for line in lost:
-        report(line)
-    output = _output(request, info)
-    splits = tuple(_split(request, manifest, name, output) for name in manifest["splits"])
+    with RecordsTable(request.source) as table:
+        attributes = table.attributes
+    output = plan_output(request, dataset_info(manifest), attributes, report)
+    splits = tuple(
+        _split(manifest, name, request.num_shards, output) for name in manifest["splits"]
+    )
     for split in splits:
         report(
             f"{split.name}: {counted(split.images, 'record')}, {sized(split.source_bytes)}, "
             f"in {counted(split.shards, 'shard')}, in the same order"
         )
-    identity = _identity(manifest, splits, output)
-    job = ConvertJob(
-        output,
-        splits,
-        lease,
-        request.source.absolute(),
-        manifest["sha256"],
-        manifest["image"]["max_pixels"],
-    )
-    units = {CONVERTED: manifest["sha256"]}
-    claim(job, identity, units, overwrite=request.overwrite)
-    return job, identity
+    source, max_pixels = request.source.absolute(), manifest["image"]["max_pixels"]
+    job = ConvertJob(output, splits, lease, source, manifest["sha256"], max_pixels)
+    ancestor = {
+        "manifest_sha256": manifest["sha256"],
+        "sink": manifest["sink"],
+        "versions": manifest["versions"],
+    }
+    kept = {name: manifest[name] for name in _KEPT_FIELDS if name in manifest}
+    lineage = [ancestor, *manifest.get("lineage", ())]
+    return job, {**kept, **job.output_identity(), "lineage": lineage}
 
 
 def statistics_of(job: ConvertJob, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,57 +130,20 @@ def unstored_rows(source: Path, manifest: Mapping[str, Any]) -> Iterator[pa.Tabl
             yield rows.drop_columns(["shard"])
 
 
-def _output(request: ConvertRequest, info: DatasetInfo) -> Output:
-    with RecordsTable(request.source) as table:
-        attributes = table.attributes
-    return Output(
-        workspace=Workspace(request.out.absolute()),
-        sink=request.sink,
-        sink_options=request.sink_options,
-        layout=request.layout,
-        info=info,
-        attributes=attributes,
-        build_dir=request.build_dir and request.build_dir.absolute(),
-    )
-
-
 def _split(
-    request: ConvertRequest, manifest: Mapping[str, Any], name: str, output: Output
+    manifest: Mapping[str, Any], name: str, wanted: Mapping[str, int] | None, output: Output
 ) -> SplitJob:
     split = manifest["splits"][name]
     same, usual = len(split["shards"]), output.load_sink().usual_shards
     like = same if 1 < same <= (usual or same) else None
     return SplitJob(
         name=name,
-        shards=choose_shard_count(name, split["records"], request.num_shards, output, like=like),
+        shards=choose_shard_count(name, split["records"], wanted, output, like=like),
         shuffle=manifest["shuffle"][name],
         images=split["records"],
         source_bytes=split["bytes"],
         digest=manifest["input"][name]["digest"],
     )
-
-
-def _identity(
-    manifest: Mapping[str, Any], splits: tuple[SplitJob, ...], output: Output
-) -> dict[str, object]:
-    """What the raw data was and what was done to it stays; the format is another."""
-    sink = output.load_sink()
-    kept = [name for name in _KEPT_FIELDS if name in manifest]
-    ancestor = {
-        "manifest_sha256": manifest["sha256"],
-        "sink": manifest["sink"],
-        "versions": manifest["versions"],
-    }
-    inherited = {name: manifest[name] for name in kept}
-    return {
-        **inherited,
-        "num_shards": {split.name: split.shards for split in splits},
-        "sink": {"name": sink.name, "config": dict(sink.config())},
-        "examples": describe_info(output.info),
-        "layout": output.layout,
-        "lineage": [ancestor, *manifest.get("lineage", ())],
-        "versions": {"dataprep": __version__, **codec_versions(), **sink.versions()},
-    }
 
 
 @dataclass(frozen=True, slots=True)

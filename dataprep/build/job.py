@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from dataprep import __version__
 from dataprep.build.lock import Lease
-from dataprep.build.request import EVERY_SPLIT
+from dataprep.build.manifest import describe_info
+from dataprep.build.request import EVERY_SPLIT, OutputRequest
 from dataprep.build.workspace import Workspace
 from dataprep.errors import UsageError
-from dataprep.images import Measured
+from dataprep.images import Measured, codec_versions
 from dataprep.index import Value
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo, Layout, ShardName, Sink
@@ -139,6 +141,17 @@ class Job(ABC):
         """Every shard of every split."""
         return [shard for split in self.splits for shard in split.shard_names()]
 
+    def output_identity(self) -> dict[str, object]:
+        """What shapes the bytes of the output besides the examples; nothing of this machine."""
+        sink, info = self.output.load_sink(), self.output.info
+        return {
+            "num_shards": {split.name: split.shards for split in self.splits},
+            "sink": {"name": sink.name, "config": dict(sink.config())},
+            "examples": describe_info(info),
+            "layout": self.output.layout,
+            "versions": {"dataprep": __version__, **codec_versions(), **sink.versions()},
+        }
+
     @property
     @abstractmethod
     def works_on_images(self) -> bool:
@@ -206,6 +219,39 @@ def map_in_order(
     finally:
         for future in pending:
             future.cancel()
+
+
+def plan_output(
+    request: OutputRequest,
+    info: DatasetInfo,
+    attributes: tuple[tuple[str, Kind], ...],
+    report: Callable[[str], None],
+) -> Output:
+    """Where the shards go, with what their format can hold of the examples.
+
+    Args:
+        request: what the user asked for.
+        info: what is true of every example.
+        attributes: name and kind of what else is known of images.
+        report: told what the format has no place for.
+
+    Raises:
+        UsageError: the format cannot hold such a data set.
+    """
+    sink = load_sink(request.sink, request.sink_options)
+    sink.check(info)
+    kept, lines = dropped_fields(info, sink)
+    for line in lines:
+        report(line)
+    return Output(
+        workspace=Workspace(request.out.absolute()),
+        sink=request.sink,
+        sink_options=request.sink_options,
+        layout=request.layout,
+        info=kept,
+        attributes=attributes,
+        build_dir=request.build_dir and request.build_dir.absolute(),
+    )
 
 
 def dropped_fields(info: DatasetInfo, sink: Sink) -> tuple[DatasetInfo, tuple[str, ...]]:

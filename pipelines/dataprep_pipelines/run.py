@@ -14,10 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dataprep.build.build_directory import check_free_space, lay_out, remove_build_directories
-from dataprep.build.claim import check_places, remove_partial_files
+from dataprep.build.claim import CONVERTED, check_places, claim, remove_partial_files
 from dataprep.build.commit import CommitRecord, finished_shard, forget_progress
 from dataprep.build.convert_job import (
-    ConvertRequest,
     changed_meanwhile,
     check_conversion,
     file_times,
@@ -25,7 +24,7 @@ from dataprep.build.convert_job import (
     statistics_of,
     unstored_rows,
 )
-from dataprep.build.image_job import plan_images
+from dataprep.build.image_job import describe_splits, order_images, plan_images
 from dataprep.build.index_parts import (
     IndexParts,
     check_unchanged,
@@ -41,7 +40,7 @@ from dataprep.build.index_parts import (
 )
 from dataprep.build.job import Job
 from dataprep.build.lock import check_held, locked
-from dataprep.build.request import MaxBad, Request, check_splits, fit_request
+from dataprep.build.request import ConvertRequest, MaxBad, Request, check_splits, fit_request
 from dataprep.build.seal import Sealed, rejected_keys, seal
 from dataprep.build.verify import Level, verify
 from dataprep.build.workspace import Workspace
@@ -101,8 +100,14 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Sealed:
                 report_summary(summary, reporter.line)
                 check_unmatched(summary, request.max_bad, workspace.unmatched)
                 job, identity = plan_images(
-                    request, dataset, found, parts, summary, images, workers.lease, reporter.line
+                    request, dataset, summary, index, workers.lease, reporter.line
                 )
+                for text in describe_splits(job, request.num_shards, found.official_counts):
+                    reporter.line(text)
+                # Only now, when nothing that was asked for can be refused any more.
+                claim(job, identity, parts.digests(), overwrite=request.overwrite)
+                made_of = [identity, parts.digests()]
+                order_images(job, images, made_of, seed=request.seed, limit=request.limit)
             records = _write_shards(job, workers, reporter, request.striping)
             check_unchanged(parts, dataset, request.raw)
             with open_images(parts, dataset, request.splits, workspace.private) as images:
@@ -158,7 +163,9 @@ def convert(
         source = request.source.absolute()
         requirements = WorkerRequirements(workspace.out, source, workspace.lock)
         with _working(engine, requirements, splits, request.build_dir, reporter) as workers:
-            job, identity = plan_conversion(request, manifest, workers.lease, report=reporter.line)
+            job, identity = plan_conversion(request, manifest, workers.lease, reporter.line)
+            units = {CONVERTED: manifest["sha256"]}
+            claim(job, identity, units, overwrite=request.overwrite)
             records = _write_shards(job, workers, reporter, request.striping)
             if file_times(request.source, manifest) != before:
                 raise changed_meanwhile(request.source)
