@@ -91,7 +91,7 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
         LockedError: another run has taken it over.
     """
     workspace = job.workspace
-    check_held(workspace, job.lease)
+    check_held(job.lease)
     if overwrite:
         remove_built_files(workspace)
     fresh = check_identity(workspace, identity, units)

@@ -41,7 +41,9 @@ from dataprep.system.messages import counted, printable, sized, unreadable
 from dataprep.system.throttle import pay
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 _KEPT_COLUMNS: Final = ("channels", "status", "reason")  # of a row of the source
 # What the raw data was and what was done to it; early manifests lack some of it.
@@ -227,7 +229,7 @@ def run_of(shard: ShardName, ends: Sequence[int]) -> tuple[int, int]:
         shard: one of the new shards.
         ends: of each shard that there is, the number behind its last example. As many new shards
             get the same examples; another number gets runs whose sizes differ by at most 1, the
-            longer ones first, as they are dealt.
+            longer ones first, as images are assigned to shards.
     """
     if shard.count == len(ends):
         return (ends[shard.number - 1] if shard.number else 0), ends[shard.number]
@@ -257,18 +259,25 @@ def _changed(example: Example, *, pixels: bool, most: int) -> Example:
     if not pixels:  # losing nothing
         png = raw_to_png(example.encoded, example.height, example.width)
         return replace(example, encoded=png, format="PNG")
+    return replace(example, encoded=pixels_of(example, most).tobytes(), format="RAW")
+
+
+def pixels_of(example: Example, most: int) -> NDArray[np.uint8]:
+    """What an example shows, as formats that store pixels hold it.
+
+    Args:
+        example: in any form.
+        most: pixels that an image may have.
+
+    Raises:
+        SinkError: it cannot be decoded.
+    """
+    color: Literal["gray", "rgb"] = "gray" if example.colorspace == "Grayscale" else "rgb"
+    size = example.height, example.width
     try:
-        found = to_pixels(
-            example.encoded,
-            example.format,
-            example.height,
-            example.width,
-            "gray" if example.colorspace == "Grayscale" else "rgb",
-            most,
-        )
+        return to_pixels(example.encoded, example.format, *size, color, most)
     except ImageError as error:
         raise SinkError(f"{printable(example.key)} cannot be decoded: {error}") from error
-    return replace(example, encoded=found.tobytes(), format="RAW")
 
 
 def file_times(source: Path, manifest: Mapping[str, Any]) -> list[tuple[int, int, int] | None]:

@@ -126,7 +126,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Job(ABC):
-    """A worker's orders. Pickled, so it holds only small, plain values."""
+    """What a worker is to make. Pickled, so it holds only small, plain values."""
 
     output: Output
     splits: tuple[SplitJob, ...]

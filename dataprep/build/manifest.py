@@ -166,7 +166,7 @@ class Part:
             is not here.
         split_files: paths of the files that are here of those made once for their split.
         node: 0-based index of the node that got them.
-        nodes: how many nodes the shards were dealt over; 1 if only splits were chosen.
+        nodes: how many nodes the shards were assigned to; 1 if only splits were chosen.
         replicas: how many nodes got each shard.
     """
 

@@ -135,7 +135,7 @@ def seal(
     written = [*chain(*files.values()), *chain(*(record.files for record in records))]
     for directory in {out, *((out / file.path).parent for file in written)}:
         sync_directory(directory)
-    check_held(job.workspace, job.lease)
+    check_held(job.lease)
     write_durably(job.workspace.manifest, to_json(manifest))
     sync_directory(out)
     return Sealed(

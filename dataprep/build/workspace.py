@@ -13,7 +13,7 @@
     OUT/.dataprep/unmatched.csv       images that are listed but missing, or there but not listed
     OUT/.dataprep/commits/            a record of each finished shard, and its rows of the table
     OUT/.dataprep/progress/           how far unfinished shards are
-    OUT/.dataprep/orders-…            what the workers of a run are to do
+    OUT/.dataprep/task-…              what the workers of a run are to do
     OUT/.dataprep/failure-…           what they failed at
     OUT/.dataprep/slurm/              logs of the jobs of --dask_slurm
     OUT/.dataprep/lock                who is working here
@@ -91,7 +91,7 @@ class Workspace:
 
     def run_files(self) -> list[Path]:
         """What runs told their workers and these told them: of earlier runs, and of this one."""
-        return sorted([*self.private.glob("failure-*.json"), *self.private.glob("orders-*.pickle")])
+        return sorted([*self.private.glob("failure-*.json"), *self.private.glob("task-*.pickle")])
 
     @property
     def manifest(self) -> Path:

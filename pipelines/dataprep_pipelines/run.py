@@ -44,7 +44,7 @@ from dataprep.build.request import ConvertRequest, MaxBad, Request, check_splits
 from dataprep.build.seal import Sealed, rejected_keys, seal
 from dataprep.build.verify import Level, verify
 from dataprep.build.workspace import Workspace
-from dataprep.datasets import Dataset, Found, close_archives
+from dataprep.datasets import Dataset, ScanUnit, close_archives
 from dataprep.errors import DataprepError, DatasetError, PipelineError
 from dataprep.plugins import load_dataset
 from dataprep.sinks import ShardName
@@ -94,7 +94,8 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Sealed:
             index = workspace.index
             if request.index_dir is not None:
                 index = shared_index_directory(request.index_dir, dataset, raw)
-            parts = _scan_what_changed(request, dataset, found, index, workers, reporter)
+            trust = not request.overwrite
+            parts = _scan_what_changed(dataset, found.units, index, workers, reporter, trust=trust)
             with open_images(parts, dataset, request.splits, workspace.private) as images:
                 summary = summarize(request, workspace, dataset, found, parts, images)
                 report_summary(summary, reporter.line)
@@ -220,24 +221,32 @@ def _storage(doing: str, out: Path) -> Iterator[None]:
 
 
 def _scan_what_changed(
-    request: Request,
     dataset: Dataset,
-    found: Found,
+    units: Sequence[ScanUnit],
     index: Path,
     workers: Workers,
     reporter: Reporter,
+    *,
+    trust: bool,
 ) -> IndexParts:
     """The index of everything that was found; what is not indexed, or has changed, is scanned.
+
+    Args:
+        dataset: what is prepared.
+        units: what was found of it.
+        index: where the index is.
+        workers: who scans.
+        reporter: who is told.
+        trust: False: all is scanned again. Files rewritten in place leave their folder's time as
+            it was.
 
     Raises:
         DataprepError: something cannot be scanned.
     """
-    kept = {unit: read_part(index, unit) for unit in found.units}
-    # Files rewritten in place leave their folder's time as it was; --overwrite trusts nothing.
+    raw = workers.requirements.raw
+    kept = {unit: read_part(index, unit) for unit in units}
     stale = [
-        unit
-        for unit, part in kept.items()
-        if request.overwrite or not is_current(part, dataset, request.raw, unit)
+        unit for unit, part in kept.items() if not trust or not is_current(part, dataset, raw, unit)
     ]
     if not stale:
         reporter.line(f"index: {counted(len(kept), 'part')} reused")
@@ -250,11 +259,12 @@ def _scan_what_changed(
         def watch() -> None:
             reporter.scanning(sum(has_part(index, unit) for unit in stale), len(stale))
 
-        scan = Scan(dataset, workers.requirements.raw, index)
+        scan = Scan(dataset, raw, index)
         try:
             with workers.task(scan, "scan") as spec:
                 work = ScanIntoIndex(spec, workers.engine.scan_processes(), workers.failures)
-                workers.run(stale, work, Parallelism(), Paced(watch))
+                stop = workers.failures.stop
+                workers.engine.run(stale, work, Parallelism(), watch=Paced(watch), stop=stop)
             watch()
         except TasksFailedError:
             workers.failures.reraise()  # says more
@@ -293,7 +303,7 @@ def _write_shards(
         LockedError: another run has taken the directory over.
     """
     workspace, engine = job.workspace, workers.engine
-    done = _finished(job, job.shard_names())
+    done = _finished(workspace, job.shard_names())
     for shard, keys in rejected_keys(workspace, done.values()):
         job.check_rejected(shard, keys)
     pending = [shard for shard in job.shard_names() if shard not in done]
@@ -305,8 +315,8 @@ def _write_shards(
             f"resuming: {counted(len(done), 'shard')} already there, {len(pending)} to make"
         )
     # Looking took a while, and what is a lie in this run's eyes may be another's finished work.
-    check_held(workspace, job.lease)
-    _forget(job, pending)
+    check_held(job.lease)
+    _forget(workspace, pending)
     images = sum(split.images for split in job.splits) if job.works_on_images else 0
     parallelism = engine.parallelism(len(pending), images=images)
     check_free_space(job, pending, at_once=engine.shards_at_once(parallelism))
@@ -321,8 +331,8 @@ def _write_shards(
                 reporter.line(f"trying {counted(len(pending), 'failed shard')} again")
                 time.sleep(pause)
             said = _write_round(job, pending, workers, spec, parallelism, reporter, failed)
-            check_held(workspace, job.lease)
-            made = _finished(job, pending)
+            check_held(job.lease)
+            made = _finished(workspace, pending)
             done |= made
             failed |= {shard: said[shard] for shard in pending if shard not in made}
             failed = {shard: error for shard, error in failed.items() if shard not in made}
@@ -331,20 +341,20 @@ def _write_shards(
     raise _all_failures(failed)
 
 
-def _finished(job: Job, shards: Sequence[ShardName]) -> dict[ShardName, CommitRecord]:
+def _finished(workspace: Workspace, shards: Sequence[ShardName]) -> dict[ShardName, CommitRecord]:
     """Those of the shards that are there."""
-    found = {shard: finished_shard(job.workspace, shard) for shard in shards}
+    found = {shard: finished_shard(workspace, shard) for shard in shards}
     return {shard: record for shard, record in found.items() if record is not None}
 
 
-def _forget(job: Job, pending: Sequence[ShardName]) -> None:
+def _forget(workspace: Workspace, pending: Sequence[ShardName]) -> None:
     """A seal or a record of a shard that must be made again would be a lie meanwhile."""
-    job.workspace.manifest.unlink(missing_ok=True)
+    workspace.manifest.unlink(missing_ok=True)
     for shard in pending:
-        place = job.workspace.record(shard)
+        place = workspace.record(shard)
         remove_unless_file(place)
         place.unlink(missing_ok=True)
-    forget_progress(job.workspace)
+    forget_progress(workspace)
 
 
 def _write_round(
@@ -374,7 +384,7 @@ def _write_round(
     try:
         with workers.engine.elements(shards, parallelism) as elements:
             work = WriteShard(spec, parallelism, failures)
-            workers.run(elements, work, parallelism, watch.look)
+            workers.engine.run(elements, work, parallelism, watch=watch.look, stop=failures.stop)
     except TasksFailedError as error:
         lost = error.errors
     finally:
