@@ -1,9 +1,9 @@
 """The order of a data set: a pure function of keys, categories, seed, split and shard count.
 
-This is the shuffle. Like a card game: sort the images of each category by a hash, lay the
-categories end to end, deal them round the shards, then sort every shard by another hash. As one
-category is a run of consecutive cards, and consecutive cards go to consecutive shards, two things
-hold for every input:
+This is the shuffle: sort the images of each category by a hash, lay the categories end to end,
+assign the images to the shards in turn, then sort every shard by another hash. As one category is a
+run of consecutive images, and consecutive images go to consecutive shards, two things hold for
+every input:
 
 * shard sizes differ by at most 1;
 * the count of every category differs by at most 1 between any two shards.
@@ -46,9 +46,9 @@ from dataprep.system.state_files import (
 from dataprep_schemas.tables import ORDER
 
 Shuffle = Literal["stratified", "global", "none"]
-"""``stratified`` as described above; ``global`` deals the images sorted by hash alone (sizes within
-1, categories only on average); ``none`` cuts them, in the order of their keys, into consecutive
-runs with sizes within 1."""
+"""``stratified`` as described above; ``global`` assigns the images sorted by hash alone (sizes
+within 1, categories only on average); ``none`` cuts them, in the order of their keys, into
+consecutive runs with sizes within 1."""
 
 _BLOCK: Final = 1 << 16  # rows
 _KEPT: Final = 4  # blocks that a process keeps: its threads are usually in the same one
@@ -72,7 +72,7 @@ _RANKS: Final[dict[Shuffle, str]] = {
     "global": "hash",
     "none": "key",
 }
-_SECOND: Final = "hash & 18446744073709551615"  # its lower half; images were dealt by the upper one
+_SECOND: Final = "hash & 18446744073709551615"  # its lower half; the upper one chose the shard
 
 
 def shard_bounds(images: int, shards: int, number: int) -> tuple[int, int]:
