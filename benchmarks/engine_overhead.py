@@ -223,7 +223,7 @@ def _nothing() -> beam.DoFn:
 
     private = Path("/scratch/project/imagenet/.dataprep")  # only its name is sent
     lease = Lease(private / "lock", "m" * 200, private / "failure-0123456789abcdef.json")
-    spec = TaskSpec(private / "orders.pickle", lease, "0" * 64)
+    spec = TaskSpec(private / "task.pickle", lease, "0" * 64)
     return DoNothing(spec, Parallelism(), FailureLog(lease))
 
 

@@ -63,11 +63,11 @@ def main(dataset: str, options: dict[str, str], raw: Path, out: Path, cores: int
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     watch = _Stopwatch()
     request = Request(
-        dataset,
-        raw,
-        out,
-        Recipe(),
-        MaxBad.parse("0"),
+        dataset=dataset,
+        raw=raw,
+        out=out,
+        recipe=Recipe(),
+        max_bad=MaxBad.parse("0"),
         dataset_options=options,
         splits=("train",),
     )

@@ -154,11 +154,11 @@ def check_same(made: Made, out: Path) -> None:
 
 
 def remains(out: Path) -> list[str]:
-    """What no run should leave: temporary files, the lock, orders, failures."""
+    """What no run should leave: temporary files, the lock, tasks, failures."""
     return [
         path.relative_to(out).as_posix()
         for path in out.rglob("*")
         if path.name.endswith(".partial")
         or path.name == "lock"
-        or path.name.startswith(("orders-", "failure-"))
+        or path.name.startswith(("task-", "failure-"))
     ]

@@ -111,7 +111,7 @@ def convert(
     """
     from dataprep.api.options import convert_options, resolve
     from dataprep.api.striping_options import chosen_striping
-    from dataprep.build.convert_job import ConvertRequest
+    from dataprep.build.request import ConvertRequest
 
     _check_guarded()
     values = resolve("dataprep convert", convert_options(), options)

@@ -1,4 +1,4 @@
-"""Where shards are built, and whether there is room for them.
+"""Where shards are built, whether there is room for them, and how their directories are striped.
 
 Formats that are not written from front to back are built on node-local storage first. LMDB and
 HDF5 write here and there, which parallel and network file systems answer slowly and lock badly;
@@ -11,14 +11,15 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.build.job import Job, Output
 from dataprep.build.workspace import Workspace
-from dataprep.errors import SinkError
+from dataprep.errors import DatasetError, SinkError
 from dataprep.sinks import DatasetInfo, ShardName, ShardWriter, Sink, WrittenFile
 from dataprep.sinks.example import Example
 from dataprep.system.durable_files import PARTIAL, storage_error
@@ -27,6 +28,15 @@ from dataprep.system.filesystems import (
     is_network,
     node_local_scratch,
     scratch_places,
+)
+from dataprep.system.lustre.lfs import LfsError, find_lfs
+from dataprep.system.lustre.rules import Striping
+from dataprep.system.lustre.striping import (
+    LUSTRE,
+    Expected,
+    carry_out,
+    explain_other,
+    plan_directories,
 )
 from dataprep.system.messages import sized
 from dataprep.system.throttle import pay
@@ -200,3 +210,60 @@ def _copy(source: Path, target: Path) -> str:
             pay(len(chunk))
         os.fsync(writing.fileno())
     return digest.hexdigest()
+
+
+def lay_out(
+    job: Job, pending: Sequence[ShardName], striping: Striping, report: Callable[[str], None]
+) -> None:
+    """Set the layout of the directories that shards are written to, temporary files included.
+
+    Shapes no byte of the output, so a job may be resumed with another.
+
+    Args:
+        job: what is to be built.
+        pending: the shards that are not there yet.
+        striping: what the user wants.
+        report: takes one line for the user.
+
+    Raises:
+        LfsError: a layout was asked for, and `lfs` failed or is not there.
+        DatasetError: one was asked for, and the site does not give it.
+    """
+    if striping.count == "off":
+        return
+    out = job.workspace.out
+    kind = filesystem_of(out)
+    if kind != LUSTRE:
+        if striping.asked:
+            report(explain_other(kind, out))
+        return
+    try:
+        lfs = find_lfs(out)
+        for plan in plan_directories(lfs, _expected(job, pending), striping):
+            outcome = carry_out(lfs, plan)
+            if outcome.state == "refused" and not striping.is_optional:
+                raise DatasetError(
+                    f"layout of {outcome}; nothing was written: ask for what the site allows, or "
+                    "leave out --lustre_stripe to go on with what is in force"
+                )
+            note = "note: " if outcome.state == "refused" else ""
+            report(f"{note}layout of {outcome}")
+    except LfsError as error:
+        if not striping.is_optional:
+            raise
+        report(f"note: no layout is set: {error}")
+
+
+def _expected(job: Job, pending: Sequence[ShardName]) -> list[Expected]:
+    """The directories of the shards' data; sidecars are small, wherever they are."""
+    sink, out = job.output.load_sink(), job.workspace.out
+    largest: defaultdict[Path, int] = defaultdict(int)
+    for split in job.splits:
+        shards = [shard for shard in pending if shard.split == split.name]
+        if not shards:
+            continue
+        places = {(out / sink.paths(shard, job.output.layout)[0]).parent for shard in shards}
+        # Where each shard has a directory of its own, those inherit from the one around them.
+        place = Path(os.path.commonpath(places))
+        largest[place] = max(largest[place], job.estimate_bytes(shards) // len(shards))
+    return [Expected(place, largest[place]) for place in sorted(largest)]

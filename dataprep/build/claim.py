@@ -1,51 +1,70 @@
 """Making an output directory a job's own, or finding that it is another's; deleting there.
 
+What makes it the same job is its identity, everything that shapes the bytes, kept in the directory.
 Only what dataprep made is ever deleted or written over: the directory may hold other people's
 files, even the raw data.
 """
 
 from __future__ import annotations
 
+import json
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, cast
 
 from dataprep.build.commit import Commits
-from dataprep.build.identity import Identity, check_identity, planned_paths, store_identity
-from dataprep.build.job import Job
 from dataprep.build.lock import check_held
 from dataprep.build.manifest import PART, has_part, read_manifest
-from dataprep.build.request import Request
-from dataprep.build.seal import safe_file_name
 from dataprep.build.workspace import Workspace, foreign_files
-from dataprep.datasets import Found
-from dataprep.errors import DatasetError, SinkError, UsageError
+from dataprep.errors import DataprepError, DatasetError, SinkError, UsageError
 from dataprep.index.records import NAME as RECORDS
 from dataprep.index.records import conspicuous
+from dataprep.plugins import load_sink
+from dataprep.sinks import ShardName
 from dataprep.system.durable_files import PARTIAL, is_partial
-from dataprep.system.state_files import remove_unless_file
+from dataprep.system.state_files import read_state, remove_unless_file, to_json, write_state
+
+if TYPE_CHECKING:  # `dataprep status` reads jobs, and needs nothing of these
+    from dataprep.build.job import Job
+    from dataprep.datasets import Found
+    from dataprep.sinks import Layout, Sink
+
+_SHOWN = 4  # differences spelled out in an error; the rest are counted
+
+Identity = Mapping[str, object]
+
+CONVERTED = "the data set to convert"
+"""What a conversion calls its only unit; no path, which may be written in many ways."""
 
 
-def check_request(request: Request, found: Found) -> None:
+def check_places(raw: Path, out: Path, index_dir: Path | None, found: Found) -> None:
     """Refuse, before anything is scanned, what can only go wrong.
+
+    Args:
+        raw: the raw data.
+        out: the output directory.
+        index_dir: a shared place for indexes, if there is one.
+        found: what there is of the raw data.
 
     Raises:
         UsageError: a directory is in the raw data or among the shards, where its files would be
             taken for images or shards.
     """
-    raw, out = request.raw.resolve(), request.out.resolve()
+    raw, out = raw.resolve(), out.resolve()
     splits = set(found.splits or ())
     containers = [Path(unit.container) for unit in found.units]
     scanned = {raw.joinpath(*path.parts[:1]) for path in containers if not path.is_absolute()}
     if found.whole:
         scanned.add(raw)
     chosen = {"--local_scratch_dir": out}
-    if request.index_dir is not None:
-        index = chosen["--index_dir"] = request.index_dir.resolve()
+    if index_dir is not None:
+        index = chosen["--index_dir"] = index_dir.resolve()
         if index == out or (index.parent == out and index.name in splits):
             raise UsageError(
-                f"--index_dir {request.index_dir} is where shards go, and readers would take its "
+                f"--index_dir {index_dir} is where shards go, and readers would take its "
                 "files for shards; choose a directory of its own"
             )
     for option, place in chosen.items():
@@ -72,12 +91,14 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
         LockedError: another run has taken it over.
     """
     workspace = job.workspace
-    check_held(workspace, job.lease)
+    check_held(job.lease)
     if overwrite:
         remove_built_files(workspace)
     fresh = check_identity(workspace, identity, units)
     if fresh:
-        remove_unrecorded_files(workspace)
+        # A kill between a rename and the record of it leaves a file under its final name.
+        for path in planned_paths(workspace):
+            (workspace.out / path).unlink(missing_ok=True)
     check_foreign_files(job, fresh=fresh)
     if fresh:
         store_identity(workspace, identity, units)
@@ -93,17 +114,17 @@ def check_foreign_files(job: Job, *, fresh: bool) -> None:
     Raises:
         DatasetError: names the first such file.
     """
-    made = list(_made_by(job))
-    every = {*made, PurePosixPath(RECORDS)}
-    if len(every) <= len(made) or any(path.is_absolute() or ".." in path.parts for path in made):
+    counts = {split.name: split.shards for split in job.splits}
+    made = [*_paths(job.output.load_sink(), counts, job.output.layout), PurePosixPath(RECORDS)]
+    if len(set(made)) < len(made) or any(path.is_absolute() or ".." in path.parts for path in made):
         raise SinkError(
             f"sink {job.output.sink} gives files one place, or places outside of the output "
             "directory; that is a defect of the sink"
         )
-    expected = {job.workspace.out / path for path in made}
-    ours = sorted((*expected, job.workspace.records)) if fresh else []
-    present = [path for path in ours if path.exists()]
-    for path in (*present, *foreign_files([split.name for split in job.splits], expected)):
+    ours = sorted(job.workspace.out / path for path in made)
+    present = [path for path in ours if fresh and path.exists()]
+    shards = [path for path in ours if path != job.workspace.records]
+    for path in (*present, *foreign_files(counts, shards)):
         raise DatasetError(
             f"{path} is in the way: it was not written by this job, and readers would "
             "take it in; move it away, choose another output directory, or, if it "
@@ -111,19 +132,140 @@ def check_foreign_files(job: Job, *, fresh: bool) -> None:
         )
 
 
-def _made_by(job: Job) -> Iterator[PurePosixPath]:
-    sink, layout = job.output.load_sink(), job.output.layout
-    for split in job.splits:
-        for shard in split.shard_names():
-            yield from sink.paths(shard, layout)
-        yield from sink.split_paths(split.name, split.shards, layout)
+def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> bool:
+    """Accept a new directory, or one that is being made from the same input in the same way.
+
+    Args:
+        workspace: the output directory.
+        identity: everything that shapes the bytes of the output, as JSON.
+        units: a digest of every piece of the input, to name those that changed.
+
+    Returns:
+        Whether the directory is new, or as good as new.
+
+    Raises:
+        DatasetError: the directory was made, or is being made, in another way; names what differs.
+    """
+    if not workspace.job.exists():
+        return True
+    ours: dict[str, object] = json.loads(to_json({"identity": identity, "units": units}))
+    theirs = read_job(workspace)
+    if theirs == ours:
+        return False
+    if not any(workspace.commits.glob("[!.]*.json")):
+        return True  # nothing was finished in the other way, so nothing can be mixed
+    differences = _what_differs(theirs, ours)
+    shown = "; ".join(differences[:_SHOWN])
+    if len(differences) > _SHOWN:
+        shown += f"; and {len(differences) - _SHOWN} more"
+    made = "was made" if workspace.manifest.exists() else "is being made"
+    raise DatasetError(
+        f"{shlex.quote(str(workspace.out))} {made} with {shown}; use the same input and options, "
+        "another output directory, or --overwrite to start it anew"
+    )
+
+
+def store_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> None:
+    """Make the directory this job's."""
+    write_state(workspace.job, {"identity": identity, "units": units}, flush=True)
+
+
+def read_job(workspace: Workspace) -> dict[str, object]:
+    """The stored job.
+
+    Raises:
+        DatasetError: it is damaged.
+    """
+    stored: dict[str, object] | None = read_state(workspace.job)
+    if stored is None:
+        raise DatasetError(f"{workspace.job} is damaged; use --overwrite to start anew")
+    return stored
+
+
+def planned_paths(workspace: Workspace) -> list[PurePosixPath]:
+    """Every file that the stored job makes, relative to the output directory, made or not.
+
+    Empty if there is no job, if it is torn, or if its format is not installed any more.
+    """
+    try:
+        made = cast("Mapping[str, Any]", read_job(workspace)["identity"])
+        sink = load_sink(made["sink"]["name"], made["sink"]["config"])
+        return [*_paths(sink, made["num_shards"], made["layout"]), PurePosixPath(RECORDS)]
+    except (DataprepError, OSError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _paths(sink: Sink, shards: Mapping[str, int], layout: Layout) -> Iterator[PurePosixPath]:
+    """The files of every split, given the numbers of their shards."""
+    for split, count in shards.items():
+        for number in range(count):
+            yield from sink.paths(ShardName(split, number, count), layout)
+        yield from sink.split_paths(split, count, layout)
+
+
+def _what_differs(theirs: Mapping[str, object], ours: Mapping[str, object]) -> list[str]:
+    options: list[str] = []
+    inputs: list[str] = []
+    for name, old, new in _leaves_that_differ(theirs.get("identity"), ours["identity"]):
+        if name == "lineage":
+            continue  # hashes, which say nothing; the unit says that it is another data set
+        text = _said(name, old, new)
+        (inputs if name.startswith("input.") else options).append(text)
+    units = sorted(name for name, _, _ in _leaves_that_differ(theirs.get("units"), ours["units"]))
+    if units:
+        more = f" and {len(units) - 1} more" if len(units) > 1 else ""
+        if units == [CONVERTED]:
+            options.append(f"other input: {units[0]} changed")
+        else:
+            changed = f"the raw data of {units[0]}{more} changed, or a list of what is in it"
+            options.append(f"other input: {changed}")
+    # Options explain what else differs, and the format explains the most.
+    options.sort(key=lambda text: (not text.startswith("--sink "), not text.startswith("--")))
+    # Another limit, or changed raw data, is why the input's counts and hash are others.
+    return options or inputs
+
+
+def _leaves_that_differ(
+    before: object, now: object, name: str = ""
+) -> Iterator[tuple[str, object, object]]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in sorted(before.keys() | now.keys()):
+            yield from _leaves_that_differ(
+                before.get(key), now.get(key), f"{name}.{key}" if name else key
+            )
+    elif before != now:
+        yield name, before, now
+
+
+def _said(name: str, old: object, new: object) -> str:
+    """A difference in the words of the command line: ``--quality 95, now 80``."""
+    if name == "classes_sha256":
+        return "another list of classes"
+    first, _, rest = name.partition(".")
+    if first in ("image", "dataset_config"):
+        return f"--{rest} {_show(old)}, now {_show(new)}"
+    if name == "sink.name":
+        return f"--sink {_show(old)}, now {_show(new)}"
+    if name.startswith("sink.config."):
+        return f"--sink_option {rest.removeprefix('config.')}={_show(old)}, now {_show(new)}"
+    if first == "num_shards":
+        return f"--num_shards {rest}={_show(old)}, now {_show(new)}"
+    if first in ("seed", "limit", "layout", "shuffle"):
+        split = f" for {rest}" if rest else ""
+        return f"--{first} {_show(old)}{split}, now {_show(new)}"
+    return f"{name} {_show(old)}, now {_show(new)}"
+
+
+def _show(value: object) -> str:
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def remove_built_files(workspace: Workspace) -> None:
     """Delete the data set, whole or unfinished, and nobody else's files."""
     # A kill between a rename and the record of it leaves files that only the plan knows.
-    planned = map(str, planned_paths(workspace))
-    names = (*_recorded(workspace), *planned, *_sealed(workspace))
+    names = (*_recorded(workspace), *planned_paths(workspace), *_sealed(workspace))
     built = {workspace.out / name for name in names}
     for path in built:
         path.unlink(missing_ok=True)
@@ -141,24 +283,14 @@ def remove_built_files(workspace: Workspace) -> None:
             directory.rmdir()
 
 
-def remove_unrecorded_files(workspace: Workspace) -> None:
-    """Delete what a job that finished nothing may have left, before another takes its place.
-
-    A kill between a rename and the record of it leaves a file under its final name.
-    """
-    for path in planned_paths(workspace):
-        (workspace.out / path).unlink(missing_ok=True)
-
-
-def _recorded(workspace: Workspace) -> Iterator[str]:
+def _recorded(workspace: Workspace) -> Iterator[str | Path]:
     for record in Commits(workspace).all():
         yield from (file.path for file in record.files)
-        kept = workspace.rejected.relative_to(workspace.out) / record.split
         # Without its rows, what was kept of the shard's rejected images stays.
         with suppress(DatasetError):
             for status, key in conspicuous(workspace.rows(record.shard), ("status", "key")):
                 if status == "rejected":
-                    yield str(kept / safe_file_name(key))
+                    yield workspace.rejected_image(record.split, key).relative_to(workspace.out)
 
 
 def _sealed(workspace: Workspace) -> Iterator[str]:

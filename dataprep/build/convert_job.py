@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from dataprep import __version__
 from dataprep.build import manifest as manifests
-from dataprep.build.claim import claim
-from dataprep.build.finished_split import FinishedSplit
-from dataprep.build.identity import CONVERTED
 from dataprep.build.job import (
     Job,
     Made,
@@ -21,34 +17,33 @@ from dataprep.build.job import (
     Rejected,
     SplitJob,
     choose_shard_count,
-    dropped_fields,
     map_in_order,
+    plan_output,
 )
 from dataprep.build.lock import Lease
 from dataprep.build.manifest import (
+    FinishedSplit,
     dataset_info,
-    describe_info,
     manifest_sink,
     read_manifest,
     refuse_part,
 )
-from dataprep.build.request import EVERY_SPLIT
-from dataprep.build.workspace import Workspace
+from dataprep.build.request import ConvertRequest, check_splits
 from dataprep.errors import ImageError, SinkError, SourceError, UsageError
-from dataprep.images import codec_versions
 from dataprep.images.decode import raw_to_png, to_pixels
 from dataprep.index import Value
 from dataprep.index import records as records_table
 from dataprep.index.records import RecordsTable, first_rows
 from dataprep.plugins import load_sink
-from dataprep.sinks import DatasetInfo, Layout, ShardName
+from dataprep.sinks import ShardName
 from dataprep.sinks.example import Example
-from dataprep.system.lustre.rules import Striping
 from dataprep.system.messages import counted, printable, sized, unreadable
 from dataprep.system.throttle import pay
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 _KEPT_COLUMNS: Final = ("channels", "status", "reason")  # of a row of the source
 # What the raw data was and what was done to it; early manifests lack some of it.
@@ -56,21 +51,6 @@ _KEPT_FIELDS = (
     *("dataset", "dataset_config", "seed", "limit", "shuffle", "image", "input"),
     *("unmatched", "counts", "classes_sha256"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ConvertRequest:
-    """What the user asked for; the command line's options under their names."""
-
-    source: Path
-    out: Path
-    sink: str
-    sink_options: Mapping[str, str] = field(default_factory=dict)
-    layout: Layout = "split"
-    num_shards: Mapping[str, int] | None = None
-    build_dir: Path | None = None
-    overwrite: bool = False
-    striping: Striping = field(default_factory=Striping)
 
 
 def check_conversion(request: ConvertRequest) -> Mapping[str, Any]:
@@ -94,10 +74,7 @@ def check_conversion(request: ConvertRequest) -> Mapping[str, Any]:
     sink.check(dataset_info(manifest))
     if sink.needs_mean:
         raise UsageError("a mean image is made with the data set: make it with --stats mean")
-    unknown = set(request.num_shards or {}) - set(manifest["splits"]) - {EVERY_SPLIT}
-    if unknown:
-        known = ", ".join(manifest["splits"])
-        raise UsageError(f"--num_shards {min(unknown)}=…: the splits are {known}")
+    check_splits(request.num_shards, manifest["splits"])
     return manifest
 
 
@@ -105,41 +82,38 @@ def plan_conversion(
     request: ConvertRequest,
     manifest: Mapping[str, Any],
     lease: Lease,
-    *,
     report: Callable[[str], None],
 ) -> tuple[ConvertJob, Mapping[str, object]]:
-    """Decide the shards, and check that the directory is this job's.
+    """Decide the shards.
 
     Returns:
-        The job, and its identity: everything that shapes the bytes of the output.
+        The job, and its identity: what the raw data was and what was done to it stays; the format
+        is another.
 
     Raises:
         UsageError: the shard counts do not fit.
-        DatasetError: the directory is being made in another way, or holds foreign shards.
     """
-    sink = load_sink(request.sink, request.sink_options)
-    info, lost = dropped_fields(dataset_info(manifest), sink)
-    for line in lost:
-        report(line)
-    output = _output(request, info)
-    splits = tuple(_split(request, manifest, name, output) for name in manifest["splits"])
+    with RecordsTable(request.source) as table:
+        attributes = table.attributes
+    output = plan_output(request, dataset_info(manifest), attributes, report)
+    splits = tuple(
+        _split(manifest, name, request.num_shards, output) for name in manifest["splits"]
+    )
     for split in splits:
         report(
             f"{split.name}: {counted(split.images, 'record')}, {sized(split.source_bytes)}, "
             f"in {counted(split.shards, 'shard')}, in the same order"
         )
-    identity = _identity(manifest, splits, output)
-    job = ConvertJob(
-        output,
-        splits,
-        lease,
-        request.source.absolute(),
-        manifest["sha256"],
-        manifest["image"]["max_pixels"],
-    )
-    units = {CONVERTED: manifest["sha256"]}
-    claim(job, identity, units, overwrite=request.overwrite)
-    return job, identity
+    source, max_pixels = request.source.absolute(), manifest["image"]["max_pixels"]
+    job = ConvertJob(output, splits, lease, source, manifest["sha256"], max_pixels)
+    ancestor = {
+        "manifest_sha256": manifest["sha256"],
+        "sink": manifest["sink"],
+        "versions": manifest["versions"],
+    }
+    kept = {name: manifest[name] for name in _KEPT_FIELDS if name in manifest}
+    lineage = [ancestor, *manifest.get("lineage", ())]
+    return job, {**kept, **job.output_identity(), "lineage": lineage}
 
 
 def statistics_of(job: ConvertJob, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,57 +132,20 @@ def unstored_rows(source: Path, manifest: Mapping[str, Any]) -> Iterator[pa.Tabl
             yield rows.drop_columns(["shard"])
 
 
-def _output(request: ConvertRequest, info: DatasetInfo) -> Output:
-    with RecordsTable(request.source) as table:
-        attributes = table.attributes
-    return Output(
-        workspace=Workspace(request.out.absolute()),
-        sink=request.sink,
-        sink_options=request.sink_options,
-        layout=request.layout,
-        info=info,
-        attributes=attributes,
-        build_dir=request.build_dir and request.build_dir.absolute(),
-    )
-
-
 def _split(
-    request: ConvertRequest, manifest: Mapping[str, Any], name: str, output: Output
+    manifest: Mapping[str, Any], name: str, wanted: Mapping[str, int] | None, output: Output
 ) -> SplitJob:
     split = manifest["splits"][name]
     same, usual = len(split["shards"]), output.load_sink().usual_shards
     like = same if 1 < same <= (usual or same) else None
     return SplitJob(
         name=name,
-        shards=choose_shard_count(name, split["records"], request.num_shards, output, like=like),
+        shards=choose_shard_count(name, split["records"], wanted, output, like=like),
         shuffle=manifest["shuffle"][name],
         images=split["records"],
         source_bytes=split["bytes"],
         digest=manifest["input"][name]["digest"],
     )
-
-
-def _identity(
-    manifest: Mapping[str, Any], splits: tuple[SplitJob, ...], output: Output
-) -> dict[str, object]:
-    """What the raw data was and what was done to it stays; the format is another."""
-    sink = output.load_sink()
-    kept = [name for name in _KEPT_FIELDS if name in manifest]
-    ancestor = {
-        "manifest_sha256": manifest["sha256"],
-        "sink": manifest["sink"],
-        "versions": manifest["versions"],
-    }
-    inherited = {name: manifest[name] for name in kept}
-    return {
-        **inherited,
-        "num_shards": {split.name: split.shards for split in splits},
-        "sink": {"name": sink.name, "config": dict(sink.config())},
-        "examples": describe_info(output.info),
-        "layout": output.layout,
-        "lineage": [ancestor, *manifest.get("lineage", ())],
-        "versions": {"dataprep": __version__, **codec_versions(), **sink.versions()},
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,13 +203,6 @@ class ConvertJob(Job):
             total += int(images * (size + overhead))
         return total
 
-    def keep_rejected(
-        self,
-        rejected: Iterable[tuple[ShardName, Collection[str]]],
-        keep: Callable[[str, str, bytes], None],
-    ) -> None:
-        """Nothing is ever rejected here."""
-
     def _made(
         self,
         example: Example,
@@ -299,7 +229,7 @@ def run_of(shard: ShardName, ends: Sequence[int]) -> tuple[int, int]:
         shard: one of the new shards.
         ends: of each shard that there is, the number behind its last example. As many new shards
             get the same examples; another number gets runs whose sizes differ by at most 1, the
-            longer ones first, as they are dealt.
+            longer ones first, as images are assigned to shards.
     """
     if shard.count == len(ends):
         return (ends[shard.number - 1] if shard.number else 0), ends[shard.number]
@@ -329,18 +259,25 @@ def _changed(example: Example, *, pixels: bool, most: int) -> Example:
     if not pixels:  # losing nothing
         png = raw_to_png(example.encoded, example.height, example.width)
         return replace(example, encoded=png, format="PNG")
+    return replace(example, encoded=pixels_of(example, most).tobytes(), format="RAW")
+
+
+def pixels_of(example: Example, most: int) -> NDArray[np.uint8]:
+    """What an example shows, as formats that store pixels hold it.
+
+    Args:
+        example: in any form.
+        most: pixels that an image may have.
+
+    Raises:
+        SinkError: it cannot be decoded.
+    """
+    color: Literal["gray", "rgb"] = "gray" if example.colorspace == "Grayscale" else "rgb"
+    size = example.height, example.width
     try:
-        found = to_pixels(
-            example.encoded,
-            example.format,
-            example.height,
-            example.width,
-            "gray" if example.colorspace == "Grayscale" else "rgb",
-            most,
-        )
+        return to_pixels(example.encoded, example.format, *size, color, most)
     except ImageError as error:
         raise SinkError(f"{printable(example.key)} cannot be decoded: {error}") from error
-    return replace(example, encoded=found.tobytes(), format="RAW")
 
 
 def file_times(source: Path, manifest: Mapping[str, Any]) -> list[tuple[int, int, int] | None]:

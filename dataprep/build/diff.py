@@ -7,16 +7,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.build.finished_split import FinishedSplit
-from dataprep.build.manifest import dataset_info, manifest_sink, read_manifest, refuse_part
+from dataprep.build.convert_job import pixels_of
+from dataprep.build.manifest import (
+    FinishedSplit,
+    dataset_info,
+    manifest_sink,
+    read_manifest,
+    refuse_part,
+)
 from dataprep.build.verify import KEY_HASH, key_hash, repeated
-from dataprep.errors import ImageError, SinkError
-from dataprep.images.decode import to_pixels
 from dataprep.sinks.example import Example
 from dataprep.system.messages import printable
 
@@ -155,12 +158,7 @@ class _Comparison:
         if not self.pixels:
             digest.update(example.encoded)
             return digest.digest()
-        color: Literal["gray", "rgb"] = "gray" if example.colorspace == "Grayscale" else "rgb"
-        size = example.height, example.width
-        try:
-            found = to_pixels(example.encoded, example.format, *size, color, self.max_pixels)
-        except ImageError as error:
-            raise SinkError(f"{printable(example.key)} cannot be decoded: {error}") from error
+        found = pixels_of(example, self.max_pixels)
         digest.update(repr(found.shape).encode())
         digest.update(np.ascontiguousarray(found).data)
         return digest.digest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -11,33 +11,26 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dataprep import __version__
 from dataprep.archives.reading import require_unchanged
-from dataprep.build.claim import claim
-from dataprep.build.index_parts import IndexParts
+from dataprep.build.index_parts import ScanSummary
 from dataprep.build.job import (
     Job,
     Made,
-    Output,
     Rejected,
     SplitJob,
     choose_shard_count,
-    dropped_fields,
     explain_shard_count,
     map_in_order,
+    plan_output,
 )
 from dataprep.build.lock import Lease
-from dataprep.build.manifest import describe_info
 from dataprep.build.request import Request, describe_examples
-from dataprep.build.scan_summary import ScanSummary, SplitSummary, choose_images
-from dataprep.build.workspace import Workspace
-from dataprep.datasets import Dataset, Found, read_image
+from dataprep.datasets import Dataset, read_image
 from dataprep.errors import ImageError, SourceError
-from dataprep.images import Prepared, Recipe, codec_versions, prepare
+from dataprep.images import Prepared, Recipe, prepare
 from dataprep.images.pixels import cropped
 from dataprep.index import Row
 from dataprep.index.order import read_shard
-from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, sized
@@ -110,29 +103,19 @@ class ImageJob(Job):
                 source += row.size
         return made / source if source else 1.0
 
-    def keep_rejected(
-        self,
-        rejected: Iterable[tuple[ShardName, Collection[str]]],
-        keep: Callable[[str, str, bytes], None],
-    ) -> None:
+    def check_rejected(self, shard: ShardName, keys: Collection[str]) -> None:
+        """One look at each file that a rejected image is in."""
+        files = {row.container: row for row in self._rows(shard) if row.key in keys}
+        require_unchanged(self.raw, files)
+
+    def read_rejected(self, shard: ShardName, keys: Collection[str]) -> Iterator[tuple[str, bytes]]:
         """Read them from the raw data once more."""
-        for shard, keys in rejected:
-            wanted = set(keys)
-            for row in self._rows(shard):
-                if row.key not in wanted:
-                    continue
+        for row in self._rows(shard):
+            if row.key in keys:
                 try:
-                    data = read_image(self.raw, row, self.index)
+                    yield row.key, read_image(self.raw, row, self.index)
                 except SourceError as error:
                     raise SourceError(f"--keep_rejected: {error}") from error
-                keep(shard.split, row.key, data)
-
-    def check_rejected(self, rejected: Iterable[tuple[ShardName, Collection[str]]]) -> None:
-        """One look at each file that a rejected image is in."""
-        for shard, keys in rejected:
-            wanted = set(keys)
-            files = {row.container: row for row in self._rows(shard) if row.key in wanted}
-            require_unchanged(self.raw, files)
 
     def _rows(self, shard: ShardName) -> Iterator[Row]:
         return read_shard(self.workspace.order, shard.split, shard.number)
@@ -192,136 +175,50 @@ def _changes_size(recipe: Recipe) -> bool:
 def plan_images(
     request: Request,
     dataset: Dataset,
-    found: Found,
-    parts: IndexParts,
     summary: ScanSummary,
-    images: Images,
+    index: Path,
     lease: Lease,
     report: Callable[[str], None],
 ) -> tuple[ImageJob, Mapping[str, object]]:
-    """Decide the shards, check that the directory is this job's, and order the images.
+    """Decide the shards.
 
     Args:
         request: what the user asked for.
         dataset: what is prepared.
-        found: what there is of it.
-        parts: its index.
-        summary: what the index says as a whole.
-        images: the index's images.
+        summary: what its index says as a whole.
+        index: where that is.
         lease: what workers need to go on.
-        report: takes one line for the user.
+        report: told what the format has no place for.
 
     Returns:
-        The job, and its identity: everything that shapes the bytes of the output.
+        The job, and its identity: everything that shapes the bytes of the output, the same for
+        every raw layout.
 
     Raises:
         UsageError: the shard counts do not fit, or the format cannot hold such a data set.
-        DatasetError: the directory is being made in another way, or holds foreign shards.
     """
-    output = _output(request, describe_examples(summary.classes, request.recipe, dataset), report)
+    info = describe_examples(summary.classes, request.recipe, dataset)
+    output = plan_output(request, info, info.attributes, report)
     splits = tuple(
-        _plan_split(request, name, summary.images[name], output) for name in summary.splits
-    )
-    for split in splits:
-        report(_describe(request, split, found.official_counts.get(split.name), output))
-    identity = _identity(request, dataset, summary, splits, output)
-    raw = request.raw.absolute()
-    job = ImageJob(output, splits, lease, raw, parts.directory, request.recipe)
-    # Only now, when nothing that was asked for can be refused any more.
-    claim(job, identity, parts.digests(), overwrite=request.overwrite)
-    # The identity is the same for every raw layout; the order says where the bytes are.
-    token = hashlib.sha256(to_json([identity, parts.digests()])).hexdigest()
-    _order(job, summary, images, token, dataset, request)
-    return job, identity
-
-
-def _order(
-    job: ImageJob,
-    summary: ScanSummary,
-    images: Images,
-    token: str,
-    dataset: Dataset,
-    request: Request,
-) -> None:
-    """Put the images of those splits in order whose order is not there."""
-    # Imported late: a run that is resumed has nothing to order.
-    from dataprep.index.order import order_is_current, write_order
-
-    order = job.workspace.order
-    stale = [split for split in job.splits if not order_is_current(order, split.name, token)]
-    if stale and not images.has_chosen:
-        choose_images(images, summary.splits, summary.classes, dataset, request)
-    for split in stale:
-        write_order(
-            order,
-            images,
-            split=split.name,
-            images=split.images,
-            shards=split.shards,
-            shuffle=cast("Shuffle", split.shuffle),
-            seed=request.seed,
-            token=token,
+        SplitJob(
+            name=name,
+            shards=choose_shard_count(name, found.images, request.num_shards, output),
+            shuffle=request.shuffle or ("stratified" if name == "train" else "none"),
+            images=found.images,
+            source_bytes=found.source_bytes,
+            digest=found.digest,
         )
-
-
-def _output(request: Request, info: DatasetInfo, report: Callable[[str], None]) -> Output:
-    sink = load_sink(request.sink, request.sink_options)
-    sink.check(info)
-    kept, lines = dropped_fields(info, sink)
-    for line in lines:
-        report(line)
-    return Output(
-        workspace=Workspace(request.out.absolute()),
-        sink=request.sink,
-        sink_options=request.sink_options,
-        layout=request.layout,
-        info=kept,
-        attributes=info.attributes,
-        build_dir=request.build_dir and request.build_dir.absolute(),
+        for name, found in ((name, summary.images[name]) for name in summary.splits)
     )
-
-
-def _plan_split(request: Request, name: str, summary: SplitSummary, output: Output) -> SplitJob:
-    return SplitJob(
-        name=name,
-        shards=choose_shard_count(name, summary.images, request.num_shards, output),
-        shuffle=request.shuffle or ("stratified" if name == "train" else "none"),
-        images=summary.images,
-        source_bytes=summary.source_bytes,
-        digest=summary.digest,
-    )
-
-
-def _describe(request: Request, split: SplitJob, official: int | None, output: Output) -> str:
-    text = f"{split.name}: {counted(split.images, 'image')}"
-    if official is not None and official != split.images:
-        text += f" of the official {official:,}"
-    text += f", {sized(split.source_bytes)}, in {counted(split.shards, 'shard')}"
-    text += explain_shard_count(split.name, split.shards, request.num_shards, output)
-    return f"{text}, shuffle {split.shuffle}"
-
-
-def _identity(
-    request: Request,
-    dataset: Dataset,
-    summary: ScanSummary,
-    splits: Sequence[SplitJob],
-    output: Output,
-) -> dict[str, object]:
-    """Everything that shapes the bytes of the output, and nothing of this machine."""
-    sink = output.load_sink()
-    return {
+    job = ImageJob(output, splits, lease, request.raw.absolute(), index, request.recipe)
+    return job, {
         "dataset": request.dataset,
         "dataset_config": dict(dataset.config()),
         "seed": request.seed,
         "limit": request.limit,
         "shuffle": {split.name: split.shuffle for split in splits},
-        "num_shards": {split.name: split.shards for split in splits},
         "image": request.recipe.config(),
-        "sink": {"name": sink.name, "config": dict(sink.config())},
-        "examples": describe_info(output.info),
         "classes_sha256": hashlib.sha256(to_json(output.info.classes)).hexdigest(),
-        "layout": request.layout,
         "unmatched": asdict(summary.unmatched),
         "counts": dict(summary.counts),
         "input": {
@@ -332,5 +229,61 @@ def _identity(
             }
             for split in splits
         },
-        "versions": {"dataprep": __version__, **codec_versions(), **sink.versions()},
+        **job.output_identity(),
     }
+
+
+def describe_splits(
+    job: Job, wanted: Mapping[str, int] | None, official: Mapping[str, int]
+) -> Iterator[str]:
+    """A line for the user on each split.
+
+    Args:
+        job: what is to be built.
+        wanted: the shard counts that the user asked for.
+        official: how many images each split of the complete data set has, where known.
+    """
+    for split in job.splits:
+        text = f"{split.name}: {counted(split.images, 'image')}"
+        complete = official.get(split.name, split.images)
+        if complete != split.images:
+            text += f" of the official {complete:,}"
+        text += f", {sized(split.source_bytes)}, in {counted(split.shards, 'shard')}"
+        text += explain_shard_count(split.name, split.shards, wanted, job.output)
+        yield f"{text}, shuffle {split.shuffle}"
+
+
+def order_images(
+    job: ImageJob, images: Images, made_of: object, *, seed: int, limit: int | None
+) -> None:
+    """Put the images of those splits in order whose order is not there.
+
+    Args:
+        job: what is to be built.
+        images: of its index.
+        made_of: what shapes the order, as JSON: the job's identity, which is the same for every
+            raw layout, and what the index was made from, since the order says where the bytes are.
+        seed: of the shuffle.
+        limit: how many images of each split there are at most.
+    """
+    # Imported late: a run that is resumed has nothing to order.
+    from dataprep.index.order import order_is_current, write_order
+
+    order, info = job.workspace.order, job.output.info
+    token = hashlib.sha256(to_json(made_of)).hexdigest()
+    stale = [split for split in job.splits if not order_is_current(order, split.name, token)]
+    if stale and not images.has_chosen:
+        splits = [split.name for split in job.splits]
+        images.number_labels(splits, [name for name, _ in info.classes], multilabel=info.multilabel)
+        images.choose(splits, seed=seed, limit=limit)
+    for split in stale:
+        write_order(
+            order,
+            images,
+            split=split.name,
+            images=split.images,
+            shards=split.shards,
+            shuffle=cast("Shuffle", split.shuffle),
+            seed=seed,
+            token=token,
+        )

@@ -1,24 +1,26 @@
-"""The index on disk: a table a scan unit, reused while what it describes has not changed.
+"""The index on disk: a table a scan unit, and what all of them say together.
 
-``UNIT.parquet`` is the table; ``UNIT.json``, written after it, is a state file with the table's
-hash and what identifies the raw data that it was made from. The restart points of a gzip archive
-are in a file beside them.
+A part is reused while what it describes has not changed. ``UNIT.parquet`` is its table;
+``UNIT.json``, written after it, is a state file with the table's hash and what identifies the raw
+data that it was made from. The restart points of a gzip archive are in a file beside them.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from dataprep.build.request import Request
+from dataprep.build.request import MaxBad, Request, check_splits
 from dataprep.build.workspace import Workspace
-from dataprep.datasets.base import Dataset, ScanUnit
-from dataprep.errors import SourceError
+from dataprep.datasets import Dataset, Found, ScanUnit, wanted_splits
+from dataprep.datasets.splits import in_usual_order
+from dataprep.errors import RejectedError, SourceError
 from dataprep.system.durable_files import partial_path, storage_error
-from dataprep.system.messages import printable
+from dataprep.system.messages import counted, printable
 from dataprep.system.state_files import (
     file_sha256,
     is_intact,
@@ -29,7 +31,12 @@ from dataprep.system.state_files import (
 )
 from dataprep_schemas.tables import Kind
 
+if TYPE_CHECKING:
+    from dataprep.index.images import Images
+
+
 _VERSION = 3  # raise it whenever the same scan would be kept in another way
+_RULES = 1  # raise it whenever the same index would be summarized otherwise
 _GROUP = 1 << 17  # rows; what DuckDB gives to one of its threads
 
 
@@ -81,16 +88,14 @@ class IndexParts:
         return {unit.name: part.sha256 for unit, part in self.units.items()}
 
 
-def index_directory(request: Request, dataset: Dataset, workspace: Workspace) -> Path:
-    """Where the index is kept; a shared place has a directory for each data set and its options.
+def shared_index_directory(place: Path, dataset: Dataset, raw: Path) -> Path:
+    """Where in a shared place the index of a data set with its options is kept.
 
     Two runs with other options would otherwise take each other's parts away.
     """
-    if request.index_dir is None:
-        return workspace.index
-    made_of = [dataset.name, dict(dataset.config()), str(request.raw.absolute())]
+    made_of = [dataset.name, dict(dataset.config()), str(raw)]
     name = f"{dataset.name}-{hashlib.sha256(to_json(made_of)).hexdigest()[:12]}"
-    directory = request.index_dir.absolute() / name
+    directory = place.absolute() / name
     directory.mkdir(exist_ok=True)
     return directory
 
@@ -221,3 +226,206 @@ def _restarts_path(directory: Path, unit: ScanUnit) -> Path:
 def _fingerprint(dataset: Dataset, raw: Path, unit: ScanUnit) -> str:
     config = to_json(dict(dataset.config())).decode()
     return f"{_VERSION} {dataset.name} {config} {unit!r} {dataset.fingerprint(raw, unit)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSummary:
+    """The images that are prepared of a split.
+
+    Attributes:
+        images: how many there are.
+        source_bytes: their size in the raw data.
+        digest: of what shapes the output: the same for every raw layout. It notices every change,
+            but is no proof against forgery.
+    """
+
+    images: int
+    source_bytes: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """Images that are listed but not there, or there but not listed.
+
+    Attributes:
+        missing: how many are listed but not there.
+        unlisted: how many are there but not listed.
+        first: the names of a few, by kind.
+    """
+
+    missing: int
+    unlisted: int
+    first: Mapping[str, Sequence[str]]
+
+    @property
+    def number(self) -> int:
+        """How many there are."""
+        return self.missing + self.unlisted
+
+    def texts(self) -> list[tuple[str, Sequence[str]]]:
+        """How many of what, and a few names, of the kinds of which there are any."""
+        kinds = {"missing": "listed but not there", "unlisted": "there but not listed"}
+        numbers = {"missing": self.missing, "unlisted": self.unlisted}
+        return [
+            (f"{counted(numbers[kind], 'image')} {what}", self.first[kind])
+            for kind, what in kinds.items()
+            if numbers[kind]
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanSummary:
+    """The index as a whole.
+
+    Attributes:
+        splits: those that are prepared, in order.
+        classes: (identifier, name) of every class, by index.
+        images: of every split that is prepared.
+        unmatched: images without an entry in a list, and the other way round.
+        ignored: how many files are no images, and a line on the first; empty if none.
+        counts: what was counted, by what it is.
+    """
+
+    splits: tuple[str, ...]
+    classes: tuple[tuple[str, str], ...]
+    images: Mapping[str, SplitSummary]
+    unmatched: Unmatched
+    ignored: tuple[int, str]
+    counts: Mapping[str, int]
+
+
+def open_images(
+    parts: IndexParts, dataset: Dataset, splits: Sequence[str] | None, scratch: Path
+) -> Images:
+    """The images of the index; nothing is read until something is asked.
+
+    Args:
+        parts: the index.
+        dataset: whose.
+        splits: those asked for; None: all.
+        scratch: a directory for what does not fit into memory.
+    """
+    from dataprep.index.images import Images
+
+    attributes = [attribute.name for attribute in dataset.attributes]
+    return Images(parts.tables(), scratch, parts.statuses(), attributes, splits)
+
+
+def summarize(
+    request: Request,
+    workspace: Workspace,
+    dataset: Dataset,
+    found: Found,
+    parts: IndexParts,
+    images: Images,
+) -> ScanSummary:
+    """Check the images and put together what is known of them; at once if nothing changed.
+
+    Raises:
+        UsageError: a split was asked for that is not there.
+        SourceError: there are no images, or no labels; a name or a group is where it must not be.
+    """
+    path = workspace.order / "summary.json"
+    known = dataset.classes()
+    made_of = [
+        *(_RULES, request.splits, request.limit, request.seed, found.splits, known),
+        [[unit.name, part.sha256, part.fingerprint] for unit, part in parts.units.items()],
+    ]
+    key = hashlib.sha256(to_json(made_of)).hexdigest()
+    state = read_state(path)
+    if state is not None and state["key"] == key:
+        return _restored(state["summary"])
+    unmatched = Unmatched(**images.unmatched())
+    if unmatched.number:
+        images.write_unmatched(workspace.unmatched)
+    else:
+        workspace.unmatched.unlink(missing_ok=True)  # of an earlier run
+    there = images.splits()
+    if not there:
+        raise _nothing(request.raw, unmatched)
+    splits = found.splits or wanted_splits(in_usual_order(there), request.splits)
+    check_splits(request.num_shards, splits)
+    for split in splits:
+        if split not in there:
+            raise SourceError(
+                f"{split}: no images found; leave it out with --splits; or, if it was cut by a "
+                "share, take a larger one or another --split_seed"
+            )
+    known = dataset.classes()
+    if known is None:
+        names = images.class_names().union(*(part.classes for part in parts.units.values()))
+        known = dataset.order_classes(names)
+    if not known:
+        raise SourceError("no image has a label; check where labels are taken from")
+    images.check_splits_known()
+    images.check_keys()
+    images.check_groups(dataset.group)
+    images.number_labels(splits, [name for name, _ in known], multilabel=dataset.multilabel)
+    images.choose(splits, seed=request.seed, limit=request.limit)
+    counts: Counter[str] = Counter()
+    for part in parts.units.values():
+        counts.update(part.counts)
+    summary = ScanSummary(
+        splits=splits,
+        classes=tuple(known),
+        images={row[0]: SplitSummary(*row[1:]) for row in images.summaries()},
+        unmatched=unmatched,
+        ignored=images.ignored(),
+        counts={name: counts[name] for name in sorted(counts)},
+    )
+    write_state(path, {"key": key, "summary": asdict(summary)})
+    return summary
+
+
+def check_unmatched(summary: ScanSummary, max_bad: MaxBad, names: Path) -> None:
+    """Refuse early, before hours of work, what could not be sealed.
+
+    Args:
+        summary: of the index.
+        max_bad: how many images may be missing, or not listed.
+        names: the file that names all of them.
+
+    Raises:
+        RejectedError: more images are missing, or not listed, than the user allows.
+    """
+    unmatched = summary.unmatched
+    images = sum(split.images for split in summary.images.values())
+    if max_bad.allows(unmatched.number, images + unmatched.missing):
+        return
+    raise RejectedError(
+        f"{' and '.join(text for text, _ in unmatched.texts())}, --max_bad allows "
+        f"{max_bad}; no shard was written; {names} names all of them",
+        rejected=unmatched.number,
+    )
+
+
+def report_summary(summary: ScanSummary, report: Callable[[str], None]) -> None:
+    """Tell the user what may be a surprise."""
+    number, first = summary.ignored
+    if number:
+        report(f"{counted(number, 'file')} ignored, the first {first}")
+    for what, count in summary.counts.items():
+        report(f"{what}: {count:,} in the raw data")
+    for text, names in summary.unmatched.texts():
+        report(f"{text}: {', '.join(names)}")
+
+
+def _restored(value: Mapping[str, Any]) -> ScanSummary:
+    return ScanSummary(
+        splits=tuple(value["splits"]),
+        classes=tuple((identifier, name) for identifier, name in value["classes"]),
+        images={name: SplitSummary(**split) for name, split in value["images"].items()},
+        unmatched=Unmatched(**value["unmatched"]),
+        ignored=(value["ignored"][0], value["ignored"][1]),
+        counts=value["counts"],
+    )
+
+
+def _nothing(raw: Path, unmatched: Unmatched) -> SourceError:
+    place = printable(str(raw))
+    others = "".join(f"; {text}, such as {names[0]}" for text, names in unmatched.texts())
+    return SourceError(
+        f"no images found in {place}{others}; check --raw_data_dir, and what says which images "
+        "there are"
+    )

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from dataprep import __version__
 from dataprep.build.lock import Lease
-from dataprep.build.request import EVERY_SPLIT
+from dataprep.build.manifest import describe_info
+from dataprep.build.request import EVERY_SPLIT, OutputRequest
 from dataprep.build.workspace import Workspace
 from dataprep.errors import UsageError
-from dataprep.images import Measured
+from dataprep.images import Measured, codec_versions
 from dataprep.index import Value
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo, Layout, ShardName, Sink
@@ -124,7 +126,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Job(ABC):
-    """A worker's orders. Pickled, so it holds only small, plain values."""
+    """What a worker is to make. Pickled, so it holds only small, plain values."""
 
     output: Output
     splits: tuple[SplitJob, ...]
@@ -138,6 +140,17 @@ class Job(ABC):
     def shard_names(self) -> list[ShardName]:
         """Every shard of every split."""
         return [shard for split in self.splits for shard in split.shard_names()]
+
+    def output_identity(self) -> dict[str, object]:
+        """What shapes the bytes of the output besides the examples; nothing of this machine."""
+        sink, info = self.output.load_sink(), self.output.info
+        return {
+            "num_shards": {split.name: split.shards for split in self.splits},
+            "sink": {"name": sink.name, "config": dict(sink.config())},
+            "examples": describe_info(info),
+            "layout": self.output.layout,
+            "versions": {"dataprep": __version__, **codec_versions(), **sink.versions()},
+        }
 
     @property
     @abstractmethod
@@ -163,29 +176,26 @@ class Job(ABC):
     def estimate_bytes(self, pending: Sequence[ShardName]) -> int:
         """The size of these shards together, roughly."""
 
-    def check_rejected(  # noqa: B027  # a job without raw data has none
-        self, rejected: Iterable[tuple[ShardName, Collection[str]]]
-    ) -> None:
-        """Make sure that what images were rejected for is still so.
+    # A job without raw data rejects nothing.
 
-        Args:
-            rejected: shards, and the keys of their rejected images.
+    def check_rejected(self, shard: ShardName, keys: Collection[str]) -> None:  # noqa: B027
+        """Make sure that what images of a shard were rejected for is still so.
 
         Raises:
             SourceError: the raw data changed since; perhaps somebody has repaired it.
         """
 
-    @abstractmethod
-    def keep_rejected(
+    def read_rejected(
         self,
-        rejected: Iterable[tuple[ShardName, Collection[str]]],
-        keep: Callable[[str, str, bytes], None],
-    ) -> None:
-        """Hand over the bytes of rejected images, given by key: ``keep(split, key, bytes)``.
+        shard: ShardName,  # noqa: ARG002
+        keys: Collection[str],  # noqa: ARG002
+    ) -> Iterable[tuple[str, bytes]]:
+        """Key and bytes of rejected images of a shard.
 
         Raises:
             SourceError: they cannot be read any more.
         """
+        return ()
 
 
 def map_in_order(
@@ -209,6 +219,39 @@ def map_in_order(
     finally:
         for future in pending:
             future.cancel()
+
+
+def plan_output(
+    request: OutputRequest,
+    info: DatasetInfo,
+    attributes: tuple[tuple[str, Kind], ...],
+    report: Callable[[str], None],
+) -> Output:
+    """Where the shards go, with what their format can hold of the examples.
+
+    Args:
+        request: what the user asked for.
+        info: what is true of every example.
+        attributes: name and kind of what else is known of images.
+        report: told what the format has no place for.
+
+    Raises:
+        UsageError: the format cannot hold such a data set.
+    """
+    sink = load_sink(request.sink, request.sink_options)
+    sink.check(info)
+    kept, lines = dropped_fields(info, sink)
+    for line in lines:
+        report(line)
+    return Output(
+        workspace=Workspace(request.out.absolute()),
+        sink=request.sink,
+        sink_options=request.sink_options,
+        layout=request.layout,
+        info=kept,
+        attributes=attributes,
+        build_dir=request.build_dir and request.build_dir.absolute(),
+    )
 
 
 def dropped_fields(info: DatasetInfo, sink: Sink) -> tuple[DatasetInfo, tuple[str, ...]]:

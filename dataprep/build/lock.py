@@ -269,12 +269,12 @@ class Lease:
                 return known
             alive = found.is_alive()
             known.over = alive is False or self.failure.exists()
-            patience = self.lease_seconds + 2 * self.look_seconds
-            known.silent = known.silence.of(found) >= patience and alive is None
+            longest = self.lease_seconds + 2 * self.look_seconds
+            known.silent = known.silence.of(found) >= longest and alive is None
         return known
 
 
-def check_held(workspace: Workspace, lease: Lease) -> None:
+def check_held(lease: Lease) -> None:
     """To be called before the launcher changes what another run could see.
 
     A worker's failure is no reason to stop here: when every shard is recorded, it is that of one
@@ -285,8 +285,8 @@ def check_held(workspace: Workspace, lease: Lease) -> None:
     """
     if lease.taken_over_now():
         raise LockedError(
-            f"{workspace.out}: another run took this directory over, because this one showed no "
-            "sign of life for too long; this one has stopped, see `dataprep status`"
+            f"{lease.path.parents[1]}: another run took this directory over, because this one "
+            "showed no sign of life for too long; this one has stopped, see `dataprep status`"
         )
 
 
@@ -325,21 +325,25 @@ def locked(
             _remove_run_files(workspace, of=lease.failure.stem)
 
 
-def _take(workspace: Workspace, report: Callable[[str], None], patience: float) -> str:
+def _take(workspace: Workspace, report: Callable[[str], None], lease_seconds: float) -> str:
     """Wait for the marker to be ours; returns its text."""
-    pause = patience / _LOOKS
+    pause = lease_seconds / _LOOKS
     silence, guards = Silence(3 * pause), Silence(3 * pause)
     guard = workspace.lock.with_name(f"{workspace.lock.name}.guard")
     first: Sighting | None = None
     while True:
         found = sight(workspace.lock)
         alive = None if found is None else found.is_alive()
-        if found is None or alive is False or (alive is None and silence.of(found) >= patience):
+        if (
+            found is None
+            or alive is False
+            or (alive is None and silence.of(found) >= lease_seconds)
+        ):
             text = claim_marker(workspace.lock, guard, found)
             if text is not None:
                 return text
             left = sight(guard)
-            if left is not None and guards.of(left) >= patience:
+            if left is not None and guards.of(left) >= lease_seconds:
                 guard.unlink(missing_ok=True)
         elif alive or (first is not None and found != first):
             raise LockedError(
@@ -349,7 +353,7 @@ def _take(workspace: Workspace, report: Callable[[str], None], patience: float) 
         elif first is None:
             first = found
             report(
-                f"{workspace.out}: held by {found}; waiting up to {patience:.0f} s to see "
+                f"{workspace.out}: held by {found}; waiting up to {lease_seconds:.0f} s to see "
                 "whether it is alive"
             )
         time.sleep(pause)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -52,29 +52,42 @@ class MaxBad:
         return str(self.number) if self.share is None else f"{float(self.share * 100):g}%"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputRequest:
+    """What the user asked for of shards, whatever they are made from."""
+
+    out: Path
+    sink: str = "tfrecord"
+    sink_options: Mapping[str, str] = field(default_factory=dict)
+    layout: Layout = "split"
+    num_shards: Mapping[str, int] | None = None
+    build_dir: Path | None = None
+    overwrite: bool = False
+    striping: Striping = field(default_factory=Striping)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(OutputRequest):
     """What the user asked for; the command line's options under their names."""
 
     dataset: str
     raw: Path
-    out: Path
     recipe: Recipe
     max_bad: MaxBad
     dataset_options: Mapping[str, str] = field(default_factory=dict)
-    sink: str = "tfrecord"
-    sink_options: Mapping[str, str] = field(default_factory=dict)
-    layout: Layout = "split"
     splits: tuple[str, ...] | None = None
-    num_shards: Mapping[str, int] | None = None
     shuffle: Shuffle | None = None
     seed: int = 0
     limit: int | None = None
     index_dir: Path | None = None
-    build_dir: Path | None = None
     keep_rejected: bool = False
-    overwrite: bool = False
-    striping: Striping = field(default_factory=Striping)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertRequest(OutputRequest):
+    """The same of ``dataprep convert``."""
+
+    source: Path
 
 
 def fit_request(request: Request, dataset: Dataset) -> Request:
@@ -107,6 +120,18 @@ def fit_request(request: Request, dataset: Dataset) -> Request:
     if classes is not None:
         sink.check(describe_examples(classes, recipe, dataset))
     return replace(request, recipe=recipe)
+
+
+def check_splits(num_shards: Mapping[str, int] | None, splits: Collection[str]) -> None:
+    """Refuse shard counts of splits that there are not.
+
+    Raises:
+        UsageError: names one.
+    """
+    for name in num_shards or {}:
+        if name not in splits and name != EVERY_SPLIT:
+            known = ", ".join(sorted(splits))
+            raise UsageError(f"--num_shards {name}=…: the splits are {known}")
 
 
 def _for_pixels(recipe: Recipe, sink: Sink) -> Recipe:

@@ -1,34 +1,41 @@
-"""The last step: account for every image, decide, and write the manifest."""
+"""The last step: account for every image, decide, join the rows of all shards, seal."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dataprep.build.build_directory import building, check_written
 from dataprep.build.commit import CommitRecord, CommittedFile, publish, temporary_files
-from dataprep.build.job import Job, SplitJob
-from dataprep.build.joined_rows import Counted, join_rows
+from dataprep.build.job import Job, Output, SplitJob
 from dataprep.build.lock import check_held
 from dataprep.build.manifest import seal_manifest
 from dataprep.build.request import MaxBad
+from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError, RejectedError
 from dataprep.images import Statistics
-from dataprep.index.records import conspicuous
+from dataprep.index import records as records_table
+from dataprep.index.records import STATUSES, conspicuous, parquet_writer, row_groups
 from dataprep.sinks import FinishedShard, ShardName
-from dataprep.system.durable_files import sync_directory, write_durably
+from dataprep.system.durable_files import partial_path, sync_directory, write_durably
 from dataprep.system.messages import printable
-from dataprep.system.state_files import to_json
+from dataprep.system.state_files import file_sha256, remove_unless_file, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyarrow import parquet
+
+    from dataprep.index.database import Database
+
 
 _SHOWN = 10  # rejected images spelled out on the terminal; all of them are in the table
+_GROUP: Final = 1 << 16  # rows; of a shard of ImageNet's usual 1024, few groups have any
+_SUMMED: Final = STATUSES[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +93,12 @@ def seal(
     """
     rejected = sum(record.rejected for record in records)
     bad = rejected + missing + unlisted
-    for split, key, container, reason in islice(rejected_images(job, records), _SHOWN):
+    for split, key, container, reason in islice(rejected_images(job.workspace, records), _SHOWN):
         report(printable(f"rejected: {split}: {key} in {container}: {reason}"))
     if rejected > _SHOWN:
         report(f"rejected: and {rejected - _SHOWN} more; `dataprep status` lists them all")
     if keep_rejected:
-        keep_rejected_images(job, rejected_keys(job, records))
+        keep_rejected_images(job, records)
     images = sum(split.images for split in job.splits) + missing
     if not max_bad.allows(bad, images):
         others = f" and {missing + unlisted} missing or not listed" if missing + unlisted else ""
@@ -100,14 +107,17 @@ def seal(
             f"the shards are kept, {_seal_state(job)}",
             rejected=bad,
         )
-    _check_complete(job, records)
+    _check_complete(job.splits, records)
     by_split = {
         split.name: [record for record in records if record.split == split.name]
         for split in job.splits
     }
-    joined = join_rows(job, records, others)
+    joined = join_rows(job.output, job.splits, records, others)
     known = statistics or {}
-    files = {split.name: make_split_files(job, split, by_split[split.name]) for split in job.splits}
+    files = {
+        split.name: make_split_files(job.output, split, by_split[split.name])
+        for split in job.splits
+    }
     manifest = seal_manifest(
         {
             **identity,
@@ -125,7 +135,7 @@ def seal(
     written = [*chain(*files.values()), *chain(*(record.files for record in records))]
     for directory in {out, *((out / file.path).parent for file in written)}:
         sync_directory(directory)
-    check_held(job.workspace, job.lease)
+    check_held(job.lease)
     write_durably(job.workspace.manifest, to_json(manifest))
     sync_directory(out)
     return Sealed(
@@ -153,8 +163,8 @@ def _seal_state(job: Job) -> str:
     return "and so is an earlier seal" if job.workspace.manifest.exists() else "but not sealed"
 
 
-def _check_complete(job: Job, records: Sequence[CommitRecord]) -> None:
-    for split in job.splits:
+def _check_complete(splits: Sequence[SplitJob], records: Sequence[CommitRecord]) -> None:
+    for split in splits:
         found = sum(record.images for record in records if record.split == split.name)
         if found != split.images:
             raise DatasetError(
@@ -170,15 +180,14 @@ def _check_complete(job: Job, records: Sequence[CommitRecord]) -> None:
 
 
 def make_split_files(
-    job: Job, split: SplitJob, records: Sequence[CommitRecord]
+    output: Output, split: SplitJob, records: Sequence[CommitRecord]
 ) -> list[CommittedFile]:
     """Write them anew, to the same bytes, from the commit records and the shards themselves.
 
     Raises:
         SinkError: they cannot be written.
     """
-    output, out = job.output, job.workspace.out
-    sink = output.load_sink()
+    sink, out = output.load_sink(), output.workspace.out
     names = sink.split_paths(split.name, split.shards, output.layout)
     if not names:
         return []
@@ -208,7 +217,7 @@ def _finished(out: Path, record: CommitRecord) -> FinishedShard:
 def describe_split(
     records: Sequence[CommitRecord],
     files: Sequence[CommittedFile],
-    counted: Counted,
+    counted: Mapping[str, Any],
     known: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """One split of the manifest.
@@ -216,20 +225,17 @@ def describe_split(
     Args:
         records: the commit record of every shard of the split, by number.
         files: those made once for the whole split.
-        counted: what the table of records says of it.
+        counted: what the table of records says of it; see `Joined`.
         known: statistics of the images from before, if none were collected now.
     """
     counts = [record.records for record in records]
     statistics = merged_statistics(records)
     return {
-        "images_found": sum(counts) + counted.totals["rejected"],
+        "images_found": sum(counts) + counted["rejected"],
         "records": sum(counts),
-        **counted.totals,
+        **counted,
         "bytes": sum(record.total_bytes for record in records),
         "records_per_shard": [min(counts), max(counts)],
-        "class_spread": counted.class_spread,
-        "label_set_spread": counted.label_set_spread,
-        "class_records": {str(label): count for label, count in counted.classes.items()},
         "shards": [
             {"records": record.records, "files": [asdict(file) for file in record.files]}
             for record in records
@@ -250,46 +256,243 @@ def merged_statistics(records: Sequence[CommitRecord]) -> Statistics | None:
     return merged
 
 
-def keep_rejected_images(job: Job, rejected: Iterable[tuple[ShardName, Collection[str]]]) -> None:
-    """Copy rejected images, given by shard and key, from the raw data to ``OUT/rejected/<split>/``.
+def keep_rejected_images(job: Job, records: Sequence[CommitRecord]) -> None:
+    """Copy rejected images from the raw data to ``OUT/rejected/<split>/``.
 
     Raises:
         SourceError: the raw data cannot be read any more.
     """
-
-    def keep(split: str, key: str, data: bytes) -> None:
-        directory = job.workspace.rejected / split
-        directory.mkdir(parents=True, exist_ok=True)
-        write_durably(directory / safe_file_name(key), data)
-
-    job.keep_rejected(rejected, keep)
+    for shard, keys in rejected_keys(job.workspace, records):
+        for key, data in job.read_rejected(shard, keys):
+            path = job.workspace.rejected_image(shard.split, key)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(path, data)
 
 
 def rejected_images(
-    job: Job, records: Sequence[CommitRecord]
+    workspace: Workspace, records: Iterable[CommitRecord]
 ) -> Iterator[tuple[str, str, str, str]]:
     """Split, key, container and reason of every rejected image."""
     columns = ("status", "split", "key", "container", "reason")
     for record in records:
         if record.rejected:
-            for status, *found in conspicuous(job.workspace.rows(record.shard), columns):
+            for status, *found in conspicuous(workspace.rows(record.shard), columns):
                 if status == "rejected":
                     yield tuple(found)
 
 
 def rejected_keys(
-    job: Job, records: Sequence[CommitRecord]
-) -> Iterator[tuple[ShardName, list[str]]]:
+    workspace: Workspace, records: Iterable[CommitRecord]
+) -> Iterator[tuple[ShardName, set[str]]]:
     """The shards that have any, and their keys."""
     for record in records:
         if record.rejected:
-            yield record.shard, [key for _, key, *_ in rejected_images(job, [record])]
+            yield record.shard, {key for _, key, *_ in rejected_images(workspace, [record])}
 
 
-def safe_file_name(key: str) -> str:
-    """A file name for a key, which is data from an archive and may hold anything."""
-    plain = key.replace("/", "_")
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", plain).lstrip(".")[-200:]
-    if name == plain:
-        return name
-    return f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}-{name}"
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What the table holds.
+
+    Attributes:
+        described: the file, as the manifest has it.
+        totals: how many records there are, and rows of each other status.
+        splits: what the manifest says of each split: rows of each status but ``records``;
+            ``class_records``: records by class index, where one with several labels counts for
+            each; ``class_spread``: the largest difference of any class's count between two
+            shards; ``label_set_spread``: the same of any set of labels that records have
+            together, 0 where they have one each. Rows of no split are only in the totals.
+    """
+
+    described: Mapping[str, Any]
+    totals: Mapping[str, int]
+    splits: Mapping[str, Mapping[str, Any]]
+
+
+def join_rows(
+    output: Output,
+    splits: Sequence[SplitJob],
+    records: Sequence[CommitRecord],
+    others: Iterable[pa.Table],
+) -> Joined:
+    """Write ``records.parquet``, whole or not at all, and add up what it holds.
+
+    Memory is bounded: rows are read, sorted and written some at a time.
+
+    Args:
+        output: where to, and what is known of the data set.
+        splits: that were built.
+        records: the commit record of every shard.
+        others: rows of images that are in no shard; read once. Missing columns are null.
+
+    Raises:
+        DatasetError: the rows of a shard are damaged; running again makes the shard again.
+    """
+    from dataprep.index.database import open_database
+    from dataprep_schemas.tables import schema_of
+
+    workspace = output.workspace
+    schema = schema_of("records", output.attributes)
+    records = sorted(records, key=lambda record: (record.split, record.number))
+    rows = sum(record.images for record in records)
+    final = workspace.records
+    temporary = partial_path(final)
+    try:
+        with open_database(workspace.private, rows=rows) as database:
+            with temporary.open("xb") as file:
+                with parquet_writer(file, schema) as writer:
+                    groups = _Groups(writer, schema)
+                    for table in _rows(workspace, records, stored=True):
+                        groups.add(table)
+                    rest = chain(_rows(workspace, records, stored=False), others)
+                    for table in _sorted(database, rest, schema):
+                        groups.add(table)
+                    groups.flush()
+                file.flush()
+                os.fsync(file.fileno())
+                described = {
+                    "path": records_table.NAME,
+                    "bytes": file.tell(),
+                    "sha256": file_sha256(temporary),
+                    "rows": groups.rows,
+                }
+            database.read_parquet(str(temporary)).create_view("records")
+            totals = _totals(database)
+            multilabel = output.info.multilabel
+            counted = {
+                split.name: totals[split.name]
+                | _by_class(database, split.name, split.shards, multilabel=multilabel)
+                for split in splits
+            }
+        remove_unless_file(final)
+        temporary.replace(final)
+    finally:
+        temporary.unlink(missing_ok=True)
+    everything = {status: sum(of[status] for of in totals.values()) for status in _SUMMED}
+    stored = sum(record.records for record in records)
+    return Joined(described, {"records": stored, **everything}, counted)
+
+
+def _rows(
+    workspace: Workspace, records: Sequence[CommitRecord], *, stored: bool
+) -> Iterator[pa.Table]:
+    """Rows of shards: of the records, or of the rejected images."""
+    import pyarrow.compute as pc
+
+    chosen = pc.is_valid if stored else pc.is_null
+    for record in records:
+        if stored or record.rejected:
+            for table in row_groups(workspace.rows(record.shard)):
+                yield table.filter(chosen(table["position"])) if record.rejected else table
+
+
+def _sorted(
+    database: Database, tables: Iterable[pa.Table], schema: pa.Schema
+) -> Iterator[pa.Table]:
+    """Rows that are not records, in an order that depends on nothing but themselves."""
+    import pyarrow as pa
+
+    from dataprep.index.database import quoted
+
+    batches = (batch for table in tables for batch in _fitted(table, schema).to_batches())
+    database.register("others", pa.RecordBatchReader.from_batches(schema, batches))
+    database.execute("create temp table rest as select * from others")
+    database.unregister("others")
+    statuses = ", ".join(map(quoted, STATUSES))
+    names = ", ".join(f'"{name}"' for name in schema.names)
+    ordered = database.table("rest").order(
+        f"list_position([{statuses}], status), split nulls last, {names}"
+    )
+    for batch in ordered.to_arrow_reader(_GROUP):
+        yield pa.Table.from_batches([batch]).cast(schema)
+
+
+def _fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+
+    there = set(table.column_names)
+    return pa.table(
+        [
+            table.column(field.name).cast(field.type)
+            if field.name in there
+            else pa.nulls(len(table), field.type)
+            for field in schema
+        ],
+        schema=schema,
+    )
+
+
+class _Groups:
+    """Rows in groups of equal size, whatever the sizes of the tables that they come in."""
+
+    def __init__(self, writer: parquet.ParquetWriter, schema: pa.Schema) -> None:
+        self.rows = 0
+        self._writer = writer
+        self._schema = schema
+        self._waiting: list[pa.Table] = []
+        self._count = 0
+
+    def add(self, table: pa.Table) -> None:
+        self._waiting.append(table)
+        self._count += len(table)
+        while self._count >= _GROUP:
+            self._write(_GROUP)
+
+    def flush(self) -> None:
+        if self._count:
+            self._write(self._count)
+
+    def _write(self, size: int) -> None:
+        import pyarrow as pa
+
+        # One piece, since a writer's pages end where the pieces do.
+        together = pa.concat_tables(self._waiting)
+        self._writer.write_table(together.slice(0, size).combine_chunks(), row_group_size=size)
+        self._waiting = [together.slice(size)]
+        self._count -= size
+        self.rows += size
+
+
+def _totals(database: Database) -> defaultdict[str | None, dict[str, int]]:
+    """How many rows have each status, by split; records are only said to be such."""
+    totals = defaultdict[str | None, dict[str, int]](lambda: dict.fromkeys(_SUMMED, 0))
+    found = database.sql("select split, status, count(*) from records group by all").fetchall()
+    for split, status, number in found:
+        if status in _SUMMED:
+            totals[split][status] = number
+    return totals
+
+
+_CLASSES = """
+with counts as (
+    select shard, label, count(*) as records
+    from (select shard, unnest(labels) as label from records
+          where split = $split and position is not null)
+    group by all
+)
+select label, sum(records)::bigint,
+       max(records) - if(count(*) < $shards, 0, min(records))
+from counts group by label order by label
+"""
+
+_LABEL_SETS = """
+with counts as (
+    select shard, labels, count(*) as records from records
+    where split = $split and position is not null group by all
+)
+select coalesce(max(spread), 0) from (
+    select max(records) - if(count(*) < $shards, 0, min(records)) as spread
+    from counts group by labels
+)
+"""
+
+
+def _by_class(database: Database, split: str, shards: int, *, multilabel: bool) -> dict[str, Any]:
+    about = {"split": split, "shards": shards}
+    classes = database.execute(_CLASSES, about).fetchall()
+    found = database.execute(_LABEL_SETS, about).fetchone() if multilabel else None
+    return {
+        "class_records": {str(label): number for label, number, _ in classes},
+        "class_spread": max((spread for *_, spread in classes), default=0),
+        "label_set_spread": found[0] if found else 0,
+    }

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from dataprep.build.claim import read_job
 from dataprep.build.commit import CommitRecord, finished_shards, images_under_way
-from dataprep.build.identity import read_job
 from dataprep.build.lock import LEASE_SECONDS, sight
 from dataprep.build.manifest import (
     PART,

@@ -13,7 +13,7 @@
     OUT/.dataprep/unmatched.csv       images that are listed but missing, or there but not listed
     OUT/.dataprep/commits/            a record of each finished shard, and its rows of the table
     OUT/.dataprep/progress/           how far unfinished shards are
-    OUT/.dataprep/orders-…            what the workers of a run are to do
+    OUT/.dataprep/task-…              what the workers of a run are to do
     OUT/.dataprep/failure-…           what they failed at
     OUT/.dataprep/slurm/              logs of the jobs of --dask_slurm
     OUT/.dataprep/lock                who is working here
@@ -21,6 +21,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import secrets
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -89,7 +91,7 @@ class Workspace:
 
     def run_files(self) -> list[Path]:
         """What runs told their workers and these told them: of earlier runs, and of this one."""
-        return sorted([*self.private.glob("failure-*.json"), *self.private.glob("orders-*.pickle")])
+        return sorted([*self.private.glob("failure-*.json"), *self.private.glob("task-*.pickle")])
 
     @property
     def manifest(self) -> Path:
@@ -105,6 +107,15 @@ class Workspace:
     def rejected(self) -> Path:
         """Bytes of rejected images."""
         return self.out / "rejected"
+
+    def rejected_image(self, split: str, key: str) -> Path:
+        """The bytes of one; its key is data from an archive, and may hold anything."""
+        plain = key.replace("/", "_")
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", plain).lstrip(".")[-200:]
+        if name != plain:
+            digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+            name = f"{digest[:12]}-{name}"
+        return self.rejected / split / name
 
     @property
     def unmatched(self) -> Path:

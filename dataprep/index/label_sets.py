@@ -1,8 +1,8 @@
-"""The order in which a multi-label data set's label sets follow one another.
+"""The order in which a multi-label data set's label sets are assigned to shards.
 
-`dataprep.index.order` assigns images to shards in turn, those of one label set after one another. A
-label is spread best if the sets that have it are neighbours too: a run of consecutive images gives
-any two shards the same number of them, within 1. So the labels are ranked from the rarest to
+`dataprep.index.order` assigns images in a sequence in which those of one label set are consecutive.
+A label is spread best if the sets that have it are neighbours too: a run of consecutive images
+gives any two shards the same number of them, within 1. So the labels are ranked from the rarest to
 the most frequent, and the sets follow one another as in the reflected Gray code of (has the
 rarest, has the second rarest, …). F. Gray, "Pulse code communication", US patent 2,632,058.
 
@@ -25,7 +25,7 @@ LabelSet = tuple[int, ...]
 
 
 def rank_label_sets(counts: Mapping[LabelSet, int]) -> dict[LabelSet, int]:
-    """Each label set's place among them, from 0, given how many images have it."""
+    """Each label set's place in the sequence, from 0, given how many images have it."""
     places = {label: place for place, label in enumerate(_rarest_first(counts))}
     return {labels: rank for rank, labels in enumerate(sorted(counts, key=_gray_order(places)))}
 

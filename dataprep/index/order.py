@@ -1,9 +1,9 @@
 """The order of a data set: a pure function of keys, categories, seed, split and shard count.
 
-This is the shuffle: sort the images of each category by a hash, lay the categories end to end, hand
-the images to the shards in turn like cards, then sort every shard by another hash. As one category
-is a run of consecutive images, and consecutive images go to consecutive shards, two things hold
-for every input:
+This is the shuffle: sort the images of each category by a hash, lay the categories end to end,
+assign the images to the shards in turn, then sort every shard by another hash. As one category is a
+run of consecutive images, and consecutive images go to consecutive shards, two things hold for
+every input:
 
 * shard sizes differ by at most 1;
 * the count of every category differs by at most 1 between any two shards.
@@ -46,7 +46,7 @@ from dataprep.system.state_files import (
 from dataprep_schemas.tables import ORDER
 
 Shuffle = Literal["stratified", "global", "none"]
-"""``stratified`` as described above; ``global`` hands out the images sorted by hash alone (sizes
+"""``stratified`` as described above; ``global`` assigns the images sorted by hash alone (sizes
 within 1, categories only on average); ``none`` cuts them, in the order of their keys, into
 consecutive runs with sizes within 1."""
 

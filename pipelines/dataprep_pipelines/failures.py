@@ -61,7 +61,7 @@ class FailureLog:
 
     @property
     def _reserve(self) -> Path:
-        return self.path.with_name(f"orders-{self.path.stem}-reserve.pickle")
+        return self.path.with_name(f"task-{self.path.stem}-reserve.pickle")
 
     def reserve(self) -> None:
         """Keep room free for a failure."""

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from dataprep.build.build_directory import check_free_space, remove_build_directories
-from dataprep.build.claim import check_request, remove_partial_files
+from dataprep.build.build_directory import check_free_space, lay_out, remove_build_directories
+from dataprep.build.claim import CONVERTED, check_places, claim, remove_partial_files
 from dataprep.build.commit import CommitRecord, finished_shard, forget_progress
 from dataprep.build.convert_job import (
-    ConvertRequest,
     changed_meanwhile,
     check_conversion,
     file_times,
@@ -25,31 +24,27 @@ from dataprep.build.convert_job import (
     statistics_of,
     unstored_rows,
 )
-from dataprep.build.image_job import plan_images
+from dataprep.build.image_job import describe_splits, order_images, plan_images
 from dataprep.build.index_parts import (
     IndexParts,
     check_unchanged,
+    check_unmatched,
     forget_part,
     has_part,
-    index_directory,
     is_current,
+    open_images,
     read_part,
+    report_summary,
+    shared_index_directory,
+    summarize,
 )
 from dataprep.build.job import Job
 from dataprep.build.lock import check_held, locked
-from dataprep.build.output_layout import lay_out
-from dataprep.build.request import MaxBad, Request, fit_request
-from dataprep.build.scan_summary import (
-    check_splits,
-    check_unmatched,
-    open_images,
-    report_summary,
-    summarize,
-)
+from dataprep.build.request import ConvertRequest, MaxBad, Request, check_splits, fit_request
 from dataprep.build.seal import Sealed, rejected_keys, seal
 from dataprep.build.verify import Level, verify
 from dataprep.build.workspace import Workspace
-from dataprep.datasets import Dataset, Found, close_archives
+from dataprep.datasets import Dataset, ScanUnit, close_archives
 from dataprep.errors import DataprepError, DatasetError, PipelineError
 from dataprep.plugins import load_dataset
 from dataprep.sinks import ShardName
@@ -78,9 +73,9 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Sealed:
     request = fit_request(request, dataset)
     close_archives()  # a new search starts from the files as they are now
     found = dataset.find(request.raw, request.splits)
-    check_request(request, found)
+    check_places(request.raw, request.out, request.index_dir, found)
     if found.splits is not None:
-        check_splits(request, found.splits)
+        check_splits(request.num_shards, found.splits)
     check(engine)
     for text in found.description:
         reporter.line(text)
@@ -96,18 +91,27 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Sealed:
         requirements = WorkerRequirements(workspace.out, raw, workspace.lock, places)
         splits = found.splits or ()
         with _working(engine, requirements, splits, request.build_dir, reporter) as workers:
-            index = index_directory(request, dataset, workspace)
-            parts = _scan_what_changed(request, dataset, found, index, workers, reporter)
-            with open_images(request, dataset, workspace, parts) as images:
+            index = workspace.index
+            if request.index_dir is not None:
+                index = shared_index_directory(request.index_dir, dataset, raw)
+            trust = not request.overwrite
+            parts = _scan_what_changed(dataset, found.units, index, workers, reporter, trust=trust)
+            with open_images(parts, dataset, request.splits, workspace.private) as images:
                 summary = summarize(request, workspace, dataset, found, parts, images)
                 report_summary(summary, reporter.line)
-                check_unmatched(request, workspace, summary)
+                check_unmatched(summary, request.max_bad, workspace.unmatched)
                 job, identity = plan_images(
-                    request, dataset, found, parts, summary, images, workers.lease, reporter.line
+                    request, dataset, summary, index, workers.lease, reporter.line
                 )
+                for text in describe_splits(job, request.num_shards, found.official_counts):
+                    reporter.line(text)
+                # Only now, when nothing that was asked for can be refused any more.
+                claim(job, identity, parts.digests(), overwrite=request.overwrite)
+                made_of = [identity, parts.digests()]
+                order_images(job, images, made_of, seed=request.seed, limit=request.limit)
             records = _write_shards(job, workers, reporter, request.striping)
             check_unchanged(parts, dataset, request.raw)
-            with open_images(request, dataset, workspace, parts) as images:
+            with open_images(parts, dataset, request.splits, workspace.private) as images:
                 unmatched, ignored = summary.unmatched, summary.ignored[0]
                 return seal(
                     job,
@@ -160,7 +164,9 @@ def convert(
         source = request.source.absolute()
         requirements = WorkerRequirements(workspace.out, source, workspace.lock)
         with _working(engine, requirements, splits, request.build_dir, reporter) as workers:
-            job, identity = plan_conversion(request, manifest, workers.lease, report=reporter.line)
+            job, identity = plan_conversion(request, manifest, workers.lease, reporter.line)
+            units = {CONVERTED: manifest["sha256"]}
+            claim(job, identity, units, overwrite=request.overwrite)
             records = _write_shards(job, workers, reporter, request.striping)
             if file_times(request.source, manifest) != before:
                 raise changed_meanwhile(request.source)
@@ -215,24 +221,32 @@ def _storage(doing: str, out: Path) -> Iterator[None]:
 
 
 def _scan_what_changed(
-    request: Request,
     dataset: Dataset,
-    found: Found,
+    units: Sequence[ScanUnit],
     index: Path,
     workers: Workers,
     reporter: Reporter,
+    *,
+    trust: bool,
 ) -> IndexParts:
     """The index of everything that was found; what is not indexed, or has changed, is scanned.
+
+    Args:
+        dataset: what is prepared.
+        units: what was found of it.
+        index: where the index is.
+        workers: who scans.
+        reporter: who is told.
+        trust: False: all is scanned again. Files rewritten in place leave their folder's time as
+            it was.
 
     Raises:
         DataprepError: something cannot be scanned.
     """
-    kept = {unit: read_part(index, unit) for unit in found.units}
-    # Files rewritten in place leave their folder's time as it was; --overwrite trusts nothing.
+    raw = workers.requirements.raw
+    kept = {unit: read_part(index, unit) for unit in units}
     stale = [
-        unit
-        for unit, part in kept.items()
-        if request.overwrite or not is_current(part, dataset, request.raw, unit)
+        unit for unit, part in kept.items() if not trust or not is_current(part, dataset, raw, unit)
     ]
     if not stale:
         reporter.line(f"index: {counted(len(kept), 'part')} reused")
@@ -245,11 +259,12 @@ def _scan_what_changed(
         def watch() -> None:
             reporter.scanning(sum(has_part(index, unit) for unit in stale), len(stale))
 
-        scan = Scan(dataset, workers.requirements.raw, index)
+        scan = Scan(dataset, raw, index)
         try:
             with workers.task(scan, "scan") as spec:
                 work = ScanIntoIndex(spec, workers.engine.scan_processes(), workers.failures)
-                workers.run(stale, work, Parallelism(), Paced(watch))
+                stop = workers.failures.stop
+                workers.engine.run(stale, work, Parallelism(), watch=Paced(watch), stop=stop)
             watch()
         except TasksFailedError:
             workers.failures.reraise()  # says more
@@ -288,8 +303,9 @@ def _write_shards(
         LockedError: another run has taken the directory over.
     """
     workspace, engine = job.workspace, workers.engine
-    done = _finished(job, job.shard_names())
-    job.check_rejected(rejected_keys(job, list(done.values())))
+    done = _finished(workspace, job.shard_names())
+    for shard, keys in rejected_keys(workspace, done.values()):
+        job.check_rejected(shard, keys)
     pending = [shard for shard in job.shard_names() if shard not in done]
     if not pending:
         reporter.line(f"{counted(len(done), 'shard')} already there, nothing to write")
@@ -299,8 +315,8 @@ def _write_shards(
             f"resuming: {counted(len(done), 'shard')} already there, {len(pending)} to make"
         )
     # Looking took a while, and what is a lie in this run's eyes may be another's finished work.
-    check_held(workspace, job.lease)
-    _forget(job, pending)
+    check_held(job.lease)
+    _forget(workspace, pending)
     images = sum(split.images for split in job.splits) if job.works_on_images else 0
     parallelism = engine.parallelism(len(pending), images=images)
     check_free_space(job, pending, at_once=engine.shards_at_once(parallelism))
@@ -315,8 +331,8 @@ def _write_shards(
                 reporter.line(f"trying {counted(len(pending), 'failed shard')} again")
                 time.sleep(pause)
             said = _write_round(job, pending, workers, spec, parallelism, reporter, failed)
-            check_held(workspace, job.lease)
-            made = _finished(job, pending)
+            check_held(job.lease)
+            made = _finished(workspace, pending)
             done |= made
             failed |= {shard: said[shard] for shard in pending if shard not in made}
             failed = {shard: error for shard, error in failed.items() if shard not in made}
@@ -325,20 +341,20 @@ def _write_shards(
     raise _all_failures(failed)
 
 
-def _finished(job: Job, shards: Sequence[ShardName]) -> dict[ShardName, CommitRecord]:
+def _finished(workspace: Workspace, shards: Sequence[ShardName]) -> dict[ShardName, CommitRecord]:
     """Those of the shards that are there."""
-    found = {shard: finished_shard(job.workspace, shard) for shard in shards}
+    found = {shard: finished_shard(workspace, shard) for shard in shards}
     return {shard: record for shard, record in found.items() if record is not None}
 
 
-def _forget(job: Job, pending: Sequence[ShardName]) -> None:
+def _forget(workspace: Workspace, pending: Sequence[ShardName]) -> None:
     """A seal or a record of a shard that must be made again would be a lie meanwhile."""
-    job.workspace.manifest.unlink(missing_ok=True)
+    workspace.manifest.unlink(missing_ok=True)
     for shard in pending:
-        place = job.workspace.record(shard)
+        place = workspace.record(shard)
         remove_unless_file(place)
         place.unlink(missing_ok=True)
-    forget_progress(job.workspace)
+    forget_progress(workspace)
 
 
 def _write_round(
@@ -368,7 +384,7 @@ def _write_round(
     try:
         with workers.engine.elements(shards, parallelism) as elements:
             work = WriteShard(spec, parallelism, failures)
-            workers.run(elements, work, parallelism, watch.look)
+            workers.engine.run(elements, work, parallelism, watch=watch.look, stop=failures.stop)
     except TasksFailedError as error:
         lost = error.errors
     finally:

@@ -31,7 +31,7 @@ from dataprep.datasets import close_archives
 from dataprep.errors import PipelineError
 from dataprep.system.durable_files import write_durably
 from dataprep_pipelines.failures import FailureLog
-from dataprep_pipelines.runners.engine import Engine, Parallelism, RunningEngine, started
+from dataprep_pipelines.runners.engine import Engine, RunningEngine, started
 
 # What has a part in the bytes of a shard besides `codec_versions`, or in graphs sent to workers.
 _PACKAGES = (
@@ -186,7 +186,7 @@ def task_file(
         requirements: what workers elsewhere must have; None: there are none elsewhere.
         name: what to call the file, one a phase of the run.
     """
-    path = lease.failure.with_name(f"orders-{lease.failure.stem}-{name}.pickle")
+    path = lease.failure.with_name(f"task-{lease.failure.stem}-{name}.pickle")
     content = pickle.dumps((requirements, task))
     write_durably(path, content)
     try:
@@ -219,16 +219,6 @@ class Workers:
         requirements = None if self.engine.is_local else self.requirements.with_programs()
         with task_file(task, self.lease, requirements, name) as spec:
             yield spec
-
-    def run(
-        self,
-        elements: Sequence[Any],
-        work: Any,
-        parallelism: Parallelism,
-        watch: Callable[[], None],
-    ) -> None:
-        """See `RunningEngine.run`."""
-        self.engine.run(elements, work, parallelism, watch=watch, stop=self.failures.stop)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.build.identity import check_identity, store_identity
+from dataprep.build.claim import check_identity, store_identity
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
 

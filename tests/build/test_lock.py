@@ -312,10 +312,10 @@ def test_a_run_removes_no_other_s_marker(workspace: Workspace) -> None:
 
 def test_a_launcher_that_was_given_up_is_told_so(workspace: Workspace) -> None:
     with locked(workspace) as lease:
-        check_held(workspace, lease)
+        check_held(lease)
         workspace.lock.write_text(claim_of("n1"))
         with pytest.raises(LockedError, match="another run took this directory over"):
-            check_held(workspace, lease)
+            check_held(lease)
 
 
 # --- the guard of whoever takes the marker's place ---
@@ -407,7 +407,7 @@ def test_a_lease_is_over_but_not_taken_over_when_a_worker_failed(workspace: Work
         lease.failure.write_text("{}")
         assert lease.lost_now()
         assert lease.over()
-        check_held(workspace, lease)
+        check_held(lease)
 
 
 def test_a_launcher_on_this_host_may_be_silent(workspace: Workspace) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.build.request import MaxBad
-from dataprep.build.seal import safe_file_name
+from dataprep.build.workspace import Workspace
 from dataprep.errors import UsageError
+
+WORKSPACE = Workspace(Path("out"))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +41,9 @@ def test_max_bad_refuses_nonsense(text: str) -> None:
 
 @given(st.text(min_size=1))
 def test_a_key_never_leaves_its_directory(key: str) -> None:
-    name = safe_file_name(key)
+    place = WORKSPACE.rejected_image("train", key)
+    name = place.name
+    assert place.parent == WORKSPACE.rejected / "train"
     assert name not in {"", ".", ".."}
     assert "/" not in name
     assert "\0" not in name
@@ -48,4 +54,5 @@ def test_a_key_never_leaves_its_directory(key: str) -> None:
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_odd_keys_keep_apart(first: str, second: str) -> None:
     if first.replace("/", "_") != second.replace("/", "_"):
-        assert safe_file_name(first) != safe_file_name(second)
+        images = {WORKSPACE.rejected_image("train", key) for key in (first, second)}
+        assert len(images) == 2

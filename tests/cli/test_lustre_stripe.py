@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.build.build_directory import lay_out
 from dataprep.build.image_job import ImageJob
-from dataprep.build.output_layout import lay_out
 from dataprep.errors import DatasetError
 from tests.conftest import Cli, Made, hashes, leftovers
 from tests.system.lustre.lustre import PROGRESSIVE, Lustre, layout, make_lustre

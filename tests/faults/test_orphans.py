@@ -110,7 +110,14 @@ class Quiet(StillHeld):
 def job(tiny: Made, tmp_path: Path) -> Job:
     jobs = Jobs()
     counts = {"train": 6, "validation": 2}
-    request = Request("imagenet", tiny.raw.path, tmp_path, Recipe(), MaxBad(), num_shards=counts)
+    request = Request(
+        dataset="imagenet",
+        raw=tiny.raw.path,
+        out=tmp_path,
+        recipe=Recipe(),
+        max_bad=MaxBad(),
+        num_shards=counts,
+    )
     prepare(request, Engine(1), jobs)
     return jobs.jobs[0]
 

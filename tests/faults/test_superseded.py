@@ -9,9 +9,8 @@ from typing import cast
 
 import pytest
 
-from dataprep.build.claim import claim
+from dataprep.build.claim import claim, read_job
 from dataprep.build.commit import finished_shards
-from dataprep.build.identity import read_job
 from dataprep.build.job import Job
 from dataprep.build.lock import locked
 from dataprep.build.request import MaxBad

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 import duckdb
@@ -18,17 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from dataprep.build import joined_rows
+from dataprep.build import seal as seal_module
 from dataprep.build import shard as shard_module
 from dataprep.build.commit import CommitRecord, CommittedFile, commit, finished_shard
-from dataprep.build.convert_job import ConvertJob
 from dataprep.build.job import Made, Output, Rejected, SplitJob
-from dataprep.build.joined_rows import Joined, join_rows
-from dataprep.build.lock import Lease
+from dataprep.build.seal import Joined, join_rows
 from dataprep.build.shard import ShardRows
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
-from dataprep.index.records import NAME, RecordsTable, conspicuous, first_rows
+from dataprep.index.records import NAME, STATUSES, RecordsTable, conspicuous, first_rows
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
 from dataprep.system.state_files import file_sha256
@@ -71,7 +69,7 @@ ITEMS = st.lists(made() | st.builds(Rejected, KEYS, st.just("a.tar"), LABELS, KE
 
 @contextmanager
 def small_groups() -> Iterator[None]:
-    with patch.object(shard_module, "_GROUP", 3), patch.object(joined_rows, "_GROUP", 4):
+    with patch.object(shard_module, "_GROUP", 3), patch.object(seal_module, "_GROUP", 4):
         yield
 
 
@@ -179,13 +177,11 @@ def join(
         SplitJob(name, shards, "none", images=0, source_bytes=0, digest="")
         for name, shards in SPLITS.items()
     )
-    lease = cast("Lease", None)  # joining asks nobody for leave
-    job = ConvertJob(output_of(workspace), splits, lease, workspace.out, "", 1)
     tables = [pa.Table.from_pylist([row]) for row in others]
     records = [write(workspace, shard, items) for shard, items in contents.items()]
     for record in records:
         commit(workspace, record)
-    return join_rows(job, records, tables)
+    return join_rows(output_of(workspace), splits, records, tables)
 
 
 def spread(counts: Sequence[Counter[Any]]) -> int:
@@ -254,11 +250,12 @@ def test_the_table_has_every_row_and_the_sums_are_its_own(
             Counter(tuple(row["labels"]) for row in own if row["shard"] == at)
             for at in range(SPLITS[split])
         ]
-        assert said.classes == dict(sum(labels, Counter()))
-        assert said.class_spread == spread(labels)
-        assert said.label_set_spread == spread(sets)
+        expected_classes = sum(labels, Counter())
+        assert said["class_records"] == {str(at): n for at, n in expected_classes.items()}
+        assert said["class_spread"] == spread(labels)
+        assert said["label_set_spread"] == spread(sets)
         there = Counter(row["status"] for row in found if row["split"] == split)
-        assert {k: v for k, v in said.totals.items() if v} == {
+        assert {k: said[k] for k in STATUSES[1:] if said[k]} == {
             status: n for status, n in there.items() if status != "stored"
         }
 

@@ -53,7 +53,14 @@ class Recorder:
 
 def request(raw: Path, out: Path, **changes: object) -> Request:
     fields: dict[str, object] = {"num_shards": {"train": 6, "validation": 2}, **changes}
-    return Request("imagenet", raw, out, Recipe(), MaxBad(), **fields)  # type: ignore[arg-type]
+    return Request(
+        dataset="imagenet",
+        raw=raw,
+        out=out,
+        recipe=Recipe(),
+        max_bad=MaxBad(),
+        **fields,  # type: ignore[arg-type]
+    )
 
 
 # --- workers and engines ---

@@ -25,7 +25,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(raw: Path, out: Path) -> list[str]:
     recorder = Recorder()
     shards = {"train": 6, "validation": 2}
-    request = Request("imagenet", raw, out, Recipe(), MaxBad(), num_shards=shards)
+    request = Request(
+        dataset="imagenet",
+        raw=raw,
+        out=out,
+        recipe=Recipe(),
+        max_bad=MaxBad(),
+        num_shards=shards,
+    )
     prepare(request, Engine(2), recorder)
     return recorder.lines
 

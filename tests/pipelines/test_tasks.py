@@ -108,7 +108,7 @@ def test_raw_data_are_opened_anew_for_every_run(
 def test_a_process_keeps_the_tasks_of_a_few_runs(tmp_path: Path) -> None:
     for number in range(20):
         lease = Lease(tmp_path / "lock", "marker", tmp_path / f"failure-{number}.json")
-        path = tmp_path / f"orders-{number}"
+        path = tmp_path / f"task-{number}"
         content = pickle.dumps((None, number))
         path.write_bytes(content)
         assert TaskSpec(path, lease, hashlib.sha256(content).hexdigest()).read() == number

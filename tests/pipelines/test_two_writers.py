@@ -45,9 +45,9 @@ def test_a_shard_written_by_several_at_once_is_there_once(
     steer.order(SHARD, "wait", record=3, times=WRITERS)
     launcher = cli.start(*tiny.command(out, "--sink", "steered"))
     eventually(lambda: steer.obeyed(HELD))
-    (orders,) = (out / ".dataprep").glob("orders-*-write.pickle")
+    (task,) = (out / ".dataprep").glob("task-*-write.pickle")
     writers = [
-        subprocess.Popen([sys.executable, "-c", _WRITER, orders, SHARD]) for _ in range(WRITERS)
+        subprocess.Popen([sys.executable, "-c", _WRITER, task, SHARD]) for _ in range(WRITERS)
     ]
     eventually(lambda: len(steer.obeyed(SHARD)) == WRITERS)
     assert len(list(out.glob(f"train/.{SHARD}.*.partial"))) == WRITERS

@@ -132,7 +132,7 @@ def make_lustre(
         return "lustre" if found == mount or mount in found.parents else real(path)
 
     monkeypatch.setattr("dataprep.system.filesystems.filesystem_of", filesystem_of)
-    monkeypatch.setattr("dataprep.build.output_layout.filesystem_of", filesystem_of)
+    monkeypatch.setattr("dataprep.build.build_directory.filesystem_of", filesystem_of)
     monkeypatch.setattr("dataprep.system.lustre.striping.filesystem_of", filesystem_of)
     return Lustre(mount, state)
 
