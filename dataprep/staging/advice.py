@@ -183,13 +183,34 @@ def estimate(
         part: bytes that a node gets with a share.
         obstacle: why there can be no share, a line; empty if there can.
     """
-    alone = "" if nodes > 1 else "impossible: there is only one node"
     # A chain of nodes, each of which passes on what it has whole; trees take less.
     chain = (nodes - 1) * _PARCEL / (machine.nic * _GB)
+
+    def of(mode: Mode, here: float, readers: int, obstacle: str, extra: float = 0.0) -> Estimate:
+        """A mode that leaves so many bytes on a node, each read by so many nodes."""
+        read_bytes = here if mode == "broadcast" else here * nodes
+        times = {
+            "parallel file system": read_bytes / machine.pfs,
+            "network": here / machine.nic,
+            "storage": here / machine.local,
+        }
+        if machine.ost:
+            times["largest file's stripes"] = readers * largest / (machine.stripes * machine.ost)
+        if machine.hash:
+            # One file is hashed by one core, whatever the number of streams.
+            hashers = min(machine.streams, max(1.0, here / max(largest, 1)))
+            times["hashing"] = here / (machine.hash * hashers)
+        limit = max(times, key=lambda name: times[name])
+        seconds = times[limit] / _GB + extra
+        if not obstacle and machine.scratch and here > machine.scratch * _GB:
+            obstacle = f"impossible: a node has {sized(machine.scratch * _GB)}"
+        together = nodes * here / _GB / seconds if seconds else 0.0
+        return Estimate(mode, here, read_bytes, seconds, together, limit, obstacle)
+
     return Estimates(
-        _estimate("everything", total, largest, nodes, nodes, machine, 0.0, ""),
-        _estimate("share", part, largest, nodes, replicas, machine, 0.0, obstacle),
-        _estimate("broadcast", total, largest, nodes, 1, machine, chain, alone),
+        of("everything", total, nodes, ""),
+        of("share", part, replicas, obstacle),
+        of("broadcast", total, 1, "" if nodes > 1 else "impossible: there is only one node", chain),
     )
 
 
@@ -212,38 +233,6 @@ def read_speeds(options: Sequence[str], machine: Machine) -> Machine:
             raise UsageError(f"--speed {option}: a number above 0 was expected")
         machine = replace(machine, **{name: value})
     return machine
-
-
-def _estimate(
-    mode: Mode,
-    node_bytes: float,
-    largest: int,
-    nodes: int,
-    readers: int,
-    machine: Machine,
-    extra: float,
-    obstacle: str,
-) -> Estimate:
-    """One mode, in which ``readers`` nodes read each byte."""
-    read_bytes = node_bytes if mode == "broadcast" else node_bytes * nodes
-    # One file is hashed by one core, whatever the number of streams.
-    hashers = min(machine.streams, max(1.0, node_bytes / max(largest, 1)))
-    times = {
-        "parallel file system": read_bytes / machine.pfs,
-        "network": node_bytes / machine.nic,
-        "storage": node_bytes / machine.local,
-    }
-    if machine.ost:
-        times["largest file's stripes"] = readers * largest / (machine.stripes * machine.ost)
-    if machine.hash:
-        times["hashing"] = node_bytes / (machine.hash * hashers)
-    limit = max(times, key=lambda name: times[name])
-    seconds = times[limit] / _GB + extra
-    if not obstacle and machine.scratch and node_bytes > machine.scratch * _GB:
-        obstacle = f"impossible: a node has {sized(machine.scratch * _GB)}"
-    landed = nodes * node_bytes / _GB
-    together = landed / seconds if seconds else 0.0
-    return Estimate(mode, node_bytes, read_bytes, seconds, together, limit, obstacle)
 
 
 def _duration(seconds: float) -> str:

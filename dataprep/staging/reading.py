@@ -8,7 +8,6 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from dataprep.errors import StagingError
@@ -134,12 +133,7 @@ class SourceReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if not self._keep:
             # What the kernel read ahead, and pages that piece boundaries cut in two.
             _advise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -194,3 +197,18 @@ def test_speeds_of_a_command_line_replace_those_that_are_known() -> None:
 def test_speeds_that_are_none_are_refused(option: str) -> None:
     with pytest.raises(UsageError, match=f"^--speed {option}: "):
         read_speeds([option], Machine())
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_document_has_the_model_s_tables() -> None:
+    printed = subprocess.run(
+        [sys.executable, "-m", "benchmarks.staging_simulated"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert printed.count("1536 nodes") == 3
+    assert printed.rstrip("\n") in (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")

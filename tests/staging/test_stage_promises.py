@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.errors import StagingError
+from dataprep.staging.stage import write_environment
 from dataprep.system.filesystems import Space
 from tests.conftest import Cli, Result
 from tests.staging.conftest import Call, Forks, eventually, free_port
@@ -293,3 +295,23 @@ def test_the_variables_are_there_before_other_ranks_are_told_whatever_the_names(
     told = subprocess.run(read, capture_output=True, check=True).stdout
     assert told == b"".join(os.fsencode(place) + b"\n" for place in (plain, to))
     assert arrived(to) == arrived(plain)
+
+
+NAMES = [b"/scratch/plain", b"/s/it's", b"/a b;$(false)`false`", b"/line\nbreak", b"/\xff\xc3\xa9"]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=["plain", "quote", "shell", "newline", "no text"])
+def test_a_shell_reads_every_name_as_it_is(tmp_path: Path, name: bytes) -> None:
+    file = tmp_path / "env.sh"
+    write_environment(file, {"DATA_DIR": os.fsdecode(name), "OTHER": "x"})
+    read = ["sh", "-c", '. "$1" && printf %s "$DATA_DIR"', "sh", str(file)]
+    assert subprocess.run(read, capture_output=True, check=True).stdout == name
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(StagingError) as raised:
+        write_environment(tmp_path / os.fsdecode(b"no\xff\n") / "env.sh", {"A": "b"})
+    said = str(raised.value)
+    assert said.endswith("No such file or directory; the copy itself is whole")
+    assert said.isprintable()
+    assert list(tmp_path.iterdir()) == []

@@ -9,11 +9,10 @@ import pwd
 import re
 import stat
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Self
 
 from dataprep.errors import StagingError
 from dataprep.staging.target.paths import PRIVATE, partial_name, partials_of, place_of, target_error
@@ -113,29 +112,20 @@ class StageDirectory:
             raise target_error(error, self.path, f"listing {PRIVATE}") from None
         return sorted(name for name in names if name.startswith(f"{kind}-") or not kind)
 
-    @contextmanager
-    def open_private(self, name: str) -> Iterator[BinaryIO | None]:
-        """A private file, open for reading; None if there is none that is a plain file of ours.
+    def read_private(self, name: str) -> bytes | None:
+        """What is in a private file; None if there is none that is a plain file of ours.
 
         Raises:
             StagingError: the storage is damaged.
         """
-        with _opened(self.private, name, self.path / PRIVATE / name) as file:
-            yield file
+        return _read(self.private, name, self.path / PRIVATE / name)
 
-    def read_private(self, name: str) -> bytes | None:
-        """What is in it, as a whole."""
-        with self.open_private(name) as file:
-            return None if file is None else file.read()
-
-    def write_private(
-        self, name: str, data: bytes | Iterable[bytes], *, copied: bool = True
-    ) -> None:
+    def write_private(self, name: str, data: bytes, *, copied: bool = True) -> None:
         """Put ``data`` into a private file: whole or not at all, even after a power cut.
 
         Args:
             name: the file's.
-            data: what goes into it, as a whole or in pieces.
+            data: what goes into it.
             copied: whether something may have been copied already; see `target_error`.
 
         Raises:
@@ -163,8 +153,7 @@ class StageDirectory:
 
     def read(self, name: str) -> bytes | None:
         """What is in a file directly in the target, like `read_private`."""
-        with _opened(self.descriptor, name, self.path / name) as file:
-            return None if file is None else file.read()
+        return _read(self.descriptor, name, self.path / name)
 
     def write(self, name: str, data: bytes) -> None:
         """Put ``data`` into a file directly in the target, like `write_private`; mode 0644."""
@@ -194,12 +183,7 @@ class StageDirectory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -351,31 +335,30 @@ def _owner_name(user: int) -> str:
         return f"user {user}"
 
 
-@contextmanager
-def _opened(directory: int, name: str, place: Path) -> Iterator[BinaryIO | None]:
+def _read(directory: int, name: str, place: Path) -> bytes | None:
     try:
         descriptor = os.open(name, _READ, dir_fd=directory)
     except OSError:
-        yield None
-        return
+        return None
     try:
         status = os.fstat(descriptor)
-        ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-        with os.fdopen(descriptor, "rb", closefd=False) if ours else nullcontext() as file:
-            yield file
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            return None
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
     except OSError as error:
         raise target_error(error, place, "reading") from None
     finally:
         os.close(descriptor)
 
 
-def _write(directory: int, name: str, data: bytes | Iterable[bytes], mode: int) -> None:
+def _write(directory: int, name: str, data: bytes, mode: int) -> None:
     temporary = partial_name(name)
     descriptor = os.open(temporary, _WRITE, 0o600, dir_fd=directory)
     try:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(descriptor, mode)  # whatever the umask
-            file.writelines([data] if isinstance(data, bytes) else data)
+            file.write(data)
             file.flush()
             os.fsync(descriptor)
         os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
