@@ -24,10 +24,12 @@ def _exif(value: int) -> Image.Exif:
     return exif
 
 
-@pytest.mark.parametrize("value", range(1, 9))
 @pytest.mark.parametrize(
-    ("format", "mode"),
-    [("JPEG", "RGB"), ("JPEG", "L"), ("PNG", "L"), ("WEBP", "RGB"), ("TIFF", "RGB")],
+    ("value", "format", "mode"),
+    [
+        *((value, "JPEG", "RGB") for value in range(1, 9)),
+        *((6, "JPEG", "L"), (8, "PNG", "L"), (5, "WEBP", "RGB"), (3, "TIFF", "RGB")),
+    ],
 )
 def test_applied_orientation_equals_pillows(
     photo: Image.Image,
