@@ -35,11 +35,13 @@ DATAPREP = (sys.executable, "-m", "dataprep")
 THOROUGH = (
     *("dask", "interop", "slurm", "test_guides.py", "test_loaders.py"),
     *("cli/test_formats.py", "cli/test_resources.py"),
-    *("faults/test_bad_formats.py", "faults/test_hdf5_full_disk.py", "faults/test_restarts.py"),
+    *("faults/test_bad_formats.py", "faults/test_changed_meanwhile.py"),
+    *("faults/test_failing_sink.py", "faults/test_hdf5_full_disk.py", "faults/test_restarts.py"),
     *("pipelines/test_formats.py", "pipelines/test_invariance_radiographs.py"),
     *("pipelines/test_network_denied.py", "pipelines/test_portable_runner.py"),
-    *("pipelines/test_scan_processes.py", "pipelines/test_slurm_workers.py"),
-    *("pipelines/test_two_writers.py", "staging/test_broadcast.py"),
+    *("pipelines/test_rounds.py", "pipelines/test_scan_processes.py"),
+    *("pipelines/test_slurm_workers.py", "pipelines/test_two_writers.py"),
+    "staging/test_broadcast.py",
 )
 
 # What tests skip without: packages by the name of their module, and programs.

@@ -23,11 +23,9 @@ PIXELS_DIFFER = 6  # most that JPEG at quality 100 and full chroma moves a sampl
         ("PNG", {}),
         ("BMP", {}),
         ("WEBP", {"lossless": True}),
-        ("WEBP", {"quality": 80}),
         ("WEBP", {"lossless": True, "exif": bytes(9)}),
         ("TIFF", {}),
         ("TIFF", {"compression": "tiff_lzw", "description": "a photo"}),
-        ("TIFF", {"compression": "tiff_adobe_deflate", "big_tiff": False}),
         ("TIFF", {"compression": "jpeg", "quality": 99}),
     ],
 )
@@ -51,19 +49,15 @@ def test_rgb_in_disguise_becomes_jpeg(
     ("format", "mode", "channels"),
     [
         ("PNG", "1", 1),
-        ("PNG", "L", 1),
         ("PNG", "LA", 1),
         ("PNG", "P", 3),
         ("PNG", "RGBA", 3),
         ("GIF", "1", 1),
         ("GIF", "P", 3),
-        ("BMP", "1", 1),
-        ("BMP", "L", 1),
         ("BMP", "P", 3),
         ("BMP", "RGBA", 3),
         ("WEBP", "RGBA", 3),
         ("TIFF", "1", 1),
-        ("TIFF", "L", 1),
         ("TIFF", "LA", 1),
         ("TIFF", "P", 3),
         ("TIFF", "RGBA", 3),
@@ -102,8 +96,7 @@ def test_alpha_is_dropped_and_not_composited(
         assert prepare(data, Recipe()).data == prepare(encoded(picture, "PNG"), Recipe()).data
 
 
-@pytest.mark.parametrize("format", ["PNG", "TIFF"])
-@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize(("format", "order"), [("PNG", "<"), ("TIFF", "<"), ("TIFF", ">")])
 def test_sixteen_bit_grey_keeps_its_high_byte_or_all(
     encoded: Callable[..., bytes],
     pixels_of: Callable[[bytes], Any],

@@ -50,9 +50,15 @@ def test_crop_is_centred_or_refused(width: int, height: int, side: int) -> None:
     )
 
 
-@pytest.mark.parametrize("name", list(FILTERS))
-@pytest.mark.parametrize("source", ["baseline", "grey"])
-@pytest.mark.parametrize("size", [(45, 35), (180, 140)], ids=["down", "up"])
+@pytest.mark.parametrize(
+    ("name", "source", "size"),
+    [
+        ("box", "grey", (45, 35)),
+        ("bilinear", "baseline", (180, 140)),
+        ("bicubic", "baseline", (45, 35)),
+        ("lanczos", "grey", (180, 140)),
+    ],
+)
 def test_fast_path_has_the_pixels_of_the_reference(
     jpegs: dict[str, bytes],
     pixels_of: Callable[[bytes], Any],
