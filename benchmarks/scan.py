@@ -70,7 +70,7 @@ def _once(raw: Path, out: Path, cores: int, images: int) -> _Run:
     return _Run(usage, said["parts"], said["steps"])
 
 
-def _seconds_row(what: str, runs: list[_Run], target: Target | None) -> Row:
+def _seconds_row(what: str, runs: list[_Run], target: Target) -> Row:
     steps = ", ".join(
         f"{step} {median(one.steps[step] for one in runs):.1f}" for step in runs[0].steps
     )
@@ -78,5 +78,5 @@ def _seconds_row(what: str, runs: list[_Run], target: Target | None) -> Row:
     return _plain_row(what, f"{median(seconds):.1f} s ({steps})", seconds, target)
 
 
-def _plain_row(what: str, ours: str, values: tuple[float, ...], target: Target | None) -> Row:
+def _plain_row(what: str, ours: str, values: tuple[float, ...], target: Target) -> Row:
     return Row(what, ours, values=values, is_ratio=False, target=target)

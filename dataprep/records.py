@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dataprep.api.torch_dataset import TorchDataset
+    from dataprep.torch_dataset import TorchDataset
 
 _SHOWN = 5  # examples of a part that its repr describes
 _MOST_OPEN = 32  # shards a thread keeps open; a process may usually open 1024 files
@@ -317,7 +317,7 @@ class RecordsPart(Sequence[Example]):
 
     def to_torch(self, transform: Callable[[Any], Any] | None = None) -> TorchDataset:
         """As `Records.to_torch`, of this part."""
-        from dataprep.api.torch_dataset import TorchDataset
+        from dataprep.torch_dataset import TorchDataset
 
         return TorchDataset(self, transform)
 
