@@ -31,7 +31,7 @@ from dataprep.staging.present import (
     remove_labels,
     write_labels,
 )
-from dataprep.staging.request import StageReporter, StageRequest
+from dataprep.staging.request import StageReporter
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import node_lock, try_lock
 from dataprep.staging.target.paths import (
@@ -213,16 +213,10 @@ def _agree(plan: StagePlan, directory: StageDirectory, view: _View, peers: Peers
         target=str(directory.path),
         needed=max(0, lacking - freed) + _MARGIN if lacking else 0,
         free=free,
-        options=_options(plan.request),
+        options=plan.request.options,
     )
     reports = [NodeStart.from_json(report) for report in peers.exchange(start.to_json())]
     agree_to_start(reports, peers.count)
-
-
-def _options(request: StageRequest) -> str:
-    """What must be the same on every node, for comparison only."""
-    chosen = (sorted(request.splits), request.share, request.replicas, sorted(request.whole))
-    return repr((*chosen, request.verify, request.hashed, request.broadcast))
 
 
 def _open_up(plan: StagePlan, directory: StageDirectory, view: _View) -> None:

@@ -253,7 +253,5 @@ def _call_name(request: StageRequest, placement: Placement) -> str | None:
     """The same in all processes of a call, without a look at the source; None if nothing is."""
     if placement.step is None:
         return None
-    asked = (request.source, sorted(request.splits), request.share, request.replicas)
-    how = (sorted(request.whole), request.verify, request.hashed)
-    digest = hashlib.sha256(repr((*asked, *how)).encode()).hexdigest()
+    digest = hashlib.sha256(repr((request.source, request.options)).encode()).hexdigest()
     return f"{placement.step}.{digest[:16]}"

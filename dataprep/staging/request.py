@@ -64,6 +64,12 @@ class StageRequest:
             words += [f"--whole {split}" for split in sorted(self.whole)]
         return " ".join(words) or "all of it"
 
+    @property
+    def options(self) -> str:
+        """What must be the same in all processes of a call, for comparison only."""
+        chosen = (sorted(self.splits), self.share, self.replicas, sorted(self.whole))
+        return repr((*chosen, self.verify, self.hashed, self.broadcast))
+
 
 class StageReporter(Protocol):
     """Who is told how a call goes; from any thread, one call at a time."""

@@ -80,7 +80,7 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
         ranks = LocalRanks(directory, request, placement)
         progress = Progress(reporter if placement.node == 0 else None)
         quiet = placement.node != 0  # thousands of processes need not say that they wait
-        with ranks.election(progress, _say_nothing if quiet else reporter.line) as elected:
+        with ranks.election(progress, (lambda _: None) if quiet else reporter.line) as elected:
             if not elected:
                 ranks.follow()
                 return place
@@ -129,10 +129,6 @@ def _stage_by_broadcast(
 def _finish(plan: StagePlan, tell: Callable[[], None]) -> None:
     _write_variables(plan)
     tell()
-
-
-def _say_nothing(text: str) -> None:
-    """For a reporter of what nobody needs to hear."""
 
 
 def _write_variables(plan: StagePlan) -> None:
