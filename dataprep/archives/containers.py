@@ -17,6 +17,7 @@ from dataprep.archives.listing import (
     basename,
     clean_path,
     in_clutter,
+    is_image_name,
     refusal,
 )
 from dataprep.archives.open_files import ForwardStream
@@ -140,13 +141,13 @@ def _listing(
     container = archive.container
     prefix = f"{archive.inner}/" if archive.inner else ""
     for member in found:
-        path, reason = _path_of(member.name)
-        reason = member.refusal or reason
-        if reason:
-            ignored.append(Ignored(container, prefix + member.name, reason))
+        name, offset, size, modified, unusable, packed = member
+        path, reason = _path_of(name)
+        if unusable or reason:
+            ignored.append(Ignored(container, prefix + name, unusable or reason))
         else:
-            place = (container, member.offset, member.size, member.modified)
-            images.append(StoredImage(path, *place, packing or member.packing, mtime))
+            packed = packing or packed
+            images.append(StoredImage(path, container, offset, size, modified, packed, mtime))
     if not images and not ignored:
         ignored.append(Ignored(container, archive.inner, "empty archive"))
     return Listing(images, ignored)
@@ -154,6 +155,8 @@ def _listing(
 
 def _path_of(member_name: str) -> tuple[str, str]:
     """The path of a member, and why it is left out; that is empty for an image."""
+    if "/" not in member_name and "\0" not in member_name and is_image_name(member_name):
+        return member_name, ""  # by far the most: nothing to clean
     if ".." in member_name.split("/"):
         return "", "its name leads out of the archive"
     try:

@@ -6,7 +6,7 @@ Names and paths that come from archives and lists are data until they were looke
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dataprep.index import Ignored, Member, Packing, Row
 
@@ -16,12 +16,12 @@ _UNREAD_IMAGES: Final = (
     *(".avif", ".cr2", ".dcm", ".dng", ".heic", ".heif", ".j2k", ".jfif", ".jp2", ".jpe", ".jxl"),
     *(".nef", ".pbm", ".pgm", ".ppm"),
 )
+_ALL: Final = (*_IMAGES, *_UNREAD_IMAGES)
 # Left behind by macOS archivers, ext4's fsck and Synology's indexer.
 _CLUTTER_FOLDERS: Final = frozenset({"__MACOSX", "lost+found", "@eaDir"})
 
 
-@dataclass(frozen=True, slots=True)
-class StoredImage:
+class StoredImage(NamedTuple):
     """An image's path and where its bytes are; the other fields mean what they do in `Row`.
 
     Attributes:
@@ -44,30 +44,14 @@ class StoredImage:
 
     def row(self, key: str, labels: tuple[int, ...], **known: Any) -> Row:
         """The image as a row of the index; `known` are further fields of `Row`."""
-        return Row(
-            key,
-            self.container,
-            self.offset,
-            self.size,
-            self.modified,
-            labels,
-            packing=self.packing,
-            container_mtime=self.container_mtime,
-            **known,
-        )
+        _, container, offset, size, modified, packing, mtime = self
+        place = (key, container, offset, size, modified)
+        return Row(*place, labels, packing=packing, container_mtime=mtime, **known)
 
     def member(self, key: str, alias: str = "") -> Member:
         """The image as a row of the index whose labels are in a list."""
-        return Member(
-            key,
-            self.container,
-            self.offset,
-            self.size,
-            self.modified,
-            self.packing,
-            alias,
-            self.container_mtime,
-        )
+        _, container, offset, size, modified, packing, mtime = self
+        return Member(key, container, offset, size, modified, packing, alias, mtime)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +69,7 @@ class Listing:
 
 def is_image_name(name: str) -> bool:
     """Whether a file of this name is taken for an image, in directories and in archives."""
-    return not name.startswith(".") and name.lower().endswith((*_IMAGES, *_UNREAD_IMAGES))
+    return not name.startswith(".") and name.lower().endswith(_ALL)
 
 
 def refusal(name: str) -> str:

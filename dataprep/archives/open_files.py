@@ -87,15 +87,18 @@ class ByteStream(io.BufferedIOBase):
         """
         if size is None or not 0 <= size <= _MOST_AT_ONCE:
             raise ValueError(f"extension header of {size} bytes")
-        data = b""
-        while len(data) < size:
+        pieces: list[bytes] = []
+        while size:
             at = self._position - self._start
-            piece = self._data[at : at + size - len(data)] if at >= 0 else b""
-            if not piece and not self._fetch(size - len(data)):
+            piece = self._data[at : at + size] if at >= 0 else b""
+            if not piece and not self._fetch(size):
                 break
-            data = data + piece if data else piece
             self._position += len(piece)
-        return data
+            if len(piece) == size and not pieces:
+                return piece
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)
 
     def reach(self, offset: int) -> int:
         """How many of the first `offset` bytes there are."""

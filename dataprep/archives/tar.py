@@ -8,12 +8,13 @@ is an error instead of a silent end, and a forged length cannot claim memory.
 from __future__ import annotations
 
 import os
+import struct
 import tarfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from dataprep.archives.open_files import ByteStream, FileRange
 from dataprep.errors import SourceError
@@ -27,6 +28,8 @@ _BLOCK: Final = tarfile.BLOCKSIZE
 _RECORD: Final = tarfile.RECORDSIZE
 _MOST_AT_ONCE: Final = 1 << 20
 _MOST_PADDING: Final = 64 << 20
+# Name, size, modification time, checksum, kind, magic, and the first byte of the name's prefix.
+_HEADER: Final = struct.Struct("100s24x12s12s8ss100x5s83xc166x")
 _ADLER: Final = 65521  # RFC 1950: what its sums are taken modulo
 
 # What tarfile raises on hostile or damaged headers: its own errors, and what its parsing of
@@ -79,8 +82,7 @@ class Archive:
         return printable(self.container + inner)
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveMember:
+class ArchiveMember(NamedTuple):
     """One archive member that is not a directory.
 
     Attributes:
@@ -173,22 +175,24 @@ def _plain_member(stream: ByteStream, archive: Archive, offset: int) -> ArchiveM
     """
     stream.seek(offset)
     header = stream.read(_BLOCK)
+    if len(header) < _BLOCK:
+        return None
+    name, size, modified, checksum, kind, magic, prefix = _HEADER.unpack(header)
     # Kind 0, a magic, and no prefix to the name: POSIX.1-1988, and GNU tar's own.
-    if header[156:157] != b"0" or header[257:262] != b"ustar" or header[345:346] != b"\0":
+    if kind != b"0" or magic != b"ustar" or prefix != b"\0":
         return None
     try:
-        size, modified, checksum = (
-            int(field.rstrip(b"\0 "), 8)
-            for field in (header[124:136], header[136:148], header[148:156])
-        )
+        length = int(size.rstrip(b"\0 "), 8)
+        time = int(modified.rstrip(b"\0 "), 8)
+        expected = int(checksum.rstrip(b"\0 "), 8)
     except ValueError:  # base 256
         return None
     # The sum of all bytes, the checksum's own taken for blanks. Adler-32 adds in C, from 1.
-    found = (zlib.adler32(header) & 0xFFFF) - 1 - sum(header[148:156]) + 8 * 32
-    if (found - checksum) % _ADLER or size < 0:
+    found = (zlib.adler32(header) & 0xFFFF) - 1 - sum(checksum) + 8 * 32
+    if (found - expected) % _ADLER or length < 0:
         return None
-    name = header[: header.find(b"\0", 0, 100) % 101].decode("utf-8", "surrogateescape")
-    return ArchiveMember(name, archive.offset + offset + _BLOCK, size, modified, "")
+    text = name.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+    return ArchiveMember(text, archive.offset + offset + _BLOCK, length, time, "")
 
 
 def _member(info: tarfile.TarInfo, archive: Archive, end: int) -> ArchiveMember:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from dataprep.archives.listing import is_clutter_folder, refusal
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, unreadable
 
@@ -33,6 +34,31 @@ def list_raw(raw: Path, expected: str) -> list[str]:
         f"raw data directory {printable(str(raw))} {problem}; expected the directory that holds "
         f"{expected}; check --raw_data_dir"
     )
+
+
+def list_entries(raw: Path, directory: str) -> list[tuple[str, bool, str]]:
+    """The entries of a directory by name: whether each is a folder, and why it is left out.
+
+    Hidden files, folders of the system and what is neither a file nor a folder are left out. A
+    link to nowhere is not: it fails with its name when it is read.
+
+    Raises:
+        SourceError: it cannot be read.
+    """
+    try:
+        with os.scandir(raw / directory) as entries:
+            return sorted((entry.name, entry.is_dir(), _left_out(entry)) for entry in entries)
+    except OSError as error:
+        raise unreadable(directory or str(raw), error) from error
+
+
+def _left_out(entry: os.DirEntry[str]) -> str:
+    if entry.is_dir():
+        return "hidden or system folder" if is_clutter_folder(entry.name) else ""
+    if entry.name.startswith("."):
+        return refusal(entry.name)
+    # Opening a named pipe would block.
+    return "" if entry.is_file() or entry.is_symlink() else "not a regular file"
 
 
 def likely(

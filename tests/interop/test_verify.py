@@ -65,8 +65,8 @@ def test_tensorflow_is_not_heard(made: Callable[..., Built]) -> None:
     chatty = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
     words = [sys.executable, "-m", "dataprep", "verify", str(built.out), "--level", "reader"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=chatty)
-    assert done.returncode == 0
-    assert all(line.startswith("verify: ") for line in done.stderr.splitlines()), done.stderr
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("verify: ")]
+    assert (done.returncode, lines) == (0, [])  # what takes long says how far it is
     assert done.stdout.endswith("all good (reader: tf.data)\n")
 
 

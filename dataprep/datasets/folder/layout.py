@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,14 +9,14 @@ from typing import Final
 
 from dataprep.archives.containers import container_kind, container_stem
 from dataprep.archives.directory import broken_link
-from dataprep.archives.listing import is_clutter_folder, is_image_name, refusal
+from dataprep.archives.listing import is_clutter_folder, is_image_name
 from dataprep.datasets.base import Attribute, Found, ScanUnit
 from dataprep.datasets.folder.options import LISTING_FORMATS, FolderOptions
-from dataprep.datasets.raw_directory import list_raw
+from dataprep.datasets.raw_directory import list_entries, list_raw
 from dataprep.datasets.splits import SPLIT_FOLDERS, in_usual_order, split_of_folder
 from dataprep.errors import SourceError
 from dataprep.index import Ignored
-from dataprep.system.messages import counted, printable, some_of, unreadable
+from dataprep.system.messages import counted, printable, some_of
 
 # ImageNet-22K is 21,841 class archives: a unit each would be that many small files of the index.
 _ENOUGH_UNITS: Final = 350
@@ -329,34 +328,19 @@ def _refuse_unused(raw: Path, level: Level, options: FolderOptions, advice: str 
 
 
 def _open(raw: Path, level: Level) -> Level:
-    try:
-        with os.scandir(raw / level.path) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                _sort_in(entry, level)
-    except OSError as error:
-        raise unreadable(level.path or str(raw), error) from error
-    return level
-
-
-def _sort_in(entry: os.DirEntry[str], level: Level) -> None:
-    reason = ""
-    if entry.is_dir():
-        if is_clutter_folder(entry.name):
-            reason = "hidden or system folder"
+    for name, is_folder, reason in list_entries(raw, level.path):
+        if reason:
+            level.stray.append(Ignored(level.path, name, reason))
+        elif is_folder:
+            level.folders.append(name)
+        elif container_kind(name):
+            level.archives.append(name)
+        elif is_image_name(name):
+            level.images.append(name)
         else:
-            level.folders.append(entry.name)
-    elif entry.name.startswith("."):
-        reason = refusal(entry.name)
-    elif not entry.is_file() and not entry.is_symlink():  # opening a named pipe would block
-        reason = "not a regular file"
-    elif container_kind(entry.name):
-        level.archives.append(entry.name)
-    elif is_image_name(entry.name):
-        level.images.append(entry.name)
-    else:
-        reason = "neither a folder, an archive nor an image"
-    if reason:
-        level.stray.append(Ignored(level.path, entry.name, reason))
+            reason = "neither a folder, an archive nor an image"
+            level.stray.append(Ignored(level.path, name, reason))
+    return level
 
 
 def _named(level: Level) -> str:

@@ -13,7 +13,7 @@ from typing import ClassVar, Final, cast
 
 from dataprep.archives.containers import list_archive, stat_fingerprint
 from dataprep.archives.directory import list_folder
-from dataprep.archives.listing import StoredImage
+from dataprep.archives.listing import StoredImage, basename
 from dataprep.archives.tar import Archive
 from dataprep.datasets.base import Dataset, Found, Option, ScanUnit, wanted_splits
 from dataprep.datasets.imagenet.labels import class_indices, classify, load_label_list
@@ -108,18 +108,18 @@ class ImageNet(Dataset):
         else:
             archive = Archive(unit.container, unit.offset, unit.size, unit.inner)
             listing = list_archive(raw, archive)
-        images = sorted(listing.images, key=lambda image: image.name)
+        images = sorted((basename(image.path), image) for image in listing.images)
         _require_unique(images, unit)
         if unit.category:
             labels = [class_indices()[unit.category]] * len(images)
         else:
-            labels = classify([image.name for image in images], load_label_list(raw, unit.labels))
+            labels = classify([name for name, _ in images], load_label_list(raw, unit.labels))
         prefix = f"{unit.category}/" if unit.split == "train" else ""
         given = self.options.get("bbox_csv")
         boxes = {} if given is None else read_bounding_boxes(Path(given))
         rows = [
-            image.row(prefix + image.name, (label,), boxes=boxes.get(image.name, ()))
-            for image, label in zip(images, labels, strict=True)
+            image.row(prefix + name, (label,), boxes=boxes.get(name, ()))
+            for (name, image), label in zip(images, labels, strict=True)
         ]
         ignored = sorted(listing.ignored, key=lambda entry: entry.name)
         return Scanned({unit.split: rows}, [*unit.stray, *ignored])
@@ -140,12 +140,12 @@ class ImageNet(Dataset):
         return json.dumps([_SCAN_RULES, *(stat_fingerprint(raw, path) for path in paths if path)])
 
 
-def _require_unique(images: Sequence[StoredImage], unit: ImageNetUnit) -> None:
-    for earlier, later in pairwise(images):
-        if earlier.name == later.name:
+def _require_unique(images: Sequence[tuple[str, StoredImage]], unit: ImageNetUnit) -> None:
+    for (name, earlier), (same, later) in pairwise(images):
+        if name == same:
             inner = f" (inner archive {unit.inner})" if unit.inner else ""
             raise SourceError(
-                f"{printable(unit.container)}{inner} holds {printable(later.name)} twice, at bytes "
+                f"{printable(unit.container)}{inner} holds {printable(name)} twice, at bytes "
                 f"{earlier.offset} and {later.offset}; expected each image once; copy or download "
                 "it again"
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +9,11 @@ from pathlib import Path
 from typing import Final, Literal
 
 from dataprep.archives.directory import broken_link
-from dataprep.archives.listing import basename, is_clutter_folder, is_image_name, refusal
+from dataprep.archives.listing import basename, is_image_name, refusal
 from dataprep.archives.tar import Archive, ArchiveMember, members
 from dataprep.datasets.base import ScanUnit
 from dataprep.datasets.imagenet.labels import class_indices, find_label_list
-from dataprep.datasets.raw_directory import likely, list_raw
+from dataprep.datasets.raw_directory import likely, list_entries, list_raw
 from dataprep.errors import SourceError
 from dataprep.index import Ignored
 from dataprep.system.messages import counted, printable, some_of, unreadable
@@ -227,33 +226,18 @@ def _is_archive(raw: Path, name: str) -> bool:
 
 def _open(raw: Path, name: str) -> _Folder | None:
     """List a split's directory; None if it does not exist or holds nothing of interest."""
-    found = _Folder(name, [], [], [])
     try:
         if not (raw / name).is_dir():
             return None
-        with os.scandir(raw / name) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                _sort_in(entry, found)
     except OSError as error:
         raise unreadable(name, error) from error
-    return found if found.folders or found.files else None
-
-
-def _sort_in(entry: os.DirEntry[str], found: _Folder) -> None:
-    reason = ""
-    if entry.is_dir():
-        if is_clutter_folder(entry.name):
-            reason = "hidden or system folder"
+    found = _Folder(name, [], [], [])
+    for entry, is_folder, reason in list_entries(raw, name):
+        if reason:
+            found.stray.append(Ignored(name, entry, reason))
         else:
-            found.folders.append(entry.name)
-    elif entry.name.startswith("."):
-        reason = refusal(entry.name)
-    elif not entry.is_file() and not entry.is_symlink():  # opening a named pipe would block
-        reason = "not a regular file"
-    else:
-        found.files.append(entry.name)
-    if reason:
-        found.stray.append(Ignored(found.path, entry.name, reason))
+            (found.folders if is_folder else found.files).append(entry)
+    return found if found.folders or found.files else None
 
 
 def _contradiction(split: str, forms: Iterable[str]) -> SourceError:
