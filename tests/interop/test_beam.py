@@ -29,7 +29,7 @@ def test_beam_reads_every_record_that_we_read(built, split: str) -> None:
     read_with_beam(f"{built.data_dir(split)}/{split}-*", ours)
 
 
-@pytest.mark.parametrize("position", [0, 8, 12, 1000, -1])
+@pytest.mark.parametrize("position", [0, 8, 1000, -1])
 def test_beam_notices_a_flipped_bit(
     flat, tmp_path: Path, caplog: pytest.LogCaptureFixture, position: int
 ) -> None:

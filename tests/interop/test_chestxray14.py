@@ -295,6 +295,21 @@ def test_caffes_second_database_has_the_labels(
     assert found == vectors
 
 
+def test_dali_reads_caffes_second_database(
+    dali, radiographs: Made, made: Shelf, vectors: Vectors
+) -> None:
+    out = made("lmdb", "--sink_option", "labels=multi", *SINGLE).out
+    names = by_image(radiographs)
+    images, labels = (
+        run(dali, lambda name=name: [*dali.fn.readers.caffe(path=[str(out / name)])], len(vectors))
+        for name in ("test_lmdb", "test_labels_lmdb")
+    )
+    assert {
+        names[image.tobytes()]: vector.ravel().tolist()
+        for (image, _), (vector, _) in zip(images, labels, strict=True)
+    } == vectors
+
+
 def test_the_single_file_of_lmdb_torch_has_the_labels(
     radiographs: Made, made: Shelf, expected: dict[str, Labelled]
 ) -> None:

@@ -11,9 +11,6 @@ import h5py
 import numpy as np
 import pytest
 
-from dataprep.sinks import DatasetInfo
-from dataprep.sinks.example import Example
-from dataprep.sinks.hdf5_bytes import Hdf5Sink
 from tests.interop.conftest import Built
 
 SPLITS = ("train", "validation")
@@ -148,17 +145,3 @@ def test_the_one_file_goes_on_working_when_the_directory_is_moved(
     shutil.rmtree(moved / "train")
     with h5py.File(moved / "train.h5", "r") as file:
         assert not file["images"][:].any()  # HDF5 gives zeros for files that are not there
-
-
-def test_several_labels_an_image(tmp_path: Path) -> None:
-    classes = tuple((f"f{number}", f"finding {number}") for number in range(14))
-    writer = Hdf5Sink().open([tmp_path / "train.h5"], DatasetInfo(classes=classes, multilabel=True))
-    for number in range(15):
-        findings = tuple(range(number))
-        writer.write(
-            Example(f"{number}.png", b"\x89PNG %d" % number, "PNG", 8, 8, "RGB", findings, "", "")
-        )
-    writer.close()
-    with h5py.File(tmp_path / "train.h5", "r") as file:
-        assert file["labels"].dtype == np.uint8
-        assert file["labels"][:].tolist() == np.tri(15, 14, -1).tolist()

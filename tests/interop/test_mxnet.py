@@ -28,7 +28,6 @@ from tests.interop.conftest import Built, decode
 VARIABLE = "DATAPREP_MXNET_PYTHON"
 SCRIPT = Path(__file__).with_name("mxnet_reader.py")
 MAGIC = bytes.fromhex("0a23d7ce")  # of a record, which must not stand aligned inside one
-FINDINGS = 14
 CROP = 8
 
 
@@ -42,11 +41,11 @@ class Found:
     labels: list[list[float]]
 
 
-def mxnet(records: Path, label_width: int) -> dict[str, Any]:
+def mxnet(records: Path) -> dict[str, Any]:
     """What `mxnet_reader.py` prints."""
     if VARIABLE not in os.environ:
         pytest.skip(f"set {VARIABLE} to a Python that has MXNet 1.9 and NumPy before 1.24")
-    words = (os.environ[VARIABLE], SCRIPT, records, records.with_suffix(".idx"), label_width, CROP)
+    words = (os.environ[VARIABLE], SCRIPT, records, records.with_suffix(".idx"), 1, CROP)
     done = subprocess.run(
         [str(word) for word in words], capture_output=True, text=True, check=False, timeout=120
     )
@@ -76,14 +75,12 @@ def with_aligned_magic(number: int, before: int) -> bytes:
 
 def write(path: Path, info: DatasetInfo) -> Found:
     """A shard of 9 images through the sink, among them three that hold the magic."""
-    before = 24 + (4 * FINDINGS if info.multilabel else 0)
     paths = [path / "train.rec", path / "train.idx", path / "train.lst"]
     writer = RecordIOSink().open(paths, info)
     images, labels = [], []
     for number in range(9):
         tricky = number in (0, 4, 8)
-        encoded = with_aligned_magic(number, before) if tricky else photograph(number)
-        found = (number, 9 + number % 5)[: number % 3] if info.multilabel else (number,)
+        encoded = with_aligned_magic(number, 24) if tricky else photograph(number)
         example = Example(
             key=f"image_{number}.jpg",
             encoded=encoded,
@@ -91,37 +88,33 @@ def write(path: Path, info: DatasetInfo) -> Found:
             height=24 + number,
             width=40,
             colorspace="RGB",
-            labels=found,
-            synset=info.identifiers(found),
-            class_name=info.names(found),
+            labels=(number,),
+            synset=info.identifiers((number,)),
+            class_name=info.names((number,)),
         )
         writer.write(example)
         images.append(encoded)
-        vector = [float(position in found) for position in range(FINDINGS)]
-        labels.append(vector if info.multilabel else [float(number)])
+        labels.append([float(number)])
     writer.close()
-    if any(MAGIC in image for image in images):
-        # The magic in the images is not in the file, but where it was split.
-        stored = paths[0].read_bytes()
-        assert any(image not in stored for image in images)
-    read = mxnet(paths[0], FINDINGS if info.multilabel else 1)
-    return Found(paths[1], read, images, labels)
+    # The magic in the images is not in the file, but where it was split.
+    stored = paths[0].read_bytes()
+    assert any(image not in stored for image in images)
+    return Found(paths[1], mxnet(paths[0]), images, labels)
 
 
-@pytest.fixture(scope="module", params=["train", "validation", "magic", "multi-label"])
+@pytest.fixture(scope="module", params=["train", "magic"])
 def found(
     request: pytest.FixtureRequest, made: Callable[..., Built], tmp_path_factory: Any
 ) -> Found:
     """What MXNet finds in a set, read once."""
-    classes = tuple((f"f{number}", f"finding {number}") for number in range(FINDINGS))
-    if request.param in ("magic", "multi-label"):
-        info = DatasetInfo(classes=classes, multilabel=request.param == "multi-label")
-        return write(tmp_path_factory.mktemp("mxnet"), info)
+    if request.param == "magic":
+        classes = tuple((f"c{number}", f"class {number}") for number in range(9))
+        return write(tmp_path_factory.mktemp("mxnet"), DatasetInfo(classes=classes))
     built = made("recordio", "--num_shards", "1")
     expected = built.expected(request.param)
     return Found(
         built.out / f"{request.param}.idx",
-        mxnet(built.out / f"{request.param}.rec", 1),
+        mxnet(built.out / f"{request.param}.rec"),
         [image.encoded for image in expected],
         [[float(image.label)] for image in expected],
     )

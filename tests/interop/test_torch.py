@@ -57,21 +57,10 @@ def test_forked_workers_give_every_image_once(
         assert records[0] == first
 
 
-@pytest.mark.parametrize("sink", ["hdf5", "lmdb"])
-def test_spawned_workers_give_every_image_once(
-    torch: Any, made: Callable[..., Built], sink: str
-) -> None:
-    built = made(sink, *SINKS[sink])
-    with built.records("train") as records:
-        assert records[1].encoded
-        assert load(torch, records, multiprocessing_context="spawn") == expected(built)
-
-
-@pytest.mark.parametrize("sink", ["hdf5", "lmdb"])
 def test_shuffled_over_two_epochs_with_workers_that_stay(
-    torch: Any, made: Callable[..., Built], sink: str
+    torch: Any, made: Callable[..., Built]
 ) -> None:
-    built = made(sink, *SINKS[sink])
+    built = made("lmdb", *SINKS["lmdb"])
     loader = torch.utils.data.DataLoader(
         built.records("train"),
         batch_size=5,
