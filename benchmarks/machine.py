@@ -12,7 +12,7 @@ from benchmarks.measure import CommandFailedError, run
 from benchmarks.setting import Setting
 
 _LIBRARIES = (
-    "dataprep",
+    "dataprep-shards",
     "apache-beam",
     "numpy",
     "pillow",

@@ -14,7 +14,7 @@ from dataprep.sinks.base import Sink
 SINKS = "dataprep.sinks"
 DATASETS = "dataprep.datasets"
 
-OUR_PACKAGE = "dataprep"
+OUR_PACKAGE = "dataprep-shards"
 
 # Where pip calls a library otherwise than Python does.
 _PIP_NAMES = {"PIL": "pillow", "google_crc32c": "google-crc32c"}
