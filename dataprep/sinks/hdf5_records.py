@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import h5py
 import numpy as np
 import numpy.typing as npt
+from h5py._objects import phil
 
 from dataprep.errors import SinkError
 from dataprep.index import Box
@@ -159,7 +160,9 @@ class RecordsWriter(ShardWriter):
         full = len(data) - len(data) % self._chunk_bytes
         rows = self._chunk_bytes // self._row_bytes
         origin = (0,) * (self._dataset.ndim - 1)
-        with self._disk.told():
+        # h5py's own lock: of all its calls, write_direct_chunk alone does not take it, and HDF5 is
+        # no place for two threads.
+        with self._disk.told(), phil:
             self._dataset.resize(self._rows_written + full // self._row_bytes, axis=0)
             for start in range(0, full, self._chunk_bytes):
                 chunk = data[start : start + self._chunk_bytes]
