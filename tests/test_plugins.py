@@ -11,7 +11,7 @@ import pytest
 
 from dataprep.cli import main
 from dataprep.errors import DataprepError, UsageError
-from dataprep.plugins import SINKS, ignored, installed, load_sink, package_of
+from dataprep.plugins import OUR_PACKAGE, SINKS, ignored, installed, load_sink, package_of
 
 Install = Callable[..., None]
 
@@ -132,7 +132,7 @@ def test_of_two_with_one_name_ours_is_taken_and_the_other_is_named(
 ) -> None:
     install("tfrecord", SINK.format(name="tfrecord"))
     assert load_sink("tfrecord").options == {}
-    assert package_of(installed(SINKS)["tfrecord"]) == "dataprep"
+    assert package_of(installed(SINKS)["tfrecord"]) == OUR_PACKAGE
     assert [package_of(point) for point in ignored(SINKS)] == ["made-up"]
     assert main(["sinks"]) == 0
     said = " ".join(capsys.readouterr().out.split())

@@ -35,7 +35,7 @@ from dataprep.datasets.chestxray14.dataset import ChestXray14
 from dataprep.datasets.folder.dataset import Folder
 from dataprep.datasets.testing import DatasetTests
 from dataprep.errors import SourceError
-from dataprep.plugins import DATASETS
+from dataprep.plugins import DATASETS, OUR_PACKAGE
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 
 LABELS = "labels.txt"
@@ -373,5 +373,5 @@ def test_every_test_of_the_suite_has_found_something() -> None:
 
 
 def test_every_data_set_of_this_distribution_is_tested() -> None:
-    points = distribution("dataprep").entry_points.select(group=DATASETS)
+    points = distribution(OUR_PACKAGE).entry_points.select(group=DATASETS)
     assert {point.name for point in points} == {"imagenet", "chestxray14", "folder"}

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.plugins import SINKS
+from dataprep.plugins import OUR_PACKAGE, SINKS
 from dataprep.sinks import Sink
 from dataprep.sinks.testing import CASES, SinkTests
 from tests.sinks.broken_sinks import BROKEN
 from tests.sinks.documented_sink import SOURCE, TESTS
 
 # A class for every sink that this distribution, not any other, brings.
-for _point in distribution("dataprep").entry_points.select(group=SINKS):
+for _point in distribution(OUR_PACKAGE).entry_points.select(group=SINKS):
     _class_name = "Test" + _point.name.title().replace("_", "").replace("-", "")
     globals()[_class_name] = type(
         _class_name, (SinkTests,), {"sink_name": _point.name, "__module__": __name__}
