@@ -35,16 +35,8 @@ from dataprep_pipelines.runners.engine import Engine, RunningEngine, started
 
 # What has a part in the bytes of a shard besides `codec_versions`, or in graphs sent to workers.
 _PACKAGES = (
-    *(
-        "dataprep-shards",
-        "apache-beam",
-        "numpy",
-        "h5py",
-        "lmdb",
-        "protobuf",
-        "msgpack",
-        "google-crc32c",
-    ),
+    *("dataprep-shards", "apache-beam", "numpy", "h5py"),
+    *("lmdb", "protobuf", "msgpack", "google-crc32c"),
 )
 _PLUGINS = ("dataprep.sinks", "dataprep.datasets")
 _SHARED = "put it on a file system that all workers share, under the same path"
