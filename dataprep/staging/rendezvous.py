@@ -538,7 +538,8 @@ def parse_address(address: str) -> tuple[str, int | None]:
     """
     with suppress(ValueError):
         parts = urlsplit(f"//{address}")
-        if parts.hostname and parts.port != 0 and parts.netloc == address:
+        whole = parts.netloc == address and not address.endswith(":")
+        if parts.hostname and parts.port != 0 and whole:
             return parts.hostname, parts.port
     raise UsageError(
         f"--rendezvous {address!r}: HOST:PORT or HOST was expected, PORT from 1 to 65535"
