@@ -20,8 +20,9 @@ from dataprep.system.memory import available
 if TYPE_CHECKING:
     import duckdb
 
-_LEAST: Final = 128 << 20  # bytes of memory
+_LEAST: Final = 192 << 20  # bytes of memory
 _ROW: Final = 72  # bytes of memory a row: of fourteen million, 1 GiB. With less it is slower
+_THREAD: Final = 96 << 20  # bytes of memory that a thread needs at least
 _SHARE: Final = 4  # of the memory that is left, one part of so many may be taken
 _FULL: Final = ("No space left", "max_temp_directory_size", "failed to offload", "Disk quota")
 
@@ -49,11 +50,12 @@ def open_database(
     import duckdb
 
     spill = None if directory is None else partial_path(directory / "sort")
+    limit = _memory_limit(rows)
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
-        "memory_limit": f"{_memory_limit(rows) >> 10}KiB",
-        "threads": usable_cores(),
+        "memory_limit": f"{limit >> 10}KiB",
+        "threads": max(min(usable_cores(), limit // _THREAD), 1),
         "temp_directory": "" if spill is None else str(spill),
         "preserve_insertion_order": ordered,
         "enable_external_file_cache": False,  # a list may change between two runs in one process
