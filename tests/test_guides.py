@@ -31,15 +31,15 @@ def write_photographs(place: Path) -> None:
 
 
 def write_scans(place: Path) -> None:
-    """Radiographs of six patients in one folder, and a table of their findings."""
+    """Radiographs of thirty patients in one folder, and a table of their findings."""
     place.mkdir()
     with (place / "labels.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["path", "label", "patient"])
-        for number in range(24):
+        for number in range(60):
             name = f"{number:03d}.png"
             Image.effect_noise((64, 64), 30 + number).save(place / name)
-            table.writerow([name, ("Edema", "Edema|Mass", "Mass")[number % 3], number // 4])
+            table.writerow([name, ("Edema", "Edema|Mass", "Mass")[number % 3], number // 2])
 
 
 @pytest.fixture(scope="module")
