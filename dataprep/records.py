@@ -8,20 +8,13 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, get_args, overload
 
-from dataprep.build.manifest import (
-    dataset_info,
-    manifest_sink,
-    present,
-    read_manifest,
-    shard_numbers,
-)
+from dataprep.build.manifest import FinishedSplit, read_manifest, shard_numbers
 from dataprep.errors import DatasetError, UsageError
 from dataprep.index.records import NAME, RecordsTable, first_rows
-from dataprep.sinks import DatasetInfo, ShardReader, Sink
+from dataprep.sinks import ShardReader
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, printable
 
@@ -39,7 +32,7 @@ Uneven = Literal["keep", "drop", "repeat"]
 _INHERITED: list[object] = []  # readers of the parent process, kept so that nothing closes them
 
 
-class Records:
+class Records(FinishedSplit):
     """The examples of one split, in the order they were written.
 
     Of a node's part of a data set, those of the shards that are there, numbered from 0.
@@ -59,20 +52,9 @@ class Records:
 
     def __init__(self, out: Path, split: str) -> None:
         whole = read_manifest(out)
-        manifest = present(out, whole)
-        if split not in manifest["splits"]:
-            known = ", ".join(manifest["splits"])
-            raise UsageError(f"{out} has no split {split!r}; it has: {known}")
-        self.out = out.absolute()
-        self.split = split
-        self.manifest: dict[str, Any] = manifest
-        self.info: DatasetInfo = dataset_info(manifest)
-        self._sink: Sink = manifest_sink(manifest)
-        shards = manifest["splits"][split]["shards"]
-        self._files = [[file["path"] for file in shard["files"]] for shard in shards]
+        super().__init__(out, split, whole)
         rows, numbers = first_rows(whole)[split], shard_numbers(out, whole)[split]
         self._first_rows = [rows[number] for number in numbers]
-        self.ends: list[int] = list(accumulate(shard["records"] for shard in shards))
         self._numbers: dict[str, int] | None = None
         self._open = _OpenShards()
 
@@ -109,11 +91,7 @@ class Records:
 
     def __repr__(self) -> str:
         """Where and what."""
-        return f"<{len(self):,} records of {self.split} in {self.out}, {self._sink.name}>"
-
-    def __len__(self) -> int:
-        """How many examples there are."""
-        return self.ends[-1] if self.ends else 0
+        return f"<{len(self):,} records of {self.split} in {self.out}, {self.sink.name}>"
 
     @overload
     def __getitem__(self, number: SupportsIndex) -> Example: ...
@@ -134,25 +112,11 @@ class Records:
         if not 0 <= index < len(self):
             raise IndexError(f"{self.out} {self.split}: no example {number} of {len(self)}")
         shard = bisect_right(self.ends, index)
-        return self._reader(shard)[index - self._start(shard)]
+        return self._reader(shard)[index - self.start(shard)]
 
     def __iter__(self) -> Iterator[Example]:
         """Every example in order, checking whatever the format lets one check."""
         return self.between(0, len(self))
-
-    def between(self, start: int, stop: int) -> Iterator[Example]:
-        """Examples ``start`` to ``stop - 1`` in order; whole shards are read from end to end."""
-        for shard, end in enumerate(self.ends):
-            begin = self._start(shard)
-            first, last = max(start, begin), min(stop, end)
-            if first >= last:
-                continue
-            # A reader of its own: whoever iterates may read by number in between.
-            with self._new_reader(shard) as reader:
-                if (first, last) == (begin, end):
-                    yield from reader
-                else:
-                    yield from (reader[number - begin] for number in range(first, last))
 
     def number_of(self, key: str) -> int:
         """The number of the example with this key; the first call reads all keys of the table.
@@ -249,25 +213,19 @@ class Records:
         """A column of the table of records, of examples ``start`` to ``stop - 1``."""
         with RecordsTable(self.out) as table:
             for shard, row in enumerate(self._first_rows):
-                begin = self._start(shard)
+                begin = self.start(shard)
                 first, last = max(start, begin), min(stop, self.ends[shard])
                 if first < last:
                     at = row + first - begin
                     rows = table.rows(at, at + last - first, [name])
                     yield from (value for (value,) in rows)
 
-    def _start(self, shard: int) -> int:
-        return self.ends[shard - 1] if shard else 0
-
     def _reader(self, shard: int) -> ShardReader:
         found = self._open.get(shard)
         if found is None:
-            found = self._new_reader(shard)
+            found = self.reader(shard)
             self._open.put(shard, found)
         return found
-
-    def _new_reader(self, shard: int) -> ShardReader:
-        return self._sink.reader([self.out / path for path in self._files[shard]], self.info)
 
 
 class RecordsPart(Sequence[Example]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Final
 
@@ -100,13 +101,13 @@ class ByteStream(io.BufferedIOBase):
             size -= len(piece)
         return b"".join(pieces)
 
+    @abstractmethod
     def reach(self, offset: int) -> int:
         """How many of the first `offset` bytes there are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _fetch(self, size: int, /) -> bool:
         """Fetch what is at the position, perhaps fewer bytes; False at the end."""
-        raise NotImplementedError
 
 
 class FileRange(ByteStream):

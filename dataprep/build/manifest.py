@@ -336,13 +336,18 @@ class FinishedSplit:
         sink: the format.
         ends: of each shard, the number behind its last example.
 
+    Args:
+        out: see above.
+        split: likewise.
+        whole: the manifest, where it has been read.
+
     Raises:
         DatasetError: there is no intact manifest, or it is not clear what is there of it.
         UsageError: no such split, or a format that is not installed.
     """
 
-    def __init__(self, out: Path, split: str) -> None:
-        manifest = present(out, read_manifest(out))
+    def __init__(self, out: Path, split: str, whole: Mapping[str, Any] | None = None) -> None:
+        manifest = present(out, read_manifest(out) if whole is None else whole)
         if split not in manifest["splits"]:
             known = ", ".join(manifest["splits"])
             raise UsageError(f"{out} has no split {split!r}; it has: {known}")
@@ -378,6 +383,7 @@ class FinishedSplit:
             first, last = max(start, begin), min(stop, end)
             if first >= last:
                 continue
+            # A reader of its own: whoever iterates may read by number in between.
             with self.reader(shard) as reader:
                 if (first, last) == (begin, end):
                     yield from reader
