@@ -361,8 +361,11 @@ class DaskEngine(RunningEngine):
         with suppress(Exception):  # whatever a lost cluster says to that
             self._runner.cancel()
 
-    def attend(self) -> None:
+    def attend(self, *, ended: bool = False) -> None:
         """Notice workers that cannot work for this run, and that no other is left.
+
+        Args:
+            ended: the work is done; only what was not told yet is told.
 
         Raises:
             PipelineError: none can work; or there is none, for longer than the user wants to wait.
@@ -370,13 +373,13 @@ class DaskEngine(RunningEngine):
         refusals = dict(self._runner.refusals)
         for worker in refusals.keys() - self._told:
             self._told.add(worker)
-            if not self._runner.able() and not self._expecting():
+            if not (ended or self._runner.able() or self._expecting()):
                 raise PipelineError(
                     f"no Dask worker can work for this run; {worker}: {refusals[worker]}"
                 )
             self._report(f"{worker} is of no use, others go on: {refusals[worker]}")
         now = time.monotonic()
-        if now < self._next_look:
+        if ended or now < self._next_look:
             return
         self._next_look = now + _WORKERS_SECONDS
         expecting = self._expecting()

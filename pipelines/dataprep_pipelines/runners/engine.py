@@ -149,8 +149,11 @@ class RunningEngine(ABC):
     def pipeline(self, parallelism: Parallelism) -> beam.Pipeline:
         """An empty pipeline that will run here."""
 
-    def attend(self) -> None:  # noqa: B027  # most engines need none
-        """Look after the engine itself; called as often as progress is.
+    def attend(self, *, ended: bool = False) -> None:  # noqa: B027  # most engines need none
+        """Look after the engine itself; called as often as progress is, and at the end.
+
+        Args:
+            ended: the graph was run; what the user was not told yet must be told now.
 
         Raises:
             PipelineError: it is gone.
@@ -213,6 +216,7 @@ class RunningEngine(ABC):
                 while not done.wait(_WATCH_SECONDS):
                     watch()
                     self.attend()
+                self.attend(ended=True)
         except BaseException:
             STOP.set()
             stop()
