@@ -38,7 +38,6 @@ from dataprep.index.tables import order_rows
 from dataprep.system.durable_files import write_durably
 from dataprep.system.state_files import (
     is_intact,
-    read_file,
     read_state,
     remove_unless_file,
     write_state,
@@ -231,7 +230,7 @@ def _read_state(path: Path, _version: tuple[int, int]) -> dict[str, Any] | None:
 @lru_cache(maxsize=_KEPT)
 def _read_block(path: Path, sha256: str) -> pa.Table:
     try:
-        data = read_file(path)
+        data = path.read_bytes()
     except OSError as error:
         raise _damaged(path) from error
     if hashlib.sha256(data).hexdigest() != sha256:

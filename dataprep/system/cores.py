@@ -7,13 +7,7 @@ from collections.abc import MutableMapping
 from contextlib import suppress
 from pathlib import Path
 
-_GENERAL = "OMP_NUM_THREADS"
-_OWN = (
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
+_THREADS = "OMP_NUM_THREADS"
 
 
 def usable_cores() -> int:
@@ -46,16 +40,12 @@ def one_thread_each(environ: MutableMapping[str, str]) -> None:
     Processes and threads of our own use the cores. OpenBLAS, for one, starts a thread for every
     core of the machine as soon as numpy is imported: 128 in every one of 32 processes, for nothing.
 
-    What the user set stays. All of these libraries take OMP_NUM_THREADS where their own variable is
-    not set, so whoever has set that has set them all; but PBS sets it in every job, to the same as
-    NCPUS, and nobody asked for that.
+    All of these libraries take OMP_NUM_THREADS where their own variable is not set. What the user
+    set stays; but PBS sets it in every job, to the same as NCPUS, and nobody asked for that.
 
     Args:
         environ: the environment, which is changed.
     """
-    of_pbs = environ.get("PBS_JOBID") and environ.get("NCPUS") == environ.get(_GENERAL)
-    if environ.get(_GENERAL) and not of_pbs:
-        return
-    environ[_GENERAL] = "1"
-    for name in _OWN:
-        environ.setdefault(name, "1")
+    of_pbs = environ.get("PBS_JOBID") and environ.get("NCPUS") == environ.get(_THREADS)
+    if of_pbs or not environ.get(_THREADS):
+        environ[_THREADS] = "1"

@@ -5,43 +5,42 @@ its group has used more than its bound. A scheduler may bind nothing, without a 
 hook or the like; then only its variables tell what a job asked for.
 
 Sources: the kernel's admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst and scheduler/sched-bwc.rst;
-cgroups(7) and proc_pid_mountinfo(5); the environment variables of sbatch(1), srun(1), salloc(1).
+cgroups(7); the environment variables of sbatch(1), srun(1), salloc(1).
 """
 
 from __future__ import annotations
 
 import math
-import os
-import re
 import socket
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from dataprep.system.filesystems import unescaped
-
-_UNLIMITED = ("max", "-1")
+_MOUNT = "sys/fs/cgroup"
 _CPU = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
-# Limits, what is in use, and what of that the kernel gives back when asked.
+# The limit, what is in use, and what of that the kernel gives back when asked.
 _MEMORY = {
-    1: (("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_inactive_file"),
-    2: (("memory.max", "memory.high"), "memory.current", "inactive_file"),
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
 }
-
 _STEPS_BUT_OF_SRUN = 0xFFFFFFF0  # Slurm's numbers from here on: batch scripts, shells and the like
-_TASKS = re.compile(r"(\d+)(?:\(x(\d+)\))?")  # `2(x3)`: 2 on each of 3 nodes
 
 
 def group_cores(root: Path = Path("/")) -> int | None:
     """The least bound of this process's control groups in whole cores, rounded up.
 
     Args:
-        root: what ``proc`` and the groups' mount points are under.
+        root: what ``proc`` and ``sys`` are under.
 
     Returns:
         1 or more; None if there is no bound, or none that can be found out.
     """
-    bounds = (_cpu_bound(group, version) for version, group in _groups("cpu", root))
-    return min((bound for bound in bounds if bound is not None), default=None)
+    bounds = []
+    for version, group in _groups("cpu", root):
+        words = " ".join(_read(group / name) for name in _CPU[version]).split()
+        quota, period = (_number(word) for word in (*words, "", "")[:2])
+        if quota and period:
+            bounds.append(math.ceil(quota / period))
+    return min(bounds, default=None)
 
 
 def group_memory(root: Path = Path("/")) -> int | None:
@@ -49,71 +48,35 @@ def group_memory(root: Path = Path("/")) -> int | None:
 
     What the kernel can take back of the page cache counts as left. ``root`` as in `group_cores`.
     """
-    rooms = (_memory_left(group, version) for version, group in _groups("memory", root))
-    return min((room for room in rooms if room is not None), default=None)
-
-
-def _cpu_bound(group: Path, version: int) -> int | None:
-    words = [word for name in _CPU[version] for word in _read(group / name).split()]
-    if not words or words[0] in _UNLIMITED:
-        return None
-    try:
-        return max(1, math.ceil(int(words[0]) / int(words[1])))
-    except (ValueError, ArithmeticError, LookupError):
-        return None
-
-
-def _memory_left(group: Path, version: int) -> int | None:
-    names, usage, reclaimable = _MEMORY[version]
-    limits = [limit for name in names if (limit := whole_number(_read(group / name))) is not None]
-    used = whole_number(_read(group / usage))
-    if not limits or used is None:
-        return None
-    for line in _read(group / "memory.stat").splitlines():
-        name, _, value = line.partition(" ")
-        if name == reclaimable:
-            used -= whole_number(value) or 0
-    return max(min(limits) - used, 0)
+    left = []
+    for version, group in _groups("memory", root):
+        limit, used = (_number(_read(group / name)) for name in _MEMORY[version][:2])
+        if limit is not None and used is not None:
+            words = _read(group / "memory.stat").split()
+            counts = dict(zip(words[::2], words[1::2], strict=False))
+            cached = _number(counts.get(_MEMORY[version][2], "")) or 0
+            left.append(max(limit - used + cached, 0))
+    return min(left, default=None)
 
 
 def _groups(controller: str, root: Path) -> Iterator[tuple[int, Path]]:
-    """Version and directory of this process's groups, and of those above them, that are mounted."""
-    own = dict(_memberships(_read(root / "proc/self/cgroup"), controller))
-    for line in _read(root / "proc/self/mountinfo").splitlines():
-        before, _, behind = line.partition(" - ")
-        fields, (kind, _, rest) = before.split(" "), behind.partition(" ")
-        version = {"cgroup2": 2, "cgroup": 1}.get(kind)
-        if version not in own or len(fields) < 5:
+    """Version and directory of this process's groups, and of those above them.
+
+    In a container the group may have the name that it has outside: the mount point is the nearest
+    that can be seen.
+    """
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, name = (*line.split(":", 2), "", "")[:3]
+        if controllers and controller not in controllers.split(","):
             continue
-        if version == 1 and controller not in rest.rpartition(" ")[2].split(","):
-            continue
-        top = root / unescaped(fields[4]).lstrip("/")
-        group = top / _below(own[version], unescaped(fields[3]))
-        # In a container the group may have the name that it has outside: the mount point is the
-        # nearest that can be seen.
-        group = group if group.is_dir() else top
+        version, top = (1, root / _MOUNT / controller) if controllers else (2, root / _MOUNT)
+        group = top / name.lstrip("/")
+        if ".." in group.parts or not group.is_dir():
+            group = top
         yield version, group
         while group != top:
             group = group.parent
             yield version, group
-
-
-def _memberships(cgroup: str, controller: str) -> Iterator[tuple[int, str]]:
-    """Version and name of this process's groups; lines of number, controllers and name."""
-    for line in cgroup.splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, name = rest.partition(":")
-        if number == "0" and not controllers:
-            yield 2, name
-        elif controller in controllers.split(","):
-            yield 1, name
-
-
-def _below(name: str, root: str) -> PurePosixPath:
-    """A group's name relative to the group that is mounted; empty if it is not below it."""
-    if ".." in name.split("/") or not PurePosixPath(name).is_relative_to(root):
-        return PurePosixPath()
-    return PurePosixPath(name).relative_to(root)
 
 
 def scheduler_cores(environ: Mapping[str, str], host: str | None = None) -> int | None:
@@ -130,16 +93,21 @@ def scheduler_cores(environ: Mapping[str, str], host: str | None = None) -> int 
         return _slurm_cores(environ)
     if environ.get("PBS_JOBID"):
         # Of PBS Professional and OpenPBS: the chunk's ncpus, or its ompthreads.
-        return whole_number(environ.get("NCPUS", "")) or None
-    if environ.get("LSB_JOBID"):
-        return _lsf_cores(environ, host or socket.gethostname())
+        return _number(environ.get("NCPUS", "")) or None
+    if environ.get("LSB_JOBID") and not environ.get("LSB_BIND_CPU_LIST"):  # LSF binds nothing
+        words = environ.get("LSB_MCPU_HOSTS", "").split()  # host1 4 host2 8
+        slots = zip(words[::2], words[1::2], strict=False)
+        here = (host or socket.gethostname()).partition(".")[0]
+        return next(
+            (_number(n) or None for name, n in slots if name.partition(".")[0] == here), None
+        )
     return None
 
 
 def scheduler_memory(environ: Mapping[str, str]) -> int | None:
     """The memory that Slurm has given to the job on this node, in bytes; it counts in MiB."""
     node, each, cores = (
-        whole_number(environ.get(f"SLURM_{name}", ""))
+        _number(environ.get(f"SLURM_{name}", ""))
         for name in ("MEM_PER_NODE", "MEM_PER_CPU", "CPUS_ON_NODE")
     )
     granted = (each or 0) * (cores or 0) if node is None else node
@@ -152,40 +120,16 @@ def _slurm_cores(environ: Mapping[str, str]) -> int | None:
     Slurm sets SLURM_CPUS_PER_TASK only if --cpus-per-task was given, and SLURM_CPUS_ON_NODE only on
     the nodes of the job: the shell of ``salloc`` may be on a login node, which is no part of it.
     """
-    step = whole_number(environ.get("SLURM_STEP_ID", ""))
-    by_srun = step is not None and step < _STEPS_BUT_OF_SRUN
-    each = whole_number(environ.get("SLURM_CPUS_PER_TASK", "")) or None
-    here = whole_number(environ.get("SLURM_CPUS_ON_NODE", "")) or None
-    if here is None:
-        return each
-    tasks = _tasks(environ, "SLURM_STEP_TASKS_PER_NODE" if by_srun else "SLURM_TASKS_PER_NODE")
-    if by_srun:
-        return min(here, each or max(1, here // tasks))
-    return min(here, each * tasks) if each else here
+    names = ("CPUS_ON_NODE", "CPUS_PER_TASK", "STEP_ID", "STEP_NUM_TASKS", "STEP_NUM_NODES")
+    here, each, step, tasks, nodes = (_number(environ.get(f"SLURM_{name}", "")) for name in names)
+    if not here:
+        return each or None
+    if step is None or step >= _STEPS_BUT_OF_SRUN:
+        return here
+    return min(here, each or max(1, here // math.ceil((tasks or 1) / (nodes or 1))))
 
 
-def _tasks(environ: Mapping[str, str], name: str) -> int:
-    """How many tasks are on this node, by a list such as ``2(x3),1``; 1 if it does not say."""
-    node = whole_number(environ.get("SLURM_NODEID", "")) or 0
-    for count, nodes in _TASKS.findall(environ.get(name, "")):
-        node -= int(nodes or 1)
-        if node < 0:
-            return max(1, int(count))
-    return 1
-
-
-def _lsf_cores(environ: Mapping[str, str], host: str) -> int | None:
-    """The slots on this host, in LSB_MCPU_HOSTS: ``host1 4 host2 8``."""
-    if environ.get("LSB_BIND_CPU_LIST"):
-        return None  # asked for with affinity[]: a slot may be several cores, and LSF binds them
-    words = environ.get("LSB_MCPU_HOSTS", "").split()
-    for name, slots in zip(words[::2], words[1::2], strict=False):
-        if name.partition(".")[0] == host.partition(".")[0] and slots.isdecimal():
-            return max(1, int(slots))
-    return None
-
-
-def whole_number(text: str) -> int | None:
+def _number(text: str) -> int | None:
     """A number of the kernel's or a scheduler's; None if it is anything else."""
     text = text.strip()
     return int(text) if text.isascii() and text.isdigit() else None
@@ -194,6 +138,6 @@ def whole_number(text: str) -> int | None:
 def _read(path: Path) -> str:
     """A file of the kernel's; empty if it is not there or not for us."""
     try:
-        return os.fsdecode(path.read_bytes())
+        return path.read_text(errors="replace")
     except OSError:
         return ""

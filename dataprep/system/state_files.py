@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -63,23 +61,16 @@ def write_state(path: Path, state: Mapping[str, Any], *, flush: bool = False) ->
 
 def read_state(path: Path) -> State | None:
     """What was written; None if not exactly that is there."""
+    if not path.is_file():  # a pipe would be waited for
+        return None
     try:
-        data = read_file(path)
+        data = path.read_bytes()
         state = json.loads(data)
         claimed = state.pop("checksum")
         whole = claimed == _digest(state) and encode(state) == data
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return state if whole else None
-
-
-def read_file(path: Path) -> bytes:
-    """A regular file's bytes; anything else (a pipe, a device) is an OSError, at once."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(f"{path} is not a regular file")
-        return file.read()
 
 
 def is_intact(path: Path, sha256: str) -> bool:

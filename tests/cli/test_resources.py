@@ -11,7 +11,6 @@ import pytest
 
 from dataprep.api.calls import within_limits
 from dataprep.errors import UsageError
-from dataprep.system import throttle
 from tests.conftest import Cli, Made, hashes
 
 # Runs the command line and tells how nice it was in the end.
@@ -45,7 +44,6 @@ def test_a_bound_changes_no_byte(cli: Cli, tiny: Made, tmp_path: Path, workers: 
     words = tiny.command(tmp_path / "out", "--workers", workers, "--io_limit", "1GB")
     assert cli(*words).code == 0
     assert hashes(tmp_path / "out") == tiny.files
-    assert not throttle.is_limited()
 
 
 @pytest.mark.parametrize(
@@ -74,5 +72,3 @@ def test_what_binds_only_this_machine_is_refused_where_others_work(option: str) 
         within_limits(values, here=False),
     ):
         pass
-    with within_limits({"nice": None, "io_limit": None}, here=False):
-        assert not throttle.is_limited()

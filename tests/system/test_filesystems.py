@@ -1,4 +1,4 @@
-"""What a path is on, by the kernel or by lists of mounts like its own; and node-local scratch."""
+"""What a path is on, by lists of mounts as the kernel writes them; and node-local scratch."""
 
 from __future__ import annotations
 
@@ -82,71 +82,17 @@ def test_without_a_list_nothing_is_claimed(tmp_path: Path) -> None:
     assert isinstance(filesystem_of(tmp_path, tmp_path / "odd"), str)
 
 
-def test_a_loop_of_links_is_no_error(tmp_path: Path, mounts: Path) -> None:
-    (tmp_path / "loop").symlink_to("loop")
-    assert filesystem_of(tmp_path / "loop" / "out", mounts) == "ext4"
-    assert isinstance(filesystem_of(tmp_path / "loop"), str)
-
-
 def test_the_kernel_s_own_list_can_be_read() -> None:
     assert filesystem_of(Path("/proc/self")) == "proc"
 
 
-# --- statfs ---
-
-
-@pytest.fixture
-def kernel(monkeypatch: pytest.MonkeyPatch, mounts: Path) -> pytest.MonkeyPatch:
-    """The list above is the kernel's."""
-    monkeypatch.setattr(filesystems, "_MOUNTS", mounts)
-    return monkeypatch
-
-
-@pytest.mark.parametrize(
-    ("path", "magic", "kind"),
-    [
-        ("/lustre", 0x0BD00BD0, "lustre"),
-        ("/anywhere", 0x0BD00BD0, "lustre"),  # not in the list, as in some containers
-        ("/anywhere", 0x47504653, "gpfs"),
-        ("/anywhere", 0x19830326, "beegfs"),
-        ("/anywhere", 0x6969, "nfs"),
-        ("/home/me", 0x6969, "nfs4"),  # the list says more than the number
-        ("/anywhere", 0x01021994, "tmpfs"),
-        ("/lustre", 0x01021994, "tmpfs"),
-        ("/anywhere", 0xEF53, "ext4"),
-        ("/my data\\here", 0x65735546, "fuse.sshfs"),
-        ("/lustre", 0x12345678, "lustre"),  # an unknown number says nothing
-        ("/lustre", -1, "lustre"),
-    ],
-)
-def test_the_kernel_s_number_is_believed_before_its_list(
-    kernel: pytest.MonkeyPatch, path: str, magic: int, kind: str
-) -> None:
-    kernel.setattr(filesystems, "_magic_of", lambda place: magic)
-    assert filesystem_of(Path(path)) == kind
-
-
-def test_without_its_list_the_kernel_is_asked_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    known = filesystem_of(tmp_path)
-    monkeypatch.setattr(filesystems, "_MOUNTS", tmp_path / "none")
-    if filesystems._magic_of(tmp_path) not in filesystems._MAGIC:
-        pytest.skip(f"{known} is known by the list only")
-    assert is_network(filesystem_of(tmp_path)) == is_network(known)
-    assert filesystem_of(tmp_path / "not" / "there" / "yet") == filesystem_of(tmp_path)
-
-
 @pytest.mark.skipif(shutil.which("stat") is None, reason="stat (coreutils) is not installed")
-@pytest.mark.parametrize("place", ["/", "/proc", "/dev", "/dev/shm", "/sys"])
-def test_the_number_is_the_one_that_stat_shows(place: str) -> None:
-    if not Path(place).is_dir():
-        pytest.skip(f"{place} is not there")
-    done = subprocess.run(["stat", "-f", "-c", "%t", place], capture_output=True, check=False)
+@pytest.mark.parametrize("place", ["/proc", "/dev/shm", "/sys"])
+def test_the_type_is_the_one_that_stat_shows(place: str) -> None:
+    done = subprocess.run(["stat", "-f", "-c", "%T", place], capture_output=True, text=True)
     if done.returncode != 0:
-        pytest.skip("this stat does not know -f -c")
-    assert filesystems._magic_of(Path(place)) == int(done.stdout, 16)
-    assert filesystems._magic_of(Path(place) / "no such" / "name") == int(done.stdout, 16)
+        pytest.skip(f"stat knows nothing of {place}")
+    assert filesystem_of(Path(place, "no such", "name")) == done.stdout.strip()
 
 
 # --- room ---
@@ -165,23 +111,12 @@ def test_room_is_told_of_a_path_and_of_a_descriptor(tmp_path: Path) -> None:
 
 
 def test_room_that_cannot_be_told_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(StagingError, match="No such file") as caught:
+    with pytest.raises(StagingError, match=r"none.*No such file"):
         space_of(tmp_path / "none")
-    assert str(tmp_path / "none") in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_which_are_on_another_machine_and_which_take_memory() -> None:
-    remote = [
-        "lustre",
-        "nfs",
-        "nfs4",
-        "gpfs",
-        "beegfs",
-        "fuse.glusterfs",
-        "fuse.sshfs",
-        "fuse.daos",
-    ]
+    remote = ["lustre", "nfs", "nfs4", "gpfs", "beegfs", "fuse.glusterfs", "fuse.sshfs"]
     local = ["ext4", "xfs", "overlay", "fuse.ntfs-3g", "fuse", "fuse.squashfuse", "s3fs", ""]
     memory = ["tmpfs", "ramfs"]
     assert [kind for kind in [*remote, *local, *memory] if is_network(kind)] == remote
@@ -200,7 +135,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPat
     monkeypatch.setattr(filesystems, "_LOCAL", tmp_path / "none")
     for name in ("site", "slurm", "tmp"):
         (tmp_path / name).mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(filesystems, "_TMP", tmp_path / "tmp")
     return monkeypatch
 
 
@@ -230,22 +165,11 @@ def test_what_is_not_there_or_on_a_network_is_passed_over(
 def test_conventions_are_listed_from_the_most_explicit_to_what_every_machine_has() -> None:
     names = ("TMPDIR", "PBS_JOBFS", "LOCAL_SCRATCH", "SLURM_TMPDIR", "DATAPREP_SCRATCH")
     found = scratch_conventions({name: f"/{name.lower()}" for name in names})
-    whys = [scratch.why for scratch in found]
-    burst_buffer = f"/mnt/bb/{filesystems.user_name()}"
-    assert whys == [
-        "$DATAPREP_SCRATCH",
-        "$SLURM_TMPDIR",
-        "$LOCAL_SCRATCH",
-        "$PBS_JOBFS",
-        burst_buffer,
-        "$TMPDIR",
-        "/local/scratch",
-        "/tmp",
-    ]
+    named = ["$DATAPREP_SCRATCH", "$SLURM_TMPDIR", "$LOCAL_SCRATCH", "$PBS_JOBFS"]
+    others = [f"/mnt/bb/{filesystems.user_name()}", "$TMPDIR", "/local/scratch", "/tmp"]
+    assert [scratch.why for scratch in found] == named + others
     assert [scratch.promised for scratch in found] == [True] * 4 + [False] * 4
-
-
-def test_the_temporary_directory_that_every_machine_has_says_nothing() -> None:
+    # The temporary directory that every machine has says nothing of the site.
     whys = [scratch.why for scratch in scratch_conventions({"TMPDIR": "/tmp"})]
     assert whys[-2:] == ["/local/scratch", "/tmp"]
     assert "$TMPDIR" not in whys
