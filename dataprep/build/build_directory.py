@@ -29,11 +29,10 @@ from dataprep.system.filesystems import (
     node_local_scratch,
     scratch_places,
 )
-from dataprep.system.lustre.lfs import LfsError, find_lfs
 from dataprep.system.lustre.rules import Striping
 from dataprep.system.lustre.striping import (
     LUSTRE,
-    Expected,
+    LfsError,
     carry_out,
     explain_other,
     plan_directories,
@@ -238,24 +237,22 @@ def lay_out(
             report(explain_other(kind, out))
         return
     try:
-        lfs = find_lfs(out)
-        for plan in plan_directories(lfs, _expected(job, pending), striping):
-            outcome = carry_out(lfs, plan)
-            if outcome.state == "refused" and not striping.is_optional:
+        for plan in plan_directories(_largest(job, pending), striping):
+            given, line = carry_out(plan)
+            if not given and not striping.is_optional:
                 raise DatasetError(
-                    f"layout of {outcome}; nothing was written: ask for what the site allows, or "
+                    f"layout of {line}; nothing was written: ask for what the site allows, or "
                     "leave out --lustre_stripe to go on with what is in force"
                 )
-            note = "note: " if outcome.state == "refused" else ""
-            report(f"{note}layout of {outcome}")
+            report(f"{'' if given else 'note: '}layout of {line}")
     except LfsError as error:
         if not striping.is_optional:
             raise
         report(f"note: no layout is set: {error}")
 
 
-def _expected(job: Job, pending: Sequence[ShardName]) -> list[Expected]:
-    """The directories of the shards' data; sidecars are small, wherever they are."""
+def _largest(job: Job, pending: Sequence[ShardName]) -> dict[Path, int]:
+    """The directories of the shards' data, with the size of a shard; sidecars are small."""
     sink, out = job.output.load_sink(), job.workspace.out
     largest: defaultdict[Path, int] = defaultdict(int)
     for split in job.splits:
@@ -266,4 +263,4 @@ def _expected(job: Job, pending: Sequence[ShardName]) -> list[Expected]:
         # Where each shard has a directory of its own, those inherit from the one around them.
         place = Path(os.path.commonpath(places))
         largest[place] = max(largest[place], job.estimate_bytes(shards) // len(shards))
-    return [Expected(place, largest[place]) for place in sorted(largest)]
+    return largest

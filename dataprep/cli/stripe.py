@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,6 @@ from dataprep.errors import DatasetError
 from dataprep.system.messages import counted
 
 if TYPE_CHECKING:
-    from dataprep.system.lustre.lfs import Lfs
     from dataprep.system.lustre.striping import Plan
 
 _SHARD = 150_000_000  # what shards are made to be; any size below 1 GiB means the same
@@ -60,15 +60,8 @@ def command(directory: Path, **options: Any) -> None:
     made if it is not there. Elsewhere than on Lustre nothing is done.
     """
     from dataprep.system.filesystems import filesystem_of
-    from dataprep.system.lustre.lfs import find_lfs
     from dataprep.system.lustre.rules import Striping
-    from dataprep.system.lustre.striping import (
-        LUSTRE,
-        existing_files,
-        expected_in,
-        explain_other,
-        plan_directories,
-    )
+    from dataprep.system.lustre.striping import LUSTRE, explain_other, plan_directories
 
     striping = Striping(
         count=options["count"],
@@ -84,20 +77,40 @@ def command(directory: Path, **options: Any) -> None:
             raise DatasetError(f"{explained}; choose another directory, or no --require_lustre")
         click.echo(explained)
         return
-    lfs = find_lfs(directory)
-    there = existing_files(directory)
-    known = {**_promised_files(directory), **there}
-    expected = expected_in(directory, known, options["file_size"], _SHARD)
-    plans = plan_directories(lfs, expected, striping)
+    there = _files_in(directory)
+    known = _promised_files(directory) | there
+    largest = {directory: 0 if known else _SHARD}
+    for file, size in known.items():
+        for place in (directory, file.parent):
+            largest[place] = max(size, largest.get(place, 0))
+    if options["file_size"] is not None:
+        largest = dict.fromkeys(largest, options["file_size"])
+    plans = plan_directories(largest, striping)
     if options["dry_run"]:
         _print_commands(plans)
         return
-    _carry_out(lfs, plans)
-    if there and any(plan.changes for plan in plans):
+    moving = there and any(plan.changes for plan in plans)
+    _carry_out(plans)
+    if moving:
         click.echo(
             f"{counted(len(there), 'file')} there already: the layout stays as it is; "
             "copy them into the directory again, or run `lfs migrate`, to change it"
         )
+
+
+def _files_in(root: Path) -> dict[Path, int]:
+    """The regular files below, and their sizes.
+
+    Hidden ones are left out, and what is in hidden directories: unfinished files, and what
+    programs keep for themselves.
+    """
+    found = {}
+    for place, directories, names in os.walk(root):
+        directories[:] = [name for name in directories if not name.startswith(".")]
+        for file in (Path(place, name) for name in names if not name.startswith(".")):
+            if file.is_file() and not file.is_symlink():
+                found[file] = file.stat().st_size
+    return found
 
 
 def _promised_files(root: Path) -> dict[Path, int]:
@@ -113,30 +126,31 @@ def _promised_files(root: Path) -> dict[Path, int]:
     return {root / file["path"]: file["bytes"] for file in data}
 
 
-def _carry_out(lfs: Lfs, plans: Sequence[Plan]) -> None:
+def _carry_out(plans: Sequence[Plan]) -> None:
     from dataprep.system.lustre.striping import carry_out
 
-    outcomes = []
+    refused = 0
     for plan in plans:
-        outcomes.append(carry_out(lfs, plan))
-        click.echo(str(outcomes[-1]))
-    refused = [outcome for outcome in outcomes if outcome.state == "refused"]
+        given, line = carry_out(plan)
+        click.echo(line)
+        refused += not given
     if refused:
         raise DatasetError(
-            f"{len(refused)} of {counted(len(plans), 'directory', 'directories')} did not get the "
+            f"{refused} of {counted(len(plans), 'directory', 'directories')} did not get the "
             "layout that was asked for; ask for what the site allows (--count, "
             "--lustre_max_stripes, --lustre_pool), or go on with what is in force"
         )
 
 
 def _print_commands(plans: Sequence[Plan]) -> None:
-    from dataprep.system.lustre.lfs import setstripe_words
+    from dataprep.system.lustre.rules import described
+    from dataprep.system.lustre.striping import setstripe_words
 
     for plan in plans:
         if not plan.directory.exists():
             click.echo(shlex.join(["mkdir", "-p", str(plan.directory)]))
-        if plan.asked is not None and plan.changes:
-            click.echo(shlex.join(setstripe_words(plan.asked, plan.directory)))
+        if plan.changes:
+            click.echo(shlex.join(setstripe_words(plan)))
         else:
-            kept = "kept as it is" if plan.asked is None else "already"
-            click.echo(f"# {plan.directory}: {kept} ({plan.current})")
+            kept = "kept as it is" if plan.kept else "already"
+            click.echo(f"# {plan.directory}: {kept} ({described(plan.current or plan.rule)})")

@@ -20,6 +20,14 @@ SIZE_LIMIT = 4 * GIB
 MOST_STRIPES = 2000
 LONGEST_POOL_NAME = 15
 
+STRIPE_SIZE = 4 * MIB
+"""The default of Lustre itself today, and the upper end of the 1 to 4 MiB that its manual and the
+centres recommend; also what is read and written at once here and sent in one request there."""
+
+# Inria's form: a shard stays on one target. Its last component had all targets; CSCS, which had
+# that too, went down to 32.
+_PROGRESSIVE = ((512 * MIB, 1), (40 * GIB, 4), (None, 32))
+
 
 @dataclass(frozen=True, slots=True)
 class Component:
@@ -37,41 +45,28 @@ class Component:
     end: int | None = None
     pool: str = ""
 
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """A whole file's: one component, or several one behind the other.
-
-    Attributes:
-        composite: whether Lustre keeps it as a composite, which it can be with one component.
-    """
-
-    components: tuple[Component, ...]
-    composite: bool = False
-
     def __str__(self) -> str:
         """E.g. ``1 stripe of 4 MiB``."""
-        if not self.composite:
-            return _described(self.components[0])
-        parts = [f"{_described(part)} to {_end(part.end)}" for part in self.components]
-        return f"progressive: {', '.join(parts)}"
+        if self.count == 0:
+            return "on the metadata server"
+        pool = f" in pool {self.pool}" if self.pool else ""
+        if self.count == ALL_OSTS:
+            return f"stripes of {binary_size(self.size)} on all targets{pool}"
+        stripes = "stripe" if self.count == 1 else "stripes"
+        return f"{self.count} {stripes} of {binary_size(self.size)}{pool}"
 
 
-def is_in_force(asked: Layout, found: Layout, osts: int | None) -> bool:
-    """Whether a layout that was read back is the one that was asked for.
+Layout = tuple[Component, ...]
+"""A whole file's: one component, or several one behind the other: a progressive layout."""
 
-    A file cannot have more stripes than there are targets; a pool that nobody asked for is the
-    site's business.
 
-    Args:
-        asked: what was set.
-        found: what a directory or a file has.
-        osts: how many targets there are, if known.
-    """
-    if asked.composite != found.composite or len(asked.components) != len(found.components):
-        return False
-    pairs = zip(asked.components, found.components, strict=True)
-    return all(_is_same(part, other, osts) for part, other in pairs)
+def described(layout: Layout) -> str:
+    """E.g. ``progressive: 1 stripe of 4 MiB to 512 MiB, 4 stripes of 4 MiB to the end``."""
+    if len(layout) == 1:
+        return str(layout[0])
+    ends = ("the end" if part.end is None else binary_size(part.end) for part in layout)
+    parts = (f"{part} to {end}" for part, end in zip(layout, ends, strict=True))
+    return f"progressive: {', '.join(parts)}"
 
 
 def binary_size(count: int) -> str:
@@ -82,39 +77,25 @@ def binary_size(count: int) -> str:
     return f"{count:,} bytes"
 
 
-def _is_same(asked: Component, found: Component, osts: int | None) -> bool:
-    counts = {asked.count}
-    if osts is not None:
-        counts.add(osts if asked.count == ALL_OSTS else min(asked.count, osts))
-    return (
-        found.count in counts
-        and (asked.size, asked.end) == (found.size, found.end)
-        and asked.pool in ("", found.pool)
+def is_in_force(asked: Layout, found: Layout | None, osts: int | None) -> bool:
+    """Whether a layout that was read back is the one that was asked for.
+
+    A file cannot have more stripes than there are targets; a pool that nobody asked for is the
+    site's business.
+
+    Args:
+        asked: what was set.
+        found: what a directory has; None if it cannot be told.
+        osts: how many targets there are, if known.
+    """
+    if found is None or len(asked) != len(found):
+        return False
+    return all(
+        other.count in (part.count, _at_most(part.count, osts))
+        and (part.size, part.end) == (other.size, other.end)
+        and part.pool in ("", other.pool)
+        for part, other in zip(asked, found, strict=True)
     )
-
-
-def _described(part: Component) -> str:
-    if part.count == 0:
-        return "on the metadata server"
-    size = f"of {binary_size(part.size)}"
-    if part.count == ALL_OSTS:
-        text = f"stripes {size} on all targets"
-    else:
-        text = f"{part.count} {'stripe' if part.count == 1 else 'stripes'} {size}"
-    return f"{text} in pool {part.pool}" if part.pool else text
-
-
-def _end(end: int | None) -> str:
-    return "the end" if end is None else binary_size(end)
-
-
-STRIPE_SIZE = 4 * MIB
-"""The default of Lustre itself today, and the upper end of the 1 to 4 MiB that its manual and the
-centres recommend; also what is read and written at once here and sent in one request there."""
-
-# Inria's form: a shard stays on one target. Its last component had all targets; CSCS, which had
-# that too, went down to 32.
-_PROGRESSIVE = ((512 * MIB, 1), (40 * GIB, 4), (None, 32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +132,12 @@ def wanted_layout(striping: Striping, largest: int, osts: int | None) -> Layout:
         osts: how many targets there are; None if that is unknown.
     """
     size, pool = striping.stripe_size, striping.pool
-    if striping.count == "pfl":
-        parts = [
-            Component(_at_most(count, striping.most, osts), size, end, pool)
-            for end, count in _PROGRESSIVE
-        ]
-        return Layout(tuple(parts), composite=True)
     if isinstance(striping.count, int):
-        count = _at_most(striping.count, striping.most)
-    else:
-        count = _at_most(stripes_for(largest), striping.most, osts)
-    return Layout((Component(count, size, None, pool),))
+        return (Component(_at_most(striping.count, striping.most), size, None, pool),)
+    steps = _PROGRESSIVE if striping.count == "pfl" else ((None, stripes_for(largest)),)
+    return tuple(
+        Component(_at_most(count, striping.most, osts), size, end, pool) for end, count in steps
+    )
 
 
 def stripes_for(size: int) -> int:

@@ -6,7 +6,7 @@ was run is appended to the file beside it that ends in ``.calls``, with what was
 """
 # ruff: noqa: T201  # a program that prints
 # Importing pathlib would take as long as all the rest:
-# ruff: noqa: PTH105, PTH110, PTH112, PTH113, PTH119, PTH120, PTH208
+# ruff: noqa: PTH105, PTH112, PTH119, PTH120, PTH208
 
 import getopt
 import json
@@ -40,7 +40,7 @@ def on_lustre(path):
     return path == STATE["mount"] or path.startswith(STATE["mount"] + "/")
 
 
-def of_directory(path):
+def layout_of(path):
     """A directory has its parent's at the time when it was made: `freeze` sees to the time."""
     while on_lustre(path):
         if path in STATE["layouts"]:
@@ -49,27 +49,12 @@ def of_directory(path):
     return STATE["default"]
 
 
-def of_file(path):
-    if path in STATE["layouts"]:
-        return STATE["layouts"][path]
-    layout = of_directory(os.path.dirname(path))
-    parts = [{**part, "count": stripes(part["count"])} for part in layout["parts"]]
-    return {**layout, "parts": parts}
-
-
-def stripes(count):
-    usable = STATE["osts"] - len(STATE["inactive"])
-    return usable if count == ALL else min(count, usable)
-
-
 def freeze(directory):
     """What is already there keeps what it has."""
     for entry in os.scandir(directory):
         if entry.is_dir(follow_symlinks=False):
             freeze(entry.path)
-            STATE["layouts"].setdefault(entry.path, of_directory(entry.path))
-        else:
-            STATE["layouts"].setdefault(entry.path, of_file(entry.path))
+            STATE["layouts"].setdefault(entry.path, layout_of(entry.path))
 
 
 def save():
@@ -106,65 +91,44 @@ def number(text, least, most):
 
 def asked(words):
     try:
-        options, paths = getopt.getopt(words, "c:S:i:p:E:L:o:n")
+        options, paths = getopt.getopt(words, "c:S:p:E:")
     except getopt.GetoptError as error:
         raise usage(str(error)) from error
-    parts, part, targets = [], {}, []
+    parts, part = [], {}
     for flag, value in options:
         if flag == "-E":
             if part:
                 parts.append(part)
-            end = None if value in ("-1", "eof", "EOF") else size(value)
+            end = None if value == "-1" else size(value)
             part = {**(parts[-1] if parts else {}), "end": end}
         elif flag == "-c":
             part["count"] = number(value, -1, 2000)
         elif flag == "-S":
             part["size"] = size(value)
-            if part["size"] >= 4 * GIB:
-                raise LfsError(22, f"error: stripe size '{value}' over 4GB limit: Invalid argument")
-        elif flag == "-i":
-            number(value, -1, 65535)
         elif flag == "-p":
             part["pool"] = value
-        elif flag == "-L" and "end" not in part:
-            raise LfsError(22, f"Invalid pattern: '-L {value}', must be specified with -E")
-        elif flag == "-o":
-            targets += [int(index) for index in value.split(",")]
     if not paths:
         raise usage("no file name")
-    composite = "end" in part
     plain = {"count": 1, "size": 4 * KIB**2, "end": None, "pool": ""}
     parts = [{**plain, **each} for each in [*parts, part]]
     if STATE["cap"] is not None:  # a site's wrapper around the real one
         for each in parts:
             if each["count"] == ALL or each["count"] > STATE["cap"]:
                 each["count"] = STATE["cap"]
-    return {"parts": parts, "composite": composite}, targets, paths
+    return parts, paths
 
 
 def setstripe(words):
-    layout, targets, paths = asked(words)
+    parts, paths = asked(words)
     for path in paths:
         name = os.path.basename(path)
-        if not os.path.isdir(os.path.dirname(path)):
-            raise LfsError(2, f"unable to open '{path}': No such file or directory")
-        pools = [part["pool"] for part in layout["parts"] if part["pool"]]
         if not on_lustre(path):
-            if pools:
-                raise LfsError(19, f"'{path}' is not on a Lustre filesystem: No such device")
-            if not os.path.exists(path):
-                open(path, "x").close()
-            if layout["composite"]:
-                raise LfsError(1, f"cannot create composite file '{name}': Inappropriate ioctl")
             raise LfsError(25, f"setstripe error for '{name}': Inappropriate ioctl for device")
+        pools = [part["pool"] for part in parts if part["pool"]]
         if set(pools) - set(STATE["pools"]):
             raise LfsError(22, f"pool '{pools[0]}' does not exist")
-        if set(targets) & set(STATE["inactive"]):
-            raise LfsError(121, f"inactive OST among your specified {len(targets)} OST(s)")
-        if os.path.isfile(path):
-            raise LfsError(17, f"setstripe error for '{name}': stripe already set")
-        if not os.path.exists(path):
-            open(path, "x").close()
+        if not os.path.isdir(path):
+            open(path, "x").close()  # a file with that layout
         if STATE["restricted"]:
             print(
                 f"lfs setstripe: setstripe warning for '{name}': Setstripe is restricted by your "
@@ -172,116 +136,44 @@ def setstripe(words):
                 file=sys.stderr,
             )
             continue
-        if os.path.isdir(path):
-            freeze(path)
-        STATE["layouts"][path] = layout
+        freeze(path)
+        STATE["layouts"][path] = parts
     save()
 
 
 # --- getstripe and df ---
 
-FIELDS = {"-c": "count", "-S": "size", "-i": "offset", "-p": "pool"}
-
 
 def getstripe(words):
-    try:
-        options, paths = getopt.getopt(words, "dcSipyRq")
-    except getopt.GetoptError as error:
-        raise usage(str(error)) from error
-    flags = [flag for flag, _ in options]
-    if "-y" in flags and STATE["version"] < [2, 11]:
-        raise usage("invalid option -- 'y'")
-    for path in paths:
-        if not os.path.exists(path):
-            raise LfsError(2, f"cannot open '{path}'")
-        if not on_lustre(path):
-            raise LfsError(
-                25,
-                f"cb_getstripe: '{path}' not on a Lustre fs?: Inappropriate ioctl for device (25)",
-            )
-        directory = os.path.isdir(path)
-        layout = of_directory(path) if directory else of_file(path)
-        chosen = [FIELDS[flag] for flag in flags if flag in FIELDS]
-        if STATE["mute"] and (STATE["mute"] == "all" or not chosen):
-            continue
-        if chosen:
-            show_fields({**layout["parts"][-1], "offset": -1}, chosen)
-        elif layout["composite"]:
-            show_composite(layout["parts"], directory, yaml="-y" in flags, path=path)
-        else:
-            show_plain(layout["parts"][0], directory, yaml="-y" in flags, path=path)
-
-
-def show_fields(part, chosen):
-    if len(chosen) == 1:
-        print(part[chosen[0]])
+    (flag, path) = words
+    if flag != "-d":
+        raise usage("only directories are asked for")
+    if not on_lustre(path):
+        raise LfsError(25, f"'{path}' not on a Lustre fs?: Inappropriate ioctl for device (25)")
+    if STATE["mute"]:
         return
-    for field in chosen:
-        name = field if field == "pool" else f"stripe_{field}"
-        print(f"lmm_{name}:  {part[field]}")
-
-
-def show_plain(part, directory, yaml, path):
-    if directory:
-        fields = [f"stripe_count:  {part['count']}", f"stripe_size:   {part['size']}"]
-        if STATE["version"] >= [2, 12]:
-            fields.append("pattern:       raid0")
-        elif STATE["version"] >= [2, 10]:
-            fields.append("pattern:       0")
-        fields.append("stripe_offset: -1")
-        if part["pool"]:
-            fields.append(f"pool:          {part['pool']}")
-        print(*fields, sep="\n" if yaml else " ")
+    parts = layout_of(path)
+    if len(parts) == 1:
+        print(shown(parts[0]))
         return
-    if not yaml:
-        print(path)
-    print(*labelled(part, ""), sep="\n")
-    if yaml:
-        print("lmm_objects:\n      - l_ost_idx: 11\n        l_fid:     0x1c8917b:0x2:0x0\n")
-    else:
-        print("\tobdidx\t\t objid\t\t objid\t\t group")
-        print("\t    11\t      29921659\t    0x1c8917b\t             0\n")
-
-
-def labelled(part, margin):
-    yield f"{margin}lmm_stripe_count:  {part['count']}"
-    yield f"{margin}lmm_stripe_size:   {part['size']}"
-    yield f"{margin}lmm_pattern:       raid0"
-    yield f"{margin}lmm_layout_gen:    0"
-    yield f"{margin}lmm_stripe_offset: 11"
-    if part["pool"]:
-        yield f"{margin}lmm_pool:          {part['pool']}"
-
-
-def show_composite(parts, directory, yaml, path):
-    new = STATE["version"] >= [2, 16]
-    if not yaml and not directory:
-        print(path)
     print(f"  lcm_layout_gen:    3\n  lcm_mirror_count:  1\n  lcm_entry_count:   {len(parts)}")
-    if yaml and new:
-        print("  components:")
     start = 0
-    for index, part in enumerate(parts):
+    for part in parts:
         end = "EOF" if part["end"] is None else part["end"]
-        if yaml and not new:
-            print(f"  component{index}:")
-        head = "  - lcme_id:             " if yaml and new else "    lcme_id:             "
-        print(f"{head}{index + 1}\n    lcme_mirror_id:      0\n    lcme_flags:          init")
+        print(
+            "    lcme_id:             N/A\n    lcme_mirror_id:      0\n    lcme_flags:          0"
+        )
         print(f"    lcme_extent.e_start: {start}\n    lcme_extent.e_end:   {end}")
-        if yaml:
-            print("    sub_layout:")
-        if directory and not yaml:
-            print(
-                f"      stripe_count:  {part['count']}       stripe_size:   {part['size']}       "
-                "pattern:       raid0       stripe_offset: -1",
-                end=f"       pool:          {part['pool']}\n" if part["pool"] else "\n",
-            )
-        else:
-            print(*labelled(part, "      "), sep="\n")
-        if not directory:
-            form = "- l_ost_idx: 0\n        l_fid: " if yaml else "- 0: { l_ost_idx: 0, l_fid: ["
-            print(f"      lmm_objects:\n      {form}0x100000000:0x2:0x0{'' if yaml else '] }'}\n")
+        print(f"      {shown(part)}")
         start = part["end"]
+
+
+def shown(part):
+    pool = f" pool:          {part['pool']}" if part["pool"] else ""
+    return (
+        f"stripe_count:  {part['count']} stripe_size:   {part['size']} pattern:       raid0 "
+        f"stripe_offset: -1{pool}"
+    )
 
 
 def df(words):

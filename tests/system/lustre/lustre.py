@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from dataprep.system import filesystems
-from dataprep.system.lustre.lfs import Lfs
+from dataprep.system.lustre import striping
 
 _SCRIPT = Path(__file__).with_name("fake_lfs.py")
 _MIB = 1 << 20
@@ -23,16 +24,15 @@ Part = tuple[int, int, int | None, str]
 """Count, size, end and pool."""
 
 
-def layout(*parts: Part, composite: bool = False) -> dict[str, Any]:
+def layout(*parts: Part) -> list[dict[str, Any]]:
     """As the fake keeps it."""
     names = ("count", "size", "end", "pool")
-    found = [dict(zip(names, part, strict=True)) for part in parts]
-    return {"parts": found, "composite": composite}
+    return [dict(zip(names, part, strict=True)) for part in parts]
 
 
 # A site's progressive default.
 PROGRESSIVE = layout(
-    (1, _MIB, 256 * _MIB, ""), (4, _MIB, 4096 * _MIB, ""), (-1, 4 * _MIB, None, ""), composite=True
+    (1, _MIB, 256 * _MIB, ""), (4, _MIB, 4096 * _MIB, ""), (-1, 4 * _MIB, None, "")
 )
 
 
@@ -47,14 +47,14 @@ class Lustre:
         """Change what the site is like."""
         self.state.write_text(json.dumps({**self._state(), **values}))
 
-    def layout(self, path: Path) -> dict[str, Any]:
+    def layout(self, path: Path) -> list[dict[str, Any]]:
         """What was set for a path itself."""
-        found: dict[str, Any] = self._state()["layouts"][str(path)]
+        found: list[dict[str, Any]] = self._state()["layouts"][str(path)]
         return found
 
     def stripes(self, path: Path) -> list[int]:
         """How many it has, component by component."""
-        return [part["count"] for part in self.layout(path)["parts"]]
+        return [part["count"] for part in self.layout(path)]
 
     def calls(self, name: str = "") -> list[list[str]]:
         """The words of every call, or of those of one subcommand."""
@@ -113,7 +113,6 @@ def make_lustre(
         "osts": 16,
         "inactive": [],
         "states": {},
-        "version": [2, 15],
         "default": layout((1, _MIB, None, "")),
         "restricted": False,
         "cap": None,
@@ -133,16 +132,16 @@ def make_lustre(
 
     monkeypatch.setattr("dataprep.system.filesystems.filesystem_of", filesystem_of)
     monkeypatch.setattr("dataprep.build.build_directory.filesystem_of", filesystem_of)
-    monkeypatch.setattr("dataprep.system.lustre.striping.filesystem_of", filesystem_of)
+    monkeypatch.setattr("os.path.ismount", lambda path: Path(path) in (mount, Path("/")))
     return Lustre(mount, state)
 
 
 def _run_here(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Lfs._run
+    real = striping._lfs
 
-    def run(lfs: Lfs, words: list[str]) -> subprocess.CompletedProcess[str]:
-        if lfs.program != str(program):
-            return real(lfs, words)
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        if shutil.which("lfs") != str(program):
+            return real(*words)
         said: dict[bool, list[str]] = {False: [], True: []}
 
         def write(*values: object, sep: str = " ", end: str = "\n", file: object = None) -> None:
@@ -150,11 +149,11 @@ def _run_here(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
         names: dict[str, Any] = {"__name__": "fake_lfs", "print": write}
         exec(_code(), names)
-        code = names["main"](words[1:])
+        code = names["main"](words)
         out, err = ("".join(said[is_error]) for is_error in (False, True))
         return subprocess.CompletedProcess(words, code, out, err)
 
-    monkeypatch.setattr(Lfs, "_run", run)
+    monkeypatch.setattr(striping, "_lfs", run)
 
 
 @functools.cache

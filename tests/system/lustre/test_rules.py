@@ -14,6 +14,7 @@ from dataprep.system.lustre.rules import (
     Layout,
     Striping,
     binary_size,
+    described,
     is_in_force,
     stripes_for,
     wanted_layout,
@@ -51,18 +52,18 @@ def test_no_limit_is_ever_exceeded(
     size: int, most: int | None, osts: int | None, count: object
 ) -> None:
     layout = wanted_layout(Striping(count=count, most=most), size, osts)  # type: ignore[arg-type]
-    for part in layout.components:
+    for part in layout:
         assert part.count != 0
         assert most is None or 0 < part.count <= most
         if isinstance(count, str) and osts is not None:
             assert part.count <= osts
-    *before, last = layout.components
+    *before, last = layout
     assert last.end is None
     assert all(part.end and part.end % part.size == 0 for part in before)
 
 
 def plain(count: int, size: int = MIB, pool: str = "") -> Layout:
-    return Layout((Component(count, size, None, pool),))
+    return (Component(count, size, None, pool),)
 
 
 @pytest.mark.parametrize(
@@ -80,20 +81,23 @@ def plain(count: int, size: int = MIB, pool: str = "") -> Layout:
         (plain(ALL_OSTS), plain(8), 16, False),
         (plain(ALL_OSTS), plain(16), None, False),
         (plain(64), plain(16), 16, True),
-        (plain(1), Layout((Component(1, MIB),), composite=True), 16, False),
+        (plain(1), (Component(1, MIB, GIB), Component(1, MIB)), 16, False),
+        (plain(1), None, 16, False),
     ],
 )
 def test_what_counts_as_the_layout_that_was_asked_for(
-    asked: Layout, found: Layout, osts: int | None, same: bool
+    asked: Layout, found: Layout | None, osts: int | None, same: bool
 ) -> None:
     assert is_in_force(asked, found, osts) is same
 
 
 def test_layouts_are_told_in_words() -> None:
-    assert str(plain(1)) == "1 stripe of 1 MiB"
-    assert str(plain(-1, 64 << 10, "flash")) == "stripes of 64 KiB on all targets in pool flash"
-    on_server = Layout((Component(0, MIB, MIB), Component(2, MIB)), composite=True)
-    assert str(on_server) == (
+    assert described(plain(1)) == "1 stripe of 1 MiB"
+    assert described(plain(-1, 64 << 10, "flash")) == (
+        "stripes of 64 KiB on all targets in pool flash"
+    )
+    on_server = (Component(0, MIB, MIB), Component(2, MIB))
+    assert described(on_server) == (
         "progressive: on the metadata server to 1 MiB, 2 stripes of 1 MiB to the end"
     )
     assert binary_size(1000) == "1,000 bytes"
