@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -111,7 +112,10 @@ def _find(group: str, name: str) -> EntryPoint:
     found = installed(group)
     if name not in found:
         kind = group.rpartition(".")[2].removesuffix("s")
-        raise UsageError(f"no {kind} called {name!r} is installed; there are: {', '.join(found)}")
+        alike = difflib.get_close_matches(name, found, n=1)
+        hint = f" (did you mean {alike[0]}?)" if alike else ""
+        there = ", ".join(found)
+        raise UsageError(f"no {kind} called {name!r} is installed{hint}; there are: {there}")
     return found[name]
 
 

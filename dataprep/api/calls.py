@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dataprep.build.request import Request
     from dataprep.build.verify import Verified
     from dataprep.datasets.base import Dataset
+    from dataprep.images import Recipe
     from dataprep.staging.request import StageRequest
     from dataprep_pipelines.runners import Engine
 
@@ -96,7 +97,8 @@ def convert(
 ) -> SealedSet:
     """Make another format of a finished data set, without its raw data; or finish doing so.
 
-    ``dataprep.convert("OUT", to="OUT2", sink="lmdb")``. Order, labels and image bytes stay.
+    ``dataprep.convert("OUT", to="OUT2", sink="lmdb")``. Order and labels stay, and the bytes of
+    the images unless ``resize``, ``quality`` or the like is given.
 
     Args:
         source: the directory of ``manifest.json``.
@@ -125,6 +127,7 @@ def convert(
         build_dir=values["build_dir"],
         overwrite=values["overwrite"],
         striping=chosen_striping(values),
+        recipe=_recipe_anew(values),
     )
     engine = _engine(values, beam_options)
     _check_foreign(request.out)
@@ -345,6 +348,22 @@ def _request(dataset: type[Dataset], values: Mapping[str, Any]) -> Request:
         striping=chosen_striping(values),
         **{name: values[name] for name in _OF_THE_REQUEST},
     )
+
+
+def _recipe_anew(values: Mapping[str, Any]) -> Recipe | None:
+    """What ``convert`` is to do to the images; None: to leave them as they are."""
+    from dataprep.api.options import ANEW
+    from dataprep.images import Recipe, Resize
+
+    chosen = {name: values[name] for name in ANEW if values[name] is not None}
+    if not chosen:
+        return None
+    if [*chosen] == ["quality"]:
+        chosen["encoding"] = "jpeg"
+    if "resize" in chosen:
+        chosen["resize"] = Resize.parse(chosen["resize"])
+    # Files stay what they are, JPEG or PNG, unless --encoding says otherwise.
+    return Recipe(passes=("JPEG", "PNG"), **chosen)
 
 
 def _sink_options(values: Mapping[str, Any]) -> dict[str, str]:

@@ -118,6 +118,7 @@ def convert_options() -> list[click.Option]:
         _option("num_shards", counts, type=ShardCounts(), metavar="COUNTS"),
         _layout("OUT2"),
         *_sink(None),
+        *_images_anew(),
         _choice("check", levels, "hash", "How OUT is verified first; see `dataprep verify`."),
         *_resources(),
         _flag("overwrite", "First delete what an earlier job made in OUT2."),
@@ -302,6 +303,21 @@ def _images() -> list[click.Option]:
         _choice("depth", ["8", "keep"], "8", depth),
         _choice("exif", ["ignore", "apply"], "ignore", exif),
     ]
+
+
+ANEW: Final = ("resize", "center_crop", "filter", "quality", "encoding", "color")
+"""Options of ``convert`` that decode the images and encode them anew."""
+
+
+def _images_anew() -> list[click.Option]:
+    quality = "Of JPEGs that are encoded anew; alone, all images become such. [default: 95]"
+    encoding = "[default: JPEG stays JPEG, and PNG stays PNG; arrays become PNG]"
+    texts = {"quality": quality, "encoding": encoding, "color": "[default: as in OUT]"}
+    table = [option for option in _images() if option.name in ANEW]
+    for option in table:
+        option.default = option.show_default = None
+        option.help = texts.get(str(option.name), option.help)
+    return table
 
 
 def _sink(default: str | None) -> list[click.Option]:

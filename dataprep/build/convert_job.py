@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -28,14 +29,16 @@ from dataprep.build.manifest import (
     read_manifest,
     refuse_part,
 )
-from dataprep.build.request import ConvertRequest, check_splits
+from dataprep.build.request import ConvertRequest, check_splits, fit_recipe
 from dataprep.errors import ImageError, SinkError, SourceError, UsageError
+from dataprep.images import Prepared, Recipe, prepare
 from dataprep.images.decode import raw_to_png, to_pixels
+from dataprep.images.pixels import cropped
 from dataprep.index import Value
 from dataprep.index import records as records_table
 from dataprep.index.records import RecordsTable, first_rows
 from dataprep.plugins import load_sink
-from dataprep.sinks import ShardName
+from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, printable, sized, unreadable
 from dataprep.system.throttle import pay
@@ -50,6 +53,11 @@ _KEPT_COLUMNS: Final = ("channels", "status", "reason")  # of a row of the sourc
 _KEPT_FIELDS = (
     *("dataset", "dataset_config", "seed", "limit", "shuffle", "image", "input"),
     *("unmatched", "counts", "classes_sha256"),
+)
+_SAMPLE: Final = 32  # images converted to learn how much smaller they become
+_SECOND_LOSS: Final = (
+    "JPEGs are decoded and encoded again, which loses a little of each; made from the raw data "
+    "they would be better"
 )
 
 
@@ -71,7 +79,7 @@ def check_conversion(request: ConvertRequest) -> Mapping[str, Any]:
         raise UsageError(
             f"--to {request.out} is in what is to be converted; choose another directory"
         )
-    sink.check(dataset_info(manifest))
+    sink.check(_info(manifest, _recipe(request, manifest)))
     if sink.needs_mean:
         raise UsageError("a mean image is made with the data set: make it with --stats mean")
     check_splits(request.num_shards, manifest["splits"])
@@ -87,15 +95,16 @@ def plan_conversion(
     """Decide the shards.
 
     Returns:
-        The job, and its identity: what the raw data was and what was done to it stays; the format
-        is another.
+        The job, and its identity: what the raw data was stays; the format is another, and what was
+        done to the images may be.
 
     Raises:
         UsageError: the shard counts do not fit.
     """
     with RecordsTable(request.source) as table:
         attributes = table.attributes
-    output = plan_output(request, dataset_info(manifest), attributes, report)
+    recipe = _recipe(request, manifest)
+    output = plan_output(request, _info(manifest, recipe), attributes, report)
     splits = tuple(
         _split(manifest, name, request.num_shards, output) for name in manifest["splits"]
     )
@@ -105,15 +114,53 @@ def plan_conversion(
             f"in {counted(split.shards, 'shard')}, in the same order"
         )
     source, max_pixels = request.source.absolute(), manifest["image"]["max_pixels"]
-    job = ConvertJob(output, splits, lease, source, manifest["sha256"], max_pixels)
+    job = ConvertJob(output, splits, lease, source, manifest["sha256"], max_pixels, recipe)
     ancestor = {
         "manifest_sha256": manifest["sha256"],
         "sink": manifest["sink"],
         "versions": manifest["versions"],
     }
     kept = {name: manifest[name] for name in _KEPT_FIELDS if name in manifest}
+    if recipe is not None:
+        ancestor["image"], kept["image"] = manifest["image"], recipe.config()
+        if not manifest_sink(manifest).pixels and recipe.target("JPEG") == "JPEG":
+            report(_SECOND_LOSS)
     lineage = [ancestor, *manifest.get("lineage", ())]
     return job, {**kept, **job.output_identity(), "lineage": lineage}
+
+
+def _recipe(request: ConvertRequest, manifest: Mapping[str, Any]) -> Recipe | None:
+    """What is asked to be done to the images, as far as the source and the format allow it.
+
+    Raises:
+        UsageError: the format does not store such images.
+    """
+    recipe, before = request.recipe, manifest["image"]
+    if recipe is None:
+        return None
+    sink = load_sink(request.sink, request.sink_options)
+    if sink.pixels and recipe.color == "keep" and dataset_info(manifest).channels == 1:
+        recipe = replace(recipe, color="gray")
+    recipe = fit_recipe(recipe, sink)
+    deep = recipe.encoding in ("keep", "png")
+    return replace(
+        recipe,
+        depth=before.get("depth", "8") if deep else "8",
+        max_pixels=before["max_pixels"],
+        statistics="off" if before.get("statistics", "off") == "off" else "on",
+    )
+
+
+def _info(manifest: Mapping[str, Any], recipe: Recipe | None) -> DatasetInfo:
+    """What is true of every example after the conversion."""
+    info = dataset_info(manifest)
+    if recipe is None:
+        return info
+    if recipe.resize is not None or recipe.center_crop is not None:
+        info = replace(info, size=recipe.fixed_size)
+    if recipe.color != "keep":
+        info = replace(info, colorspace="Grayscale" if recipe.color == "gray" else "RGB")
+    return info
 
 
 def statistics_of(job: ConvertJob, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,23 +203,24 @@ class ConvertJob(Job):
         source: the directory that holds its manifest.
         manifest_sha256: of that manifest.
         max_pixels: of an image that has to be decoded.
+        recipe: what is done to every image; None leaves them as they are.
     """
 
     source: Path
     manifest_sha256: str
     max_pixels: int
+    recipe: Recipe | None
 
     @property
     def works_on_images(self) -> bool:
         """Only if they are decoded or encoded; otherwise they are merely read."""
         source = manifest_sink(read_manifest(self.source))
-        return source.pixels != self.output.load_sink().pixels
+        return self.recipe is not None or source.pixels != self.output.load_sink().pixels
 
     def items(
         self, shard: ShardName, pool: Executor | None, window: int
     ) -> Iterator[Made | Rejected]:
         """The shard's run of examples, in the form that the format stores."""
-        change = partial(_changed, pixels=self.output.load_sink().pixels, most=self.max_pixels)
         try:
             records = FinishedSplit(self.source, shard.split)
             with RecordsTable(self.source) as table:
@@ -183,29 +231,44 @@ class ConvertJob(Job):
                 columns = (*_KEPT_COLUMNS, *(name for name, _ in self.output.attributes))
                 rows = table.rows(first + start, first + stop, columns)
                 run = _paid(records.between(start, stop))
-                made = map_in_order(pool, change, run, window)
-                for example, row in zip(made, rows, strict=True):
-                    yield self._made(example, *row)
+                made = map_in_order(pool, self._change(), run, window)
+                for (example, image), row in zip(made, rows, strict=True):
+                    yield self._made(example, image, *row)
         except OSError as error:
             raise unreadable(str(self.source), error) from error
 
     def estimate_bytes(self, pending: Sequence[ShardName]) -> int:
         """Exact to the format's overhead if the images stay as they are, or become arrays.
 
-        Arrays that become PNG are taken for as large as they were.
+        Arrays that become PNG are taken for as large as they were; with a recipe, a sample of the
+        first pending shard is converted.
         """
         overhead, each = self.output.load_sink().overhead(), self.output.array_bytes()
+        ratio = 1.0 if self.recipe is None or each else self._measured_ratio(pending[0])
         total = 0
         for split in self.splits:
             numbers = [shard for shard in pending if shard.split == split.name]
             images = split.images * len(numbers) // split.shards
-            size = split.source_bytes / split.images if each is None else each
+            size = ratio * split.source_bytes / split.images if each is None else each
             total += int(images * (size + overhead))
         return total
+
+    def _measured_ratio(self, shard: ShardName) -> float:
+        records = FinishedSplit(self.source, shard.split)
+        sample = list(islice(records.between(*run_of(shard, records.ends)), _SAMPLE))
+        made = [self._change()(example)[0] for example in sample]
+        return sum(len(it.encoded) for it in made) / sum(len(it.encoded) for it in sample)
+
+    def _change(self) -> Callable[[Example], tuple[Example, Prepared | None]]:
+        """What is done to each example; to be pickled."""
+        if self.recipe is not None:
+            return partial(_prepared, recipe=self.recipe, colorspace=self.output.info.colorspace)
+        return partial(_changed, pixels=self.output.load_sink().pixels, most=self.max_pixels)
 
     def _made(
         self,
         example: Example,
+        image: Prepared | None,
         channels: int,
         status: Literal["stored", "repaired", "warned"],
         reason: str | None,
@@ -213,13 +276,13 @@ class ConvertJob(Job):
     ) -> Made:
         """With what the table of the source says of it."""
         named = zip((name for name, _ in self.output.attributes), values, strict=True)
-        return Made(
-            example,
-            example.channels if example.format == "RAW" else channels,
-            status,
-            reason,
-            {name: value for name, value in named if value is not None},
-        )
+        if image is not None:
+            channels = image.channels
+        elif example.format == "RAW":
+            channels = example.channels
+        attributes = {name: value for name, value in named if value is not None}
+        measured = None if image is None else image.measured
+        return Made(example, channels, status, reason, attributes, measured)
 
 
 def run_of(shard: ShardName, ends: Sequence[int]) -> tuple[int, int]:
@@ -253,13 +316,39 @@ def _paid(examples: Iterator[Example]) -> Iterator[Example]:
         yield example
 
 
-def _changed(example: Example, *, pixels: bool, most: int) -> Example:
+def _changed(example: Example, *, pixels: bool, most: int) -> tuple[Example, None]:
     if pixels == (example.format == "RAW"):
+        return example, None
+    if not pixels:
+        return _as_file(example), None
+    return replace(example, encoded=pixels_of(example, most).tobytes(), format="RAW"), None
+
+
+def _as_file(example: Example) -> Example:
+    """An array of pixels as PNG, which loses nothing."""
+    if example.format != "RAW":
         return example
-    if not pixels:  # losing nothing
-        png = raw_to_png(example.encoded, example.height, example.width)
-        return replace(example, encoded=png, format="PNG")
-    return replace(example, encoded=pixels_of(example, most).tobytes(), format="RAW")
+    png = raw_to_png(example.encoded, example.height, example.width)
+    return replace(example, encoded=png, format="PNG")
+
+
+def _prepared(example: Example, *, recipe: Recipe, colorspace: str) -> tuple[Example, Prepared]:
+    try:
+        image = prepare(_as_file(example).encoded, recipe)
+    except ImageError as error:
+        raise SinkError(f"{printable(example.key)} cannot be converted: {error}") from error
+    boxes, box_labels = cropped(example.boxes, example.box_labels, image.part)
+    changed = replace(
+        example,
+        encoded=image.data,
+        format=image.format,
+        height=image.height,
+        width=image.width,
+        colorspace=colorspace,
+        boxes=boxes,
+        box_labels=box_labels,
+    )
+    return changed, image
 
 
 def pixels_of(example: Example, most: int) -> NDArray[np.uint8]:

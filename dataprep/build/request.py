@@ -85,9 +85,10 @@ class Request(OutputRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertRequest(OutputRequest):
-    """The same of ``dataprep convert``."""
+    """The same of ``dataprep convert``; without a recipe the images stay as they are."""
 
     source: Path
+    recipe: Recipe | None = None
 
 
 def fit_request(request: Request, dataset: Dataset) -> Request:
@@ -106,8 +107,7 @@ def fit_request(request: Request, dataset: Dataset) -> Request:
             "--exif apply moves what is in the picture, but bounding boxes stay; leave out "
             f"--exif apply{' or --bbox_csv' if 'bbox_csv' in dataset.options else ''}"
         )
-    fit = _for_pixels if sink.pixels else _for_files
-    recipe = fit(request.recipe, sink)
+    recipe = fit_recipe(request.recipe, sink)
     if sink.needs_mean:
         recipe = replace(recipe, statistics="mean")
     elif recipe.statistics == "mean":
@@ -132,6 +132,15 @@ def check_splits(num_shards: Mapping[str, int] | None, splits: Collection[str]) 
         if name not in splits and name != EVERY_SPLIT:
             known = ", ".join(sorted(splits))
             raise UsageError(f"--num_shards {name}=…: the splits are {known}")
+
+
+def fit_recipe(recipe: Recipe, sink: Sink) -> Recipe:
+    """The recipe that makes what a format stores: image files, or pixels.
+
+    Raises:
+        UsageError: it asks for what the format does not store.
+    """
+    return _for_pixels(recipe, sink) if sink.pixels else _for_files(recipe, sink)
 
 
 def _for_pixels(recipe: Recipe, sink: Sink) -> Recipe:

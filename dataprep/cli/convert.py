@@ -20,8 +20,9 @@ def _convert(
 ) -> None:
     """Make another format of the data set in OUT, without its raw data.
 
-    Order, labels and image bytes stay; arrays of pixels become PNG where a format stores image
-    files. The manifest says what it was made from. Resumes like any other job.
+    Order and labels stay. So do the bytes of the images, unless --resize, --quality or the like
+    encodes them anew; arrays of pixels become PNG where a format stores image files. The manifest
+    says what it was made from. Resumes like any other job.
     """
     with watched() as display:
         options = given(context, values)

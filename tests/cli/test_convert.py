@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -175,6 +177,126 @@ def test_another_conversion_is_refused_until_overwritten(
     assert cli(*words, "--overwrite").code == 0
     convert(cli, tiny.out, tmp_path / "new", "--sink", "recordio")
     assert hashes(tmp_path / "out") == hashes(tmp_path / "new")
+
+
+# --- images made anew ---
+
+
+def test_images_are_resized_as_from_the_raw_data_of_which_they_are_copies(
+    cli: Cli, photos: Made, tmp_path: Path
+) -> None:
+    """The photographs pass byte for byte into the source, so both ways decode the same files."""
+    recipe = ("--resize", 64, "--center_crop", 48, "--quality", 80)
+    words = ("convert", photos.out, "--to", tmp_path / "new", "--sink", "webdataset", *recipe)
+    result = cli(*words, "--workers", 1)
+    assert result.code == 0, result
+    assert result.out.count("decoded and encoded again, which loses a little") == 1
+    raw = cli(*photos.command(tmp_path / "raw", *recipe, "--sink", "webdataset"))
+    assert raw.code == 0, raw
+    repaired = {row["key"] for row in rows_of(tmp_path / "raw", "repaired")}
+    expected = {it.key: it.encoded for it in Records(tmp_path / "raw", "train")}
+    found = {it.key: it.encoded for it in Records(tmp_path / "new", "train")}
+    same = {key for key in expected if expected[key] == found[key]}
+    assert found.keys() == expected.keys()
+    assert expected.keys() - same <= repaired
+    made = manifest(tmp_path / "new")
+    assert (made["image"]["resize"], made["image"]["quality"]) == ("64", 80)
+    assert made["lineage"][0]["image"] == manifest(photos.out)["image"]
+    assert made["examples"]["size"] == [48, 48]
+    rows = rows_of(tmp_path / "new", "stored", "repaired", "warned")
+    assert {(row["height"], row["width"], row["format"]) for row in rows} == {(48, 48, "JPEG")}
+    for level in ("records", "decode", "reader"):
+        assert cli("verify", tmp_path / "new", "--level", level).code == 0, level
+    assert "another image" in cli("diff", photos.out, tmp_path / "new").out
+    assert cli("diff", tmp_path / "new", tmp_path / "new").code == 0
+    before = hashes(tmp_path / "new")
+    assert "nothing to write" in cli(*words).out
+    assert hashes(tmp_path / "new") == before
+    other = cli(*words[:-1], 70)
+    assert other.code == 1
+    assert "was made with --quality 80, now 70;" in other.error
+    plain = cli(*words[:6])
+    assert plain.code == 1
+    assert "--resize 64, now none" in plain.error
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "recipe", "form", "channels"),
+    [
+        ("tfrecord", "recordio", ("--quality", 60), "JPEG", 3),
+        ("tfrecord", "webdataset", ("--encoding", "png"), "PNG", 3),
+        ("tfrecord", "hdf5-arrays", ("--resize", "12x10"), "RAW", 3),
+        ("tfrecord", "lmdb", ("--color", "gray"), "JPEG", 1),
+        ("hdf5-arrays", "hdf5-arrays", ("--resize", "12x10", "--color", "gray"), "RAW", 1),
+        ("hdf5-arrays", "lmdb-torch", ("--center_crop", 10), "PNG", 3),
+    ],
+)
+def test_a_recipe_fits_every_form(
+    cli: Cli,
+    shelf: Shelf,
+    tmp_path: Path,
+    source: str,
+    sink: str,
+    recipe: Any,
+    form: str,
+    channels: int,
+) -> None:
+    made = shelf(source)
+    convert(cli, made.out, tmp_path, "--sink", sink, *recipe)
+    rows = rows_of(tmp_path)
+    assert {(row["format"], row["channels"]) for row in rows} == {(form, channels)}
+    assert [row["key"] for row in rows] == [row["key"] for row in rows_of(made.out)]
+    assert cli("verify", tmp_path, "--level", "decode").code == 0
+
+
+def test_16_bits_stay_and_statistics_are_taken_anew(
+    cli: Cli, radiographs: Made, tmp_path: Path
+) -> None:
+    words = radiographs.command(tmp_path / "deep", "--depth", "keep", "--stats", "on")
+    assert cli(*words).code == 0
+    convert(cli, tmp_path / "deep", tmp_path / "new", "--sink", "webdataset", "--resize", "20x16")
+    splits = ("train", "validation", "test")
+    pictures = [it.image() for split in splits for it in Records(tmp_path / "new", split)]
+    assert {picture.size for picture in pictures} == {(20, 16)}
+    assert any(picture.mode.startswith("I") for picture in pictures)
+    statistics = manifest(tmp_path / "new")["splits"]["train"]["statistics"]
+    assert (statistics["width"]["mean"], statistics["height"]["mean"]) == (20, 16)
+
+
+def test_boxes_are_cut_with_their_images(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    csv = tmp_path / "boxes.csv"
+    names = [path.name for path in (tiny.raw.path / "train").glob("*/*.JPEG")]
+    csv.write_text("".join(f"{name},0.0,0.25,0.5,0.75\n" for name in names))
+    assert cli(*tiny.command(tmp_path / "out", "--bbox_csv", csv)).code == 0
+    convert(cli, tmp_path / "out", tmp_path / "new", "--sink", "hdf5", "--center_crop", 8)
+    assert {it.boxes for it in Records(tmp_path / "new", "train")} == {((0.0, 0.0, 0.5, 1.0),)}
+
+
+def test_an_image_too_small_for_the_crop_stops_the_conversion(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    words = ("--sink", "webdataset", "--center_crop", 17)
+    result = cli("convert", tiny.out, "--to", tmp_path / "out", *words)
+    assert result.code == 1
+    assert ".JPEG cannot be converted: " in result.error
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_a_resize_that_is_killed_is_resumed_to_the_same_bytes(
+    cli: Cli, photos: Made, tmp_path: Path
+) -> None:
+    words = ("--sink", "webdataset", "--resize", 200, "--workers", 1)
+    convert(cli, photos.out, tmp_path / "whole", *words)
+    for finished in range(3):
+        process = cli.start("convert", photos.out, "--to", tmp_path / "out", *words)
+        commits = tmp_path / "out" / ".dataprep" / "commits"
+        while process.poll() is None and len([*commits.glob("[!.]*.json")]) <= finished:
+            time.sleep(0.002)
+        process.kill()
+        cli.done(process)
+        assert process.returncode == -signal.SIGKILL
+    convert(cli, photos.out, tmp_path / "out", *words)
+    assert hashes(tmp_path / "out") == hashes(tmp_path / "whole")
 
 
 # --- what is refused ---

@@ -208,6 +208,7 @@ def test_wrong_usage_is_said_in_one_line_and_exits_with_2(
         (("--num_shards", "test=4"), "the splits are train, validation"),
         (("--splits", "train,test"), "--splits names test; the splits are train, validation"),
         (("--splits", ""), "--splits names nothing"),
+        (("--sink", "lmbd"), r"no sink called 'lmbd' is installed \(did you mean lmdb\?\)"),
         (("--sink", "parquet"), "no sink called 'parquet' is installed; there are: hdf5"),
         (("--", "--no_such_option"), "Beam has no option '--no_such_option'"),
         (("--", "--direct_num_workers=many"), "Beam options after `--`"),
