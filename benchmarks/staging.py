@@ -84,16 +84,16 @@ def _place(setting: Setting, place: Path, name: str, *, on_disk: bool) -> list[R
                 return run(["sh", "-c", script, source, copy], flush=flush)
 
         programs: dict[str, Callable[[], Usage]] = {
-            "--hash": partial(stage, "--hash"),
+            "copy": partial(stage),
             "--verify none": partial(stage, "--verify", "none"),
         }
         for peer, command in _SHELL.items():
             programs[peer] = partial(shell, command, on_disk)
         measured = rounds(setting, what, programs)
-    ours = [*measured["--hash"], *measured["--verify none"]]
+    ours = [*measured["copy"], *measured["--verify none"]]
     sync = ", sync" if on_disk else ""
     rows = [
-        *(_row(f"{what}: against {peer}{sync}", measured, "--hash", peer) for peer in _HASHED),
+        *(_row(f"{what}: against {peer}{sync}", measured, "copy", peer) for peer in _HASHED),
         _row(f"{what}, --verify none: against {_PLAIN}{sync}", measured, "--verify none", _PLAIN),
         _figure(f"{what}: largest process", [usage.peak_bytes / 1e6 for usage in ours], _PEAK),
     ]

@@ -1,4 +1,4 @@
-"""Does the cost model of ``dataprep stage --advise`` hold on four nodes, and what of 1536?
+"""Does the cost model of staging hold on four nodes, and what of 1536?
 
 Four emulated nodes (`emulated_nodes`) stage a plain directory of shards, with hashing: each reads
 everything; each its share; and by broadcast, over links that are slower than the disk and faster.
@@ -40,8 +40,8 @@ from benchmarks.measure import CommandFailedError
 from benchmarks.results import Row
 from benchmarks.setting import ROOT, CannotRunError, Setting
 from benchmarks.speed import rounds
+from benchmarks.staging_model import Estimate, Machine, Mode, estimate
 from dataprep.staging import mpi
-from dataprep.staging.advice import Estimate, Machine, Mode, estimate
 from dataprep.staging.copying import default_streams
 from dataprep.system.memory import available
 from dataprep.system.messages import sized
@@ -197,7 +197,6 @@ def _stage(nodes: Nodes, *options: str) -> list[str | Path]:
         source,
         "--to",
         target,
-        "--hash",
         *options,
     ]
 

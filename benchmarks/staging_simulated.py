@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.results import Row
-from dataprep.staging.advice import Estimates, Machine, Mode, estimate
+from benchmarks.staging_model import Estimates, Machine, Mode, estimate
 from dataprep.staging.selection import least_replicas
 
 NODES = (4, 16, 64, 256, 1024, 1536)

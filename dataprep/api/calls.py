@@ -44,9 +44,8 @@ _OF_THE_RECIPE = ("check", "center_crop", "filter", "quality", "encoding", "colo
 
 # Options of `stage`, which the command has under the same names.
 STAGE_OPTIONS = (
-    *("split", "share", "replicas", "whole", "shared", "verify", "hash", "streams", "bandwidth"),
+    *("split", "share", "replicas", "whole", "shared", "verify", "streams", "bandwidth"),
     *("broadcast", "rank", "world_size", "rendezvous", "rendezvous_seconds", "patience"),
-    "env_file",
 )
 
 
@@ -279,8 +278,8 @@ def stage_request(source: Path, to: Path | None, options: Mapping[str, Any]) -> 
             meant = nearest(name, STAGE_OPTIONS)
             hint = f"; did you mean {meant}?" if meant else ""
             raise UsageError(f"dataprep stage has no option {name!r}{hint}")
-    called = {"split": "splits", "hash": "hashed"}
-    values = {called.get(name, name): value for name, value in options.items() if value is not None}
+    values = {name: value for name, value in options.items() if value is not None}
+    values["splits"] = values.pop("split", ())
     for name, only in (("share", "node"), ("broadcast", "mpi")):
         if values.get(name, only) not in (only, True, False):
             raise UsageError(f"{name}={values[name]!r}: expected {only!r}")
@@ -290,8 +289,6 @@ def stage_request(source: Path, to: Path | None, options: Mapping[str, Any]) -> 
         values[name] = frozenset([names] if isinstance(names, str) else names)
     if isinstance(values.get("bandwidth"), str):
         values["bandwidth"] = ByteSize().parse(values["bandwidth"])
-    if "env_file" in values:
-        values["env_file"] = Path(values["env_file"])
     values["splits"] = sorted(values["splits"])
     return StageRequest(source=absolute_source(source), to=to, **values)
 

@@ -19,19 +19,7 @@ from dataprep.system.messages import printable
 if TYPE_CHECKING:
     from dataprep.staging.request import StageRequest
 
-_BELONGING = {"nodes": "advise", "speed": "advise", "json": "status", "all_jobs": "clean"}
-
-# What each mode does instead of copying, and the options that would say nothing then. Those that
-# say what is copied and how may stay: the command that staged, with --clean behind it, cleans.
-_MODES: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "warm": (
-        "reads SRC where it is",
-        ("to", "shared", "print_dir", "env_file", "hash", "broadcast", "rendezvous"),
-    ),
-    "advise": ("copies nothing", ("print_dir", "env_file")),
-    "status": ("copies nothing", ("print_dir", "env_file")),
-    "clean": ("copies nothing", ("print_dir", "env_file")),
-}
+_BELONGING = {"json": "status", "all_jobs": "clean"}
 
 
 class _WithCommand(click.Command):
@@ -72,12 +60,12 @@ def command(
     mode = _check_options(options)
     if divided and (mode or options["print_dir"] or not training):
         raise UsageError(
-            "COMMAND behind -- is run on a copy: give one, without --print_dir, "
-            "--warm, --advise, --status and --clean"
+            "COMMAND behind -- is run on a copy: give one, without --print_dir, --status and "
+            "--clean"
         )
     if options["keep"] and not training:
         raise UsageError("--keep belongs to `dataprep stage SRC -- COMMAND`; leave it out")
-    if source is None and not (options["to"] and mode in ("status", "clean")):
+    if source is None and not (options["to"] and mode):
         raise UsageError("SRC is missing: the directory to stage")
     if mode == "status":
         _status(source, options)
@@ -89,7 +77,7 @@ def command(
         if training:
             _run(request, options, words, training)
         else:
-            {"warm": _warm, "advise": _advise, None: _stage}[mode](request, options)
+            _stage(request, options)
 
 
 def _run(
@@ -132,22 +120,6 @@ def _stage(request: StageRequest, options: dict[str, Any]) -> None:
         place = NO_ROOM
     if printed:
         click.echo(place)
-
-
-def _warm(request: StageRequest, options: dict[str, Any]) -> None:
-    from dataprep.cli.stage_reporter import TerminalStageReporter
-    from dataprep.cli.stopping import resumable
-    from dataprep.staging.stage import warm
-
-    with resumable("what was read so far stays in memory as long as there is room"):
-        warm(request, TerminalStageReporter())
-
-
-def _advise(request: StageRequest, options: dict[str, Any]) -> None:
-    from dataprep.staging.advice import advise
-
-    for line in advise(request, nodes=options["nodes"], speeds=options["speed"]):
-        click.echo(line)
 
 
 def _status(source: Path | None, options: dict[str, Any]) -> None:
@@ -207,27 +179,21 @@ def _check_options(options: Mapping[str, Any]) -> str | None:
         options: by name, as the command line has them.
 
     Returns:
-        The mode: ``warm``, ``advise``, ``status``, ``clean``; None to copy.
+        The mode: ``status``, ``clean``; None to copy.
 
     Raises:
         UsageError: two do not go together.
     """
-    chosen = [name for name in _MODES if options[name]]
-    if len(chosen) > 1:
-        raise UsageError(f"--{chosen[0]} and --{chosen[1]} are two different things; give one")
-    mode = chosen[0] if chosen else None
+    if options["status"] and options["clean"]:
+        raise UsageError("--status and --clean are two different things; give one")
+    mode = "status" if options["status"] else "clean" if options["clean"] else None
     for name, owner in _BELONGING.items():
         if options[name] and mode != owner:
             raise UsageError(f"--{name} belongs to --{owner}; leave it out")
-    if mode is not None:
-        instead, needless = _MODES[mode]
-        for name in needless:
-            if options[name]:
-                raise UsageError(f"--{mode} {instead}: --{name} does not go with it; leave it out")
+    if mode and options["print_dir"]:
+        raise UsageError(f"--{mode} copies nothing: --print_dir does not go with it; leave it out")
     if not options["share"] and (options["replicas"] != 1 or options["whole"]):
         raise UsageError("--replicas and --whole belong to --share node")
     if options["share"] and options["broadcast"]:
         raise UsageError("--broadcast sends everything to every node; leave out --share")
-    if options["verify"] == "none" and options["hash"]:
-        raise UsageError("--verify none compares sizes only, --hash hashes every file; give one")
     return mode

@@ -58,12 +58,6 @@ _where = options(
         "--print_dir …) || exit; export DATA_DIR. Every process prints it: under srun, pipe the "
         "lines through sort -u.",
     ),
-    click.option(
-        "--env_file",
-        type=GivenPath(dir_okay=False),
-        metavar="FILE",
-        help="Write DATA_DIR and the like there, to be sourced by the batch script.",
-    ),
 )
 
 _how = options(
@@ -74,11 +68,6 @@ _how = options(
         show_default=True,
         help="none: sizes. copy: hash what is read, and compare it with the manifest. reread: "
         "and read the copy back from the node's storage.",
-    ),
-    click.option(
-        "--hash",
-        is_flag=True,
-        help="In a directory without manifest, hash the files too, and compare nodes.",
     ),
     click.option(
         "--streams",
@@ -146,28 +135,6 @@ _command = options(
 )
 
 _instead = options(
-    click.option(
-        "--warm",
-        is_flag=True,
-        help="Instead: read SRC, which stays where it is, into this node's page cache.",
-    ),
-    click.option(
-        "--advise",
-        is_flag=True,
-        help="Instead: estimate how long everything, a share and a broadcast take.",
-    ),
-    click.option(
-        "--nodes",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="--advise: for so many nodes. [default: this job's]",
-    ),
-    click.option(
-        "--speed",
-        multiple=True,
-        metavar="NAME=GB/s",
-        help="--advise: how fast the machine is, see docs/staging.md. May be repeated.",
-    ),
     click.option(
         "--status",
         is_flag=True,

@@ -35,7 +35,7 @@ from dataprep.errors import DataprepError, StagingError
 from dataprep.staging.copying import Watch
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.mpi import Failure, MpiPeers
-from dataprep.staging.reading import Piece, SourceReader
+from dataprep.staging.reading import SourceReader
 from dataprep.staging.target.paths import CopiedFile, Verify
 from dataprep.staging.writing import TargetWriter
 from dataprep.system.throttle import Bandwidth
@@ -53,8 +53,6 @@ _PAUSE = 0.0002  # seconds between two looks, when there is nothing to send or n
 
 # What the byte behind a chunk's own says of it.
 _SOUND = 1  # without this bit, its reader has failed
-_HOLE = 2  # nothing but zeros of a sparse file
-_SPARSE = 4  # its file is sparse
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +120,6 @@ def broadcast_files(
     *,
     lacking: Collection[str],
     verify: Verify,
-    hashed: bool,
     streams: int,
     watch: Watch,
     on_landed: Callable[[CopiedFile], None],
@@ -141,7 +138,6 @@ def broadcast_files(
         target: an open descriptor of the directory they go into.
         lacking: paths of those that this node needs; may be none.
         verify: what is proven of each file, on every node by itself.
-        hashed: also hash files of which no hash is known.
         streams: how many files travel at the same time, at most 8; the least of all nodes counts.
         watch: told of every chunk that is stored here; stops all nodes.
         on_landed: called once a file is in its place here.
@@ -158,14 +154,12 @@ def broadcast_files(
     """
     from mpi4py import MPI
 
-    def new_writer(file: SourceFile, sparse: bool) -> TargetWriter:
+    def new_writer(file: SourceFile) -> TargetWriter:
         return TargetWriter(
             target,
             file,
             source=source,
             verify=verify,
-            hashed=hashed,
-            sparse=sparse,
             pulse=watch.pulse,
         )
 
@@ -210,7 +204,7 @@ class _Broadcast:
         mine: those that this node reads, in the same order.
         source: the directory that the files are in.
         needed: paths of the files that are lacking here.
-        new_writer: begins such a file, sparse or not.
+        new_writer: begins such a file.
         free: buffers, each with a byte for the mark.
     """
 
@@ -219,7 +213,7 @@ class _Broadcast:
     mine: Iterator[Chunk]
     source: Path
     needed: Collection[str]
-    new_writer: Callable[[SourceFile, bool], TargetWriter]
+    new_writer: Callable[[SourceFile], TargetWriter]
     watch: Watch
     on_landed: Callable[[CopiedFile], None]
     limit: Bandwidth
@@ -316,14 +310,10 @@ class _Broadcast:
             self.limit.take(chunk.length, self._check)
             # Opened anew: other nodes read what is before it and behind it.
             with SourceReader(self.source, chunk.file, scattered=True) as reader:
-                data = reader.read(
-                    Piece(chunk.offset, chunk.length, hole=False), memoryview(buffer)
-                )
+                reader.read(chunk.offset, memoryview(buffer)[: chunk.length])
                 reader.check_unchanged()
                 self.bytes_read += chunk.length
                 mark = _SOUND
-                if reader.is_sparse:
-                    mark |= _SPARSE if data.tobytes().strip(b"\0") else _SPARSE | _HOLE
         except BaseException as error:  # noqa: BLE001  # raised where all nodes have heard of it
             self.failure.note(error)
         buffer[chunk.length] = mark
@@ -340,22 +330,18 @@ class _Broadcast:
             if not mark & _SOUND or self.failure.error is not None:
                 self._drop(lane)
             elif chunk.offset == 0 and chunk.file.path in self.needed:
-                self._writers[lane] = self.new_writer(chunk.file, bool(mark & _SPARSE))
+                self._writers[lane] = self.new_writer(chunk.file)
             if lane in self._writers:
-                data = memoryview(buffer)[: chunk.length]
-                self._store(chunk, data, hole=bool(mark & _HOLE))
+                self._store(chunk, memoryview(buffer)[: chunk.length])
         except BaseException as error:  # noqa: BLE001  # raised once all nodes know
             self.failure.note(error)
             self._drop(lane)
         finally:
             self.free.append(buffer)
 
-    def _store(self, chunk: Chunk, data: memoryview, *, hole: bool) -> None:
+    def _store(self, chunk: Chunk, data: memoryview) -> None:
         writer = self._writers[chunk.lane]
-        if hole:
-            writer.skip(chunk.length)
-        else:
-            writer.write(data, chunk.offset)
+        writer.write(data, chunk.offset)
         self.watch.advance(chunk.length)
         if chunk.is_last:
             landed = writer.finish()

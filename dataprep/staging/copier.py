@@ -146,7 +146,6 @@ def _look(plan: StagePlan, directory: StageDirectory) -> _View:
         sentinel,
         planned=planned,
         verify=plan.request.verify,
-        hashed=plan.request.hashed,
     )
     return _View(sentinel, planned, present)
 
@@ -267,17 +266,13 @@ def _bring(
     """Prove what can be proven, and copy the rest; returns both."""
     doubtful = sum(file.bytes for file in present.doubtful)
     lacking = sum(file.bytes for file in present.lacking)
-    proven: list[CopiedFile] = []
     copied: list[CopiedFile] = []
     reporter.copying(len(present.doubtful) + len(present.lacking), doubtful + lacking)
     try:
-        broken = rehash_files(
-            directory.descriptor,
-            present.doubtful,
-            streams=plan.request.streams or default_streams(),
-            watch=watch,
-            on_good=proven.append,
-        )
+        streams = plan.request.streams or default_streams()
+        proven = rehash_files(directory.descriptor, present.doubtful, streams=streams, watch=watch)
+        good = {file.path for file in proven}
+        broken = [file for file in present.doubtful if file.path not in good]
         transfer([*present.lacking, *broken], watch, copied.append)
     finally:
         reporter.finished()

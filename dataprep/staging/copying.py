@@ -1,4 +1,4 @@
-"""Copying files in parallel streams, hashing on the way; or reading them into memory."""
+"""Copying files in parallel streams, hashing on the way."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from pathlib import Path
 
 from dataprep.errors import DataprepError, StagingError
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.reading import SourceReader
 from dataprep.staging.target.paths import CopiedFile, Verify, opened_parent
-from dataprep.staging.writing import TargetWriter, check_source_hash, file_sha256, hash_zeros
+from dataprep.staging.writing import TargetWriter, file_sha256
 from dataprep.system.cores import usable_cores
 from dataprep.system.throttle import Bandwidth
 
@@ -103,59 +104,23 @@ def run_streams(
         BaseException: any other error of a worker, or what a signal raised in this thread; all
             threads have ended before.
     """
-    queue = deque(files)
-    failures: list[BaseException] = []
-    running: list[threading.Event] = []
+    waiting = iter(files)
 
-    def run(ended: threading.Event) -> None:
+    def run() -> None:
+        work = new_worker()
+        while (file := next(waiting, None)) is not None:
+            watch.check()
+            work(file)
+
+    with ThreadPoolExecutor(streams) as pool:
         try:
-            work = new_worker()
-            while queue:
-                watch.check()
-                try:
-                    file = queue.popleft()
-                except IndexError:
-                    return
-                work(file)
-        except BaseException as error:  # noqa: BLE001 -- raised again in the thread that waits
-            failures.append(error)
-            watch.stop(_as_reason(error))
-        finally:
-            ended.set()
-
-    try:
-        for number in range(min(streams, len(files))):
-            ended = threading.Event()
-            thread = threading.Thread(target=run, args=(ended,), name=f"stream-{number}")
-            try:
-                thread.start()
-            except RuntimeError as error:  # a limit on processes, such as a container's
-                raise StagingError(f"no more streams: {error}; use fewer (--streams)") from error
-            running.append(ended)
-        _wait_for(running)
-    except BaseException as error:
-        watch.stop(_as_reason(error))
-        _wait_for(running)
-        raise
-    if failures:
-        raise failures[0]
+            for done in as_completed([pool.submit(run) for _ in files[:streams]]):
+                done.result()
+        except BaseException as error:
+            reason = f"the copying was stopped by {type(error).__name__}"
+            watch.stop(error if isinstance(error, DataprepError) else StagingError(reason))
+            raise
     watch.check()
-
-
-def _wait_for(running: Sequence[threading.Event]) -> None:
-    """Until all have ended; a signal's exception comes through.
-
-    Not by join(): interrupted once, before Python 3.13, it takes a running thread for ended.
-    """
-    for ended in running:
-        ended.wait()
-
-
-def _as_reason(error: BaseException) -> DataprepError:
-    """What the other streams stop with."""
-    if isinstance(error, DataprepError):
-        return error
-    return StagingError(f"the copying was stopped by {type(error).__name__}")
 
 
 _LARGEST_PIECE = 1 << 22  # what parallel file systems read at full speed
@@ -170,7 +135,6 @@ def copy_files(
     target: int,
     *,
     verify: Verify,
-    hashed: bool,
     streams: int,
     watch: Watch,
     on_copied: Callable[[CopiedFile], None],
@@ -188,7 +152,6 @@ def copy_files(
         target: an open descriptor of the directory they go into; nothing is reached but through it.
         verify: ``none`` compares sizes; ``copy`` also hashes what is read and compares it with
             what the manifest says; ``reread`` also reads it back from the target's storage.
-        hashed: with ``copy`` and ``reread``, also hash files of which no hash is known.
         streams: how many files at the same time.
         watch: told of every piece; stops all streams.
         on_copied: called once a file is in its place, from any stream's thread, one at a time.
@@ -202,28 +165,18 @@ def copy_files(
     limit = Bandwidth(bandwidth)
     telling = threading.Lock()
     piece = _piece_bytes(streams)
-    fair = sum(file.bytes for file in files) / streams
 
     def new_worker() -> Callable[[SourceFile], None]:
-        ring = [memoryview(bytearray(piece)) for _ in range(_BUFFERS)]
+        buffers = [memoryview(bytearray(piece)) for _ in range(_BUFFERS)]
 
         def copy(file: SourceFile) -> None:
             with (
                 SourceReader(source, file) as reader,
                 TargetWriter(
-                    target,
-                    file,
-                    source=source,
-                    verify=verify,
-                    hashed=hashed,
-                    sparse=reader.is_sparse,
-                    pulse=watch.pulse,
+                    target, file, source=source, verify=verify, pulse=watch.pulse
                 ) as writer,
             ):
-                # For a large file, other streams would wait; else they use the other cores.
-                large = file.bytes > max(fair, piece * _BUFFERS)
-                move = _move_overlapping if large else _move_in_turn
-                move(reader, writer, ring, watch, limit)
+                _move(reader, writer, buffers, watch, limit)
                 reader.check_unchanged()
                 copied = writer.finish()
             with telling:
@@ -235,120 +188,38 @@ def copy_files(
 
 
 def rehash_files(
-    target: int,
-    files: Sequence[SourceFile],
-    *,
-    streams: int,
-    watch: Watch,
-    on_good: Callable[[CopiedFile], None],
-) -> list[SourceFile]:
+    target: int, files: Sequence[SourceFile], *, streams: int, watch: Watch
+) -> list[CopiedFile]:
     """Hash what an earlier call left in the target.
 
     Args:
         target: an open descriptor of the directory.
-        files: what to look at.
+        files: what to look at, with the hash that it must have.
         streams: how many files at the same time.
         watch: counts what has been hashed; stops all streams.
-        on_good: called for every file that is what it must be, one at a time.
 
     Returns:
-        The others, in the order given: to be copied.
+        Those that are what they must be. The others are absent, or unreadable, or something else:
+        copying them again will tell what is wrong.
 
     Raises:
         DataprepError: what the watch was stopped with.
     """
-    good: set[str] = set()
-    telling = threading.Lock()
+    good: list[CopiedFile] = []
 
     def look(file: SourceFile) -> None:
-        found = rehash(target, file, watch)
-        if found is not None:
-            with telling:
-                good.add(file.path)
-                on_good(found)
-
-    largest_first = sorted(files, key=lambda file: -file.bytes)
-    run_streams(largest_first, streams, watch, lambda: look)
-    return [file for file in files if file.path not in good]
-
-
-def rehash(target: int, file: SourceFile, watch: Watch) -> CopiedFile | None:
-    """Look whether a file that an earlier call left in the target is what it must be.
-
-    Args:
-        target: an open descriptor of the directory.
-        file: what it must be; without a known hash nothing is believed.
-        watch: counts what has been hashed; stops it.
-
-    Returns:
-        The file; None if it is absent, no regular file, not what it must be, or unreadable:
-        copying it again will tell what is wrong.
-    """
-    if file.sha256 is None:
-        return None
-    try:
-        with opened_parent(target, file.path) as (parent, name):
+        with suppress(OSError), opened_parent(target, file.path) as (parent, name):
             # Without O_NONBLOCK, a named pipe in a file's place would be waited for.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(name, flags, dir_fd=parent)
-        with os.fdopen(descriptor, "rb"):
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_size != file.bytes:
-                return None
-            if file_sha256(descriptor, watch.advance) != file.sha256:
-                return None
-    except OSError:
-        return None
-    return CopiedFile(file.path, file.bytes, file.sha256, found.st_mtime_ns)
+            with os.fdopen(os.open(name, flags, dir_fd=parent), "rb") as opened:
+                found = os.fstat(opened.fileno())
+                if not stat.S_ISREG(found.st_mode) or found.st_size != file.bytes:
+                    return
+                if file_sha256(opened.fileno(), watch.advance) == file.sha256:
+                    good.append(CopiedFile(file.path, file.bytes, file.sha256, found.st_mtime_ns))
 
-
-def read_files(
-    source: Path,
-    files: Sequence[SourceFile],
-    *,
-    verify: Verify,
-    streams: int,
-    watch: Watch,
-    bandwidth: float | None = None,
-    node: int = 0,
-) -> None:
-    """Read ``files`` once, so that they are in the page cache afterwards.
-
-    Args:
-        source: the directory that they are in.
-        files: which.
-        verify: ``none`` only reads; otherwise files whose hash is known are hashed and compared.
-        streams: how many files at the same time.
-        watch: told of every piece; stops all streams.
-        bandwidth: bytes a second of all streams together, at most.
-        node: makes every node begin elsewhere.
-
-    Raises:
-        StagingError: a file is not what it was said to be, or cannot be read.
-    """
-    limit = Bandwidth(bandwidth)
-
-    def new_worker() -> Callable[[SourceFile], None]:
-        buffer = memoryview(bytearray(_piece_bytes(streams)))
-
-        def read(file: SourceFile) -> None:
-            digest = hashlib.sha256() if verify != "none" and file.sha256 else None
-            with SourceReader(source, file, keep=True) as reader:
-                for piece in reader.pieces(len(buffer)):
-                    if not piece.hole:
-                        limit.take(piece.bytes, watch.check)
-                        data = reader.read(piece, buffer)
-                        if digest:
-                            digest.update(data)
-                    elif digest:
-                        hash_zeros(digest, piece.bytes)
-                    watch.advance(piece.bytes)
-                reader.check_unchanged()
-            check_source_hash(source, file, digest.hexdigest() if digest else None)
-
-        return read
-
-    run_streams(in_order(files, node), streams, watch, new_worker)
+    run_streams(sorted(files, key=lambda file: -file.bytes), streams, watch, lambda: look)
+    return good
 
 
 def _piece_bytes(streams: int) -> int:
@@ -359,50 +230,29 @@ def _piece_bytes(streams: int) -> int:
     return piece
 
 
-def _move_in_turn(
+def _move(
     reader: SourceReader,
     writer: TargetWriter,
-    ring: Sequence[memoryview],
+    buffers: Sequence[memoryview],
     watch: Watch,
     limit: Bandwidth,
 ) -> None:
-    """Read, hash and store one piece after the other."""
-    for piece in reader.pieces(len(ring[0])):
-        if piece.hole:
-            writer.skip(piece.bytes)
-        else:
-            limit.take(piece.bytes, watch.check)
-            writer.write(reader.read(piece, ring[0]), piece.offset)
-        watch.advance(piece.bytes)
-
-
-def _move_overlapping(
-    reader: SourceReader,
-    writer: TargetWriter,
-    ring: Sequence[memoryview],
-    watch: Watch,
-    limit: Bandwidth,
-) -> None:
-    """Read, hash and store side by side."""
-    busy: deque[list[Future[None]]] = deque()
+    """Read the next pieces while the last ones are hashed and stored."""
+    busy: deque[tuple[Future[None], Future[None]]] = deque()
     # Left only when both are idle, so nothing is stored by way of a descriptor that was closed.
     with ThreadPoolExecutor(1) as hashing, ThreadPoolExecutor(1) as storing:
-        for number, piece in enumerate(reader.pieces(len(ring[0]))):
-            if len(busy) == len(ring):
-                _settle(busy.popleft())
-            if piece.hole:
-                busy.append([hashing.submit(writer.skip, piece.bytes)])
-            else:
-                limit.take(piece.bytes, watch.check)
-                data = reader.read(piece, ring[number % len(ring)])
-                store = storing.submit(writer.store, data, piece.offset)
-                busy.append([hashing.submit(writer.hash, data), store])
-            watch.advance(piece.bytes)
+        for number, (offset, count) in enumerate(reader.pieces(len(buffers[0]))):
+            if len(busy) == len(buffers):
+                _await(*busy.popleft())
+            limit.take(count, watch.check)
+            data = reader.read(offset, buffers[number % len(buffers)][:count])
+            store = storing.submit(writer.store, data, offset)
+            busy.append((hashing.submit(writer.hash, data), store))
+            watch.advance(count)
         while busy:
-            _settle(busy.popleft())
+            _await(*busy.popleft())
 
 
-def _settle(futures: Sequence[Future[None]]) -> None:
-    """Wait for what is done with one piece; raises what went wrong."""
+def _await(*futures: Future[None]) -> None:
     for future in futures:
         future.result()

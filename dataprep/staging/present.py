@@ -66,7 +66,6 @@ def find_present(
     *,
     planned: Collection[str],
     verify: Verify,
-    hashed: bool = False,
 ) -> Present:
     """Look at the target, without reading any of its files.
 
@@ -78,7 +77,6 @@ def find_present(
         planned: what earlier calls, however they ended, may have put here.
         verify: ``reread`` believes no file without hashing it, ``none`` any of the right size that
             an earlier call has copied from this very source.
-        hashed: believe no file without a hash, even if the source has none.
 
     Raises:
         StagingError: a file that staging did not put here is in the way.
@@ -106,14 +104,13 @@ def find_present(
         untouched = copied is not None and file.path not in changed
         known = file.sha256 or (copied.sha256 if copied and same_source else None)
         of_source = copied is not None and _is_of(copied, file, same_source, verify)
-        enough = not hashed or (copied is not None and copied.sha256 is not None)
-        if copied and of_source and untouched and enough and verify != "reread":
+        if copied and of_source and untouched and verify != "reread":
             good.append(copied)
         elif of_source and file.sha256 and verify == "none":
             good.append(there)
         elif known:
             doubtful.append(replace(file, sha256=known))
-        elif not hashed and verify != "reread" and there.modified == file.modified:
+        elif verify != "reread" and there.modified == file.modified:
             # It got its source's time when it was whole, before it got its name.
             good.append(there)
         else:

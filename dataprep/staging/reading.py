@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -14,26 +13,7 @@ from dataprep.errors import StagingError
 from dataprep.staging.inventory import SourceFile
 from dataprep.system.messages import printable
 
-_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
-_LARGEST_HOLE = 1 << 26  # hashed in one go, about 50 ms, before anybody looks whether to stop
 _BEHIND = 1 << 25  # the kernel only forgets whole folios, which may begin in an earlier piece
-_BLOCK = 512  # what st_blocks counts, whatever the file system's own blocks are
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a file.
-
-    Attributes:
-        offset: where it begins.
-        bytes: how long it is.
-        hole: whether it is a part of a sparse file that was never written: zeros that need not be
-            read.
-    """
-
-    offset: int
-    bytes: int
-    hole: bool
 
 
 class SourceReader:
@@ -42,7 +22,6 @@ class SourceReader:
     Args:
         source: the directory that it is in.
         file: what it must be.
-        keep: leave what is read in the page cache.
         scattered: other nodes read what is between the pieces, so nothing is read ahead.
 
     Raises:
@@ -50,67 +29,48 @@ class SourceReader:
             be opened.
     """
 
-    def __init__(
-        self, source: Path, file: SourceFile, *, keep: bool = False, scattered: bool = False
-    ) -> None:
+    def __init__(self, source: Path, file: SourceFile, *, scattered: bool = False) -> None:
         self._source = source
         self._path = source / file.path
         self._file = file
-        self._keep = keep
         try:
             # Without O_NONBLOCK, a named pipe in a file's place would be waited for.
             self._descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise self._unreadable(error) from error
         try:
-            self._being_read: set[int] = set()  # where pieces begin
             self._found = os.fstat(self._descriptor)
             self._check_as_listed()
-            order = os.POSIX_FADV_RANDOM if scattered else os.POSIX_FADV_SEQUENTIAL
-            _advise(self._descriptor, 0, 0, order)
+            self._advise(os.POSIX_FADV_RANDOM if scattered else os.POSIX_FADV_SEQUENTIAL)
         except BaseException:
             os.close(self._descriptor)
             raise
 
-    @property
-    def is_sparse(self) -> bool:
-        """Whether it takes less room than its size, so that it may have holes."""
-        return self._found.st_blocks * _BLOCK < self._found.st_size
+    def pieces(self, largest: int) -> Iterator[tuple[int, int]]:
+        """Where each piece of the file begins, and how many bytes it has, ``largest`` at most."""
+        size = self._file.bytes
+        return ((offset, min(largest, size - offset)) for offset in range(0, size, largest))
 
-    def pieces(self, largest: int) -> Iterator[Piece]:
-        """The file from its beginning to its end.
-
-        Args:
-            largest: bytes of a piece that must be read, at most.
-        """
-        offset, size = 0, self._file.bytes
-        while offset < size:
-            begin, end = self._next_data(offset) if self.is_sparse else (offset, size)
-            yield from _cut(offset, begin, _LARGEST_HOLE, hole=True)
-            yield from _cut(begin, end, largest, hole=False)
-            offset = end
-
-    def read(self, piece: Piece, buffer: memoryview) -> memoryview:
-        """Fill the beginning of ``buffer`` with a piece, and forget its pages.
+    def read(self, offset: int, view: memoryview) -> memoryview:
+        """Fill ``view`` with what begins at ``offset``, and forget those pages.
 
         Returns:
-            That beginning.
+            The same view.
 
         Raises:
             StagingError: the file has become shorter, or cannot be read.
         """
-        view, done = buffer[: piece.bytes], 0
-        self._being_read.add(piece.offset)
-        while done < piece.bytes:
+        done = 0
+        while done < len(view):
             try:
-                count = os.preadv(self._descriptor, [view[done:]], piece.offset + done)
+                count = os.preadv(self._descriptor, [view[done:]], offset + done)
             except OSError as error:
                 raise self._unreadable(error) from error
             if count == 0:
-                raise self._changed(f"it ends after {piece.offset + done:,} bytes")
+                raise self._changed()
             done += count
-        self._being_read.discard(piece.offset)
-        self._forget(piece)
+        begin = max(0, offset - _BEHIND)
+        self._advise(os.POSIX_FADV_DONTNEED, begin, offset + done - begin)
         return view
 
     def check_unchanged(self) -> None:
@@ -123,89 +83,49 @@ class SourceReader:
             now = self._path.stat()
         except OSError as error:
             raise self._unreadable(error) from error
-        if (now.st_dev, now.st_ino) != (self._found.st_dev, self._found.st_ino):
-            raise self._changed("another file has taken its place")
-        if now.st_size != self._found.st_size:
-            raise self._changed(f"it had {self._found.st_size:,} bytes and has {now.st_size:,}")
-        if now.st_mtime_ns != self._found.st_mtime_ns:
-            raise self._changed("it was written to")
+        if not os.path.samestat(now, self._found) or (
+            (now.st_size, now.st_mtime_ns) != (self._found.st_size, self._found.st_mtime_ns)
+        ):
+            raise self._changed()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if not self._keep:
-            # What the kernel read ahead, and pages that piece boundaries cut in two.
-            _advise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        # What the kernel read ahead, and pages that piece boundaries cut in two.
+        self._advise(os.POSIX_FADV_DONTNEED)
         os.close(self._descriptor)
-
-    def _forget(self, piece: Piece) -> None:
-        # What another thread is still reading further in front would have to be read again.
-        slower = any(offset < piece.offset for offset in tuple(self._being_read))
-        if not self._keep and not slower:
-            begin = max(0, piece.offset - _BEHIND)
-            count = piece.offset + piece.bytes - begin
-            _advise(self._descriptor, begin, count, os.POSIX_FADV_DONTNEED)
 
     def _check_as_listed(self) -> None:
         name = printable(str(self._path))
-        if not stat.S_ISREG(self._found.st_mode):
+        found, expected = self._found, self._file
+        if not stat.S_ISREG(found.st_mode):
+            raise StagingError(f"{name} is no regular file any more; put the file back")
+        same_time = expected.modified in (None, found.st_mtime_ns)
+        if found.st_size == expected.bytes and same_time:
+            return
+        if expected.sha256 is None:
             raise StagingError(
-                f"{name} is no regular file any more; put the file back and run the same command "
-                "again"
+                f"{name} was written to since it was listed; run the same command again once "
+                "nobody writes to it"
             )
-        if self._found.st_size != self._file.bytes:
-            raise StagingError(
-                f"{name} has {self._found.st_size:,} bytes, expected {self._file.bytes:,}: it was "
-                f"damaged or changed; {self._advice()}"
-            )
-        if self._file.modified is not None and self._found.st_mtime_ns != self._file.modified:
-            raise StagingError(f"{name} was written to since it was listed; {self._advice()}")
+        raise StagingError(
+            f"{name} has {found.st_size:,} bytes, expected {expected.bytes:,}: it was damaged or "
+            f"changed; run dataprep verify {printable(str(self._source))}"
+        )
 
-    def _next_data(self, offset: int) -> tuple[int, int]:
-        """Where the next data begin and end; both the file's end if only a hole is left."""
-        size = self._file.bytes
-        try:
-            begin = os.lseek(self._descriptor, offset, os.SEEK_DATA)
-            end = os.lseek(self._descriptor, begin, os.SEEK_HOLE)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return size, size
-            return offset, size  # a file system that does not tell: all of it is data
-        return min(begin, size), min(end, size)
-
-    def _changed(self, what: str) -> StagingError:
+    def _changed(self) -> StagingError:
         return StagingError(
-            f"{printable(str(self._path))} changed while it was being copied: {what}; "
-            "run the same command again once nobody writes to it"
+            f"{printable(str(self._path))} changed while it was being copied; run the same command "
+            "again once nobody writes to it"
         )
 
     def _unreadable(self, error: OSError) -> StagingError:
-        name, reason = printable(str(self._path)), error.strerror or str(error)
-        if error.errno in _GONE:
-            return StagingError(
-                f"{name} has vanished since it was listed ({reason}); "
-                "put it back and run the same command again"
-            )
         return StagingError(
-            f"cannot read {name}: {reason}; check its permissions and that its file system is "
-            "healthy, and run the same command again"
+            f"cannot read {printable(str(self._path))}: {error.strerror or error}; check that it "
+            "is there, its permissions and its file system, and run the same command again"
         )
 
-    def _advice(self) -> str:
-        if self._file.sha256 is None:
-            return "run the same command again once nobody writes to it"
-        return f"run dataprep verify {printable(str(self._source))}"
-
-
-def _cut(begin: int, end: int, largest: int, *, hole: bool) -> Iterator[Piece]:
-    for offset in range(begin, end, largest):
-        yield Piece(offset, min(largest, end - offset), hole)
-
-
-def _advise(descriptor: int, offset: int, count: int, advice: int) -> None:
-    """Tell the kernel; a file system that takes no advice is none the worse."""
-    try:
-        os.posix_fadvise(descriptor, offset, count, advice)
-    except OSError:
-        return
+    def _advise(self, advice: int, offset: int = 0, count: int = 0) -> None:
+        with suppress(OSError):  # a file system that takes no advice is none the worse
+            os.posix_fadvise(self._descriptor, offset, count, advice)

@@ -23,7 +23,6 @@ class StageRequest:
         whole: splits that every node gets whole all the same.
         shared: whether other jobs of the same user may use the copy.
         verify: see `dataprep.staging.copying.copy_files`.
-        hashed: whether files without a known hash are hashed too.
         streams: files copied at the same time; None takes what suits the machine.
         bandwidth: bytes a second that a node reads at most; None for no bound.
         broadcast: whether every byte is read once and travels on through MPI.
@@ -32,7 +31,6 @@ class StageRequest:
         rendezvous: ``HOST:PORT`` where nodes meet, ``none``, or None to take the scheduler's.
         rendezvous_seconds: how long nodes wait for each other.
         patience: seconds without a sign of life before a copier on this node is given up.
-        env_file: where to write shell variables that tell where the copy is.
     """
 
     source: Path
@@ -43,7 +41,6 @@ class StageRequest:
     whole: frozenset[str] = field(default_factory=frozenset)
     shared: bool = False
     verify: Verify = "copy"
-    hashed: bool = False
     streams: int | None = None
     bandwidth: float | None = None
     broadcast: bool = False
@@ -52,7 +49,6 @@ class StageRequest:
     rendezvous: str | None = None
     rendezvous_seconds: float = 300.0
     patience: float = 600.0
-    env_file: Path | None = None
 
     @property
     def asked(self) -> str:
@@ -68,7 +64,7 @@ class StageRequest:
     def options(self) -> str:
         """What must be the same in all processes of a call, for comparison only."""
         chosen = (sorted(self.splits), self.share, self.replicas, sorted(self.whole))
-        return repr((*chosen, self.verify, self.hashed, self.broadcast))
+        return repr((*chosen, self.verify, self.broadcast))
 
 
 class StageReporter(Protocol):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 from dataprep.errors import StagingError
 from dataprep.staging.inventory import SourceFile
@@ -22,7 +22,6 @@ from dataprep.staging.target.paths import (
 from dataprep.system.messages import printable
 
 _PIECE = 1 << 22
-_ZEROS = bytes(1 << 20)
 
 
 class TargetWriter:
@@ -36,8 +35,6 @@ class TargetWriter:
         file: what it must become.
         source: the directory it comes from, for messages.
         verify: see `dataprep.staging.copying.copy_files`.
-        hashed: hash it even if no hash is known.
-        sparse: it may end with a hole.
         pulse: called again and again while it is read back, which may take long; what it raises
             ends that.
 
@@ -52,18 +49,14 @@ class TargetWriter:
         *,
         source: Path,
         verify: Verify,
-        hashed: bool,
-        sparse: bool = False,
         pulse: Callable[[], None] = lambda: None,
     ) -> None:
         self._file = file
         self._source = source
         self._place = place_of(target)
         self._reread = verify == "reread"
-        self._sparse = sparse
         self._pulse = pulse
-        wanted = self._reread or (verify != "none" and (hashed or file.sha256 is not None))
-        self._digest = hashlib.sha256() if wanted else None
+        self._digest = hashlib.sha256() if verify != "none" else None
         self._temporary = ""  # nothing to discard
         with ExitStack() as undo, self._explained():
             self._parent, self._name = undo.enter_context(
@@ -87,11 +80,6 @@ class TargetWriter:
         """
         self.hash(data)
         self.store(data, offset)
-
-    def skip(self, count: int) -> None:
-        """A hole comes next: zeros, which are hashed but take no room."""
-        if self._digest is not None:
-            hash_zeros(self._digest, count)
 
     def hash(self, data: memoryview | bytes) -> None:
         """The first half of `write`."""
@@ -119,8 +107,6 @@ class TargetWriter:
         found = None if self._digest is None else self._digest.hexdigest()
         check_source_hash(self._source, self._file, found)
         with self._explained():
-            if self._sparse:
-                os.ftruncate(self._descriptor, self._file.bytes)
             if self._file.modified is not None:
                 # What has no hash is known again by this, should the copier be killed.
                 times = (self._file.modified, self._file.modified)
@@ -184,19 +170,6 @@ def file_sha256(descriptor: int, on_advance: Callable[[int], None]) -> str:
         offset += count
         on_advance(count)
     return digest.hexdigest()
-
-
-class Digest(Protocol):
-    """A hash of `hashlib` that is not finished."""
-
-    def update(self, data: bytes | memoryview, /) -> None:
-        """What comes next."""
-
-
-def hash_zeros(digest: Digest, count: int) -> None:
-    """Hash a hole of a sparse file."""
-    for done in range(0, count, len(_ZEROS)):
-        digest.update(memoryview(_ZEROS)[: count - done])
 
 
 def check_source_hash(source: Path, file: SourceFile, found: str | None) -> None:

@@ -102,7 +102,7 @@ def test_a_node_whose_copier_is_killed_ends_the_job_and_has_nothing_half_done(
     cluster: Cluster, plain: Path
 ) -> None:
     slow = "--streams 1 --bandwidth 1000000"
-    number = cluster.submit(job(f"srun -K -n4 dataprep stage {plain} --hash {slow}"))
+    number = cluster.submit(job(f"srun -K -n4 dataprep stage {plain} {slow}"))
     cluster.until(lambda: any(".partial" in name for name in cluster.listing("n2")))
     (copier,) = cluster.run("sh", "-c", _STAGING.format(node="n2")).out.split()
     cluster.run("kill", "-KILL", copier)
@@ -116,7 +116,7 @@ def test_a_node_whose_copier_is_killed_ends_the_job_and_has_nothing_half_done(
             assert ".partial" in name or good[name] == digest
 
     # The next job does not mind what is left of this one.
-    again = cluster.wait(cluster.submit(job(f"srun -K -n4 dataprep stage {plain} --hash")))
+    again = cluster.wait(cluster.submit(job(f"srun -K -n4 dataprep stage {plain}")))
     assert again.code == 0, again.out
 
 
@@ -197,7 +197,7 @@ def test_a_broadcast_without_room_is_told_by_every_node(
 def test_a_broadcast_over_mpi_makes_the_same_copies(
     cluster: Cluster, plain: Path, mpirun: str
 ) -> None:
-    script = job(f"{mpirun} dataprep stage {plain} --hash --broadcast mpi")
+    script = job(f"{mpirun} dataprep stage {plain} --broadcast mpi")
     ended = cluster.wait(cluster.submit(script, **OPEN_MPI))
     assert ended.code == 0, ended.out
     assert "no broadcast" not in ended.out

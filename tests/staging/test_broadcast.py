@@ -71,11 +71,7 @@ class Cluster:
         for name, data in self.files.items():
             place = self.path / "source" / name
             place.parent.mkdir(parents=True, exist_ok=True)
-            with place.open("wb") as file:
-                start = len(data) - len(data.lstrip(b"\0"))  # a hole
-                file.truncate(start)
-                file.seek(start)
-                file.write(data[start:])
+            place.write_bytes(data)
         (self.path / "results").mkdir()
         return {
             "source": str(self.path / "source"),
@@ -168,7 +164,6 @@ def _clusters(path: Path) -> dict[str, Cluster]:
             path, files, {3: {"signal at": 5 * _CHUNK, "signal": int(signal.SIGTERM)}}
         ),
         "stop": Cluster(path, files, {2: {"stops at": 5 * _CHUNK}}),
-        "holes": Cluster(path, {"sparse": bytes(30 * _CHUNK) + b"end"}),
         # Node 1 fails, while the others broadcast.
         "early": Cluster(path, files, {1: {"fails": "no\nluck"}}),
         # Rank 2 does not know where to copy to, and raises inside.
@@ -277,18 +272,6 @@ def test_a_failure_stops_all_long_before_the_end(played: dict[str, Cluster]) -> 
     # What is stored lags a few parcels behind, and what is read is a few parcels ahead.
     assert sum(result["rchar"] for result in cluster.results) < sum(_SIZES.values()) * 3 / 4
     cluster.check_whole_or_absent()
-
-
-def test_holes_stay_holes(played: dict[str, Cluster]) -> None:
-    cluster = played["holes"]
-    stored = (cluster.path / "source" / "sparse").stat()
-    if stored.st_blocks * 512 >= stored.st_size:
-        pytest.skip("this file system has no holes")
-    assert cluster.errors() == [None] * _RANKS
-    for rank in range(_RANKS):
-        assert cluster.holds(rank) == cluster.files
-        copied = (cluster.target(rank) / "sparse").stat()
-        assert copied.st_blocks * 512 < copied.st_size // 2
 
 
 def test_who_fails_before_the_broadcast_tells_all_others(played: dict[str, Cluster]) -> None:

@@ -209,7 +209,7 @@ def test_a_plain_directory_is_parted_by_its_files(cli: Cli, tmp_path: Path) -> N
 # --- plain directories ---
 
 
-@pytest.mark.parametrize("more", [(), ("--hash",), ("--verify", "none"), ("--verify", "reread")])
+@pytest.mark.parametrize("more", [(), ("--verify", "none"), ("--verify", "reread")])
 def test_a_plain_directory_arrives_as_it_is(cli: Cli, tmp_path: Path, more: tuple[str]) -> None:
     files = write_plain(tmp_path / "plain")
     to = tmp_path / "to"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 import subprocess
 import sys
@@ -12,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.staging.target.directory import StageDirectory
-from dataprep.system.messages import sized
-from tests.conftest import Cli, Shelf
+from tests.conftest import Cli
 from tests.staging.conftest import Forks
 from tests.staging.staged_sets import PRIVATE, arrived, flip, named, shards, write_plain
 
@@ -51,78 +49,6 @@ def test_a_target_is_as_it_was_named_and_absolute(
     assert f"copy of {tmp_path}/link/{source.name}" in cli("stage", "--to", "to", "--status").out
 
 
-@pytest.mark.parametrize("name", ["tfrecord", "hdf5"])
-def test_the_file_of_variables_can_be_sourced(
-    cli: Cli, shelf: Shelf, tmp_path: Path, name: str
-) -> None:
-    bash = shutil.which("bash")
-    if bash is None:
-        pytest.skip("bash is missing")
-    source, file = shelf(name).out, tmp_path / "stage.env"
-    to = tmp_path / 'it\'s a $HOME of "data"'
-    result = cli("stage", source, "--to", to, "--env_file", file)
-    assert result.code == 0, result
-    script = f"set -eu; . {shlex.quote(str(file))}; env -0"
-    shown = subprocess.run([bash, "-c", script], capture_output=True, text=True, check=True)
-    variables = dict(line.split("=", 1) for line in shown.stdout.split("\0") if line)
-    assert variables["DATA_DIR"] == str(to)
-    assert variables["DATAPREP_SOURCE"] == str(source)
-    assert (variables.get("HDF5_USE_FILE_LOCKING") == "FALSE") == (name == "hdf5")
-
-
-def test_advice_is_a_table_and_touches_nothing(cli: Cli, source: Path, tmp_path: Path) -> None:
-    to = tmp_path / "to"
-    result = cli("stage", source, "--to", to, "--advise", "--nodes", 64, "--speed", "pfs=100")
-    assert result.code == 0, result
-    for word in ("everything", "broadcast", "for 64 nodes", "best: "):
-        assert word in result.out
-    assert not to.exists()
-
-
-def advised(cli: Cli, source: Path, *more: object) -> list[str]:
-    result = cli("stage", source, "--advise", *more)
-    assert result.code == 0, result
-    return result.out.splitlines()
-
-
-def test_advice_goes_by_what_a_node_would_get(cli: Cli, source: Path, tmp_path: Path) -> None:
-    shared = tmp_path / "share"
-    words = ("--share", "node", "--replicas", 2, "--whole", "validation")
-    rank = ("--rank", 0, "--world_size", 3, "--rendezvous", "none")
-    staged = cli("stage", source, "--to", shared, *words, *rank)
-    assert staged.code == 0, staged
-    there = sum((shared / name).stat().st_size for name in arrived(shared) if name != "part.json")
-    table = advised(cli, source, *words, "--nodes", 3)
-    assert table[3].split()[:3] == ["share", *sized(there).split()]
-    # Every shard on every node is everything.
-    everything = advised(cli, source, "--share", "node", "--replicas", 3, "--nodes", 3)
-    assert everything[2].split()[1:3] == everything[3].split()[1:3]
-
-
-def test_advice_says_that_a_share_is_refused_and_then_what_is_best(cli: Cli, source: Path) -> None:
-    table = advised(cli, source, "--share", "node", "--nodes", 4)
-    assert table[3].split()[:5] == ["share", "0", "bytes", "0", "bytes"]
-    assert "impossible: validation has 3 shards, too few for 4 nodes" in table[3]
-    assert table[-1] == "best: everything, read by every node"
-    # The same command without --advise is refused for the same reason.
-    words = ("--share", "node", "--rank", 0, "--world_size", 4, "--rendezvous", "none")
-    assert "validation has 3 shards, too few for 4 nodes" in cli("stage", source, *words).error
-    assert "impossible" not in advised(cli, source, "--split", "train", "--nodes", 4)[3]
-
-
-def test_warming_reads_all_and_writes_nothing(cli: Cli, mine: Path, tmp_path: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    result = cli("stage", mine, "--warm")
-    assert result.code == 0, result
-    assert f"{len(named(mine))} files, " in result.out
-    assert "in the page cache" in result.out
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
-    shards(mine)[2].write_bytes(b"short")
-    result = cli("stage", mine, "--warm")
-    assert result.code == 1
-    assert str(shards(mine)[2]) in result.error
-
-
 def test_without_mpi_a_broadcast_reads_directly_and_says_so(
     cli: Cli, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,37 +59,19 @@ def test_without_mpi_a_broadcast_reads_directly_and_says_so(
     assert arrived(tmp_path / "to") == named(source)
 
 
-_MODES = ("--warm", "--advise", "--status", "--clean")
-
 WRONG = {
     "no source": ((), "SRC is missing"),
     "to alone": (("--to", "/x"), "SRC is missing"),
-    "warm without source": (("--warm",), "SRC is missing"),
     "status without place": (("--status",), "SRC is missing"),
     "empty source": (("",), "SRC is empty; is a variable not set?"),
     "empty target": (("SRC", "--to", ""), "--to is empty; is a variable not set?"),
     "empty target to clean": (("--clean", "--to", ""), "--to is empty; is a variable not set?"),
-    "empty source to clean": (("", "--clean"), "SRC is empty; is a variable not set?"),
-    "empty target to look at": (("--status", "--to="), "--to is empty; is a variable not set?"),
-    "empty source to warm": (("", "--warm"), "SRC is empty; is a variable not set?"),
-    "empty source to advise on": (("", "--advise"), "SRC is empty; is a variable not set?"),
-    "empty file of variables": (("SRC", "--env_file", ""), "--env_file is empty"),
-    "nodes without advise": (("SRC", "--nodes", 4), "--nodes belongs to --advise"),
-    "speed without advise": (("SRC", "--speed", "pfs=1"), "--speed belongs to --advise"),
-    "nothing and hashes": (("SRC", "--verify", "none", "--hash"), "--verify none compares sizes"),
     "nobody to meet": (
         ("SRC", "--rendezvous", "n0:5000"),
         "--rendezvous n0:5000: no scheduler or MPI tells of other nodes here",
     ),
-    "advice on more replicas than nodes": (
-        ("SRC", "--advise", "--share", "node", "--replicas", 3, "--nodes", 2),
-        "--replicas 3: there are 2 nodes",
-    ),
-    "advice on no such split": (
-        ("SRC", "--advise", "--share", "node", "--whole", "test", "--nodes", 2),
-        "--whole test",
-    ),
     "a forgotten unit": (("SRC", "--bandwidth", "500"), "'500': expected 100.0 KB or more"),
+    "no such unit": (("SRC", "--bandwidth", "x"), "or 42GB. See `dataprep stage --help`."),
     "replicas without share": (("SRC", "--replicas", 2), "--replicas and --whole belong to"),
     "whole without share": (("SRC", "--whole", "train"), "--replicas and --whole belong to"),
     "no such split to be whole": (
@@ -173,7 +81,6 @@ WRONG = {
     "no such split": (("SRC", "--split", "test"), "--split test"),
     "share and broadcast": (("SRC", "--share", "node", "--broadcast", "mpi"), "--share"),
     "rank alone": (("SRC", "--rank", 0), "--world_size"),
-    "world size alone": (("SRC", "--world_size", 2), "--rank"),
     "rank too large": (("SRC", "--rank", 2, "--world_size", 2), "--rank 2"),
     "no port": (
         ("SRC", "--rank", 0, "--world_size", 2, "--rendezvous", "n0:"),
@@ -188,28 +95,8 @@ WRONG = {
         "--replicas",
     ),
     "all jobs without clean": (("SRC", "--all_jobs"), "--all_jobs belongs to --clean"),
-    "warm with a target": (("SRC", "--warm", "--to", "/x"), "--warm reads SRC where it is"),
-    "no such unit": (("SRC", "--bandwidth", "fast"), "fast"),
-    "no bandwidth": (("SRC", "--bandwidth", "0"), "--bandwidth"),
-    "no streams": (("SRC", "--streams", 0), "--streams"),
-    "no such mode": (("SRC", "--broadcast", "udp"), "--broadcast"),
-    **{
-        f"warm with {option[0]}": (("SRC", "--warm", *option), f"{option[0]} does not go with it")
-        for option in (
-            *(("--print_dir",), ("--env_file", "f"), ("--shared",), ("--hash",)),
-            *(("--broadcast", "mpi"), ("--rendezvous", "n0:5000")),
-        )
-    },
-    **{
-        f"{mode} with {option[0]}": (("SRC", mode, *option), f"{option[0]} does not go with it")
-        for mode in ("--advise", "--status", "--clean")
-        for option in (("--print_dir",), ("--env_file", "f"))
-    },
-    **{
-        f"{one} and {other}": (("SRC", one, other), "two different things")
-        for at, one in enumerate(_MODES)
-        for other in _MODES[:at]
-    },
+    "status and a path": (("SRC", "--status", "--print_dir"), "--print_dir does not go with it"),
+    "status and clean": (("SRC", "--status", "--clean"), "two different things"),
 }
 
 
@@ -226,10 +113,6 @@ def test_wrong_usage_is_one_line_and_makes_nothing(
     assert said in result.error
     assert "unexpected" not in result.error
     assert not list(scratch.rglob("manifest.json"))
-
-
-def test_an_error_of_a_size_is_a_sentence(cli: Cli, source: Path) -> None:
-    assert "or 42GB. See `dataprep stage --help`." in cli("stage", source, "--bandwidth", "x").error
 
 
 def test_striping_nowhere_is_refused(cli: Cli) -> None:

@@ -194,7 +194,7 @@ def test_a_plain_source_that_changes_while_it_is_copied_is_noticed(
     eventually(lambda: partials(to) or call.poll() is not None)
     flip(plain / "data.mdb")
     flip(plain / "sub" / "a.bin")
-    refused(call.done(), plain / "data.mdb", "written to")
+    refused(call.done(), plain / "data.mdb", "once nobody writes to it")
     assert not is_sealed(to)
 
 

@@ -6,14 +6,11 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from dataprep.errors import StagingError
-from dataprep.staging.stage import write_environment
 from dataprep.system.filesystems import Space
 from tests.conftest import Cli, Result
 from tests.staging.conftest import Call, Forks, eventually, free_port
@@ -42,13 +39,6 @@ copier.node_lock = node_lock
 """
 _READING_WAITS = _LOCKING_WAITS.replace("copier.node_lock = node_lock", "Bandwidth.take = take")
 _OTHER_BYTES = "import dataprep.staging.copier as it; it._content = lambda landed: 64 * '0'"
-_TELLS = """
-import os, dataprep.staging.local_ranks as ranks
-def tell(*words, write=ranks.write_outcome):
-    print("told, and the variables are", "there" if os.path.exists({!r}) else "not there")
-    write(*words)
-ranks.write_outcome = tell
-"""
 
 
 def refused(result: Result, *words: object, code: int = 1) -> None:
@@ -238,15 +228,6 @@ def test_files_of_a_plain_directory_that_have_landed_are_not_copied_again(
         assert {name for name, _ in inodes(to).items() ^ before.items()} == {touched.name}
 
 
-def test_hashes_that_are_asked_for_later_are_all_there(cli: Cli, tmp_path: Path) -> None:
-    plain, to = tmp_path / "plain", tmp_path / "to"
-    write_files(plain, a=1000, b=0)
-    staged(cli, plain, to)
-    assert sentinel(to)[1] == {"a": None, "b": None}
-    staged(cli, plain, to, "--hash")
-    assert sentinel(to)[1] == arrived(plain)
-
-
 def test_a_file_may_become_a_directory(cli: Cli, tmp_path: Path) -> None:
     plain, to = tmp_path / "plain", tmp_path / "to"
     write_files(plain, x=10)
@@ -272,46 +253,3 @@ def test_a_renamed_file_fits_into_the_room_of_the_old_one(
     (plain / "more").unlink()
     staged(cli, plain, to)
     assert list(arrived(to)) == ["new"]
-
-
-def test_the_variables_are_there_before_other_ranks_are_told_whatever_the_names(
-    forks: Forks, tmp_path: Path
-) -> None:
-    plain, to, file = (tmp_path / os.fsdecode(b"\xff" + name) for name in (b"from", b"to", b"sh"))
-    write_files(plain, a=10)
-    step = "JOB_ID=7 STEP_ID=0 NODEID=0 STEP_NUM_NODES=1 NNODES=1 STEP_NODELIST=n JOB_NODELIST=n"
-    environment = dict(f"SLURM_{pair}".split("=") for pair in step.split())
-    words = ("stage", plain, "--to", to, "--env_file", file)
-    calls = []
-    for rank in ("0", "1"):
-        here = {**environment, "SLURMD_NODENAME": "n", "SLURM_PROCID": rank, "SLURM_LOCALID": rank}
-        calls.append(forks.start(*words, environment=here, patch=_TELLS.format(str(file))))
-    results = [call.done() for call in calls]
-    assert [result.code for result in results] == [0, 0], results
-    said = "".join(result.out for result in results)
-    assert said.count("told, and the variables are there") == 1
-    assert "not there" not in said
-    read = ["sh", "-c", '. "$1" && printf "%s\n" "$DATAPREP_SOURCE" "$DATA_DIR"', "sh", file]
-    told = subprocess.run(read, capture_output=True, check=True).stdout
-    assert told == b"".join(os.fsencode(place) + b"\n" for place in (plain, to))
-    assert arrived(to) == arrived(plain)
-
-
-NAMES = [b"/scratch/plain", b"/s/it's", b"/a b;$(false)`false`", b"/line\nbreak", b"/\xff\xc3\xa9"]
-
-
-@pytest.mark.parametrize("name", NAMES, ids=["plain", "quote", "shell", "newline", "no text"])
-def test_a_shell_reads_every_name_as_it_is(tmp_path: Path, name: bytes) -> None:
-    file = tmp_path / "env.sh"
-    write_environment(file, {"DATA_DIR": os.fsdecode(name), "OTHER": "x"})
-    read = ["sh", "-c", '. "$1" && printf %s "$DATA_DIR"', "sh", str(file)]
-    assert subprocess.run(read, capture_output=True, check=True).stdout == name
-
-
-def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(StagingError) as raised:
-        write_environment(tmp_path / os.fsdecode(b"no\xff\n") / "env.sh", {"A": "b"})
-    said = str(raised.value)
-    assert said.endswith("No such file or directory; the copy itself is whole")
-    assert said.isprintable()
-    assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ import pytest
 
 from dataprep.errors import StagingError
 from dataprep.staging import writing
-from dataprep.staging.copying import Watch, rehash, rehash_files
+from dataprep.staging.copying import Watch, rehash_files
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.target.paths import CopiedFile, Verify, partial_name, remove_partials
 from dataprep.staging.writing import TargetWriter
@@ -44,10 +44,9 @@ def write(
     data: bytes = _DATA,
     sha256: str | None = _SHA256,
     verify: Verify = "copy",
-    hashed: bool = False,
 ) -> CopiedFile:
     file = SourceFile(path, len(_DATA), sha256)
-    with TargetWriter(target, file, source=_SOURCE, verify=verify, hashed=hashed) as writer:
+    with TargetWriter(target, file, source=_SOURCE, verify=verify) as writer:
         for offset in range(0, len(data), 3000):
             writer.write(data[offset : offset + 3000], offset)
         return writer.finish()
@@ -75,28 +74,12 @@ def test_a_file_lands_below_directories_that_were_not_there(
 
 def test_it_has_no_final_name_before_it_is_finished(place: Path, target: int) -> None:
     file = SourceFile("shard", len(_DATA), _SHA256)
-    with TargetWriter(target, file, source=_SOURCE, verify="copy", hashed=False) as writer:
+    with TargetWriter(target, file, source=_SOURCE, verify="copy") as writer:
         writer.write(_DATA, 0)
         (name,) = everything(place)
         assert name.startswith(".")
         assert name.endswith(".partial")
     assert everything(place) == []  # left without finish()
-
-
-@pytest.mark.parametrize(
-    ("verify", "hashed", "expected"),
-    [
-        ("none", True, None),
-        ("copy", False, None),
-        ("copy", True, _SHA256),
-        ("reread", False, _SHA256),  # there is nothing else to compare with
-    ],
-)
-def test_without_a_known_hash_one_is_made_if_asked_for(
-    target: int, verify: Verify, hashed: bool, expected: str | None
-) -> None:
-    landed = write(target, "shard", sha256=None, verify=verify, hashed=hashed)
-    assert landed.sha256 == expected
 
 
 @pytest.mark.parametrize("verify", ["copy", "reread"])
@@ -118,7 +101,7 @@ def test_storage_that_gives_back_something_else_is_found_by_reading_it_back(
     place: Path, target: int
 ) -> None:
     file = SourceFile("shard", len(_DATA), _SHA256)
-    with TargetWriter(target, file, source=_SOURCE, verify="reread", hashed=False) as writer:
+    with TargetWriter(target, file, source=_SOURCE, verify="reread") as writer:
         writer.write(_DATA, 0)
         (partial,) = place.iterdir()
         with partial.open("r+b") as other:
@@ -139,23 +122,6 @@ def test_an_older_file_is_replaced(place: Path, target: int) -> None:
     (place / "shard").write_bytes(b"an earlier one")
     write(target, "shard")
     assert (place / "shard").read_bytes() == _DATA
-
-
-def test_holes_stay_holes(place: Path, target: int) -> None:
-    size = 1 << 22
-    data = bytes(1 << 21) + b"x" * 4096
-    whole = data + bytes(size - len(data))
-    file = SourceFile("data.mdb", size, hashlib.sha256(whole).hexdigest())
-    with TargetWriter(
-        target, file, source=_SOURCE, verify="reread", hashed=False, sparse=True
-    ) as writer:
-        writer.skip(1 << 21)
-        writer.write(data[1 << 21 :], 1 << 21)
-        writer.skip(size - len(data))
-        writer.finish()
-    there = place / "data.mdb"
-    assert there.read_bytes() == whole
-    assert there.stat().st_blocks * 512 < size
 
 
 def test_a_name_that_fills_its_file_system_s_limit_lands_too(place: Path, target: int) -> None:
@@ -202,17 +168,15 @@ def test_a_target_that_was_removed_is_named(place: Path, target: int) -> None:
         write(target, "shard")
 
 
-@pytest.mark.parametrize("call", ["pwrite", "fsync", "replace"])
 @pytest.mark.parametrize(
-    ("number", "says"),
+    ("call", "number", "says"),
     [
-        (errno.ENOSPC, "writing shard: no space left (No space left on device); free some"),
-        (errno.EDQUOT, "writing shard: no space left (Disk quota exceeded); free some"),
-        (errno.EROFS, "choose a directory of your own (--to)"),
-        (errno.EIO, "the node's storage may be failing"),
-        (errno.EACCES, "Permission denied; choose a directory of your own"),
+        ("pwrite", errno.ENOSPC, "no space left (No space left on device); free some"),
+        ("fsync", errno.EDQUOT, "no space left (Disk quota exceeded); free some"),
+        ("fsync", errno.EIO, "the node's storage may be failing"),
+        ("replace", errno.EACCES, "Permission denied; choose a directory of your own"),
     ],
-    ids=lambda value: errno.errorcode[value] if isinstance(value, int) else "",
+    ids=["full", "quota", "failing", "denied"],
 )
 def test_what_the_target_refuses_is_one_line_and_leaves_nothing(
     place: Path, target: int, monkeypatch: pytest.MonkeyPatch, call: str, number: int, says: str
@@ -233,47 +197,22 @@ def test_what_the_target_refuses_is_one_line_and_leaves_nothing(
 
 
 def test_a_file_that_is_there_is_believed_only_with_the_right_hash(
-    place: Path, target: int
+    place: Path, target: int, tmp_path: Path
 ) -> None:
-    landed = write(target, "train/shard")
-    good = SourceFile("train/shard", len(_DATA), _SHA256)
-    watch = Watch()
-    assert rehash(target, good, watch) == landed
-    assert watch.done == len(_DATA)
-    assert rehash(target, SourceFile("train/shard", len(_DATA)), Watch()) is None
-    assert rehash(target, SourceFile("train/shard", 5, _SHA256), Watch()) is None
-    assert rehash(target, SourceFile("train/other", len(_DATA), _SHA256), Watch()) is None
-    (place / "train/shard").write_bytes(_DATA[:-1] + bytes([_DATA[-1] ^ 1]))
-    assert rehash(target, good, Watch()) is None
-
-
-def test_links_and_pipes_are_not_believed(place: Path, target: int, tmp_path: Path) -> None:
+    good = [write(target, f"train/shard-{number}") for number in range(3)]
     (tmp_path / "same").write_bytes(_DATA)
     (place / "link").symlink_to(tmp_path / "same")
     os.mkfifo(place / "pipe")
-    for name in ("link", "pipe"):
-        assert rehash(target, SourceFile(name, len(_DATA), _SHA256), Watch()) is None
-
-
-def test_of_many_the_bad_ones_are_given_back_in_order(place: Path, target: int) -> None:
-    files = [SourceFile(f"shard-{number}", len(_DATA), _SHA256) for number in range(6)]
-    for file in files:
-        write(target, file.path)
-    for bad in (1, 4):
-        (place / files[bad].path).unlink()
-    good: list[CopiedFile] = []
-    broken = rehash_files(target, files, streams=3, watch=Watch(), on_good=good.append)
-    assert broken == [files[1], files[4]]
-    assert sorted(landed.path for landed in good) == [files[n].path for n in (0, 2, 3, 5)]
-
-
-def test_rehashing_can_be_stopped(target: int) -> None:
-    write(target, "shard")
+    (place / "damaged").write_bytes(_DATA[:-1] + bytes([_DATA[-1] ^ 1]))
+    names = [*(file.path for file in good), "link", "pipe", "damaged", "absent", "train"]
+    files = [SourceFile(name, len(_DATA), _SHA256) for name in names]
     watch = Watch()
+    found = rehash_files(target, files, streams=3, watch=watch)
+    assert sorted(file.path for file in found) == [file.path for file in good]
+    assert watch.done == 4 * len(_DATA)
     watch.stop(StagingError("another node failed"))
-    file = SourceFile("shard", len(_DATA), _SHA256)
     with pytest.raises(StagingError, match="another node failed"):
-        rehash_files(target, [file], streams=2, watch=watch, on_good=lambda landed: None)
+        rehash_files(target, files, streams=2, watch=watch)
 
 
 def test_what_killed_copiers_left_is_removed_and_nothing_else(
@@ -293,13 +232,6 @@ def test_what_killed_copiers_left_is_removed_and_nothing_else(
         [*kept, "link", "train", *(f"train/{name}" for name in kept)]
     )
     assert len(list(outside.iterdir())) == len(names)
-
-
-@pytest.mark.parametrize("name", ["a\nb", "ä" * 127 + "x", os.fsdecode(b"\xff" * 255), "x" * 255])
-def test_what_was_left_of_any_name_is_found(place: Path, target: int, name: str) -> None:
-    (place / partial_name(name)).touch()
-    remove_partials(target, [name])
-    assert everything(place) == []
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o100], ids=oct)
@@ -343,9 +275,7 @@ def test_a_stop_ends_reading_it_back(
 
     watch = Watch(beat)
     file = SourceFile("shard", len(_DATA), _SHA256)
-    with TargetWriter(
-        target, file, source=_SOURCE, verify="reread", hashed=False, pulse=watch.pulse
-    ) as writer:
+    with TargetWriter(target, file, source=_SOURCE, verify="reread", pulse=watch.pulse) as writer:
         writer.write(_DATA, 0)
         assert beats == []
         with pytest.raises(StagingError, match="another node failed"):

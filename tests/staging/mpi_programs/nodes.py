@@ -75,7 +75,6 @@ def copy(
             descriptor,
             lacking=lacking,
             verify=mine.get("verify", "copy"),
-            hashed=False,
             streams=mine.get("streams", 4),
             watch=watch,
             on_landed=lambda landed: result["landed"].append(landed.path),

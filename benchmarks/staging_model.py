@@ -1,4 +1,4 @@
-"""``dataprep stage --advise``: what each way of staging would take, on a machine of some speeds.
+"""What each way of staging would take, on a machine of some speeds.
 
 ::
 
@@ -13,28 +13,16 @@ GB being 10^9 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from dataprep.errors import UsageError
-from dataprep.staging.inventory import read_inventory
-from dataprep.staging.placement import find_placement
-from dataprep.staging.request import StageRequest
-from dataprep.staging.selection import Share, check_replicas, select
-from dataprep.system.messages import counted, sized
+from dataprep.system.messages import sized
 
 Mode = Literal["everything", "share", "broadcast"]
 
 _GB = 1e9
 _PARCEL = 1 << 22  # bytes that a broadcast sends at a time
 _WORTH_MPI = 0.8  # of the time without; a broadcast needs MPI on all nodes, and fails with any
-_MAY_BE_ZERO = ("ost", "hash", "scratch")
-_CHOICES: dict[Mode, str] = {
-    "everything": "everything, read by every node",
-    "share": "a share for every node (--share node), which then sees the same records every epoch",
-    "broadcast": "everything, by broadcast (--broadcast mpi)",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,63 +93,6 @@ class Estimates:
             return self.broadcast if worth and not self.broadcast.obstacle else self.everything
         return None if self.share.obstacle else self.share
 
-    def table(self) -> list[str]:
-        """The modes as aligned lines, and the choice."""
-        rows = [("", "per node", "read", "time", "together", "limited by")]
-        for each in (self.everything, self.share, self.broadcast):
-            time, speed = _duration(each.seconds), f"{sized(each.together * _GB)}/s"
-            cells = ("-", "-", each.obstacle) if each.obstacle else (time, speed, each.limit)
-            rows.append((each.mode, sized(each.node_bytes), sized(each.read_bytes), *cells))
-        widths = [max(len(row[column]) for row in rows) for column in range(5)]
-        lines = []
-        for name, *numbers, last in rows:
-            aligned = [text.rjust(width) for text, width in zip(numbers, widths[1:], strict=True)]
-            lines.append("  ".join((name.ljust(widths[0]), *aligned, last)))
-        chosen = self.choose()
-        best = _CHOICES[chosen.mode] if chosen else "stage nothing: read the data where they are"
-        return [*lines, f"best: {best}"]
-
-
-def advise(request: StageRequest, *, nodes: int | None, speeds: Sequence[str]) -> list[str]:
-    """The table, and the choice.
-
-    Args:
-        request: what is to be staged.
-        nodes: how many nodes; this job's if None.
-        speeds: ``NAME=VALUE``, see `Machine`.
-
-    Raises:
-        UsageError: a speed that is not known or no number; options that staging would refuse for
-            any number of nodes; it is not known how many nodes there are.
-    """
-    inventory = read_inventory(request.source)
-    # The same of one node, with which every option is looked at.
-    everything = select(inventory, splits=request.splits, share=Share(0, 1, 1, request.whole))
-    if nodes is None:
-        placement = find_placement(rank=request.rank, world_size=request.world_size)
-        if placement.doubt is not None:
-            raise UsageError(f"--advise: {placement.doubt}; say for how many nodes, with --nodes")
-        nodes = placement.nodes
-    check_replicas(nodes, request.replicas)
-    part, obstacle = 0, ""
-    try:  # what staging would give to the first node, which gets as many shards as any other
-        share = Share(0, nodes, request.replicas, request.whole)
-        part = select(inventory, splits=request.splits, share=share).bytes
-    except UsageError as error:
-        obstacle = f"impossible: {error}"
-    machine = Machine()
-    if request.verify == "none":
-        machine = replace(machine, hash=0.0)
-    if request.streams is not None:
-        machine = replace(machine, streams=float(request.streams))
-    largest = max((file.bytes for file in everything.files), default=0)
-    machine = read_speeds(speeds, machine)
-    found = estimate(
-        everything.bytes, largest, nodes, machine, request.replicas, part, obstacle
-    ).table()
-    of_what = f"{sized(everything.bytes)} in files of up to {sized(largest)}"
-    return [f"{of_what}, for {counted(nodes, 'node')}", *found]
-
 
 def estimate(
     total: int,
@@ -212,30 +143,3 @@ def estimate(
         of("share", part, replicas, obstacle),
         of("broadcast", total, 1, "" if nodes > 1 else "impossible: there is only one node", chain),
     )
-
-
-def read_speeds(options: Sequence[str], machine: Machine) -> Machine:
-    """``machine`` with the speeds that a command line names, each ``NAME=NUMBER``.
-
-    Raises:
-        UsageError: no such speed, or no number.
-    """
-    names = [field.name for field in fields(Machine)]
-    for option in options:
-        name, _, text = option.partition("=")
-        if name not in names:
-            raise UsageError(f"--speed {option}: NAME=NUMBER with {', '.join(names)} was expected")
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1.0
-        if not (0 < value < float("inf") or (name in _MAY_BE_ZERO and value == 0)):
-            raise UsageError(f"--speed {option}: a number above 0 was expected")
-        machine = replace(machine, **{name: value})
-    return machine
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 7200:
-        return f"{seconds:.{0 if seconds >= 100 else 1}f} s"
-    return f"{seconds / 3600:.1f} h"
