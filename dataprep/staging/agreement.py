@@ -1,21 +1,18 @@
-"""What the nodes of a job tell each other, what they must agree on, and the total.
-
-Every function looks at the same reports on every node, and so comes to the same conclusion there.
-"""
+"""What the nodes of a job tell each other, and what follows from it for all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol, Self, TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 from dataprep.errors import NoRoomError, StagingError
 from dataprep.system.messages import counted, printable, sized
 
 _NAMED = 5  # nodes that a message names
-_LISTED = 8  # nodes up to which each one's speed is told
 
 Report = Mapping[str, Any]  # JSON
+Conclude = Callable[[Sequence[Report]], Any]  # its answer is JSON too
 
 
 class Peers(Protocol):
@@ -27,8 +24,13 @@ class Peers(Protocol):
     index: int  # of this node, 0-based
     count: int  # of nodes
 
-    def exchange(self, report: Report) -> Sequence[Report]:
-        """Give every node this one's report, and get all of theirs, by node index.
+    def exchange(self, report: Report, conclude: Conclude) -> Any:
+        """Hand in this node's report, and wait for what follows from those of all nodes.
+
+        Args:
+            report: of this node.
+            conclude: given all reports, by node index, on node 0 or on every node; what it raises
+                is raised on all.
 
         Raises:
             StagingError: a node has failed, is lost, or did not come in time; its name and its
@@ -47,9 +49,9 @@ class Alone:
         self.index = index
         self.count = count
 
-    def exchange(self, report: Report) -> Sequence[Report]:
-        """Only this node's."""
-        return [report]
+    def exchange(self, report: Report, conclude: Conclude) -> Any:
+        """What follows from this node's report only."""
+        return conclude([report])
 
     def __enter__(self) -> Self:
         return self
@@ -57,30 +59,14 @@ class Alone:
     def __exit__(self, *error: object) -> None: ...
 
 
-class _Reported:
-    """A dataclass that travels as JSON between nodes of the same version."""
-
-    __slots__ = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """What the other nodes are told."""
-        return asdict(self)  # type: ignore[call-overload,no-any-return]  # subclasses are dataclasses
-
-    @classmethod
-    def from_json(cls, report: Report) -> Self:
-        """What another node has told."""
-        return cls(**report)
-
-
 @dataclass(frozen=True, slots=True)
-class NodeStart(_Reported):
-    """What a node tells before it copies.
+class NodeStart:
+    """What a node reports before it copies.
 
     Attributes:
         host: its name.
         node: 0-based index.
         digest: `Inventory.digest` of the source as this node sees it.
-        selection: `Selection.digest`.
         target: directory that the copy goes to.
         needed: bytes that are still to be written there.
         free: bytes that can be.
@@ -90,7 +76,6 @@ class NodeStart(_Reported):
     host: str
     node: int
     digest: str
-    selection: str
     target: str
     needed: int
     free: int
@@ -98,8 +83,8 @@ class NodeStart(_Reported):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeDone(_Reported):
-    """What a node tells once its copy is whole.
+class NodeDone:
+    """What a node reports once its copy is whole.
 
     Attributes:
         host: its name.
@@ -122,14 +107,11 @@ class NodeDone(_Reported):
     content: str | None
 
 
-_Node = TypeVar("_Node", NodeStart, NodeDone)
-
-
-def agree_to_start(reports: Sequence[NodeStart], nodes: int) -> None:
+def agree_to_start(reports: Sequence[Report], nodes: int) -> None:
     """Go on only if all nodes mean the same source, and each has the room for its part.
 
     Args:
-        reports: of the nodes that have met.
+        reports: `NodeStart` of the nodes that have met.
         nodes: how many there are. If they have not all met, some may copy all the same.
 
     Raises:
@@ -137,113 +119,87 @@ def agree_to_start(reports: Sequence[NodeStart], nodes: int) -> None:
             too little space on a node, and others may not know.
         NoRoomError: there is too little space on a node, and so nothing is copied on any.
     """
-    _same(
-        reports,
-        lambda report: report.digest,
-        "do not see the same source: it was changed while the nodes started, or they were given "
-        "different ones; wait until nothing writes there, and run the same command on all nodes",
-    )
-    _same(
-        reports,
-        lambda report: report.options,
-        "were started with different options; run the same command on all nodes",
-    )
-    full = [report for report in reports if report.needed > report.free]
+    starts = [NodeStart(**report) for report in reports]
+    for start in starts[1:]:
+        both = f"{_named(starts[0])} and {_named(start)}"
+        if start.digest != starts[0].digest:
+            raise StagingError(
+                f"{both} do not see the same source: it was changed while the nodes started, or "
+                "they were given different ones; wait until nothing writes there, and run the same "
+                "command on all nodes"
+            )
+        if start.options != starts[0].options:
+            raise StagingError(
+                f"{both} were started with different options; run the same command on all nodes"
+            )
+    full = [
+        f"{_named(start)}: {sized(start.needed)} needed in {printable(start.target)}, "
+        f"{sized(start.free)} free, {sized(start.needed - start.free)} too little"
+        for start in starts
+        if start.needed > start.free
+    ]
     if full:
-        rest = len(full) - _NAMED
-        have = "has" if rest == 1 else "have"
-        more = f"; {counted(rest, 'more node')} {have} too little too" if rest > 0 else ""
-        all_know = len(reports) == nodes
-        kind = NoRoomError if all_know else StagingError
-        raise kind(
-            f"{'; '.join(map(_room, full[:_NAMED]))}{more}; nothing was copied on "
+        more = f"; {counted(len(full), 'node')} in all" if len(full) > _NAMED else ""
+        all_know = len(starts) == nodes
+        raise (NoRoomError if all_know else StagingError)(
+            f"{'; '.join(full[:_NAMED])}{more}; nothing was copied on "
             f"{'any' if all_know else 'this'} node; free some, choose other storage (--to), less "
             "of the data (--split), or a part of the shards for every node (--share node)"
         )
 
 
-def agree_to_finish(reports: Sequence[NodeDone]) -> list[str]:
+def agree_to_finish(reports: Sequence[Report]) -> tuple[list[str], str]:
     """Check that nodes which hold the same files hold the same bytes.
 
+    Args:
+        reports: `NodeDone` of all nodes.
+
     Returns:
-        The total, as `summary` words it.
-
-    Raises:
-        StagingError: two nodes hold different bytes.
+        The total, a line each; and what is wrong if two nodes hold different bytes, else nothing.
     """
-    by_selection: dict[str, list[NodeDone]] = {}
-    for report in reports:
-        if report.content is not None:
-            by_selection.setdefault(report.selection, []).append(report)
-    for holders in by_selection.values():
-        _same(
-            holders,
-            lambda report: report.content,
-            "copied the same files but hold different bytes: the source was changed meanwhile, or "
-            "a node's storage or memory is faulty; delete the copies (dataprep stage --clean) and "
-            "run the same command again",
-        )
-    return summary(reports)
+    done = [NodeDone(**report) for report in reports]
+    holders: dict[str, NodeDone] = {}  # of each selection, the first that knows all hashes
+    for node in done:
+        other = holders.setdefault(node.selection, node) if node.content else node
+        if other.content != node.content:
+            return [], (
+                f"{_named(other)} and {_named(node)} copied the same files but hold different "
+                "bytes: the source was changed meanwhile, or a node's storage or memory is faulty; "
+                "delete the copies (dataprep stage --clean) and run the same command again"
+            )
+    return _total(done), ""
 
 
-def summary(reports: Sequence[NodeDone]) -> list[str]:
-    """How fast it was, node by node if they are few, and the total in the last line.
+def _total(nodes: Sequence[NodeDone]) -> list[str]:
+    """How fast it was, in powers of 1000 and of copied bytes only.
 
-    All nodes start together, so the slowest one's seconds are those of all. Speeds are in powers
-    of 1000, of copied bytes only.
+    All nodes start together, so the slowest one's seconds are those of all.
     """
-    copiers = [report for report in reports if report.copied]
-    lines = _speeds(copiers) if len(copiers) > 1 else []
-    copied = sum(report.copied for report in copiers)
-    reused = sum(report.reused for report in reports)
-    again = sum(report.reused > 0 for report in reports)
-    kept = f"{sized(reused)} there already"
+    copiers = [node for node in nodes if node.copied]
+    copied = sum(node.copied for node in copiers)
+    kept = f"{sized(sum(node.reused for node in nodes))} there already"
     if not copied:
-        where = f" to {counted(len(reports), 'node')}" if len(reports) > 1 else ""
+        where = f" to {counted(len(nodes), 'node')}" if len(nodes) > 1 else ""
         return [f"nothing to copy{where}: {kept}"]
-    if len(reports) > 1:
-        kept += f" ({counted(again, 'node')})"
-    seconds = max(report.seconds for report in copiers)
-    files = counted(sum(report.files for report in copiers), "file")
-    together = " together" if len(copiers) > 1 else ""
+    seconds = max(node.seconds for node in copiers)
+    files = counted(sum(node.files for node in copiers), "file")
     total = (
         f"{sized(copied)} in {files} copied to {counted(len(copiers), 'node')} in {seconds:.1f} s: "
-        f"{_speed(copied, seconds)}{together}"
+        f"{_speed(copied, seconds)}"
     )
-    return [*lines, f"{total}; {kept}" if reused else total]
-
-
-def _speeds(copiers: Sequence[NodeDone]) -> list[str]:
+    if any(node.reused for node in nodes):
+        total += f"; {kept}"
+    if len(copiers) == 1:
+        return [total]
     ranked = sorted(copiers, key=lambda node: node.copied / max(node.seconds, 1e-9))
-    if len(ranked) <= _LISTED:
-        return [f"per node: {', '.join(map(_rate, copiers))}"]
-    middle = ranked[len(ranked) // 2]
-    return [
-        f"per node: {_speed(middle.copied, middle.seconds)} in the median; slowest "
-        f"{_rate(ranked[0])}, fastest {_rate(ranked[-1])}"
-    ]
-
-
-def _same(reports: Sequence[_Node], what: Callable[[_Node], str | None], trouble: str) -> None:
-    """Raise, naming the first two nodes that differ."""
-    for report in reports[1:]:
-        if what(report) != what(reports[0]):
-            raise StagingError(f"{_named(reports[0])} and {_named(report)} {trouble}")
-
-
-def _room(report: NodeStart) -> str:
-    return (
-        f"{_named(report)}: {sized(report.needed)} needed in {printable(report.target)}, "
-        f"{sized(report.free)} free, {sized(report.needed - report.free)} too little"
+    slowest, fastest = (
+        f"{_named(n)} {_speed(n.copied, n.seconds)}" for n in ranked[:: len(ranked) - 1]
     )
+    return [f"slowest: {slowest}; fastest: {fastest}", total]
 
 
 def _named(report: NodeStart | NodeDone) -> str:
     return f"node {report.node} ({printable(report.host)})"
-
-
-def _rate(node: NodeDone) -> str:
-    return f"{_named(node)} {_speed(node.copied, node.seconds)}"
 
 
 def _speed(count: float, seconds: float) -> str:

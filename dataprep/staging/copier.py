@@ -6,11 +6,13 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from dataprep.build.workspace import foreign_files
 from dataprep.errors import StagingError
 from dataprep.staging.agreement import (
+    Alone,
     NodeDone,
     NodeStart,
     Peers,
@@ -106,14 +108,12 @@ def run_copier(
         started = time.monotonic()
         done = _make_whole(plan, directory, peers, transfer, watch, reporter, started)
     on_whole()
-    reports = [NodeDone.from_json(report) for report in peers.exchange(done.to_json())]
-    try:
-        lines = agree_to_finish(reports)
-    except StagingError:
+    lines, trouble = peers.exchange(asdict(done), agree_to_finish)
+    if trouble:
         remove_sentinel(directory)  # nobody knows whose bytes are the right ones
         remove_labels(plan, directory)
-        raise
-    if peers.index == 0 or len(reports) == 1:
+        raise StagingError(trouble)
+    if peers.index == 0 or isinstance(peers, Alone):
         for line in lines:
             reporter.line(line)
 
@@ -208,14 +208,12 @@ def _agree(plan: StagePlan, directory: StageDirectory, view: _View, peers: Peers
         host=plan.placement.host,
         node=peers.index,
         digest=plan.inventory.digest,
-        selection=plan.selection.digest,
         target=str(directory.path),
         needed=max(0, lacking - freed) + _MARGIN if lacking else 0,
         free=free,
         options=plan.request.options,
     )
-    reports = [NodeStart.from_json(report) for report in peers.exchange(start.to_json())]
-    agree_to_start(reports, peers.count)
+    peers.exchange(asdict(start), partial(agree_to_start, nodes=peers.count))
 
 
 def _open_up(plan: StagePlan, directory: StageDirectory, view: _View) -> None:

@@ -20,14 +20,14 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
-from dataprep.staging.agreement import Report
+from dataprep.staging.agreement import Conclude, Report
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -124,15 +124,11 @@ class MpiPeers:
         self.nodes = nodes
         self._over = False  # all nodes know that one has failed
 
-    def exchange(self, report: Report) -> Sequence[Report]:
-        """Give every node this one's report, and get all of theirs, by node index.
-
-        Raises:
-            NoRoomError: a node has ended with that; its name and its reason are in the message.
-            StagingError: a node has failed otherwise.
-        """
+    def exchange(self, report: Report, conclude: Conclude) -> Any:
+        """What follows from the reports of all nodes; see `dataprep.staging.agreement.Peers`."""
         with self.in_step() as failure:
-            return self.settle(failure, report)
+            reports = self.settle(failure, report)
+        return conclude(reports)
 
     @contextmanager
     def in_step(self) -> Iterator[Failure]:

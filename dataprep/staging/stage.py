@@ -18,7 +18,7 @@ from dataprep.staging.local_ranks import LocalRanks, Progress
 from dataprep.staging.placement import Placement, find_placement
 from dataprep.staging.plan import StagePlan, find_place, make_plan, share_of
 from dataprep.staging.present import copied_files
-from dataprep.staging.rendezvous import check_meeting, connected
+from dataprep.staging.rendezvous import connected
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.paths import CopiedFile
@@ -37,7 +37,6 @@ def stage(request: StageRequest, reporter: StageReporter) -> Path:
             each other, not on another node.
     """
     placement = find_placement(rank=request.rank, world_size=request.world_size)
-    check_meeting(request, placement)
     share_of(request, placement)  # before anything is made
     reason = mpi.unavailable() if request.broadcast else ""
     if reason is None:

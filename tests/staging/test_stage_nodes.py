@@ -88,7 +88,7 @@ def test_all_nodes_get_everything_and_the_first_one_tells_the_total(
         assert is_sealed(to)
     assert [result.out for result in results[1:]] == [""] * (count - 1)
     *_, each, total = results[0].out.splitlines()
-    assert each.startswith("per node: node 0 (")
+    assert each.startswith("slowest: node ")
     copied = (len(named(source)) - 1) * count  # the manifest is written
     assert f"in {copied} files copied to {count} nodes in " in total
     again = [nodes.start(node, source) for node in reversed(range(count))]

@@ -47,7 +47,7 @@ def copy(
 ) -> None:
     if target is None:
         raise NoRoomError("too little here")
-    reports = peers.exchange({"hello": peers.index, "ä": "\udcff"})
+    reports = peers.exchange({"hello": peers.index, "ä": "\udcff"}, list)
     assert [report["hello"] for report in reports] == list(range(peers.count))
     if mine.get("fails"):
         raise ValueError(mine["fails"])
