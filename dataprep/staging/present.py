@@ -19,7 +19,12 @@ from dataprep.errors import StagingError
 from dataprep.staging.inventory import Inventory, SourceFile
 from dataprep.staging.plan import StagePlan
 from dataprep.staging.selection import Selection
-from dataprep.staging.target.directory import StageDirectory
+from dataprep.staging.target.directory import (
+    StageDirectory,
+    read_file,
+    remove_file,
+    write_file,
+)
 from dataprep.staging.target.paths import CopiedFile, Verify, opened_parent
 from dataprep.staging.target.sentinel import (
     Sentinel,
@@ -172,7 +177,7 @@ def _labels(plan: StagePlan) -> dict[str, bytes | None]:
 def labels_here(plan: StagePlan, directory: StageDirectory) -> list[CopiedFile] | None:
     """The labels, if all are as they should be: two nodes' parts may be of the same files."""
     wanted = _labels(plan)
-    if any(directory.read(name) != data for name, data in wanted.items()):
+    if any(read_file(directory.descriptor, name) != data for name, data in wanted.items()):
         return None
     return [_copied(directory, name, data) for name, data in wanted.items() if data is not None]
 
@@ -184,7 +189,7 @@ def remove_labels(plan: StagePlan, directory: StageDirectory) -> None:
         StagingError: the storage is read-only or damaged.
     """
     for name in _labels(plan):
-        directory.remove(name)
+        remove_file(directory.descriptor, name)
 
 
 def write_labels(plan: StagePlan, directory: StageDirectory) -> list[CopiedFile]:
@@ -196,7 +201,7 @@ def write_labels(plan: StagePlan, directory: StageDirectory) -> list[CopiedFile]
     copied = []
     for name, data in _labels(plan).items():
         if data is not None:
-            directory.write(name, data)
+            write_file(directory.descriptor, name, data)
             copied.append(_copied(directory, name, data))
     return copied
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dataprep.staging.target.directory import StageDirectory, private_name
 from dataprep.staging.target.paths import PRIVATE, CopiedFile, is_inside
@@ -94,27 +92,13 @@ def test_what_is_no_sentinel_is_none(directory: StageDirectory, text: str) -> No
     assert planned_paths(directory) == frozenset()
 
 
-@pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a//b", "a/./b", "", f"{PRIVATE}/x"])
+@pytest.mark.parametrize("path", ["../out", f"{PRIVATE}/x"])
 def test_a_sentinel_that_names_files_elsewhere_is_not_believed(
     directory: StageDirectory, path: str
 ) -> None:
     assert not is_inside(path)
     write_sentinel(directory, sentinel(CopiedFile(path, 1, None, 1)))
     assert read_sentinel(directory) is None
-
-
-def test_a_link_in_the_sentinels_place_is_not_followed(directory: StageDirectory) -> None:
-    write_sentinel(directory, sentinel())
-    path = directory.path / PRIVATE / SENTINEL
-    path.rename(directory.path / "elsewhere")
-    path.symlink_to(directory.path / "elsewhere")
-    assert read_sentinel(directory) is None
-
-
-def test_untouched_files_are_not_reported(directory: StageDirectory) -> None:
-    files = [copied(directory, path) for path in ("a", "train/b", "train/c", "val/deep/d")]
-    assert changed_files(directory, files) == []
-    assert changed_files(directory, files[::-1]) == []
 
 
 def test_every_kind_of_change_is_seen(directory: StageDirectory) -> None:
@@ -133,12 +117,6 @@ def test_every_kind_of_change_is_seen(directory: StageDirectory) -> None:
     (root / "a folder").unlink()
     (root / "a folder").mkdir()
     assert set(changed_files(directory, list(files.values()))) == set(names) - {"good"}
-
-
-@given(st.lists(st.sampled_from(["a", "b", "..", ".", "", PRIVATE]), min_size=1, max_size=5))
-def test_a_path_is_inside_if_it_is_plain(parts: list[str]) -> None:
-    plain = not {"", ".", ".."} & set(parts) and parts[0] != PRIVATE
-    assert is_inside("/".join(parts)) == plain
 
 
 def test_leases_name_the_other_jobs(directory: StageDirectory) -> None:

@@ -203,7 +203,7 @@ def test_a_node_that_cannot_even_begin_tells_the_others(
     nodes.targets[1].mkdir()
     (nodes.targets[1] / PRIVATE).touch()
     calls = [nodes.start(node, source) for node in range(NODES)]
-    failed([call.done() for call in calls], nodes.targets[1], "no directory")
+    failed([call.done() for call in calls], nodes.targets[1], "Not a directory")
     for node in (0, 2):
         assert arrived(nodes.targets[node]) == {}
 

@@ -6,7 +6,7 @@ import math
 import os
 import stat
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from dataprep.staging.target.paths import (
     opened_parent,
     partials_of,
     remove_empty_folders,
+    target_error,
 )
 from dataprep.staging.target.sentinel import (
     other_jobs,
@@ -139,65 +140,38 @@ def _remove(directory: StageDirectory, paths: Collection[str]) -> Cleaned:
     Args:
         directory: the target; its lock is held.
         paths: of the files that staging put there, or was about to; relative, staying inside.
+
+    Raises:
+        StagingError: something that should go cannot be removed.
     """
     done = Cleaned()
-    failed: dict[str, str] = {}  # what should have gone, and why it did not
     for folder, names in by_folder(paths).items():
-        failed |= _remove_files(done, directory, folder, names)
+        try:
+            with opened_parent(directory.descriptor, f"{folder}/x".lstrip("/")) as (inside, _):
+                _remove_files(done, inside, names)
+        except (FileNotFoundError, NotADirectoryError):  # no such folder, or a link in its place
+            continue
+        except OSError as error:
+            raise target_error(error, directory.path, "removing the copy") from error
     remove_empty_folders(directory.descriptor, paths)
-    foreign = set(_all_files(directory)) - failed.keys()
-    reasons = [f"left what staging did not put there: {some_of(foreign)}"] if foreign else []
-    if failed:
-        path, reason = min(failed.items())
-        failures = counted(len(failed), "file")
-        reasons.append(f"{failures} could not be removed: {printable(path)} ({reason})")
-    else:
-        _remove_directory(directory)
-    done.left = "; ".join(reasons) or None
+    if foreign := [name for name in os.listdir(directory.descriptor) if name != PRIVATE]:  # noqa: PTH208 - a descriptor
+        done.left = f"left what staging did not put there: {some_of(foreign)}"
+    _remove_directory(directory)
     return done
 
 
-def _remove_files(
-    done: Cleaned, directory: StageDirectory, folder: str, names: Collection[str]
-) -> dict[str, str]:
-    """Remove a folder's staged files, and the temporary ones that were to become them.
-
-    Returns:
-        What could not be removed, and why.
-    """
+def _remove_files(done: Cleaned, folder: int, names: Collection[str]) -> None:
+    """Remove a folder's staged files, and the temporary ones that were to become them."""
     is_partial = partials_of(names)
-    failed: dict[str, str] = {}
-    with (
-        suppress(OSError),  # no such folder, or a link in its place
-        opened_parent(directory.descriptor, f"{folder}/x".lstrip("/")) as (inside, _),
-    ):
-        if os.fstat(inside).st_uid != os.geteuid():
-            return failed
-        for name in os.listdir(inside):  # noqa: PTH208 - a descriptor
-            if name not in names and not is_partial(name):
-                continue
-            try:
-                status = os.stat(name, dir_fd=inside, follow_symlinks=False)
-                if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
-                    os.unlink(name, dir_fd=inside)
-                    done.files += 1
-                    done.bytes += status.st_size
-            except OSError as error:
-                failed[f"{folder}/{name}".lstrip("/")] = error.strerror or str(error)
-    return failed
-
-
-def _all_files(directory: StageDirectory) -> Iterator[str]:
-    """What is still in a target, without following links; staging's own files left out."""
-    for folder, folders, names, inside in os.fwalk(".", dir_fd=directory.descriptor):
-        if folder == ".":
-            folders[:] = [name for name in folders if name != PRIVATE]
-        links = (name for name in folders if _is_link(inside, name))
-        yield from (f"{folder}/{name}".removeprefix("./") for name in (*names, *links))
-
-
-def _is_link(parent: int, name: str) -> bool:
-    return stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+    if os.fstat(folder).st_uid != os.geteuid():
+        return
+    for name in os.listdir(folder):
+        if name in names or is_partial(name):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+                os.unlink(name, dir_fd=folder)
+                done.files += 1
+                done.bytes += status.st_size
 
 
 def _remove_directory(directory: StageDirectory) -> None:
@@ -214,8 +188,7 @@ def _remove_directory(directory: StageDirectory) -> None:
             empty += place.parents[:2]
         for each in empty:
             parent = open_directory(each.parent, make=False)
-            if parent is not None:
-                try:
-                    os.rmdir(each.name, dir_fd=parent)
-                finally:
-                    os.close(parent)
+            try:
+                os.rmdir(each.name, dir_fd=parent)
+            finally:
+                os.close(parent)
