@@ -132,6 +132,11 @@ def agree_to_start(reports: Sequence[Report], nodes: int) -> None:
             raise StagingError(
                 f"{both} were started with different options; run the same command on all nodes"
             )
+        if (start.host, start.target) == (starts[0].host, starts[0].target):
+            raise StagingError(
+                f"{both} would both copy to {printable(start.target)}; start one process a node "
+                "(mpirun --map-by ppr:1:node, srun --ntasks-per-node=1)"
+            )
     full = [
         f"{_named(start)}: {sized(start.needed)} needed in {printable(start.target)}, "
         f"{sized(start.free)} free, {sized(start.needed - start.free)} too little"

@@ -13,8 +13,8 @@ time, so that the network, the file system and the node's storage are all busy. 
 (trees, segments, multicast) is left to the MPI library.
 
 Nothing may fall out of step, so a node that fails goes on taking part, and drops what arrives. All
-nodes vote every few chunks, and learn of the vote's outcome one vote later: so all stop behind the
-same chunk. Only then do they tell each other what has happened.
+nodes vote every few chunks, so all stop behind the same chunk. Only then do they tell each other
+what has happened.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dataprep.errors import DataprepError, StagingError
 from dataprep.staging.copying import Watch
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.mpi import Failure, MpiPeers
+from dataprep.staging.mpi import MpiPeers
 from dataprep.staging.reading import SourceReader
 from dataprep.staging.target.paths import CopiedFile, Verify
 from dataprep.staging.writing import TargetWriter
@@ -45,18 +46,14 @@ if TYPE_CHECKING:
 
 MOST_LANES = 8  # files at a time: one core hashes about 1 GB/s
 _CHUNK = 1 << 23  # bytes: large enough for full speed on file systems and networks
-_AHEAD = 2  # chunks that a node reads before their turn
 _UNDER_WAY = 4  # broadcasts at a time
-_BUFFERS = 16  # more than are read ahead and under way: the rest waits for the storage
+_READ_BUFFERS = 6  # for what is read here: ahead of its turn, under way, or waiting for the storage
+_BUFFERS = 10  # for what arrives: under way, or waiting for the storage
 _CHUNKS_A_VOTE = 16
 _PAUSE = 0.0002  # seconds between two looks, when there is nothing to send or no buffer
 
-# What the byte behind a chunk's own says of it.
-_SOUND = 1  # without this bit, its reader has failed
 
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """What travels at a time.
 
     Attributes:
@@ -92,24 +89,19 @@ def chunks(files: Sequence[SourceFile], *, nodes: int, lanes: int, length: int) 
         lanes: how many files travel at the same time.
         length: of a chunk, in bytes; the last one of a file is shorter.
     """
+
+    def in_lane(lane: int) -> Iterator[tuple[int, SourceFile, int]]:
+        for file in files[lane::lanes]:
+            for offset in range(0, max(file.bytes, 1), length):
+                yield lane, file, offset
+
     loads = [(0, node) for node in range(nodes)]  # a heap
-    waiting = iter(files)
-    under_way: dict[int, Iterator[tuple[SourceFile, int]]] = dict.fromkeys(range(lanes), iter(()))
-    while under_way:
-        for lane in list(under_way):
-            found = next(under_way[lane], None)
-            if found is None and (file := next(waiting, None)) is not None:
-                offsets = range(0, max(file.bytes, 1), length)
-                under_way[lane] = iter([(file, offset) for offset in offsets])
-                found = next(under_way[lane])
-            if found is None:
-                del under_way[lane]
-                continue
-            file, offset = found
-            count = min(length, file.bytes - offset)
-            load, reader = loads[0]
-            heapq.heapreplace(loads, (load + max(1, count), reader))  # empty files are work too
-            yield Chunk(file, offset, count, lane, reader)
+    turns = chain.from_iterable(zip_longest(*map(in_lane, range(lanes))))
+    for lane, file, offset in filter(None, turns):
+        count = min(length, file.bytes - offset)
+        load, reader = loads[0]
+        heapq.heapreplace(loads, (load + max(1, count), reader))  # empty files are work too
+        yield Chunk(file, offset, count, lane, reader)
 
 
 def broadcast_files(
@@ -122,7 +114,7 @@ def broadcast_files(
     verify: Verify,
     streams: int,
     watch: Watch,
-    on_landed: Callable[[CopiedFile], None],
+    on_copied: Callable[[CopiedFile], None],
     bandwidth: float | None = None,
     chunk_bytes: int = _CHUNK,
 ) -> int:
@@ -140,7 +132,7 @@ def broadcast_files(
         verify: what is proven of each file, on every node by itself.
         streams: how many files travel at the same time, at most 8; the least of all nodes counts.
         watch: told of every chunk that is stored here; stops all nodes.
-        on_landed: called once a file is in its place here.
+        on_copied: called once a file is in its place here.
         bandwidth: bytes a second that this node reads, at most.
         chunk_bytes: what travels at a time; the same on every node.
 
@@ -155,42 +147,28 @@ def broadcast_files(
     from mpi4py import MPI
 
     def new_writer(file: SourceFile) -> TargetWriter:
-        return TargetWriter(
-            target,
-            file,
-            source=source,
-            verify=verify,
-            pulse=watch.pulse,
-        )
+        return TargetWriter(target, file, source=source, verify=verify, pulse=watch.pulse)
 
     needed = frozenset(lacking)
-    with peers.in_step() as failure:
-        reports = peers.settle(failure, {"lanes": max(1, min(streams, MOST_LANES))})
-        lanes = min(report["lanes"] for report in reports)
+    with peers.in_step():
+        lanes = peers.nodes.allreduce(max(1, min(streams, MOST_LANES)), MPI.MIN)
         anywhere = bytearray(file.path in needed for file in files)
         peers.nodes.Allreduce(MPI.IN_PLACE, [anywhere, MPI.BYTE], MPI.BOR)
         travelling = [file for file, lacks in zip(files, anywhere, strict=True) if lacks]
-        order = partial(chunks, travelling, nodes=peers.count, lanes=lanes, length=chunk_bytes)
-        with ExitStack() as stack:
-            pools = [stack.enter_context(ThreadPoolExecutor(1)) for _ in range(1 + lanes)]
-            broadcast = _Broadcast(
-                peers=peers,
-                order=order(),
-                mine=(chunk for chunk in order() if chunk.reader == peers.index),
-                source=source,
-                needed=needed,
-                new_writer=new_writer,
-                watch=watch,
-                on_landed=on_landed,
-                limit=Bandwidth(bandwidth),
-                failure=failure,
-                reading=pools[0],
-                storing=pools[1:],
-                free=deque(bytearray(chunk_bytes + 1) for _ in range(_BUFFERS)),
-            )
-            broadcast.run()
-        broadcast.discard()
-        peers.settle(failure)
+        broadcast = _Broadcast(
+            peers=peers,
+            order=partial(chunks, travelling, nodes=peers.count, lanes=lanes, length=chunk_bytes),
+            source=source,
+            needed=needed,
+            new_writer=new_writer,
+            watch=watch,
+            on_copied=on_copied,
+            limit=Bandwidth(bandwidth),
+            spare=deque(bytearray(chunk_bytes + 1) for _ in range(_READ_BUFFERS)),
+            free=deque(bytearray(chunk_bytes + 1) for _ in range(_BUFFERS)),
+        )
+        broadcast.run(lanes)
+        peers.settle()
     return broadcast.bytes_read
 
 
@@ -200,111 +178,91 @@ class _Broadcast:
 
     Attributes:
         peers: all nodes.
-        order: of all chunks, the same on every node.
-        mine: those that this node reads, in the same order.
+        order: makes all chunks, in the same order on every node.
         source: the directory that the files are in.
         needed: paths of the files that are lacking here.
         new_writer: begins such a file.
-        free: buffers, each with a byte for the mark.
+        watch: told of every chunk that is stored.
+        on_copied: told of every file that is.
+        limit: of what is read.
+        spare: buffers for what is read here; behind each chunk's bytes one that says whether the
+            reader has succeeded.
+        free: such buffers for what arrives.
     """
 
     peers: MpiPeers
-    order: Iterator[Chunk]
-    mine: Iterator[Chunk]
+    order: Callable[[], Iterator[Chunk]]
     source: Path
     needed: Collection[str]
     new_writer: Callable[[SourceFile], TargetWriter]
     watch: Watch
-    on_landed: Callable[[CopiedFile], None]
+    on_copied: Callable[[CopiedFile], None]
     limit: Bandwidth
-    failure: Failure
-    reading: Executor
-    storing: Sequence[Executor]
+    spare: deque[bytearray]
     free: deque[bytearray]
     bytes_read: int = 0
     _ahead: deque[Future[bytearray]] = field(default_factory=deque)
     _under_way: deque[tuple[Chunk, bytearray, MPI.Request]] = field(default_factory=deque)
     _writers: dict[int, TargetWriter] = field(default_factory=dict)  # by lane
-    _landing: threading.Lock = field(default_factory=threading.Lock)
+    _telling: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self) -> None:
-        """Until all have travelled, or all nodes know that one has failed."""
-        vote: tuple[bytearray, MPI.Request] | None = None
-        for number, chunk in enumerate(self.order, 1):
-            try:
-                self.watch.check()
-            except DataprepError as error:
-                self.failure.note(error)
-            self._begin(chunk)
-            while len(self._under_way) >= _UNDER_WAY:
-                self._complete()
-            if number % _CHUNKS_A_VOTE == 0:
-                if vote is not None and self._is_stop(*vote):
-                    vote = None
-                    break
-                vote = self._new_vote()
-        while self._under_way:
-            self._complete()
-        if vote is not None:
-            self._is_stop(*vote)  # all have voted; what comes of it is settled anyway
-
-    def discard(self) -> None:
-        """Once nothing is read or stored any more: what is not finished leaves nothing."""
-        for lane in list(self._writers):
-            self._drop(lane)
-
-    def _begin(self, chunk: Chunk) -> None:
+    def run(self, lanes: int) -> None:
+        """Take part, to the end or until a node has failed."""
         from mpi4py import MPI
 
-        mine = chunk.reader == self.peers.index
-        # While this node waits for a buffer, chunks go on travelling through it.
-        while (buffer := self._next_read() if mine else self._next_free()) is None:
+        with ExitStack() as stack:
+            pools = [stack.enter_context(ThreadPoolExecutor(1)) for _ in range(1 + lanes)]
+            self._reading, self._storing = pools[0], pools[1:]
+            self._mine = (each for each in self.order() if each.reader == self.peers.index)
+            for number, chunk in enumerate(self.order(), 1):
+                buffer = self._next_buffer(chunk)
+                data = memoryview(buffer)[: chunk.length + 1]
+                request = self.peers.nodes.Ibcast([data, MPI.BYTE], chunk.reader)
+                self._under_way.append((chunk, buffer, request))
+                if len(self._under_way) == _UNDER_WAY:
+                    self._complete()
+                if number % _CHUNKS_A_VOTE == 0 and self._has_any_failed():
+                    break
+            while self._under_way:
+                self._complete()
+        for lane in [*self._writers]:
+            self._drop(lane)
+
+    def _next_buffer(self, chunk: Chunk) -> bytearray:
+        """What this node has read of the chunk; or, if another one reads it, room for it."""
+        while True:
+            while self.spare and (mine := next(self._mine, None)) is not None:
+                self._ahead.append(self._reading.submit(self._read, mine, self.spare.pop()))
+            if chunk.reader != self.peers.index and self.free:
+                return self.free.pop()
+            if chunk.reader == self.peers.index and self._ahead[0].done():
+                return self._ahead.popleft().result()
+            # Meanwhile chunks go on travelling through this node.
             if self._under_way and self._under_way[0][2].Test():
                 self._complete()
             else:
                 time.sleep(_PAUSE)
-        data = memoryview(buffer)[: chunk.length + 1]
-        request = self.peers.nodes.Ibcast([data, MPI.BYTE], chunk.reader)
-        self._under_way.append((chunk, buffer, request))
 
     def _complete(self) -> None:
         """Wait for the chunk that has been under way for longest, and hand it to its lane."""
         chunk, buffer, request = self._under_way.popleft()
         request.Wait()
-        self.storing[chunk.lane].submit(self._take, chunk, buffer)
+        self._storing[chunk.lane].submit(self._store, chunk, buffer)
 
-    def _new_vote(self) -> tuple[bytearray, MPI.Request]:
-        """Begin to find out whether any node has failed."""
+    def _has_any_failed(self) -> bool:
         from mpi4py import MPI
 
-        vote = bytearray([self.failure.error is not None, 0])  # of this node, of all
-        mine, outcome = memoryview(vote)[:1], memoryview(vote)[1:]
-        # MPI does not keep the buffer alive; the caller does.
-        request = self.peers.nodes.Iallreduce([mine, MPI.BYTE], [outcome, MPI.BYTE], MPI.BOR)
-        return vote, request
-
-    def _is_stop(self, vote: bytearray, request: MPI.Request) -> bool:
-        request.Wait()
-        return vote[1] != 0
-
-    def _next_free(self) -> bytearray | None:
-        """A buffer for what arrives; those for what is read ahead come first."""
-        while self.free and len(self._ahead) < _AHEAD:
-            if (chunk := next(self.mine, None)) is None:
-                break
-            self._ahead.append(self.reading.submit(self._read, chunk, self.free.pop()))
-        return self.free.pop() if self.free else None
-
-    def _next_read(self) -> bytearray | None:
-        """This node's next chunk, with its mark behind it; None if it is not there yet."""
-        if (buffer := self._next_free()) is not None:
-            self.free.append(buffer)
-        ready = self._ahead and self._ahead[0].done()
-        return self._ahead.popleft().result() if ready else None
+        try:
+            self.watch.check()
+        except DataprepError as error:
+            self.peers.note(error)
+        vote = bytearray([self.peers.failure is not None])
+        self.peers.nodes.Allreduce(MPI.IN_PLACE, [vote, MPI.BYTE], MPI.BOR)
+        return vote[0] != 0
 
     def _read(self, chunk: Chunk, buffer: bytearray) -> bytearray:
         """In the thread that reads. After a failure chunks still travel, marked as bad."""
-        mark = 0
+        buffer[chunk.length] = 0
         try:
             self._check()
             self.limit.take(chunk.length, self._check)
@@ -312,42 +270,36 @@ class _Broadcast:
             with SourceReader(self.source, chunk.file, scattered=True) as reader:
                 reader.read(chunk.offset, memoryview(buffer)[: chunk.length])
                 reader.check_unchanged()
-                self.bytes_read += chunk.length
-                mark = _SOUND
+            self.bytes_read += chunk.length
+            buffer[chunk.length] = 1
         except BaseException as error:  # noqa: BLE001  # raised where all nodes have heard of it
-            self.failure.note(error)
-        buffer[chunk.length] = mark
+            self.peers.note(error)
         return buffer
 
     def _check(self) -> None:
-        if self.failure.error is not None:
+        if self.peers.failure is not None:
             raise StagingError("stopped")  # never seen: what has stopped it came first
 
-    def _take(self, chunk: Chunk, buffer: bytearray) -> None:
+    def _store(self, chunk: Chunk, buffer: bytearray) -> None:
         """In a lane's thread: hash and store what has arrived, if it is lacking."""
-        mark, lane = buffer[chunk.length], chunk.lane
         try:
-            if not mark & _SOUND or self.failure.error is not None:
-                self._drop(lane)
+            if not buffer[chunk.length] or self.peers.failure is not None:
+                self._drop(chunk.lane)
             elif chunk.offset == 0 and chunk.file.path in self.needed:
-                self._writers[lane] = self.new_writer(chunk.file)
-            if lane in self._writers:
-                self._store(chunk, memoryview(buffer)[: chunk.length])
+                self._writers[chunk.lane] = self.new_writer(chunk.file)
+            if (writer := self._writers.get(chunk.lane)) is not None:
+                writer.write(memoryview(buffer)[: chunk.length], chunk.offset)
+                self.watch.advance(chunk.length)
+                if chunk.is_last:
+                    copied = writer.finish()
+                    self._drop(chunk.lane)
+                    with self._telling:
+                        self.on_copied(copied)
         except BaseException as error:  # noqa: BLE001  # raised once all nodes know
-            self.failure.note(error)
-            self._drop(lane)
-        finally:
-            self.free.append(buffer)
-
-    def _store(self, chunk: Chunk, data: memoryview) -> None:
-        writer = self._writers[chunk.lane]
-        writer.write(data, chunk.offset)
-        self.watch.advance(chunk.length)
-        if chunk.is_last:
-            landed = writer.finish()
+            self.peers.note(error)
             self._drop(chunk.lane)
-            with self._landing:
-                self.on_landed(landed)
+        finally:
+            (self.spare if chunk.reader == self.peers.index else self.free).append(buffer)
 
     def _drop(self, lane: int) -> None:
         """A file that is not finished leaves nothing."""

@@ -91,27 +91,24 @@ def _stage_by_broadcast(
     request: StageRequest, placement: Placement, reporter: StageReporter
 ) -> Path:
     """Every byte is read once, and sent to all nodes."""
-    try:
+    with mpi.join() as peers:
         place = find_place(request, placement).path
-    except DataprepError:
-        with mpi.join(None):  # so that all others hear why
-            raise
-    with mpi.join(place) as peers, StageDirectory.make(place) as directory:
-        plan = make_plan(
-            request, replace(placement, node=peers.index, nodes=peers.count, doubt=None)
-        )
-        progress = Progress(reporter if peers.index == 0 else None)
-        watch = Watch(progress)
-        run_copier(
-            plan,
-            directory,
-            peers,
-            _broadcasting(plan, directory, peers),
-            watch,
-            reporter,
-            progress,
-            lambda: None,
-        )
+        with StageDirectory.make(place) as directory:
+            plan = make_plan(
+                request, replace(placement, node=peers.index, nodes=peers.count, doubt=None)
+            )
+            progress = Progress(reporter if peers.index == 0 else None)
+            watch = Watch(progress)
+            run_copier(
+                plan,
+                directory,
+                peers,
+                _broadcasting(plan, directory, peers),
+                watch,
+                reporter,
+                progress,
+                lambda: None,
+            )
     return place
 
 
@@ -151,7 +148,7 @@ def _broadcasting(plan: StagePlan, directory: StageDirectory, peers: mpi.MpiPeer
             verify=request.verify,
             streams=request.streams or MOST_LANES,
             watch=watch,
-            on_landed=on_copied,
+            on_copied=on_copied,
             bandwidth=request.bandwidth,
         )
 
