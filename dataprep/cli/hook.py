@@ -80,17 +80,16 @@ def command(
     The script can be submitted as it is but for what your site wants in its header. In the place
     of your training command it lists the staged files.
     """
-    from dataprep.staging.hooks import Hook, render
+    from dataprep.staging.hooks import render
+    from dataprep.staging.request import StageRequest
 
-    hook = Hook(
+    request = StageRequest(
         source=Path(os.path.abspath(source)),  # noqa: PTH100  # as given: links stay links
-        to=to,
         splits=split,
         share=share is not None,
         replicas=replicas,
-        whole=whole,
+        whole=frozenset(whole),
         broadcast=broadcast is not None,
-        nodes=nodes,
-        keep=keep,
     )
-    click.echo(render(scheduler, hook, epilog=epilog), nl=False)
+    text = render(scheduler, request, to=to, nodes=nodes, keep=keep, epilog=epilog)
+    click.echo(text, nl=False)

@@ -192,8 +192,4 @@ def _check_options(options: Mapping[str, Any]) -> str | None:
             raise UsageError(f"--{name} belongs to --{owner}; leave it out")
     if mode and options["print_dir"]:
         raise UsageError(f"--{mode} copies nothing: --print_dir does not go with it; leave it out")
-    if not options["share"] and (options["replicas"] != 1 or options["whole"]):
-        raise UsageError("--replicas and --whole belong to --share node")
-    if options["share"] and options["broadcast"]:
-        raise UsageError("--broadcast sends everything to every node; leave out --share")
     return mode

@@ -193,8 +193,11 @@ def _announcement(plan: StagePlan) -> Iterator[str]:
         f"{printable(str(plan.inventory.source))}: {counted(len(files), 'file')}, "
         f"{sized(plan.selection.bytes)}, to {printable(str(target.path))} ({target.why}{kind})"
     )
-    if target.warning:
-        yield target.warning
+    if is_memory(target.kind):
+        yield (
+            f"{printable(str(target.path))} is memory ({target.kind}), of which this job may use "
+            f"{sized(available())} more"
+        )
     yield from plan.selection.notes
 
 

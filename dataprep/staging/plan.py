@@ -9,23 +9,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep.errors import DataprepError, StagingError, UsageError
+from dataprep.errors import StagingError
 from dataprep.staging.inventory import Inventory, read_inventory
 from dataprep.staging.placement import Placement, require_node
 from dataprep.staging.request import StageRequest
 from dataprep.staging.selection import Selection, Share, select
 from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.sentinel import Sentinel, read_sentinel
+from dataprep.staging.target.sentinel import read_sentinel
 from dataprep.system.filesystems import (
     Scratch,
     filesystem_of,
-    is_memory,
     is_network,
     scratch_conventions,
     user_name,
 )
-from dataprep.system.memory import available
-from dataprep.system.messages import printable, sized
+from dataprep.system.messages import printable
 
 _LONGEST_NAME = 100
 
@@ -38,13 +36,11 @@ class Target:
         path: absolute; the files go directly into it. It need not exist.
         why: what chose it, for messages: ``--to``, ``$SLURM_TMPDIR``.
         kind: the file system's type, e.g. ``ext4``, ``tmpfs``; empty if it cannot be told.
-        warning: a line the user should read, e.g. that it is memory; None if all is well.
     """
 
     path: Path
     why: str
     kind: str
-    warning: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +62,6 @@ class StagePlan:
     target: Target
 
 
-def find_place(request: StageRequest, placement: Placement, needed: int = 0) -> Target:
-    """Where the copy goes; nothing is made.
-
-    Args:
-        request: the call.
-        placement: whose job it is.
-        needed: bytes, for the warning about memory.
-
-    Raises:
-        StagingError: there is no place for it.
-    """
-    name = request.source.name
-    target = find_target(request.to, name, needed, placement, shared=request.shared)
-    _check_apart(request.source, target.path)
-    return target
-
-
 def make_plan(request: StageRequest, placement: Placement) -> StagePlan:
     """Look at the source, and choose what goes where; nothing is written.
 
@@ -93,41 +72,42 @@ def make_plan(request: StageRequest, placement: Placement) -> StagePlan:
     """
     inventory = read_inventory(request.source)
     selection = select(inventory, splits=request.splits, share=share_of(request, placement))
-    target = find_place(request, placement, selection.bytes)
-    return StagePlan(request, placement, inventory, selection, target)
+    return StagePlan(request, placement, inventory, selection, find_place(request, placement))
 
 
 def share_of(request: StageRequest, placement: Placement) -> Share | None:
     """This node's part of the shards, if parts are asked for.
 
     Raises:
-        UsageError: options that cannot be together.
+        UsageError: it is not known which node this is.
     """
     if not request.share:
-        if request.replicas != 1 or request.whole:
-            raise UsageError("--replicas and --whole belong to --share node")
         return None
-    if request.broadcast:
-        raise UsageError("--broadcast sends everything to every node; leave out --share")
     require_node(placement, "--share")
     return Share(placement.node, placement.nodes, request.replicas, request.whole)
 
 
-def _check_apart(source: Path, target: Path) -> None:
-    """A copy inside of what is copied would be copied; the other way round, cleaning is unsafe."""
+def find_place(request: StageRequest, placement: Placement) -> Target:
+    """Where the copy goes; nothing is made.
+
+    Raises:
+        StagingError: there is no place for it, or it would be inside of the source.
+    """
+    target = find_target(request.to, request.source.name, placement, shared=request.shared)
     # Not Path.resolve, which raises for links that lead in a circle.
-    ours, theirs = Path(os.path.realpath(target)), Path(os.path.realpath(source))
-    if ours == theirs or theirs in ours.parents or ours in theirs.parents:
+    ours, theirs = Path(os.path.realpath(target.path)), Path(os.path.realpath(request.source))
+    if ours.is_relative_to(theirs) or theirs.is_relative_to(ours):
         raise StagingError(
-            f"the target {printable(str(target))} and the source {printable(str(source))} must not "
-            "contain each other; choose another directory (--to)"
+            f"the target {printable(str(target.path))} and the source "
+            f"{printable(str(request.source))} must not contain each other; choose another "
+            "directory (--to)"
         )
+    return target
 
 
 def find_target(
     to: Path | None,
     name: str,
-    needed: int,
     placement: Placement,
     *,
     shared: bool = False,
@@ -141,7 +121,6 @@ def find_target(
     Args:
         to: ``--to``; used as it is.
         name: of the data set, for the last component of a chosen path.
-        needed: bytes, for the warning about memory.
         placement: whose job it is.
         shared: a directory that jobs of the same user share, instead of the job's own.
         environment: where sites name their scratch.
@@ -150,70 +129,46 @@ def find_target(
         StagingError: it would be on a network file system; no scratch was found.
     """
     if to is not None:
-        path, why = to.absolute(), "--to"
+        path = to.absolute()
         kind = filesystem_of(path)
         if is_network(kind):
             raise StagingError(
                 f"{printable(str(path))} (--to) is on {kind}, which other nodes share; name "
                 "node-local storage with --to"
             )
-    else:
-        scratch, kind = _choose(environment)
-        job = "shared" if shared else _component(placement.job or "nojob")
-        path = scratch.path / f"dataprep-{_component(user_name())}" / job / _component(name)
-        why = scratch.why
-    return Target(path, why, kind, _warning(path, kind, needed))
+        return Target(path, "--to", kind)
+    scratch = _choose(environment)
+    job = "shared" if shared else _component(placement.job or "nojob")
+    path = scratch.path / f"dataprep-{_component(user_name())}" / job / _component(name)
+    return Target(path, scratch.why, filesystem_of(scratch.path))
 
 
-def _choose(environment: Mapping[str, str]) -> tuple[Scratch, str]:
-    """The first place that can be used, and its file system's type."""
+def _choose(environment: Mapping[str, str]) -> Scratch:
+    """The first place that can be used."""
     passed: list[str] = []
     for scratch in scratch_conventions(environment):
-        kind, trouble = _inspect(scratch.path)
+        trouble = _trouble_with(scratch.path)
         if trouble is None:
-            return scratch, kind
-        shown = printable(str(scratch.path))
-        where = shown if scratch.why == str(scratch.path) else f"{scratch.why} ({shown})"
+            return scratch
+        passed.append(f"{scratch.why} ({printable(str(scratch.path))}) {trouble}")
         if scratch.promised:
             raise StagingError(
-                f"{where} {trouble}, but it names this node's scratch; fix or unset it, or name "
+                f"{passed[-1]}, but it names this node's scratch; fix or unset it, or name "
                 "node-local storage with --to"
             )
-        passed.append(f"{where} {trouble}")
     raise StagingError(
         f"no node-local scratch was found: {', '.join(passed)}; name node-local storage with --to"
     )
 
 
-def _inspect(place: Path) -> tuple[str, str | None]:
-    """A place's file system type, and why it cannot be used."""
-    if not place.is_absolute():
-        return "", "is not an absolute path"
+def _trouble_with(place: Path) -> str | None:
+    """Why a place cannot be used."""
     # Not Path.is_dir, which raises where one may not look.
-    if not os.path.isdir(place):  # noqa: PTH112  # see above
-        return "", "is not a directory"
-    kind = filesystem_of(place)
-    if is_network(kind):
-        return kind, f"is on {kind}, which other nodes share"
-    if not os.access(place, os.W_OK | os.X_OK):
-        return kind, "cannot be written"
-    return kind, None
-
-
-def _warning(path: Path, kind: str, needed: int) -> str | None:
-    shown = printable(str(path))
-    if kind == "overlay":
-        return (
-            f"{shown} is in a container's own layer (overlay), which is slow and often small; "
-            "bind node-local storage into the container and name it with --to"
-        )
-    if not is_memory(kind):
-        return None
-    left = available()
-    line = f"{shown} is memory ({kind}): the copy takes {sized(needed)} of what this job may use"
-    if needed > left:
-        return f"{line}, and only {sized(left)} are left; name a disk with --to"
-    return f"{line}, of which {sized(left)} are left"
+    if not place.is_absolute() or not os.path.isdir(place):  # noqa: PTH112  # see above
+        return "is not the absolute path of a directory"
+    if is_network(kind := filesystem_of(place)):
+        return f"is on {kind}, which other nodes share"
+    return None if os.access(place, os.W_OK | os.X_OK) else "cannot be written"
 
 
 def _component(name: str) -> str:
@@ -248,24 +203,15 @@ def find_copy(source: Path | None, to: Path | None, placement: Placement, *, sha
             there is a copy of something else.
     """
     given = None if source is None else absolute_source(source)
-    place = find_target(to, given.name if given else "", 0, placement, shared=shared).path
+    place = find_target(to, given.name if given else "", placement, shared=shared).path
     directory = StageDirectory.existing(place) if given else None
     if given is None or directory is None:
         return place
     with directory:
         sentinel = read_sentinel(directory)
-    if sentinel is not None and not _is_of(sentinel, given):
+    if sentinel and os.path.realpath(sentinel.source) != os.path.realpath(given):
         raise StagingError(
             f"{printable(str(place))} holds a copy of {printable(sentinel.source)}, not of "
             f"{printable(str(source))}; give that SRC, or only the place (--to)"
         )
     return place
-
-
-def _is_of(sentinel: Sentinel, source: Path) -> bool:
-    if os.path.realpath(sentinel.source) == os.path.realpath(source):
-        return True
-    try:  # the same data set may be there twice
-        return read_inventory(source).digest == sentinel.digest
-    except DataprepError:
-        return False

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from dataprep.errors import UsageError
 from dataprep.staging.target.paths import Verify
 
 
@@ -50,21 +52,36 @@ class StageRequest:
     rendezvous_seconds: float = 300.0
     patience: float = 600.0
 
+    def __post_init__(self) -> None:
+        """Refuse options that cannot be together.
+
+        Raises:
+            UsageError: there are such.
+        """
+        if not self.share and (self.replicas != 1 or self.whole):
+            raise UsageError("--replicas and --whole belong to --share node")
+        if self.share and self.broadcast:
+            raise UsageError("--broadcast sends everything to every node; leave out --share")
+
     @property
-    def asked(self) -> str:
-        """Which part of the source is asked for, in words; the same on every node."""
-        words = ["--split " + " --split ".join(sorted(self.splits))] if self.splits else []
+    def words(self) -> list[str]:
+        """The options that say which part of the source is asked for; the same on every node."""
+        words = [f"--split {shlex.quote(split)}" for split in sorted(self.splits)]
         if self.share:
             words.append("--share node")
             words += [f"--replicas {self.replicas}"] * (self.replicas > 1)
-            words += [f"--whole {split}" for split in sorted(self.whole)]
-        return " ".join(words) or "all of it"
+            words += [f"--whole {shlex.quote(split)}" for split in sorted(self.whole)]
+        return words
+
+    @property
+    def asked(self) -> str:
+        """The same for messages."""
+        return " ".join(self.words) or "all of it"
 
     @property
     def options(self) -> str:
         """What must be the same in all processes of a call, for comparison only."""
-        chosen = (sorted(self.splits), self.share, self.replicas, sorted(self.whole))
-        return repr((*chosen, self.verify, self.broadcast))
+        return repr((self.words, self.verify, self.broadcast))
 
 
 class StageReporter(Protocol):

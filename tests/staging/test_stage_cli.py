@@ -170,15 +170,6 @@ def test_the_copy_of_a_namesake_is_not_taken_for_that_of_the_source(
     assert "removed" in cli("stage", namesake, "--clean").out
 
 
-def test_the_same_data_set_in_another_place_is_the_same_source(
-    cli: Cli, source: Path, mine: Path, tmp_path: Path
-) -> None:
-    to = tmp_path / "to"
-    assert cli("stage", source, "--to", to).code == 0
-    assert cli("stage", mine, "--to", to, "--status").code == 0
-    assert "removed" in cli("stage", mine, "--to", to, "--clean").out
-
-
 def test_dots_behind_a_link_lead_to_the_same_place_in_every_mode(
     cli: Cli, source: Path, tmp_path: Path
 ) -> None:

@@ -5,22 +5,21 @@ Look at the difference before it is committed.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from dataprep.staging.hooks import SCHEDULERS, Hook, render
+from dataprep.staging.hooks import SCHEDULERS, render
+from dataprep.staging.request import StageRequest
 
 DIRECTORY = Path(__file__).parent / "golden"
 
-_PLAIN = Hook(Path("/lustre/project/imagenet"))
-_EVERYTHING = Hook(
+_PLAIN = StageRequest(Path("/lustre/project/imagenet"))
+_EVERYTHING = StageRequest(
     Path("/lustre/my project/it's"),
-    to="${TMPDIR}/my data/$USER",
     splits=("train", "validation"),
     share=True,
     replicas=2,
-    whole=("validation",),
-    nodes=1536,
-    keep=True,
+    whole=frozenset({"validation"}),
 )
 
 
@@ -28,9 +27,9 @@ def goldens() -> dict[str, str]:
     """The text of every script, by file name."""
     texts = {f"{name}.sh": render(name, _PLAIN) for name in SCHEDULERS}
     texts |= {f"{name}-epilog.sh": render(name, _PLAIN, epilog=True) for name in SCHEDULERS}
-    broadcast = Hook(Path("/lustre/project/imagenet"), broadcast=True)
-    texts["pbs-broadcast.sh"] = render("pbs", broadcast)
-    return texts | {"slurm-everything.sh": render("slurm", _EVERYTHING)}
+    texts["pbs-broadcast.sh"] = render("pbs", replace(_PLAIN, broadcast=True))
+    everything = render("slurm", _EVERYTHING, to="${TMPDIR}/my data/$USER", nodes=1536, keep=True)
+    return texts | {"slurm-everything.sh": everything}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
-from dataprep.staging.hooks import SCHEDULERS, Hook, for_the_job, render
+from dataprep.staging.hooks import SCHEDULERS, for_the_job, render
+from dataprep.staging.request import StageRequest
 from tests.conftest import Cli
 from tests.staging.hooks.goldens import DIRECTORY, goldens
 
@@ -51,7 +52,7 @@ def test_lines_fit_a_terminal(name: str) -> None:
 def test_an_awkward_path_reaches_the_program_as_it_is(
     tmp_path: Path, scheduler: str, epilog: bool
 ) -> None:
-    text = render(scheduler, Hook(Path(AWKWARD), to=AWKWARD), epilog=epilog)
+    text = render(scheduler, StageRequest(Path(AWKWARD)), to=AWKWARD, epilog=epilog)
     for name, lines in (("dataprep", 'printf "%s\\0" "$@"'), ("runuser", 'shift 2; exec "$@"')):
         program = tmp_path / name
         program.write_text(f"#!/bin/bash\n{lines}\n")
@@ -70,7 +71,7 @@ def test_an_awkward_path_reaches_the_program_as_it_is(
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_the_script_is_short(scheduler: str) -> None:
-    assert 15 <= render(scheduler, Hook(Path("/data"))).count("\n") <= 25
+    assert 15 <= render(scheduler, StageRequest(Path("/data"))).count("\n") <= 25
 
 
 @given(st.text(st.characters(exclude_characters="$\0", exclude_categories=["Cs"]), min_size=1))
@@ -100,26 +101,22 @@ def test_variables_are_left_for_the_job(path: str, found: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hook", "told"),
+    ("source", "to", "told"),
     [
-        (Hook(Path("/a\nrm -rf b")), "no text"),
-        (Hook(Path("/a"), to="/b\nc"), "no text"),
-        (Hook(Path("/a\udcff")), "no text"),
-        (Hook(Path("/a"), to="scratch/b"), "relative"),
-        (Hook(Path("/a"), replicas=2), "--share node"),
-        (Hook(Path("/a"), whole=("train",)), "--share node"),
-        (Hook(Path("/a"), share=True, broadcast=True), "leave out --share"),
-        (Hook(Path("/a"), to=""), "empty"),
+        ("/a\nrm -rf b", None, "no text"),
+        ("/a", "/b\nc", "no text"),
+        ("/a", "scratch/b", "relative"),
+        ("/a", "", "relative"),
     ],
 )
-def test_what_cannot_be_in_a_script_is_refused(hook: Hook, told: str) -> None:
+def test_what_cannot_be_in_a_script_is_refused(source: str, to: str | None, told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        render("slurm", hook)
+        render("slurm", StageRequest(Path(source)), to=to)
 
 
 def test_an_epilog_knows_no_variables_of_the_job() -> None:
     with pytest.raises(UsageError, match="variable of the job"):
-        render("slurm", Hook(Path("/a"), to="$TMPDIR/x"), epilog=True)
+        render("slurm", StageRequest(Path("/a")), to="$TMPDIR/x", epilog=True)
 
 
 def test_the_command_prints_nothing_but_the_script(
@@ -127,5 +124,6 @@ def test_the_command_prints_nothing_but_the_script(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = cli("hook", "lsf", "Größe", "--to", "$TMPDIR/x", "--share", "node", "--nodes", 7)
-    hook = Hook(tmp_path / "Größe", to="$TMPDIR/x", share=True, nodes=7)
-    assert (result.code, result.out, result.err) == (0, render("lsf", hook), "")
+    request = StageRequest(tmp_path / "Größe", share=True)
+    expected = render("lsf", request, to="$TMPDIR/x", nodes=7)
+    assert (result.code, result.out, result.err) == (0, expected, "")
