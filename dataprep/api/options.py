@@ -29,7 +29,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Input": ("raw_data_dir", "splits", "limit", "index_dir"),
     "Output": (
         *("local_scratch_dir", "to", "sink", "num_shards", "overwrite", "max_bad", "stats"),
-        *("preset", "keep_rejected", "layout", "sink_option", "datum"),
+        *("preset", "layout", "sink_option", "datum"),
     ),
     "Images": (
         *("resize", "center_crop", "quality", "encoding", "color", "check"),
@@ -46,7 +46,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 
 LESS_COMMON: Final = frozenset(
     [
-        *("index_dir", "layout", "sink_option", "datum", "keep_rejected", "preset"),
+        *("index_dir", "layout", "sink_option", "datum", "preset"),
         *("filter", "depth", "exif", "nice", "build_dir", "dask_scheduler_file", "dask_slurm"),
         *("dask_client_address", "dask_patience"),
         *("lustre_stripe", "lustre_max_stripes", "lustre_pool"),
@@ -352,7 +352,6 @@ def _sealing() -> list[click.Option]:
         _option("preset", presets, metavar=names, callback=_known_preset),
         _choice("stats", ["off", "on", "mean"], "off", stats, **bare),
         _option("max_bad", bad, default="0", metavar="N|P%"),
-        _flag("keep_rejected", "Copy rejected images to OUT/rejected."),
     ]
 
 

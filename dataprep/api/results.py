@@ -6,12 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dataprep.system.messages import counted, sized
 
 if TYPE_CHECKING:
-    from dataprep.build import seal
     from dataprep.build.status import Holder, SplitStatus, Status
 
 State = Literal["running", "silent", "stopped", "rejected", "written", "incomplete", "sealed"]
@@ -58,17 +57,25 @@ class SealedSet:
     spread: int | None
 
     @classmethod
-    def of(cls, out: Path, outcome: seal.Sealed) -> SealedSet:
-        """What sealing gave."""
+    def of(cls, out: Path, manifest: Mapping[str, Any]) -> SealedSet:
+        """What its manifest says."""
+        splits, totals = manifest["splits"], manifest["totals"]
+        shards = [shard for split in splits.values() for shard in split["shards"]]
+        files = [file for part in (*shards, *splits.values()) for file in part["files"]]
+        spreads = [
+            split["class_spread"]
+            for name, split in splits.items()
+            if len(split["shards"]) > 1 and manifest["shuffle"][name] == "stratified"
+        ]
         return cls(
             out=out,
-            records=outcome.records,
-            shards=outcome.shards,
-            bytes=outcome.bytes,
-            rejected=outcome.rejected,
-            noted=outcome.noted,
-            unmatched=outcome.unmatched,
-            spread=outcome.spread,
+            records=totals["records"],
+            shards=len(shards),
+            bytes=sum(file["bytes"] for file in files),
+            rejected=totals["rejected"],
+            noted=totals["repaired"] + totals["warned"],
+            unmatched=totals["missing"] + totals["unlisted"],
+            spread=max(spreads, default=None) if manifest["examples"]["multilabel"] else None,
         )
 
     def __str__(self) -> str:

@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep.build.job import Job, Output
-from dataprep.build.workspace import Workspace
+from dataprep.build.job import Job
 from dataprep.errors import DatasetError, SinkError
 from dataprep.sinks import DatasetInfo, ShardName, ShardWriter, Sink, WrittenFile
 from dataprep.sinks.example import Example
@@ -29,7 +28,6 @@ from dataprep.system.filesystems import (
     node_local_scratch,
     scratch_places,
 )
-from dataprep.system.lustre.rules import Striping
 from dataprep.system.lustre.striping import (
     LUSTRE,
     LfsError,
@@ -63,17 +61,17 @@ class Places:
             SinkError: it is not; or the output directory is full, and the like.
         """
         for path, target, file in zip(self.paths, self.targets, written, strict=True):
-            if path != target and self._copied(path, target) != file.sha256:
+            if path == target:
+                continue
+            try:
+                found = _copy(path, target)
+            except OSError as error:
+                raise storage_error(error, self.out, f"copying from {path}") from error
+            if found != file.sha256:
                 raise SinkError(
                     f"{path}: what was copied from here is not what was written; "
                     "check this node's storage, then run the same command again"
                 )
-
-    def _copied(self, path: Path, target: Path) -> str:
-        try:
-            return _copy(path, target)
-        except OSError as error:
-            raise storage_error(error, self.out, f"copying from {path}") from error
 
 
 class _PayingWriter(ShardWriter):
@@ -95,18 +93,18 @@ class _PayingWriter(ShardWriter):
 
 
 @contextmanager
-def building(targets: Sequence[Path], output: Output) -> Iterator[Places]:
+def building(targets: Sequence[Path], job: Job) -> Iterator[Places]:
     """The paths that a shard's files are written to; removed afterwards if they are elsewhere.
 
     Raises:
         SinkError: the output is on a network file system and no other storage can be found; or
             that is full, and the like.
     """
-    scratch, out = build_place(output), output.workspace.out
+    scratch, out = build_place(job), job.request.out
     if scratch is None:
         yield Places(targets, targets, out)
         return
-    directory = scratch / f"{_prefix(output.workspace)}{secrets.token_hex(4)}{PARTIAL}"
+    directory = scratch / f"{_prefix(out)}{secrets.token_hex(4)}{PARTIAL}"
     try:
         directory.mkdir(mode=0o700)
         yield Places([directory / target.name for target in targets], targets, out)
@@ -130,38 +128,35 @@ def check_written(sink: Sink, paths: Sequence[Path], written: Sequence[WrittenFi
         )
 
 
-def remove_build_directories(workspace: Workspace, build_dir: Path | None) -> None:
+def remove_build_directories(out: Path, build_dir: Path | None) -> None:
     """Delete what killed runs of the same output left on this machine; hold its lock."""
     for place in {*scratch_places(), *([build_dir] if build_dir else [])}:
-        for path in place.glob(f"{_prefix(workspace)}*{PARTIAL}"):
+        for path in place.glob(f"{_prefix(out)}*{PARTIAL}"):
             if path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.getuid():
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _prefix(workspace: Workspace) -> str:
+def _prefix(out: Path) -> str:
     """Names the output directory, so that another job's files are left alone."""
-    place = hashlib.sha256(os.fsencode(workspace.out.resolve())).hexdigest()[:16]
-    return f".dataprep-{place}-"
+    return f".dataprep-{hashlib.sha256(os.fsencode(out.resolve())).hexdigest()[:16]}-"
 
 
-def build_place(output: Output) -> Path | None:
+def build_place(job: Job) -> Path | None:
     """Where the shards' files are built; None if in their place.
 
     Raises:
         SinkError: the output is on a network file system and no other storage can be found.
     """
-    sink = output.load_sink()
-    if not sink.seeks:
-        return None
-    if output.build_dir is not None:
-        return output.build_dir
-    kind = filesystem_of(output.workspace.out)
+    request = job.request
+    if not job.sink.seeks or request.build_dir is not None:
+        return request.build_dir if job.sink.seeks else None
+    kind = filesystem_of(request.out)
     if not is_network(kind):
         return None
     found = node_local_scratch()
     if found is None:
         raise SinkError(
-            f"{output.workspace.out} is on {kind}, where {sink.name} files cannot be built well, "
+            f"{request.out} is on {kind}, where {job.sink.name} files cannot be built well, "
             "and no node-local scratch was found; name some with --build_dir"
         )
     return found
@@ -179,22 +174,16 @@ def check_free_space(job: Job, pending: Sequence[ShardName], *, at_once: int) ->
         SinkError: the file system has less room than the pending shards need, or the one that
             they are built on less than those need that are built at once.
     """
-    needed = job.estimate_bytes(pending) if pending else 0
-    _require(
-        job.workspace.out,
-        needed,
-        "free some space, choose another output directory, or shrink the images (--resize)",
-    )
-    place = build_place(job.output)
-    if place is not None and pending:
+    needed = job.estimate_bytes(pending)
+    remedy = "free some space, choose another output directory, or shrink the images (--resize)"
+    places = [(job.request.out, needed, remedy)]
+    if (place := build_place(job)) is not None:
         share = needed * min(at_once, len(pending)) // len(pending)
-        _require(place, share, "choose another --build_dir, or more --num_shards")
-
-
-def _require(place: Path, needed: int, remedy: str) -> None:
-    free = shutil.disk_usage(place).free
-    if needed > free:
-        raise SinkError(f"{place}: about {sized(needed)} needed, {sized(free)} free; {remedy}")
+        places.append((place, share, "choose another --build_dir, or more --num_shards"))
+    for place, size, remedy in places:
+        free = shutil.disk_usage(place).free
+        if size > free:
+            raise SinkError(f"{place}: about {sized(size)} needed, {sized(free)} free; {remedy}")
 
 
 def _copy(source: Path, target: Path) -> str:
@@ -211,9 +200,7 @@ def _copy(source: Path, target: Path) -> str:
     return digest.hexdigest()
 
 
-def lay_out(
-    job: Job, pending: Sequence[ShardName], striping: Striping, report: Callable[[str], None]
-) -> None:
+def lay_out(job: Job, pending: Sequence[ShardName], report: Callable[[str], None]) -> None:
     """Set the layout of the directories that shards are written to, temporary files included.
 
     Shapes no byte of the output, so a job may be resumed with another.
@@ -221,16 +208,16 @@ def lay_out(
     Args:
         job: what is to be built.
         pending: the shards that are not there yet.
-        striping: what the user wants.
         report: takes one line for the user.
 
     Raises:
         LfsError: a layout was asked for, and `lfs` failed or is not there.
         DatasetError: one was asked for, and the site does not give it.
     """
+    striping = job.request.striping
     if striping.count == "off":
         return
-    out = job.workspace.out
+    out = job.request.out
     kind = filesystem_of(out)
     if kind != LUSTRE:
         if striping.asked:
@@ -253,14 +240,13 @@ def lay_out(
 
 def _largest(job: Job, pending: Sequence[ShardName]) -> dict[Path, int]:
     """The directories of the shards' data, with the size of a shard; sidecars are small."""
-    sink, out = job.output.load_sink(), job.workspace.out
     largest: defaultdict[Path, int] = defaultdict(int)
     for split in job.splits:
         shards = [shard for shard in pending if shard.split == split.name]
         if not shards:
             continue
-        places = {(out / sink.paths(shard, job.output.layout)[0]).parent for shard in shards}
+        paths = (job.sink.paths(shard, job.request.layout)[0] for shard in shards)
         # Where each shard has a directory of its own, those inherit from the one around them.
-        place = Path(os.path.commonpath(places))
+        place = Path(os.path.commonpath({(job.request.out / path).parent for path in paths}))
         largest[place] = max(largest[place], job.estimate_bytes(shards) // len(shards))
     return largest

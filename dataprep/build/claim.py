@@ -11,17 +11,15 @@ import json
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from dataprep.build.commit import Commits
+from dataprep.build.commit import read_records
 from dataprep.build.lock import check_held
 from dataprep.build.manifest import PART, has_part, read_manifest
 from dataprep.build.workspace import Workspace, foreign_files
 from dataprep.errors import DataprepError, DatasetError, SinkError, UsageError
 from dataprep.index.records import NAME as RECORDS
-from dataprep.index.records import conspicuous
 from dataprep.plugins import load_sink
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import PARTIAL, is_partial
@@ -29,6 +27,7 @@ from dataprep.system.state_files import read_state, remove_unless_file, to_json,
 
 if TYPE_CHECKING:  # `dataprep status` reads jobs, and needs nothing of these
     from dataprep.build.job import Job
+    from dataprep.build.request import Request
     from dataprep.datasets import Found
     from dataprep.sinks import Layout, Sink
 
@@ -40,38 +39,33 @@ CONVERTED = "the data set to convert"
 """What a conversion calls its only unit; no path, which may be written in many ways."""
 
 
-def check_places(raw: Path, out: Path, index_dir: Path | None, found: Found) -> None:
+def check_places(request: Request, found: Found) -> None:
     """Refuse, before anything is scanned, what can only go wrong.
 
     Args:
-        raw: the raw data.
-        out: the output directory.
-        index_dir: a shared place for indexes, if there is one.
+        request: what the user asked for.
         found: what there is of the raw data.
 
     Raises:
         UsageError: a directory is in the raw data or among the shards, where its files would be
             taken for images or shards.
     """
-    raw, out = raw.resolve(), out.resolve()
-    splits = set(found.splits or ())
+    raw, out, index = request.raw.resolve(), request.out.resolve(), request.index_dir
     containers = [Path(unit.container) for unit in found.units]
     scanned = {raw.joinpath(*path.parts[:1]) for path in containers if not path.is_absolute()}
     if found.whole:
         scanned.add(raw)
-    chosen = {"--local_scratch_dir": out}
-    if index_dir is not None:
-        index = chosen["--index_dir"] = index_dir.resolve()
-        if index == out or (index.parent == out and index.name in splits):
-            raise UsageError(
-                f"--index_dir {index_dir} is where shards go, and readers would take its "
-                "files for shards; choose a directory of its own"
-            )
+    chosen = {"--local_scratch_dir": out} | ({"--index_dir": index.resolve()} if index else {})
     for option, place in chosen.items():
         if place == raw or any(each == place or each in place.parents for each in scanned):
             raise UsageError(
                 f"{option} {place} is in the raw data, where a later run would take its files "
                 "for images; choose a directory of its own"
+            )
+        if option == "--index_dir" and place in (out, *(out / name for name in found.splits or ())):
+            raise UsageError(
+                f"{option} {place} is where shards go, and readers would take its files for "
+                "shards; choose a directory of its own"
             )
 
 
@@ -115,10 +109,10 @@ def check_foreign_files(job: Job, *, fresh: bool) -> None:
         DatasetError: names the first such file.
     """
     counts = {split.name: split.shards for split in job.splits}
-    made = [*_paths(job.output.load_sink(), counts, job.output.layout), PurePosixPath(RECORDS)]
+    made = [*_paths(job.sink, counts, job.request.layout), PurePosixPath(RECORDS)]
     if len(set(made)) < len(made) or any(path.is_absolute() or ".." in path.parts for path in made):
         raise SinkError(
-            f"sink {job.output.sink} gives files one place, or places outside of the output "
+            f"sink {job.sink.name} gives files one place, or places outside of the output "
             "directory; that is a defect of the sink"
         )
     ours = sorted(job.workspace.out / path for path in made)
@@ -148,16 +142,13 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
     """
     if not workspace.job.exists():
         return True
-    ours: dict[str, object] = json.loads(to_json({"identity": identity, "units": units}))
+    ours: dict[str, Any] = json.loads(to_json({"identity": identity, "units": units}))
     theirs = read_job(workspace)
     if theirs == ours:
         return False
     if not any(workspace.commits.glob("[!.]*.json")):
         return True  # nothing was finished in the other way, so nothing can be mixed
-    differences = _what_differs(theirs, ours)
-    shown = "; ".join(differences[:_SHOWN])
-    if len(differences) > _SHOWN:
-        shown += f"; and {len(differences) - _SHOWN} more"
+    shown = _what_differs(theirs, ours)
     made = "was made" if workspace.manifest.exists() else "is being made"
     raise DatasetError(
         f"{shlex.quote(str(workspace.out))} {made} with {shown}; use the same input and options, "
@@ -170,13 +161,13 @@ def store_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
     write_state(workspace.job, {"identity": identity, "units": units}, flush=True)
 
 
-def read_job(workspace: Workspace) -> dict[str, object]:
+def read_job(workspace: Workspace) -> dict[str, Any]:
     """The stored job.
 
     Raises:
         DatasetError: it is damaged.
     """
-    stored: dict[str, object] | None = read_state(workspace.job)
+    stored = read_state(workspace.job)
     if stored is None:
         raise DatasetError(f"{workspace.job} is damaged; use --overwrite to start anew")
     return stored
@@ -188,7 +179,7 @@ def planned_paths(workspace: Workspace) -> list[PurePosixPath]:
     Empty if there is no job, if it is torn, or if its format is not installed any more.
     """
     try:
-        made = cast("Mapping[str, Any]", read_job(workspace)["identity"])
+        made = read_job(workspace)["identity"]
         sink = load_sink(made["sink"]["name"], made["sink"]["config"])
         return [*_paths(sink, made["num_shards"], made["layout"]), PurePosixPath(RECORDS)]
     except (DataprepError, OSError, KeyError, TypeError, AttributeError):
@@ -203,26 +194,31 @@ def _paths(sink: Sink, shards: Mapping[str, int], layout: Layout) -> Iterator[Pu
         yield from sink.split_paths(split, count, layout)
 
 
-def _what_differs(theirs: Mapping[str, object], ours: Mapping[str, object]) -> list[str]:
-    options: list[str] = []
-    inputs: list[str] = []
-    for name, old, new in _leaves_that_differ(theirs.get("identity"), ours["identity"]):
-        if name == "lineage":
-            continue  # hashes, which say nothing; the unit says that it is another data set
-        text = _said(name, old, new)
-        (inputs if name.startswith("input.") else options).append(text)
-    units = sorted(name for name, _, _ in _leaves_that_differ(theirs.get("units"), ours["units"]))
+def _what_differs(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    """In the words of the command line: ``--quality 95, now 80``."""
+    found = []
+    for name, old, new in _leaves_that_differ(theirs["identity"], ours["identity"]):
+        first, _, rest = name.partition(".")
+        if first in ("image", "dataset_config"):
+            option = f"--{rest} "
+        elif first == "sink":
+            option = "--sink_option " + rest.replace("config.", "") + "="
+        elif first in ("seed", "limit", "layout", "shuffle", "num_shards"):
+            option = f"--{first} {rest}=" if rest else f"--{first} "
+        elif first == "versions":
+            option = f"{rest} "
+        else:
+            continue  # counts and hashes, of which an option or the input is the cause
+        said = f"{option}{_show(old)}, now {_show(new)}"
+        found.append(said.replace("--sink_option name=", "--sink "))
+    found.sort(key=lambda said: not said.startswith("--sink "))  # it explains the most
+    units = [name for name, *_ in _leaves_that_differ(theirs["units"], ours["units"])]
     if units:
         more = f" and {len(units) - 1} more" if len(units) > 1 else ""
-        if units == [CONVERTED]:
-            options.append(f"other input: {units[0]} changed")
-        else:
-            changed = f"the raw data of {units[0]}{more} changed, or a list of what is in it"
-            options.append(f"other input: {changed}")
-    # Options explain what else differs, and the format explains the most.
-    options.sort(key=lambda text: (not text.startswith("--sink "), not text.startswith("--")))
-    # Another limit, or changed raw data, is why the input's counts and hash are others.
-    return options or inputs
+        what = CONVERTED if units == [CONVERTED] else f"the raw data of {units[0]}{more}"
+        found.append(f"other input: {what} changed")
+    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return "; ".join(found[:_SHOWN] or ["another list of classes"]) + more
 
 
 def _leaves_that_differ(
@@ -230,30 +226,10 @@ def _leaves_that_differ(
 ) -> Iterator[tuple[str, object, object]]:
     if isinstance(before, dict) and isinstance(now, dict):
         for key in sorted(before.keys() | now.keys()):
-            yield from _leaves_that_differ(
-                before.get(key), now.get(key), f"{name}.{key}" if name else key
-            )
+            inner = f"{name}.{key}" if name else key
+            yield from _leaves_that_differ(before.get(key), now.get(key), inner)
     elif before != now:
         yield name, before, now
-
-
-def _said(name: str, old: object, new: object) -> str:
-    """A difference in the words of the command line: ``--quality 95, now 80``."""
-    if name == "classes_sha256":
-        return "another list of classes"
-    first, _, rest = name.partition(".")
-    if first in ("image", "dataset_config"):
-        return f"--{rest} {_show(old)}, now {_show(new)}"
-    if name == "sink.name":
-        return f"--sink {_show(old)}, now {_show(new)}"
-    if name.startswith("sink.config."):
-        return f"--sink_option {rest.removeprefix('config.')}={_show(old)}, now {_show(new)}"
-    if first == "num_shards":
-        return f"--num_shards {rest}={_show(old)}, now {_show(new)}"
-    if first in ("seed", "limit", "layout", "shuffle"):
-        split = f" for {rest}" if rest else ""
-        return f"--{first} {_show(old)}{split}, now {_show(new)}"
-    return f"{name} {_show(old)}, now {_show(new)}"
 
 
 def _show(value: object) -> str:
@@ -265,7 +241,8 @@ def _show(value: object) -> str:
 def remove_built_files(workspace: Workspace) -> None:
     """Delete the data set, whole or unfinished, and nobody else's files."""
     # A kill between a rename and the record of it leaves files that only the plan knows.
-    names = (*_recorded(workspace), *planned_paths(workspace), *_sealed(workspace))
+    recorded = [file.path for record in read_records(workspace) for file in record.files]
+    names: list[str | PurePosixPath] = [*recorded, *planned_paths(workspace), *_sealed(workspace)]
     built = {workspace.out / name for name in names}
     for path in built:
         path.unlink(missing_ok=True)
@@ -281,16 +258,6 @@ def remove_built_files(workspace: Workspace) -> None:
         inside = workspace.out in directory.parents and not directory.is_symlink()
         if inside and directory.is_dir() and not any(directory.iterdir()):
             directory.rmdir()
-
-
-def _recorded(workspace: Workspace) -> Iterator[str | Path]:
-    for record in Commits(workspace).all():
-        yield from (file.path for file in record.files)
-        # Without its rows, what was kept of the shard's rejected images stays.
-        with suppress(DatasetError):
-            for status, key in conspicuous(workspace.rows(record.shard), ("status", "key")):
-                if status == "rejected":
-                    yield workspace.rejected_image(record.split, key).relative_to(workspace.out)
 
 
 def _sealed(workspace: Workspace) -> Iterator[str]:
@@ -319,14 +286,8 @@ def remove_partial_files(workspace: Workspace, splits: Sequence[str]) -> None:
     """
     directories = {workspace.out, *workspace.private_directories()}
     directories |= {workspace.out / split for split in splits}
-    directories |= set(workspace.rejected.glob("*"))
     directories |= {(workspace.out / path).parent for path in planned_paths(workspace)}
-    for directory in directories:
-        _remove_partials(directory)
-
-
-def _remove_partials(directory: Path) -> None:
-    for path in directory.glob(f".*{PARTIAL}"):
+    for path in (path for directory in directories for path in directory.glob(f".*{PARTIAL}")):
         if not is_partial(path):
             continue
         if path.is_dir() and not path.is_symlink():  # some library insisted on a directory

@@ -11,14 +11,15 @@ without care and ignored by everything but displays.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from dataprep.build.workspace import Workspace
 from dataprep.errors import PipelineError
+from dataprep.index.records import conspicuous
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import partial_path, write_once
 from dataprep.system.state_files import encode, is_intact, read_state, remove_unless_file
@@ -74,29 +75,30 @@ class CommitRecord:
         return sum(file.bytes for file in self.files)
 
 
-@dataclass(slots=True)
-class Commits:
-    """The records of a directory, read once each however often they are asked for.
+def read_records(workspace: Workspace, known: Collection[str] = ()) -> list[CommitRecord]:
+    """The records of a directory, by split and number, but for shards of these names.
 
     One that is damaged counts as not there: its shard is made again.
     """
+    paths = (path for path in workspace.commits.glob("[!.]*.json") if path.stem not in known)
+    found = [record for path in paths if (record := _load(path)) is not None]
+    return sorted(found, key=lambda record: (record.split, record.number))
 
-    workspace: Workspace
-    _known: dict[str, CommitRecord] = field(default_factory=dict)
 
-    def refresh(self) -> list[CommitRecord]:
-        """Read the records that appeared since the last call, and return those."""
-        new = []
-        for path in sorted(self.workspace.commits.glob("[!.]*.json")):
-            if path.stem not in self._known and (record := _load(path)) is not None:
-                self._known[path.stem] = record
-                new.append(record)
-        return new
+def rejected_images(
+    workspace: Workspace, records: Iterable[CommitRecord]
+) -> Iterator[tuple[str, str, str, str]]:
+    """Split, key, container and reason of every rejected image.
 
-    def all(self) -> list[CommitRecord]:
-        """Every record, by split and number."""
-        self.refresh()
-        return sorted(self._known.values(), key=lambda record: (record.split, record.number))
+    Raises:
+        DatasetError: the rows of a shard are damaged.
+    """
+    columns = ("status", "split", "key", "container", "reason")
+    for record in records:
+        if record.rejected:
+            for status, *found in conspicuous(workspace.rows(record.shard), columns):
+                if status == "rejected":
+                    yield tuple(found)
 
 
 def _load(path: Path) -> CommitRecord | None:
@@ -122,7 +124,7 @@ def finished_shard(workspace: Workspace, shard: ShardName) -> CommitRecord | Non
 
 def finished_shards(workspace: Workspace) -> list[CommitRecord]:
     """The records of all shards that are there, by split and number."""
-    return [record for record in Commits(workspace).all() if _is_there(record, workspace.out)]
+    return [record for record in read_records(workspace) if _is_there(record, workspace.out)]
 
 
 def _is_there(record: CommitRecord, out: Path) -> bool:
@@ -234,30 +236,24 @@ class ShardProgress:
             note is a few requests to the file system's metadata server.
     """
 
-    def __init__(
-        self, workspace: Workspace, shard: ShardName, seconds: float = _NOTE_SECONDS
-    ) -> None:
+    def __init__(self, workspace: Workspace, shard: ShardName, seconds: float) -> None:
         self._path = workspace.progress / str(shard)
         self._images = 0
-        self._noted = False
         self._seconds = max(seconds, _NOTE_SECONDS)
-        self._next = time.monotonic() + self._seconds
+        self._noted = time.monotonic()
 
     def advance(self) -> None:
         """One more image."""
         self._images += 1
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + self._seconds
-            self._noted = True
+        if time.monotonic() >= self._noted + self._seconds:
+            self._noted = time.monotonic()
             with suppress(OSError):
                 self._path.write_text(str(self._images))
 
     def finish(self) -> None:
         """The shard is committed, or given up."""
-        if self._noted:  # most shards are done before the first note is due
-            with suppress(OSError):
-                self._path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
 
 
 def images_under_way(workspace: Workspace) -> int:

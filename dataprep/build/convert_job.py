@@ -10,16 +10,15 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from dataprep.build import manifest as manifests
 from dataprep.build.job import (
+    SAMPLE,
     Job,
     Made,
-    Output,
     Rejected,
     SplitJob,
     choose_shard_count,
+    kept_info,
     map_in_order,
-    plan_output,
 )
 from dataprep.build.lock import Lease
 from dataprep.build.manifest import (
@@ -29,15 +28,12 @@ from dataprep.build.manifest import (
     read_manifest,
     refuse_part,
 )
-from dataprep.build.request import ConvertRequest, check_splits, fit_recipe
+from dataprep.build.request import ConvertRequest, absolute, check_splits, fit_recipe
 from dataprep.errors import ImageError, SinkError, SourceError, UsageError
 from dataprep.images import Prepared, Recipe, prepare
 from dataprep.images.decode import raw_to_png, to_pixels
 from dataprep.images.pixels import cropped
-from dataprep.index import Value
-from dataprep.index import records as records_table
 from dataprep.index.records import RecordsTable, first_rows
-from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, printable, sized, unreadable
@@ -49,23 +45,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _KEPT_COLUMNS: Final = ("channels", "status", "reason")  # of a row of the source
-# What the raw data was and what was done to it; early manifests lack some of it.
-_KEPT_FIELDS = (
+# What the raw data was and what was done to it.
+_KEPT_FIELDS: Final = (
     *("dataset", "dataset_config", "seed", "limit", "shuffle", "image", "input"),
     *("unmatched", "counts", "classes_sha256"),
 )
-_SAMPLE: Final = 32  # images converted to learn how much smaller they become
 _SECOND_LOSS: Final = (
     "JPEGs are decoded and encoded again, which loses a little of each; made from the raw data "
     "they would be better"
 )
 
 
-def check_conversion(request: ConvertRequest) -> Mapping[str, Any]:
+def fit_conversion(request: ConvertRequest) -> tuple[ConvertRequest, Mapping[str, Any]]:
     """Refuse, before anything is made, what can only go wrong.
 
     Returns:
-        The manifest of the data set that is to be converted.
+        The request, with absolute paths and the recipe that the source and the format need; and
+        the manifest of the data set that is to be converted.
 
     Raises:
         UsageError: the format cannot hold what the data set has.
@@ -73,17 +69,18 @@ def check_conversion(request: ConvertRequest) -> Mapping[str, Any]:
     """
     manifest = read_manifest(request.source)
     refuse_part(request.source, manifest, "converted")
-    sink = load_sink(request.sink, request.sink_options)
+    sink = request.load_sink()
     source, out = request.source.resolve(), request.out.resolve()
     if source == out or source in out.parents:
         raise UsageError(
             f"--to {request.out} is in what is to be converted; choose another directory"
         )
-    sink.check(_info(manifest, _recipe(request, manifest)))
+    request = replace(absolute(request), recipe=_recipe(request, manifest))
+    sink.check(_info(manifest, request.recipe))
     if sink.needs_mean:
         raise UsageError("a mean image is made with the data set: make it with --stats mean")
     check_splits(request.num_shards, manifest["splits"])
-    return manifest
+    return request, manifest
 
 
 def plan_conversion(
@@ -92,7 +89,7 @@ def plan_conversion(
     lease: Lease,
     report: Callable[[str], None],
 ) -> tuple[ConvertJob, Mapping[str, object]]:
-    """Decide the shards.
+    """Decide the shards; the arguments are those that `fit_conversion` gives.
 
     Returns:
         The job, and its identity: what the raw data was stays; the format is another, and what was
@@ -103,18 +100,16 @@ def plan_conversion(
     """
     with RecordsTable(request.source) as table:
         attributes = table.attributes
-    recipe = _recipe(request, manifest)
-    output = plan_output(request, _info(manifest, recipe), attributes, report)
-    splits = tuple(
-        _split(manifest, name, request.num_shards, output) for name in manifest["splits"]
-    )
+    recipe = request.recipe
+    info = kept_info(_info(manifest, recipe), request.load_sink(), report)
+    splits = tuple(_split(manifest, name, request, info) for name in manifest["splits"])
     for split in splits:
         report(
             f"{split.name}: {counted(split.images, 'record')}, {sized(split.source_bytes)}, "
             f"in {counted(split.shards, 'shard')}, in the same order"
         )
-    source, max_pixels = request.source.absolute(), manifest["image"]["max_pixels"]
-    job = ConvertJob(output, splits, lease, source, manifest["sha256"], max_pixels, recipe)
+    max_pixels = manifest["image"]["max_pixels"]
+    job = ConvertJob(request, info, attributes, splits, lease, manifest["sha256"], max_pixels)
     ancestor = {
         "manifest_sha256": manifest["sha256"],
         "sink": manifest["sink"],
@@ -138,7 +133,7 @@ def _recipe(request: ConvertRequest, manifest: Mapping[str, Any]) -> Recipe | No
     recipe, before = request.recipe, manifest["image"]
     if recipe is None:
         return None
-    sink = load_sink(request.sink, request.sink_options)
+    sink = request.load_sink()
     if sink.pixels and recipe.color == "keep" and dataset_info(manifest).channels == 1:
         recipe = replace(recipe, color="gray")
     recipe = fit_recipe(recipe, sink)
@@ -180,18 +175,17 @@ def unstored_rows(source: Path, manifest: Mapping[str, Any]) -> Iterator[pa.Tabl
 
 
 def _split(
-    manifest: Mapping[str, Any], name: str, wanted: Mapping[str, int] | None, output: Output
+    manifest: Mapping[str, Any], name: str, request: ConvertRequest, info: DatasetInfo
 ) -> SplitJob:
     split = manifest["splits"][name]
-    same, usual = len(split["shards"]), output.load_sink().usual_shards
+    same, usual = len(split["shards"]), request.load_sink().usual_shards
     like = same if 1 < same <= (usual or same) else None
     return SplitJob(
         name=name,
-        shards=choose_shard_count(name, split["records"], wanted, output, like=like),
+        shards=choose_shard_count(name, split["records"], request, info, like=like),
         shuffle=manifest["shuffle"][name],
         images=split["records"],
         source_bytes=split["bytes"],
-        digest=manifest["input"][name]["digest"],
     )
 
 
@@ -200,89 +194,66 @@ class ConvertJob(Job):
     """Makes shards of consecutive examples of a finished data set.
 
     Attributes:
-        source: the directory that holds its manifest.
-        manifest_sha256: of that manifest.
+        manifest_sha256: of its manifest.
         max_pixels: of an image that has to be decoded.
-        recipe: what is done to every image; None leaves them as they are.
     """
 
-    source: Path
+    request: ConvertRequest
     manifest_sha256: str
     max_pixels: int
-    recipe: Recipe | None
 
     @property
     def works_on_images(self) -> bool:
         """Only if they are decoded or encoded; otherwise they are merely read."""
-        source = manifest_sink(read_manifest(self.source))
-        return self.recipe is not None or source.pixels != self.output.load_sink().pixels
+        source = manifest_sink(read_manifest(self.request.source))
+        return self.request.recipe is not None or source.pixels != self.sink.pixels
 
     def items(
         self, shard: ShardName, pool: Executor | None, window: int
     ) -> Iterator[Made | Rejected]:
         """The shard's run of examples, in the form that the format stores."""
+        source, own = self.request.source, [name for name, _ in self.attributes]
         try:
-            records = FinishedSplit(self.source, shard.split)
-            with RecordsTable(self.source) as table:
+            records = FinishedSplit(source, shard.split)
+            with RecordsTable(source) as table:
                 if records.manifest["sha256"] != self.manifest_sha256:
-                    raise changed_meanwhile(self.source)
+                    raise SourceError(
+                        f"{source} changed while it was converted; nothing was sealed: leave it "
+                        "alone and run again with --overwrite"
+                    )
                 start, stop = run_of(shard, records.ends)
                 first = first_rows(records.manifest)[shard.split][0]
-                columns = (*_KEPT_COLUMNS, *(name for name, _ in self.output.attributes))
-                rows = table.rows(first + start, first + stop, columns)
+                rows = table.rows(first + start, first + stop, (*_KEPT_COLUMNS, *own))
                 run = _paid(records.between(start, stop))
                 made = map_in_order(pool, self._change(), run, window)
                 for (example, image), row in zip(made, rows, strict=True):
-                    yield self._made(example, image, *row)
+                    channels, status, reason, *values = row
+                    if image is not None:
+                        channels = image.channels
+                    elif example.format == "RAW":
+                        channels = example.channels
+                    known = zip(own, values, strict=True)
+                    attributes = {name: value for name, value in known if value is not None}
+                    measured = None if image is None else image.measured
+                    yield Made(example, channels, status, reason, attributes, measured)
         except OSError as error:
-            raise unreadable(str(self.source), error) from error
+            raise unreadable(str(source), error) from error
 
-    def estimate_bytes(self, pending: Sequence[ShardName]) -> int:
-        """Exact to the format's overhead if the images stay as they are, or become arrays.
-
-        Arrays that become PNG are taken for as large as they were; with a recipe, a sample of the
-        first pending shard is converted.
-        """
-        overhead, each = self.output.load_sink().overhead(), self.output.array_bytes()
-        ratio = 1.0 if self.recipe is None or each else self._measured_ratio(pending[0])
-        total = 0
-        for split in self.splits:
-            numbers = [shard for shard in pending if shard.split == split.name]
-            images = split.images * len(numbers) // split.shards
-            size = ratio * split.source_bytes / split.images if each is None else each
-            total += int(images * (size + overhead))
-        return total
-
-    def _measured_ratio(self, shard: ShardName) -> float:
-        records = FinishedSplit(self.source, shard.split)
-        sample = list(islice(records.between(*run_of(shard, records.ends)), _SAMPLE))
-        made = [self._change()(example)[0] for example in sample]
-        return sum(len(it.encoded) for it in made) / sum(len(it.encoded) for it in sample)
+    def size_ratio(self, shard: ShardName) -> float:
+        """As a few images of the shard become; arrays as PNG are taken for as large."""
+        if self.request.recipe is None:
+            return 1.0
+        records, change = FinishedSplit(self.request.source, shard.split), self._change()
+        sample = list(islice(records.between(*run_of(shard, records.ends)), SAMPLE))
+        made = sum(len(change(example)[0].encoded) for example in sample)
+        return made / sum(len(example.encoded) for example in sample)
 
     def _change(self) -> Callable[[Example], tuple[Example, Prepared | None]]:
         """What is done to each example; to be pickled."""
-        if self.recipe is not None:
-            return partial(_prepared, recipe=self.recipe, colorspace=self.output.info.colorspace)
-        return partial(_changed, pixels=self.output.load_sink().pixels, most=self.max_pixels)
-
-    def _made(
-        self,
-        example: Example,
-        image: Prepared | None,
-        channels: int,
-        status: Literal["stored", "repaired", "warned"],
-        reason: str | None,
-        *values: Value | None,
-    ) -> Made:
-        """With what the table of the source says of it."""
-        named = zip((name for name, _ in self.output.attributes), values, strict=True)
-        if image is not None:
-            channels = image.channels
-        elif example.format == "RAW":
-            channels = example.channels
-        attributes = {name: value for name, value in named if value is not None}
-        measured = None if image is None else image.measured
-        return Made(example, channels, status, reason, attributes, measured)
+        if self.request.recipe is not None:
+            colorspace = self.info.colorspace
+            return partial(_prepared, recipe=self.request.recipe, colorspace=colorspace)
+        return partial(_changed, pixels=self.sink.pixels, most=self.max_pixels)
 
 
 def run_of(shard: ShardName, ends: Sequence[int]) -> tuple[int, int]:
@@ -299,14 +270,6 @@ def run_of(shard: ShardName, ends: Sequence[int]) -> tuple[int, int]:
     size, longer = divmod(ends[-1], shard.count)
     start = shard.number * size + min(shard.number, longer)
     return start, start + size + (shard.number < longer)
-
-
-def changed_meanwhile(source: Path) -> SourceError:
-    """What to tell the user when the data set is another than at the beginning."""
-    return SourceError(
-        f"{source} changed while it was converted; nothing was sealed: leave it alone and run "
-        "again with --overwrite"
-    )
 
 
 def _paid(examples: Iterator[Example]) -> Iterator[Example]:
@@ -367,19 +330,3 @@ def pixels_of(example: Example, most: int) -> NDArray[np.uint8]:
         return to_pixels(example.encoded, example.format, *size, color, most)
     except ImageError as error:
         raise SinkError(f"{printable(example.key)} cannot be decoded: {error}") from error
-
-
-def file_times(source: Path, manifest: Mapping[str, Any]) -> list[tuple[int, int, int] | None]:
-    """What changes when a file of the data set does: it is verified only once, and read later."""
-    names = [manifests.NAME, records_table.NAME]
-    for split in manifest["splits"].values():
-        names += [file["path"] for shard in split["shards"] for file in shard["files"]]
-    return [_file_time(source / name) for name in names]
-
-
-def _file_time(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -3,44 +3,44 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dataprep.archives.reading import require_unchanged
+from dataprep.build.commit import CommitRecord, rejected_images
 from dataprep.build.index_parts import ScanSummary
 from dataprep.build.job import (
+    SAMPLE,
     Job,
     Made,
     Rejected,
     SplitJob,
     choose_shard_count,
-    explain_shard_count,
+    kept_info,
     map_in_order,
-    plan_output,
 )
 from dataprep.build.lock import Lease
 from dataprep.build.request import Request, describe_examples
 from dataprep.datasets import Dataset, read_image
-from dataprep.errors import ImageError, SourceError
+from dataprep.errors import ImageError
 from dataprep.images import Prepared, Recipe, prepare
 from dataprep.images.pixels import cropped
 from dataprep.index import Row
 from dataprep.index.order import read_shard
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
-from dataprep.system.messages import counted, sized
 from dataprep.system.state_files import to_json
 
 if TYPE_CHECKING:  # they load a database, which a run that has nothing to order need not
     from dataprep.index.images import Images
     from dataprep.index.order import Shuffle
 
-_SAMPLE = 32  # images converted to learn how much smaller they become
+_RESIZING = ("resize", "center_crop", "encoding", "color")  # what changes an image's bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,11 @@ class ImageJob(Job):
     """Makes shards of a raw data set.
 
     Attributes:
-        raw: where it is.
         index: where the restart points of its gzip archives are.
-        recipe: what is done to every image.
     """
 
-    raw: Path
+    request: Request
     index: Path
-    recipe: Recipe
 
     @property
     def works_on_images(self) -> bool:
@@ -66,7 +63,8 @@ class ImageJob(Job):
         self, shard: ShardName, pool: Executor | None, window: int
     ) -> Iterator[Made | Rejected]:
         """Every row of the shard, read and converted."""
-        convert = partial(_convert, self.raw, self.index, self.recipe)
+        raw = self.request.raw
+        convert = partial(_convert, raw, self.index, self.request.recipe)
         archives: dict[str, Row] = {}
         for row, result in map_in_order(pool, convert, self._rows(shard), window):
             if row.offset:
@@ -74,48 +72,30 @@ class ImageJob(Job):
             if isinstance(result, ImageError):
                 yield Rejected(row.key, row.container, row.labels, str(result), row.attributes)
             else:
-                yield _made(row, result, self.output.info)
+                yield _made(row, result, self.info)
         # Before the shard is committed; a file of its own was looked at when it was read.
-        require_unchanged(self.raw, archives)
+        require_unchanged(raw, archives)
 
-    def estimate_bytes(self, pending: Sequence[ShardName]) -> int:
-        """Exact to about 1 % where images pass through or become arrays.
-
-        Where they are converted, estimated from a sample of the first pending shard.
-        """
-        images = source = 0.0
-        for split in self.splits:
-            part = sum(shard.split == split.name for shard in pending) / split.shards
-            images += split.images * part
-            source += split.source_bytes * part
-        overhead, each = self.output.load_sink().overhead(), self.output.array_bytes()
-        if each is not None:
-            return int(images * (each + overhead))
-        ratio = self._measured_ratio(pending[0]) if _changes_size(self.recipe) else 1.0
-        return int(source * ratio + images * overhead)
-
-    def _measured_ratio(self, shard: ShardName) -> float:
+    def size_ratio(self, shard: ShardName) -> float:
+        """As a few images of the shard become, where they are converted."""
+        recipe, plain = self.request.recipe, Recipe()
+        if all(getattr(recipe, name) == getattr(plain, name) for name in _RESIZING):
+            return 1.0
         source = made = 0
-        for row in islice(self._rows(shard), _SAMPLE):
-            _, result = _convert(self.raw, self.index, self.recipe, row)
+        for row in islice(self._rows(shard), SAMPLE):
+            _, result = _convert(self.request.raw, self.index, recipe, row)
             if not isinstance(result, ImageError):
                 made += len(result.data)
                 source += row.size
         return made / source if source else 1.0
 
-    def check_rejected(self, shard: ShardName, keys: Collection[str]) -> None:
+    def check_rejected(self, records: Iterable[CommitRecord]) -> None:
         """One look at each file that a rejected image is in."""
-        files = {row.container: row for row in self._rows(shard) if row.key in keys}
-        require_unchanged(self.raw, files)
-
-    def read_rejected(self, shard: ShardName, keys: Collection[str]) -> Iterator[tuple[str, bytes]]:
-        """Read them from the raw data once more."""
-        for row in self._rows(shard):
-            if row.key in keys:
-                try:
-                    yield row.key, read_image(self.raw, row, self.index)
-                except SourceError as error:
-                    raise SourceError(f"--keep_rejected: {error}") from error
+        for record in records:
+            keys = {key for _, key, *_ in rejected_images(self.workspace, [record])}
+            rows = self._rows(record.shard) if keys else ()
+            files = {row.container: row for row in rows if row.key in keys}
+            require_unchanged(self.request.raw, files)
 
     def _rows(self, shard: ShardName) -> Iterator[Row]:
         return read_shard(self.workspace.order, shard.split, shard.number)
@@ -132,20 +112,8 @@ def _convert(raw: Path, index: Path, recipe: Recipe, row: Row) -> tuple[Row, Pre
 
 
 def _made(row: Row, image: Prepared, info: DatasetInfo) -> Made:
-    kinds = {note.kind for note in image.notes}
-    return Made(
-        _example(row, image, info),
-        image.channels,
-        status="repaired" if "repaired" in kinds else "warned" if kinds else "stored",
-        reason="; ".join(note.text for note in image.notes) or None,
-        attributes=row.attributes,
-        measured=image.measured,
-    )
-
-
-def _example(row: Row, image: Prepared, info: DatasetInfo) -> Example:
     boxes, box_labels = cropped(row.boxes, row.box_labels, image.part) if info.boxes else ((), ())
-    return Example(
+    example = Example(
         key=row.key,
         encoded=image.data,
         format=image.format,
@@ -160,15 +128,14 @@ def _example(row: Row, image: Prepared, info: DatasetInfo) -> Example:
         box_labels=box_labels,
         attributes=row.attributes if info.attributes else {},
     )
-
-
-def _changes_size(recipe: Recipe) -> bool:
-    plain = Recipe()
-    return (recipe.resize, recipe.center_crop, recipe.encoding, recipe.color) != (
-        plain.resize,
-        plain.center_crop,
-        plain.encoding,
-        plain.color,
+    kinds = {note.kind for note in image.notes}
+    return Made(
+        example,
+        image.channels,
+        status="repaired" if "repaired" in kinds else "warned" if kinds else "stored",
+        reason="; ".join(note.text for note in image.notes) or None,
+        attributes=row.attributes,
+        measured=image.measured,
     )
 
 
@@ -198,19 +165,18 @@ def plan_images(
         UsageError: the shard counts do not fit, or the format cannot hold such a data set.
     """
     info = describe_examples(summary.classes, request.recipe, dataset)
-    output = plan_output(request, info, info.attributes, report)
+    kept = kept_info(info, request.load_sink(), report)
     splits = tuple(
         SplitJob(
             name=name,
-            shards=choose_shard_count(name, found.images, request.num_shards, output),
+            shards=choose_shard_count(name, found["images"], request, kept),
             shuffle=request.shuffle or ("stratified" if name == "train" else "none"),
-            images=found.images,
-            source_bytes=found.source_bytes,
-            digest=found.digest,
+            images=found["images"],
+            source_bytes=found["bytes"],
         )
-        for name, found in ((name, summary.images[name]) for name in summary.splits)
+        for name, found in summary.input.items()
     )
-    job = ImageJob(output, splits, lease, request.raw.absolute(), index, request.recipe)
+    job = ImageJob(request, kept, info.attributes, splits, lease, index)
     return job, {
         "dataset": request.dataset,
         "dataset_config": dict(dataset.config()),
@@ -218,44 +184,15 @@ def plan_images(
         "limit": request.limit,
         "shuffle": {split.name: split.shuffle for split in splits},
         "image": request.recipe.config(),
-        "classes_sha256": hashlib.sha256(to_json(output.info.classes)).hexdigest(),
-        "unmatched": asdict(summary.unmatched),
-        "counts": dict(summary.counts),
-        "input": {
-            split.name: {
-                "images": split.images,
-                "bytes": split.source_bytes,
-                "digest": split.digest,
-            }
-            for split in splits
-        },
+        "classes_sha256": hashlib.sha256(to_json(info.classes)).hexdigest(),
+        "unmatched": summary.unmatched,
+        "counts": summary.counts,
+        "input": summary.input,
         **job.output_identity(),
     }
 
 
-def describe_splits(
-    job: Job, wanted: Mapping[str, int] | None, official: Mapping[str, int]
-) -> Iterator[str]:
-    """A line for the user on each split.
-
-    Args:
-        job: what is to be built.
-        wanted: the shard counts that the user asked for.
-        official: how many images each split of the complete data set has, where known.
-    """
-    for split in job.splits:
-        text = f"{split.name}: {counted(split.images, 'image')}"
-        complete = official.get(split.name, split.images)
-        if complete != split.images:
-            text += f" of the official {complete:,}"
-        text += f", {sized(split.source_bytes)}, in {counted(split.shards, 'shard')}"
-        text += explain_shard_count(split.name, split.shards, wanted, job.output)
-        yield f"{text}, shuffle {split.shuffle}"
-
-
-def order_images(
-    job: ImageJob, images: Images, made_of: object, *, seed: int, limit: int | None
-) -> None:
+def order_images(job: ImageJob, images: Images, made_of: object) -> None:
     """Put the images of those splits in order whose order is not there.
 
     Args:
@@ -263,19 +200,19 @@ def order_images(
         images: of its index.
         made_of: what shapes the order, as JSON: the job's identity, which is the same for every
             raw layout, and what the index was made from, since the order says where the bytes are.
-        seed: of the shuffle.
-        limit: how many images of each split there are at most.
     """
     # Imported late: a run that is resumed has nothing to order.
     from dataprep.index.order import order_is_current, write_order
 
-    order, info = job.workspace.order, job.output.info
+    order, request = job.workspace.order, job.request
     token = hashlib.sha256(to_json(made_of)).hexdigest()
     stale = [split for split in job.splits if not order_is_current(order, split.name, token)]
-    if stale and not images.has_chosen:
-        splits = [split.name for split in job.splits]
-        images.number_labels(splits, [name for name, _ in info.classes], multilabel=info.multilabel)
-        images.choose(splits, seed=seed, limit=limit)
+    if stale:
+        names = [split.name for split in job.splits]
+        classes = [name for name, _ in job.info.classes]
+        images.choose(
+            names, classes, multilabel=job.info.multilabel, seed=request.seed, limit=request.limit
+        )
     for split in stale:
         write_order(
             order,
@@ -284,6 +221,6 @@ def order_images(
             images=split.images,
             shards=split.shards,
             shuffle=cast("Shuffle", split.shuffle),
-            seed=seed,
+            seed=request.seed,
             token=token,
         )

@@ -108,7 +108,6 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
         SinkError: the index cannot be written.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
     from pyarrow import parquet
 
     from dataprep.index.tables import index_tables
@@ -128,7 +127,7 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
             temporary, schema_of("index", attributes), compression="zstd"
         ) as file:
             for table in index_tables(scanned, classes, attributes):
-                for entry in pc.value_counts(table.column("status")).to_pylist():
+                for entry in table.column("status").value_counts().to_pylist():
                     statuses[entry["values"]] += entry["counts"]
                 file.write_table(table, row_group_size=_GROUP)
         part = IndexPart(
@@ -229,68 +228,23 @@ def _fingerprint(dataset: Dataset, raw: Path, unit: ScanUnit) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitSummary:
-    """The images that are prepared of a split.
-
-    Attributes:
-        images: how many there are.
-        source_bytes: their size in the raw data.
-        digest: of what shapes the output: the same for every raw layout. It notices every change,
-            but is no proof against forgery.
-    """
-
-    images: int
-    source_bytes: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unmatched:
-    """Images that are listed but not there, or there but not listed.
-
-    Attributes:
-        missing: how many are listed but not there.
-        unlisted: how many are there but not listed.
-        first: the names of a few, by kind.
-    """
-
-    missing: int
-    unlisted: int
-    first: Mapping[str, Sequence[str]]
-
-    @property
-    def number(self) -> int:
-        """How many there are."""
-        return self.missing + self.unlisted
-
-    def texts(self) -> list[tuple[str, Sequence[str]]]:
-        """How many of what, and a few names, of the kinds of which there are any."""
-        kinds = {"missing": "listed but not there", "unlisted": "there but not listed"}
-        numbers = {"missing": self.missing, "unlisted": self.unlisted}
-        return [
-            (f"{counted(numbers[kind], 'image')} {what}", self.first[kind])
-            for kind, what in kinds.items()
-            if numbers[kind]
-        ]
-
-
-@dataclass(frozen=True, slots=True)
 class ScanSummary:
-    """The index as a whole.
+    """The index as a whole; as JSON the state of its file.
 
     Attributes:
-        splits: those that are prepared, in order.
         classes: (identifier, name) of every class, by index.
-        images: of every split that is prepared.
-        unmatched: images without an entry in a list, and the other way round.
+        input: of every split that is prepared, in order, the number of its ``images``, their
+            ``bytes`` in the raw data, and a ``digest`` of what shapes the output: the same for
+            every raw layout. It notices every change, but is no proof against forgery.
+        unmatched: how many images are listed but not there (``missing``), how many there but not
+            listed (``unlisted``), and the ``first`` few names of each.
         ignored: how many files are no images, and a line on the first; empty if none.
         counts: what was counted, by what it is.
     """
 
-    splits: tuple[str, ...]
     classes: tuple[tuple[str, str], ...]
-    images: Mapping[str, SplitSummary]
-    unmatched: Unmatched
+    input: Mapping[str, Mapping[str, Any]]
+    unmatched: Mapping[str, Any]
     ignored: tuple[int, str]
     counts: Mapping[str, int]
 
@@ -313,12 +267,7 @@ def open_images(
 
 
 def summarize(
-    request: Request,
-    workspace: Workspace,
-    dataset: Dataset,
-    found: Found,
-    parts: IndexParts,
-    images: Images,
+    request: Request, dataset: Dataset, found: Found, parts: IndexParts, images: Images
 ) -> ScanSummary:
     """Check the images and put together what is known of them; at once if nothing changed.
 
@@ -326,6 +275,7 @@ def summarize(
         UsageError: a split was asked for that is not there.
         SourceError: there are no images, or no labels; a name or a group is where it must not be.
     """
+    workspace = Workspace(request.out)
     path = workspace.order / "summary.json"
     known = dataset.classes()
     made_of = [
@@ -335,15 +285,22 @@ def summarize(
     key = hashlib.sha256(to_json(made_of)).hexdigest()
     state = read_state(path)
     if state is not None and state["key"] == key:
-        return _restored(state["summary"])
-    unmatched = Unmatched(**images.unmatched())
-    if unmatched.number:
+        kept = state["summary"]
+        kept["classes"] = tuple((identifier, name) for identifier, name in kept["classes"])
+        kept["input"] = {split: kept["input"][split] for split in state["splits"]}
+        return ScanSummary(**kept)
+    unmatched = images.unmatched()
+    if unmatched["first"]:
         images.write_unmatched(workspace.unmatched)
     else:
         workspace.unmatched.unlink(missing_ok=True)  # of an earlier run
     there = images.splits()
     if not there:
-        raise _nothing(request.raw, unmatched)
+        others = "".join(f"; {what}, such as {names}" for what, names in _unmatched(unmatched))
+        raise SourceError(
+            f"no images found in {printable(str(request.raw))}{others}; check --raw_data_dir, and "
+            "what says which images there are"
+        )
     splits = found.splits or wanted_splits(in_usual_order(there), request.splits)
     check_splits(request.num_shards, splits)
     for split in splits:
@@ -352,7 +309,6 @@ def summarize(
                 f"{split}: no images found; leave it out with --splits; or, if it was cut by a "
                 "share, take a larger one or another --split_seed"
             )
-    known = dataset.classes()
     if known is None:
         names = images.class_names().union(*(part.classes for part in parts.units.values()))
         known = dataset.order_classes(names)
@@ -361,20 +317,25 @@ def summarize(
     images.check_splits_known()
     images.check_keys()
     images.check_groups(dataset.group)
-    images.number_labels(splits, [name for name, _ in known], multilabel=dataset.multilabel)
-    images.choose(splits, seed=request.seed, limit=request.limit)
+    images.choose(
+        splits,
+        [name for name, _ in known],
+        multilabel=dataset.multilabel,
+        seed=request.seed,
+        limit=request.limit,
+    )
     counts: Counter[str] = Counter()
     for part in parts.units.values():
         counts.update(part.counts)
+    sums = images.summaries()
     summary = ScanSummary(
-        splits=splits,
         classes=tuple(known),
-        images={row[0]: SplitSummary(*row[1:]) for row in images.summaries()},
+        input={split: sums[split] for split in splits},
         unmatched=unmatched,
         ignored=images.ignored(),
         counts={name: counts[name] for name in sorted(counts)},
     )
-    write_state(path, {"key": key, "summary": asdict(summary)})
+    write_state(path, {"key": key, "splits": splits, "summary": asdict(summary)})
     return summary
 
 
@@ -389,15 +350,14 @@ def check_unmatched(summary: ScanSummary, max_bad: MaxBad, names: Path) -> None:
     Raises:
         RejectedError: more images are missing, or not listed, than the user allows.
     """
-    unmatched = summary.unmatched
-    images = sum(split.images for split in summary.images.values())
-    if max_bad.allows(unmatched.number, images + unmatched.missing):
-        return
-    raise RejectedError(
-        f"{' and '.join(text for text, _ in unmatched.texts())}, --max_bad allows "
-        f"{max_bad}; no shard was written; {names} names all of them",
-        rejected=unmatched.number,
-    )
+    missing, unlisted = summary.unmatched["missing"], summary.unmatched["unlisted"]
+    images = sum(split["images"] for split in summary.input.values())
+    if not max_bad.allows(missing + unlisted, images + missing):
+        raise RejectedError(
+            f"{' and '.join(what for what, _ in _unmatched(summary.unmatched))}, --max_bad allows "
+            f"{max_bad}; no shard was written; {names} names all of them",
+            rejected=missing + unlisted,
+        )
 
 
 def report_summary(summary: ScanSummary, report: Callable[[str], None]) -> None:
@@ -407,25 +367,15 @@ def report_summary(summary: ScanSummary, report: Callable[[str], None]) -> None:
         report(f"{counted(number, 'file')} ignored, the first {first}")
     for what, count in summary.counts.items():
         report(f"{what}: {count:,} in the raw data")
-    for text, names in summary.unmatched.texts():
-        report(f"{text}: {', '.join(names)}")
+    for what, names in _unmatched(summary.unmatched):
+        report(f"{what}: {names}")
 
 
-def _restored(value: Mapping[str, Any]) -> ScanSummary:
-    return ScanSummary(
-        splits=tuple(value["splits"]),
-        classes=tuple((identifier, name) for identifier, name in value["classes"]),
-        images={name: SplitSummary(**split) for name, split in value["images"].items()},
-        unmatched=Unmatched(**value["unmatched"]),
-        ignored=(value["ignored"][0], value["ignored"][1]),
-        counts=value["counts"],
-    )
-
-
-def _nothing(raw: Path, unmatched: Unmatched) -> SourceError:
-    place = printable(str(raw))
-    others = "".join(f"; {text}, such as {names[0]}" for text, names in unmatched.texts())
-    return SourceError(
-        f"no images found in {place}{others}; check --raw_data_dir, and what says which images "
-        "there are"
-    )
+def _unmatched(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How many of what, and a few names, of the kinds of which there are any."""
+    kinds = {"missing": "listed but not there", "unlisted": "there but not listed"}
+    return [
+        (f"{counted(found[kind], 'image')} {what}", ", ".join(found["first"][kind]))
+        for kind, what in kinds.items()
+        if found[kind]
+    ]

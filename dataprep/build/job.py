@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from dataprep import __version__
+from dataprep.build.commit import CommitRecord
 from dataprep.build.lock import Lease
 from dataprep.build.manifest import describe_info
 from dataprep.build.request import EVERY_SPLIT, OutputRequest
@@ -19,10 +19,9 @@ from dataprep.build.workspace import Workspace
 from dataprep.errors import UsageError
 from dataprep.images import Measured, codec_versions
 from dataprep.index import Value
-from dataprep.plugins import load_sink
-from dataprep.sinks import DatasetInfo, Layout, ShardName, Sink
+from dataprep.sinks import DatasetInfo, ShardName, Sink
 from dataprep.sinks.example import Example
-from dataprep.system.messages import counted, some_of
+from dataprep.system.messages import counted, sized, some_of
 
 if TYPE_CHECKING:
     from dataprep_schemas.tables import Kind
@@ -34,6 +33,9 @@ Result = TypeVar("Result")
 _PREFERRED = {"train": 1024}
 _OTHERS = 128
 
+SAMPLE = 32
+"""How many images are converted to learn how much smaller they become."""
+
 
 @dataclass(frozen=True, slots=True)
 class SplitJob:
@@ -43,7 +45,6 @@ class SplitJob:
         shuffle: how the images are ordered, as the manifest says it.
         images: how many there are, before any is rejected.
         source_bytes: their size in the raw data.
-        digest: of the raw images; see `dataprep.build.summary.SplitSummary`.
     """
 
     name: str
@@ -51,45 +52,10 @@ class SplitJob:
     shuffle: str
     images: int
     source_bytes: int
-    digest: str
 
     def shard_names(self) -> list[ShardName]:
         """Every shard of the split."""
         return [ShardName(self.name, number, self.shards) for number in range(self.shards)]
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """Where the shards go, and in which format.
-
-    Attributes:
-        sink: the format's name.
-        sink_options: the format's options.
-        info: what is true of every example.
-        build_dir: where formats that are not written from front to back are built, if the user
-            said so; otherwise each worker decides.
-        attributes: name and kind of what else is known of images, whether or not the format has a
-            place for it.
-    """
-
-    workspace: Workspace
-    sink: str
-    sink_options: Mapping[str, str]
-    layout: Layout
-    info: DatasetInfo
-    build_dir: Path | None = None
-    attributes: tuple[tuple[str, Kind], ...] = ()
-
-    def load_sink(self) -> Sink:
-        """The format."""
-        return load_sink(self.sink, self.sink_options)
-
-    def array_bytes(self) -> int | None:
-        """What every image takes in a format that stores pixels; None in the others."""
-        sink, info = self.load_sink(), self.info
-        if not sink.pixels or info.size is None:
-            return None
-        return info.size[0] * info.size[1] * info.channels * sink.value_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +92,34 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Job(ABC):
-    """What a worker is to make. Pickled, so it holds only small, plain values."""
+    """What a worker is to make: the request, and what was decided on it.
 
-    output: Output
+    Pickled, so it holds only small, plain values.
+
+    Attributes:
+        request: what the user asked for, with absolute paths.
+        info: what is true of every example.
+        attributes: name and kind of what else is known of images, whether or not the format has a
+            place for it.
+        splits: how many shards and images each has.
+        lease: what workers need to go on.
+    """
+
+    request: OutputRequest
+    info: DatasetInfo
+    attributes: tuple[tuple[str, Kind], ...]
     splits: tuple[SplitJob, ...]
     lease: Lease
 
     @property
     def workspace(self) -> Workspace:
         """The output directory."""
-        return self.output.workspace
+        return Workspace(self.request.out)
+
+    @property
+    def sink(self) -> Sink:
+        """The format."""
+        return self.request.load_sink()
 
     def shard_names(self) -> list[ShardName]:
         """Every shard of every split."""
@@ -143,14 +127,31 @@ class Job(ABC):
 
     def output_identity(self) -> dict[str, object]:
         """What shapes the bytes of the output besides the examples; nothing of this machine."""
-        sink, info = self.output.load_sink(), self.output.info
+        sink = self.sink
         return {
             "num_shards": {split.name: split.shards for split in self.splits},
             "sink": {"name": sink.name, "config": dict(sink.config())},
-            "examples": describe_info(info),
-            "layout": self.output.layout,
+            "examples": describe_info(self.info),
+            "layout": self.request.layout,
             "versions": {"dataprep": __version__, **codec_versions(), **sink.versions()},
         }
+
+    def estimate_bytes(self, pending: Sequence[ShardName]) -> int:
+        """The size of these shards together.
+
+        Exact to about 1 % where images stay as they are or become arrays.
+        """
+        images = size = 0.0
+        for split in self.splits:
+            part = sum(shard.split == split.name for shard in pending) / split.shards
+            images += split.images * part
+            size += split.source_bytes * part
+        if self.sink.pixels and self.info.size is not None:
+            height, width = self.info.size
+            size = images * height * width * self.info.channels * self.sink.value_bytes
+        else:
+            size *= self.size_ratio(pending[0])
+        return int(size + images * self.sink.overhead())
 
     @property
     @abstractmethod
@@ -172,30 +173,18 @@ class Job(ABC):
             SourceError: an image cannot be read or has changed since it was indexed.
         """
 
-    @abstractmethod
-    def estimate_bytes(self, pending: Sequence[ShardName]) -> int:
-        """The size of these shards together, roughly."""
+    # A job without raw data changes no sizes, and rejects nothing.
 
-    # A job without raw data rejects nothing.
+    def size_ratio(self, shard: ShardName) -> float:  # noqa: ARG002
+        """How many bytes are stored for one of the source, roughly, as in this shard."""
+        return 1.0
 
-    def check_rejected(self, shard: ShardName, keys: Collection[str]) -> None:  # noqa: B027
-        """Make sure that what images of a shard were rejected for is still so.
+    def check_rejected(self, records: Iterable[CommitRecord]) -> None:  # noqa: B027
+        """Make sure that what images of these shards were rejected for is still so.
 
         Raises:
             SourceError: the raw data changed since; perhaps somebody has repaired it.
         """
-
-    def read_rejected(
-        self,
-        shard: ShardName,  # noqa: ARG002
-        keys: Collection[str],  # noqa: ARG002
-    ) -> Iterable[tuple[str, bytes]]:
-        """Key and bytes of rejected images of a shard.
-
-        Raises:
-            SourceError: they cannot be read any more.
-        """
-        return ()
 
 
 def map_in_order(
@@ -221,123 +210,76 @@ def map_in_order(
             future.cancel()
 
 
-def plan_output(
-    request: OutputRequest,
-    info: DatasetInfo,
-    attributes: tuple[tuple[str, Kind], ...],
-    report: Callable[[str], None],
-) -> Output:
-    """Where the shards go, with what their format can hold of the examples.
-
-    Args:
-        request: what the user asked for.
-        info: what is true of every example.
-        attributes: name and kind of what else is known of images.
-        report: told what the format has no place for.
-
-    Raises:
-        UsageError: the format cannot hold such a data set.
-    """
-    sink = load_sink(request.sink, request.sink_options)
-    sink.check(info)
-    kept, lines = dropped_fields(info, sink)
-    for line in lines:
-        report(line)
-    return Output(
-        workspace=Workspace(request.out.absolute()),
-        sink=request.sink,
-        sink_options=request.sink_options,
-        layout=request.layout,
-        info=kept,
-        attributes=attributes,
-        build_dir=request.build_dir and request.build_dir.absolute(),
-    )
-
-
-def dropped_fields(info: DatasetInfo, sink: Sink) -> tuple[DatasetInfo, tuple[str, ...]]:
+def kept_info(info: DatasetInfo, sink: Sink, report: Callable[[str], None]) -> DatasetInfo:
     """What is true of the examples once the format holds them.
 
     Args:
         info: what is true of them before.
         sink: the format.
+        report: told what it has no place for.
 
-    Returns:
-        The same without what is lost, and a line for the user on each kind of it.
+    Raises:
+        UsageError: the format cannot hold such a data set.
     """
-    lines = []
-    if info.boxes and not sink.keeps_boxes:
-        info = replace(info, boxes=False)
-        lines.append(_dropped(sink, "bounding boxes"))
-    if info.attributes and not sink.keeps_attributes:
-        lines.append(_dropped(sink, some_of([name for name, _ in info.attributes])))
-        info = replace(info, attributes=())
-    return info, tuple(lines)
-
-
-def _dropped(sink: Sink, what: str) -> str:
-    return f"sink {sink.name} has no place for {what}: they are left out"
+    sink.check(info)
+    boxes, attributes = info.boxes and sink.keeps_boxes, info.attributes * sink.keeps_attributes
+    lost = ["bounding boxes"] * (info.boxes > boxes)
+    if len(attributes) < len(info.attributes):
+        lost.append(some_of([name for name, _ in info.attributes]))
+    for what in lost:
+        report(f"sink {sink.name} has no place for {what}: they are left out")
+    return replace(info, boxes=boxes, attributes=attributes)
 
 
 def choose_shard_count(
-    split: str,
-    images: int,
-    wanted: Mapping[str, int] | None,
-    output: Output,
-    *,
-    like: int | None = None,
+    split: str, images: int, request: OutputRequest, info: DatasetInfo, *, like: int | None = None
 ) -> int:
     """The count that was asked for, or the one that the format's users expect.
 
     Args:
         split: its name.
         images: how many it has.
-        wanted: what the user asked for, if anything.
-        output: the format, and what is true of every example.
+        request: what the user asked for.
+        info: what is true of every example.
         like: the count to take if none was asked for and the format allows it.
 
     Raises:
         UsageError: it does not fit the number of images, or the format's limits.
     """
-    sink = output.load_sink()
-    most = sink.most_images(output.info)
+    sink = request.load_sink()
+    most = sink.most_images(info)
     if most == 0:
         raise UsageError(f"one such image is more than a file of {sink.name} can hold")
     least = 1 if most is None else math.ceil(images / most)
-    asked = _asked(split, wanted)
+    asked = _asked(split, request)
     if asked is None:
         return max(like or default_shard_count(images, _preferred(split, sink)), least)
-    check_shard_count(images, asked, split)
-    if asked < least:
+    if not least <= asked <= images or asked < 1:
+        why = f" (a shard of {sink.name} holds at most {most:,} such images)" if least > 1 else ""
         raise UsageError(
-            f"--num_shards {split}={asked}: a shard of {sink.name} holds at most {most:,} such "
-            f"images, so {split} needs at least {least} shards"
+            f"--num_shards {split}={asked}: {split} has {counted(images, 'image')}; expected "
+            f"{least} to {images}{why}, so that no shard is empty"
         )
     return asked
 
 
-def explain_shard_count(
-    split: str, shards: int, wanted: Mapping[str, int] | None, output: Output
-) -> str:
-    """Why there are fewer shards than the readers of the field expect, if so."""
-    preferred = _preferred(split, output.load_sink())
-    if shards >= preferred or _asked(split, wanted) is not None:
-        return ""
-    return f" (fewer than the default {preferred}, so that each holds at least 100)"
+def describe_splits(job: Job, official: Mapping[str, int]) -> Iterator[str]:
+    """A line for the user on each split.
 
-
-def check_shard_count(count: int, shards: int, split: str) -> None:
-    """Refuse a shard count that would leave a shard empty.
-
-    Raises:
-        UsageError: with the count that would work in its text.
+    Args:
+        job: what is to be built.
+        official: how many images each split of the complete data set has, where known.
     """
-    if shards < 1:
-        raise UsageError(f"--num_shards {split}={shards}: a split needs at least 1 shard")
-    if shards > count:
-        raise UsageError(
-            f"--num_shards {split}={shards}: {split} has {counted(count, 'image')}, so "
-            f"{counted(shards - count, 'shard')} would be empty; use at most {split}={count}"
-        )
+    for split in job.splits:
+        text = f"{split.name}: {counted(split.images, 'image')}"
+        complete = official.get(split.name, split.images)
+        if complete != split.images:
+            text += f" of the official {complete:,}"
+        text += f", {sized(split.source_bytes)}, in {counted(split.shards, 'shard')}"
+        preferred = _preferred(split.name, job.sink)
+        if split.shards < preferred and _asked(split.name, job.request) is None:
+            text += f" (fewer than the default {preferred}, so that each holds at least 100)"
+        yield f"{text}, shuffle {split.shuffle}"
 
 
 def default_shard_count(count: int, preferred: int, *, smallest: int = 100) -> int:
@@ -352,8 +294,9 @@ def default_shard_count(count: int, preferred: int, *, smallest: int = 100) -> i
     return int(1 << (fitting.bit_length() - 1))
 
 
-def _asked(split: str, wanted: Mapping[str, int] | None) -> int | None:
-    return None if wanted is None else wanted.get(split, wanted.get(EVERY_SPLIT))
+def _asked(split: str, request: OutputRequest) -> int | None:
+    wanted = request.num_shards or {}
+    return wanted.get(split, wanted.get(EVERY_SPLIT))
 
 
 def _preferred(split: str, sink: Sink) -> int:

@@ -111,10 +111,7 @@ def describe_info(info: DatasetInfo) -> dict[str, Any]:
 
 
 def dataset_info(manifest: Mapping[str, Any]) -> DatasetInfo:
-    """What readers of a data set's shards are told; the inverse of `describe_info`.
-
-    Early manifests say nothing of attributes, of which there were none, and name the file of boxes.
-    """
+    """What readers of a data set's shards are told; the inverse of `describe_info`."""
     from dataprep.sinks import DatasetInfo  # staging reads manifests, and needs no format
 
     examples = manifest["examples"]
@@ -124,8 +121,8 @@ def dataset_info(manifest: Mapping[str, Any]) -> DatasetInfo:
         multilabel=examples["multilabel"],
         colorspace=examples["colorspace"],
         size=None if size is None else (size[0], size[1]),
-        attributes=tuple((name, kind) for name, kind in examples.get("attributes", ())),
-        boxes=examples.get("boxes", manifest.get("bbox_sha256") is not None),
+        attributes=tuple((name, kind) for name, kind in examples["attributes"]),
+        boxes=examples["boxes"],
     )
 
 

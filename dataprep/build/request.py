@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dataprep.datasets import Dataset
 from dataprep.errors import UsageError
@@ -54,7 +54,12 @@ class MaxBad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRequest:
-    """What the user asked for of shards, whatever they are made from."""
+    """What the user asked for of shards, whatever they are made from.
+
+    Attributes:
+        build_dir: where formats that are not written from front to back are built; otherwise each
+            worker decides.
+    """
 
     out: Path
     sink: str = "tfrecord"
@@ -64,6 +69,10 @@ class OutputRequest:
     build_dir: Path | None = None
     overwrite: bool = False
     striping: Striping = field(default_factory=Striping)
+
+    def load_sink(self) -> Sink:
+        """The format."""
+        return load_sink(self.sink, self.sink_options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +89,6 @@ class Request(OutputRequest):
     seed: int = 0
     limit: int | None = None
     index_dir: Path | None = None
-    keep_rejected: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +97,18 @@ class ConvertRequest(OutputRequest):
 
     source: Path
     recipe: Recipe | None = None
+
+
+AnyRequest = TypeVar("AnyRequest", bound=OutputRequest)
+
+
+def absolute(request: AnyRequest) -> AnyRequest:
+    """The request with absolute paths: workers need not have this process's working directory."""
+    values = {each.name: getattr(request, each.name) for each in fields(request)}
+    paths: dict[str, Any] = {
+        name: value.absolute() for name, value in values.items() if isinstance(value, Path)
+    }
+    return replace(request, **paths)
 
 
 def fit_request(request: Request, dataset: Dataset) -> Request:
@@ -101,7 +121,7 @@ def fit_request(request: Request, dataset: Dataset) -> Request:
     Raises:
         UsageError: the two cannot be brought together, or the sink or an option does not exist.
     """
-    sink = load_sink(request.sink, request.sink_options)
+    sink = request.load_sink()
     if dataset.has_boxes and request.recipe.exif == "apply":
         raise UsageError(
             "--exif apply moves what is in the picture, but bounding boxes stay; leave out "
@@ -135,32 +155,26 @@ def check_splits(num_shards: Mapping[str, int] | None, splits: Collection[str]) 
 
 
 def fit_recipe(recipe: Recipe, sink: Sink) -> Recipe:
-    """The recipe that makes what a format stores: image files, or pixels.
+    """The recipe that makes what a format stores.
+
+    Arrays are stored as they are, all of one size and with one number of channels.
 
     Raises:
         UsageError: it asks for what the format does not store.
     """
-    return _for_pixels(recipe, sink) if sink.pixels else _for_files(recipe, sink)
-
-
-def _for_pixels(recipe: Recipe, sink: Sink) -> Recipe:
-    """Arrays are stored as they are, all of one size and with one number of channels."""
-    if recipe.encoding not in ("keep", "raw"):
+    if not sink.pixels:
+        if recipe.encoding == "raw":
+            raise UsageError(
+                f"--encoding raw: sink {sink.name} stores encoded images; pixels are stored by "
+                "--sink hdf5-arrays, hdf5-caffe, or lmdb with --datum raw"
+            )
+        return recipe
+    if recipe.encoding not in ("keep", "raw") or recipe.depth == "keep":
+        option = "--depth keep" if recipe.depth == "keep" else f"--encoding {recipe.encoding}"
         raise UsageError(
-            f"--encoding {recipe.encoding}: sink {sink.name} stores pixels, not encoded images"
+            f"{option}: sink {sink.name} stores 8-bit pixels, not encoded images; leave it out"
         )
-    if recipe.depth == "keep":
-        raise UsageError(f"--depth keep: sink {sink.name} stores 8-bit pixels; leave it out")
     return replace(recipe, encoding="raw", color="rgb" if recipe.color == "keep" else recipe.color)
-
-
-def _for_files(recipe: Recipe, sink: Sink) -> Recipe:
-    if recipe.encoding == "raw":
-        raise UsageError(
-            f"--encoding raw: sink {sink.name} stores encoded images; pixels are stored by --sink "
-            "hdf5-arrays, hdf5-caffe, or lmdb with --datum raw"
-        )
-    return recipe
 
 
 def describe_examples(

@@ -11,8 +11,14 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from dataprep.build.build_directory import building, check_written
-from dataprep.build.commit import CommitRecord, CommittedFile, publish, temporary_files
-from dataprep.build.job import Job, Output, SplitJob
+from dataprep.build.commit import (
+    CommitRecord,
+    CommittedFile,
+    publish,
+    rejected_images,
+    temporary_files,
+)
+from dataprep.build.job import Job, SplitJob
 from dataprep.build.lock import check_held
 from dataprep.build.manifest import seal_manifest
 from dataprep.build.request import MaxBad
@@ -20,15 +26,14 @@ from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError, RejectedError
 from dataprep.images import Statistics
 from dataprep.index import records as records_table
-from dataprep.index.records import STATUSES, conspicuous, parquet_writer, row_groups
-from dataprep.sinks import FinishedShard, ShardName
+from dataprep.index.records import STATUSES, parquet_writer, row_groups
+from dataprep.sinks import FinishedShard
 from dataprep.system.durable_files import partial_path, sync_directory, write_durably
 from dataprep.system.messages import printable
 from dataprep.system.state_files import file_sha256, remove_unless_file, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow import parquet
 
     from dataprep.index.database import Database
 
@@ -38,38 +43,18 @@ _GROUP: Final = 1 << 16  # rows; of a shard of ImageNet's usual 1024, few groups
 _SUMMED: Final = STATUSES[1:]
 
 
-@dataclass(frozen=True, slots=True)
-class Sealed:
-    """What is sealed.
-
-    Attributes:
-        unmatched: images that are listed but missing, or there but not listed.
-        spread: the largest difference of any class's count between two shards of a stratified
-            split, if an image has any number of classes; None if there is none.
-    """
-
-    records: int
-    bytes: int
-    shards: int
-    rejected: int
-    noted: int
-    unmatched: int = 0
-    spread: int | None = None
-
-
 def seal(
     job: Job,
     identity: Mapping[str, object],
     records: Sequence[CommitRecord],
     *,
     max_bad: MaxBad,
-    keep_rejected: bool,
     report: Callable[[str], None],
     missing: int = 0,
     unlisted: int = 0,
     others: Iterable[pa.Table] = (),
     statistics: Mapping[str, Any] | None = None,
-) -> Sealed:
+) -> Mapping[str, Any]:
     """Write the manifest, if no more images were rejected than the user allows.
 
     Every decision is made from the commit records, so accepting rejected images later costs no
@@ -80,87 +65,62 @@ def seal(
         identity: everything that shapes the bytes of the output.
         records: the commit record of every shard, all of them found intact.
         max_bad: how many images may be rejected, missing or not listed.
-        keep_rejected: whether to copy rejected images.
         report: takes one line for the user.
         missing: how many images are listed but not there.
         unlisted: how many are there but not listed.
         others: rows of the table of records, of images that no shard was to have.
         statistics: of the splits' images, if they are known from before.
 
+    Returns:
+        The manifest.
+
     Raises:
         RejectedError: more were rejected; nothing is sealed, everything is kept.
         LockedError: another run has taken the directory over.
     """
     rejected = sum(record.rejected for record in records)
-    bad = rejected + missing + unlisted
-    for split, key, container, reason in islice(rejected_images(job.workspace, records), _SHOWN):
-        report(printable(f"rejected: {split}: {key} in {container}: {reason}"))
+    for name, key, container, reason in islice(rejected_images(job.workspace, records), _SHOWN):
+        report(printable(f"rejected: {name}: {key} in {container}: {reason}"))
     if rejected > _SHOWN:
         report(f"rejected: and {rejected - _SHOWN} more; `dataprep status` lists them all")
-    if keep_rejected:
-        keep_rejected_images(job, records)
-    images = sum(split.images for split in job.splits) + missing
+    bad, images = rejected + missing + unlisted, sum(split.images for split in job.splits) + missing
     if not max_bad.allows(bad, images):
-        others = f" and {missing + unlisted} missing or not listed" if missing + unlisted else ""
+        more = f" and {missing + unlisted} missing or not listed" if missing + unlisted else ""
+        sealed = (
+            "and so is an earlier seal" if job.workspace.manifest.exists() else "but not sealed"
+        )
         raise RejectedError(
-            f"{rejected} of {images:,} images rejected{others}, --max_bad allows {max_bad}; "
-            f"the shards are kept, {_seal_state(job)}",
+            f"{rejected} of {images:,} images rejected{more}, --max_bad allows {max_bad}; "
+            f"the shards are kept, {sealed}",
             rejected=bad,
         )
     _check_complete(job.splits, records)
-    by_split = {
-        split.name: [record for record in records if record.split == split.name]
-        for split in job.splits
-    }
-    joined = join_rows(job.output, job.splits, records, others)
-    known = statistics or {}
-    files = {
-        split.name: make_split_files(job.output, split, by_split[split.name])
-        for split in job.splits
-    }
+    joined = join_rows(job, records, others)
+    splits: dict[str, Any] = {}
+    for split in job.splits:
+        shards = [record for record in records if record.split == split.name]
+        known = (statistics or {}).get(split.name)
+        files = make_split_files(job, split, shards)
+        splits[split.name] = describe_split(shards, files, joined.splits[split.name], known)
     manifest = seal_manifest(
         {
             **identity,
-            "classes": [list(entry) for entry in job.output.info.classes],
+            "classes": [list(entry) for entry in job.info.classes],
             "records_table": joined.described,
             "totals": joined.totals,
-            "splits": {
-                name: describe_split(shards, files[name], joined.splits[name], known.get(name))
-                for name, shards in by_split.items()
-            },
+            "splits": splits,
         }
     )
     # The manifest must never outlive a shard's rename in a power cut.
-    out = job.workspace.out
-    written = [*chain(*files.values()), *chain(*(record.files for record in records))]
-    for directory in {out, *((out / file.path).parent for file in written)}:
+    out = job.request.out
+    written = [*chain(*(split["files"] for split in splits.values()))]
+    written += [asdict(file) for record in records for file in record.files]
+    for directory in {out, *((out / file["path"]).parent for file in written)}:
         sync_directory(directory)
     check_held(job.lease)
     write_durably(job.workspace.manifest, to_json(manifest))
     sync_directory(out)
-    return Sealed(
-        records=sum(record.records for record in records),
-        bytes=sum(file.bytes for file in written),
-        shards=len(records),
-        rejected=joined.totals["rejected"],
-        noted=joined.totals["repaired"] + joined.totals["warned"],
-        unmatched=missing + unlisted,
-        spread=_worst_spread(manifest) if job.output.info.multilabel else None,
-    )
-
-
-def _worst_spread(manifest: Mapping[str, Any]) -> int | None:
-    """The worst of all stratified splits of several shards; None if there is no such split."""
-    several = [
-        int(split["class_spread"])
-        for name, split in manifest["splits"].items()
-        if len(split["shards"]) > 1 and manifest["shuffle"][name] == "stratified"
-    ]
-    return max(several, default=None)
-
-
-def _seal_state(job: Job) -> str:
-    return "and so is an earlier seal" if job.workspace.manifest.exists() else "but not sealed"
+    return manifest
 
 
 def _check_complete(splits: Sequence[SplitJob], records: Sequence[CommitRecord]) -> None:
@@ -180,23 +140,29 @@ def _check_complete(splits: Sequence[SplitJob], records: Sequence[CommitRecord])
 
 
 def make_split_files(
-    output: Output, split: SplitJob, records: Sequence[CommitRecord]
+    job: Job, split: SplitJob, records: Sequence[CommitRecord]
 ) -> list[CommittedFile]:
     """Write them anew, to the same bytes, from the commit records and the shards themselves.
 
     Raises:
         SinkError: they cannot be written.
     """
-    sink, out = output.load_sink(), output.workspace.out
-    names = sink.split_paths(split.name, split.shards, output.layout)
+    sink, out = job.sink, job.request.out
+    names = sink.split_paths(split.name, split.shards, job.request.layout)
     if not names:
         return []
     finals = [out / name for name in names]
-    shards = [_finished(out, record) for record in records]
-    statistics = merged_statistics(records)
+    shards = [
+        FinishedShard(
+            paths=tuple(out / file.path for file in record.files),
+            names=tuple(PurePosixPath(file.path) for file in record.files),
+            records=record.records,
+        )
+        for record in records
+    ]
     with temporary_files(finals) as temporaries:
-        with building(temporaries, output) as places:
-            written = sink.finish_split(places.paths, output.info, shards, statistics)
+        with building(temporaries, job) as places:
+            written = sink.finish_split(places.paths, job.info, shards, merged_statistics(records))
             check_written(sink, places.paths, written)
             places.deliver(written)
         publish(temporaries, finals)
@@ -204,14 +170,6 @@ def make_split_files(
         CommittedFile(str(name), file.bytes, file.sha256)
         for name, file in zip(names, written, strict=True)
     ]
-
-
-def _finished(out: Path, record: CommitRecord) -> FinishedShard:
-    return FinishedShard(
-        paths=tuple(out / file.path for file in record.files),
-        names=tuple(PurePosixPath(file.path) for file in record.files),
-        records=record.records,
-    )
 
 
 def describe_split(
@@ -256,40 +214,6 @@ def merged_statistics(records: Sequence[CommitRecord]) -> Statistics | None:
     return merged
 
 
-def keep_rejected_images(job: Job, records: Sequence[CommitRecord]) -> None:
-    """Copy rejected images from the raw data to ``OUT/rejected/<split>/``.
-
-    Raises:
-        SourceError: the raw data cannot be read any more.
-    """
-    for shard, keys in rejected_keys(job.workspace, records):
-        for key, data in job.read_rejected(shard, keys):
-            path = job.workspace.rejected_image(shard.split, key)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(path, data)
-
-
-def rejected_images(
-    workspace: Workspace, records: Iterable[CommitRecord]
-) -> Iterator[tuple[str, str, str, str]]:
-    """Split, key, container and reason of every rejected image."""
-    columns = ("status", "split", "key", "container", "reason")
-    for record in records:
-        if record.rejected:
-            for status, *found in conspicuous(workspace.rows(record.shard), columns):
-                if status == "rejected":
-                    yield tuple(found)
-
-
-def rejected_keys(
-    workspace: Workspace, records: Iterable[CommitRecord]
-) -> Iterator[tuple[ShardName, set[str]]]:
-    """The shards that have any, and their keys."""
-    for record in records:
-        if record.rejected:
-            yield record.shard, {key for _, key, *_ in rejected_images(workspace, [record])}
-
-
 @dataclass(frozen=True, slots=True)
 class Joined:
     """What the table holds.
@@ -309,21 +233,15 @@ class Joined:
     splits: Mapping[str, Mapping[str, Any]]
 
 
-def join_rows(
-    output: Output,
-    splits: Sequence[SplitJob],
-    records: Sequence[CommitRecord],
-    others: Iterable[pa.Table],
-) -> Joined:
+def join_rows(job: Job, records: Sequence[CommitRecord], others: Iterable[pa.Table]) -> Joined:
     """Write ``records.parquet``, whole or not at all, and add up what it holds.
 
-    Memory is bounded: rows are read, sorted and written some at a time.
+    Memory is bounded: rows of records are read and written some at a time.
 
     Args:
-        output: where to, and what is known of the data set.
-        splits: that were built.
+        job: what was built.
         records: the commit record of every shard.
-        others: rows of images that are in no shard; read once. Missing columns are null.
+        others: rows of images that are in no shard. Missing columns are null.
 
     Raises:
         DatasetError: the rows of a shard are damaged; running again makes the shard again.
@@ -331,46 +249,29 @@ def join_rows(
     from dataprep.index.database import open_database
     from dataprep_schemas.tables import schema_of
 
-    workspace = output.workspace
-    schema = schema_of("records", output.attributes)
+    workspace, schema = job.workspace, schema_of("records", job.attributes)
     records = sorted(records, key=lambda record: (record.split, record.number))
-    rows = sum(record.images for record in records)
-    final = workspace.records
-    temporary = partial_path(final)
+    temporary = partial_path(workspace.records)
     try:
+        rows = sum(record.images for record in records)
         with open_database(workspace.private, rows=rows) as database:
-            with temporary.open("xb") as file:
-                with parquet_writer(file, schema) as writer:
-                    groups = _Groups(writer, schema)
-                    for table in _rows(workspace, records, stored=True):
-                        groups.add(table)
-                    rest = chain(_rows(workspace, records, stored=False), others)
-                    for table in _sorted(database, rest, schema):
-                        groups.add(table)
-                    groups.flush()
-                file.flush()
-                os.fsync(file.fileno())
-                described = {
-                    "path": records_table.NAME,
-                    "bytes": file.tell(),
-                    "sha256": file_sha256(temporary),
-                    "rows": groups.rows,
-                }
+            rest = chain(_rows(workspace, records, stored=False), others)
+            stored = _rows(workspace, records, stored=True)
+            described = _write(temporary, chain(stored, _sorted(database, rest, schema)), schema)
             database.read_parquet(str(temporary)).create_view("records")
             totals = _totals(database)
-            multilabel = output.info.multilabel
-            counted = {
+            splits = {
                 split.name: totals[split.name]
-                | _by_class(database, split.name, split.shards, multilabel=multilabel)
-                for split in splits
+                | _by_class(database, split.name, split.shards, multilabel=job.info.multilabel)
+                for split in job.splits
             }
-        remove_unless_file(final)
-        temporary.replace(final)
+        remove_unless_file(workspace.records)
+        temporary.replace(workspace.records)
     finally:
         temporary.unlink(missing_ok=True)
     everything = {status: sum(of[status] for of in totals.values()) for status in _SUMMED}
-    stored = sum(record.records for record in records)
-    return Joined(described, {"records": stored, **everything}, counted)
+    everything["records"] = sum(record.records for record in records)
+    return Joined(described, everything, splits)
 
 
 def _rows(
@@ -393,64 +294,32 @@ def _sorted(
     import pyarrow as pa
 
     from dataprep.index.database import quoted
+    from dataprep.index.images import column_list
+    from dataprep.index.tables import fitted
 
-    batches = (batch for table in tables for batch in _fitted(table, schema).to_batches())
-    database.register("others", pa.RecordBatchReader.from_batches(schema, batches))
-    database.execute("create temp table rest as select * from others")
-    database.unregister("others")
+    rest = pa.concat_tables([schema.empty_table(), *(fitted(table, schema) for table in tables)])
     statuses = ", ".join(map(quoted, STATUSES))
-    names = ", ".join(f'"{name}"' for name in schema.names)
-    ordered = database.table("rest").order(
-        f"list_position([{statuses}], status), split nulls last, {names}"
+    ordered = database.from_arrow(rest).order(
+        f"list_position([{statuses}], status), split nulls last, {column_list(schema.names)}"
     )
     for batch in ordered.to_arrow_reader(_GROUP):
         yield pa.Table.from_batches([batch]).cast(schema)
 
 
-def _fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    import pyarrow as pa
+def _write(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> dict[str, Any]:
+    """In groups of equal size, whatever the tables' are; returns what the manifest says of it."""
+    from dataprep.index.tables import blocks
 
-    there = set(table.column_names)
-    return pa.table(
-        [
-            table.column(field.name).cast(field.type)
-            if field.name in there
-            else pa.nulls(len(table), field.type)
-            for field in schema
-        ],
-        schema=schema,
-    )
-
-
-class _Groups:
-    """Rows in groups of equal size, whatever the sizes of the tables that they come in."""
-
-    def __init__(self, writer: parquet.ParquetWriter, schema: pa.Schema) -> None:
-        self.rows = 0
-        self._writer = writer
-        self._schema = schema
-        self._waiting: list[pa.Table] = []
-        self._count = 0
-
-    def add(self, table: pa.Table) -> None:
-        self._waiting.append(table)
-        self._count += len(table)
-        while self._count >= _GROUP:
-            self._write(_GROUP)
-
-    def flush(self) -> None:
-        if self._count:
-            self._write(self._count)
-
-    def _write(self, size: int) -> None:
-        import pyarrow as pa
-
-        # One piece, since a writer's pages end where the pieces do.
-        together = pa.concat_tables(self._waiting)
-        self._writer.write_table(together.slice(0, size).combine_chunks(), row_group_size=size)
-        self._waiting = [together.slice(size)]
-        self._count -= size
-        self.rows += size
+    rows = 0
+    with path.open("xb") as file:
+        with parquet_writer(file, schema) as writer:
+            for table in blocks(tables, _GROUP):
+                writer.write_table(table, row_group_size=_GROUP)
+                rows += len(table)
+        file.flush()
+        os.fsync(file.fileno())
+        size = file.tell()
+    return {"path": records_table.NAME, "bytes": size, "sha256": file_sha256(path), "rows": rows}
 
 
 def _totals(database: Database) -> defaultdict[str | None, dict[str, int]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from itertools import accumulate, chain, repeat
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -26,10 +26,11 @@ from dataprep.build.commit import (
     publish_once,
     temporary_files,
 )
-from dataprep.build.job import Job, Made, Output, Rejected
+from dataprep.build.job import Job, Made, Rejected
 from dataprep.images import Statistics
 from dataprep.index.records import parquet_writer
-from dataprep.sinks import ShardName, WrittenFile
+from dataprep.index.tables import Attributes
+from dataprep.sinks import DatasetInfo, ShardName, WrittenFile
 from dataprep.system.durable_files import storage_error
 from dataprep.system.state_files import file_sha256
 from dataprep_schemas.tables import schema_of
@@ -64,21 +65,20 @@ def write_shard(
         SourceError: the raw data cannot be read or has changed since it was indexed.
         SinkError: the shard cannot be written, for example because the disk is full.
     """
-    output = job.output
-    sink = output.load_sink()
-    out = job.workspace.out
-    finals = [*(out / path for path in sink.paths(shard, output.layout)), job.workspace.rows(shard)]
+    sink, out = job.sink, job.request.out
+    paths = sink.paths(shard, job.request.layout)
+    finals = [*(out / path for path in paths), job.workspace.rows(shard)]
     progress = ShardProgress(job.workspace, shard, job.lease.look_seconds)
     try:
         with temporary_files(finals) as temporaries:
             *shard_files, rows_file = temporaries
             with (
-                ShardRows(rows_file, shard, output) as rows,
-                building(shard_files, output) as places,
+                ShardRows(rows_file, shard, job.info, job.attributes) as rows,
+                building(shard_files, job) as places,
             ):
-                statistics: Statistics | None = None
-                writer = places.open(sink, output.info)
+                writer = places.open(sink, job.info)
                 try:
+                    statistics: Statistics | None = None
                     for item in _until(stop, job.items(shard, pool, window)):
                         if isinstance(item, Made):
                             writer.write(item.example)
@@ -97,7 +97,9 @@ def write_shard(
             if job.lease.lost_now():
                 raise ShardStoppedError
             of_rows = WrittenFile(rows_file.stat().st_size, file_sha256(rows_file))
-            record = _record(shard, rows, statistics, _committed(out, finals, [*written, of_rows]))
+            record = rows.record(
+                [*paths, finals[-1].relative_to(out)], [*written, of_rows], statistics
+            )
             publish_once(job.workspace, record, temporaries, finals)
     except OSError as error:
         raise storage_error(error, out, f"writing {shard}") from error
@@ -112,62 +114,32 @@ def _until(stop: Callable[[], bool], items: Iterator[Made | Rejected]) -> Iterat
         yield item
 
 
-def _committed(
-    out: Path, finals: Sequence[Path], written: Sequence[WrittenFile]
-) -> list[CommittedFile]:
-    return [
-        CommittedFile(final.relative_to(out).as_posix(), file.bytes, file.sha256)
-        for final, file in zip(finals, written, strict=True)
-    ]
-
-
-def _record(
-    shard: ShardName,
-    rows: ShardRows,
-    statistics: Statistics | None,
-    committed: Sequence[CommittedFile],
-) -> CommitRecord:
-    *files, of_rows = committed
-    return CommitRecord(
-        split=shard.split,
-        number=shard.number,
-        count=shard.count,
-        files=tuple(files),
-        rows=of_rows,
-        records=rows.records,
-        rejected=rows.statuses["rejected"],
-        noted=rows.statuses["repaired"] + rows.statuses["warned"],
-        statistics=None if statistics is None else statistics.to_json(),
-    )
-
-
 class ShardRows:
     """Writes them; used by one thread, in a ``with`` block.
 
     Attributes:
-        statuses: how many rows have each.
+        statuses: how many rows that were written have each.
+        records: how many images were stored so far.
 
     Args:
         path: a file that is not there yet.
         shard: whose rows they are.
-        output: what is known of the data set.
+        info: what is true of every example.
+        attributes: name and kind of what else is known of them.
     """
 
-    def __init__(self, path: Path, shard: ShardName, output: Output) -> None:
+    def __init__(
+        self, path: Path, shard: ShardName, info: DatasetInfo, attributes: Attributes
+    ) -> None:
         self.statuses: Counter[str] = Counter()
+        self.records = 0
         self._shard = shard
-        self._attributes = [name for name, _ in output.attributes]
-        self._schema = schema_of("records", output.attributes)
-        self._identifiers = pa.array([name for name, _ in output.info.classes], pa.string())
+        self._attributes = [name for name, _ in attributes]
+        self._schema = schema_of("records", attributes)
+        self._identifiers = pa.array([name for name, _ in info.classes], pa.string())
         self._rows: list[tuple[Any, ...]] = []
-        self._records = 0
         self._file = path.open("xb")
         self._writer = parquet_writer(self._file, self._schema)
-
-    @property
-    def records(self) -> int:
-        """How many images were stored so far."""
-        return self._records
 
     def add(self, item: Made | Rejected) -> None:
         """The next image of the shard."""
@@ -185,7 +157,7 @@ class ShardRows:
                     example.key,
                     item.status,
                     item.reason,
-                    self._records,
+                    self.records,
                     example.labels,
                     example.format,
                     example.height,
@@ -197,7 +169,7 @@ class ShardRows:
                     item.attributes,
                 )
             )
-            self._records += 1
+            self.records += 1
         if len(self._rows) == _GROUP:
             self._flush()
 
@@ -209,6 +181,29 @@ class ShardRows:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
+
+    def record(
+        self,
+        paths: Sequence[PurePath],
+        written: Sequence[WrittenFile],
+        statistics: Statistics | None,
+    ) -> CommitRecord:
+        """What is to be known of the shard, given its files, the rows' own last."""
+        *files, rows = (
+            CommittedFile(path.as_posix(), file.bytes, file.sha256)
+            for path, file in zip(paths, written, strict=True)
+        )
+        return CommitRecord(
+            split=self._shard.split,
+            number=self._shard.number,
+            count=self._shard.count,
+            files=tuple(files),
+            rows=rows,
+            records=self.records,
+            rejected=self.statuses["rejected"],
+            noted=self.statuses["repaired"] + self.statuses["warned"],
+            statistics=None if statistics is None else statistics.to_json(),
+        )
 
     def __enter__(self) -> Self:
         """The rows themselves."""

@@ -5,7 +5,6 @@
     OUT/train/train-00000-of-01024    finished shards (or directly in OUT, --layout flat)
     OUT/index/train/…                 sidecars of the format
     OUT/manifest.json                 written last; its presence means the data set is sealed
-    OUT/rejected/                     bytes of rejected images, with --keep_rejected
     OUT/records.parquet               a row for every image that was found
     OUT/.dataprep/job.json            what this directory is being made from, and how
     OUT/.dataprep/index/              a table a scanned directory or archive
@@ -21,48 +20,34 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import secrets
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.build import manifest
-from dataprep.index import records as records_table
+from dataprep.index import records
 from dataprep.sinks import ShardName
 
 
-@dataclass(frozen=True, slots=True)
 class Workspace:
-    """The paths of one output directory."""
+    """The paths of one output directory, as the module's text has them.
 
-    out: Path
+    Args:
+        out: the directory.
+    """
 
-    @property
-    def private(self) -> Path:
-        """What dataprep keeps for itself."""
-        return self.out / ".dataprep"
-
-    @property
-    def job(self) -> Path:
-        """The identity of what is being built here."""
-        return self.private / "job.json"
-
-    @property
-    def index(self) -> Path:
-        """The default place of the index."""
-        return self.private / "index"
-
-    @property
-    def order(self) -> Path:
-        """The order of every split."""
-        return self.private / "order"
-
-    @property
-    def commits(self) -> Path:
-        """The commit records."""
-        return self.private / "commits"
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.manifest = out / manifest.NAME
+        self.records = out / records.NAME
+        self.private = out / ".dataprep"
+        self.job = self.private / "job.json"
+        self.index = self.private / "index"
+        self.order = self.private / "order"
+        self.unmatched = self.private / "unmatched.csv"
+        self.commits = self.private / "commits"
+        self.progress = self.private / "progress"
+        self.lock = self.private / "lock"
 
     def record(self, shard: ShardName) -> Path:
         """The commit record of a shard."""
@@ -71,16 +56,6 @@ class Workspace:
     def rows(self, shard: ShardName) -> Path:
         """The rows of a shard in the table of records."""
         return self.commits / f"{shard}.parquet"
-
-    @property
-    def progress(self) -> Path:
-        """How far the shards that are being written have come."""
-        return self.private / "progress"
-
-    @property
-    def lock(self) -> Path:
-        """The marker of the process that works here."""
-        return self.private / "lock"
 
     def new_failure_file(self) -> Path:
         """Where the first failure of a new run is told, so that its other workers stop.
@@ -92,35 +67,6 @@ class Workspace:
     def run_files(self) -> list[Path]:
         """What runs told their workers and these told them: of earlier runs, and of this one."""
         return sorted([*self.private.glob("failure-*.json"), *self.private.glob("task-*.pickle")])
-
-    @property
-    def manifest(self) -> Path:
-        """The seal."""
-        return self.out / manifest.NAME
-
-    @property
-    def records(self) -> Path:
-        """The table of records."""
-        return self.out / records_table.NAME
-
-    @property
-    def rejected(self) -> Path:
-        """Bytes of rejected images."""
-        return self.out / "rejected"
-
-    def rejected_image(self, split: str, key: str) -> Path:
-        """The bytes of one; its key is data from an archive, and may hold anything."""
-        plain = key.replace("/", "_")
-        name = re.sub(r"[^A-Za-z0-9._-]", "_", plain).lstrip(".")[-200:]
-        if name != plain:
-            digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
-            name = f"{digest[:12]}-{name}"
-        return self.rejected / split / name
-
-    @property
-    def unmatched(self) -> Path:
-        """Images that are listed but missing, or there but not listed."""
-        return self.private / "unmatched.csv"
 
     def private_directories(self) -> tuple[Path, ...]:
         """Every directory that dataprep keeps for itself."""
@@ -142,17 +88,14 @@ def foreign_files(splits: Collection[str], own: Collection[Path]) -> Iterator[Pa
         splits: their names.
         own: every file of the data set; those it would be mistaken for lie beside them.
     """
-    known = set(own)
-    places = {path.parent for path in own}
-    # A shard may be a directory that holds its files, such as Caffe's databases.
-    shard_directories = {
-        place
-        for place in places
-        for split in splits
-        if place.name.startswith(f"{split}-") and "-of-" in place.name
-    }
-    known |= shard_directories
-    places = (places - shard_directories) | {place.parent for place in shard_directories}
+    known, places = set(own), set()
+    for path in own:
+        place = path.parent
+        # A shard may be a directory that holds its files, such as Caffe's databases.
+        if "-of-" in place.name and place.name.startswith(tuple(f"{split}-" for split in splits)):
+            known.add(place)
+            place = place.parent
+        places.add(place)
     for directory in sorted(places):
         patterns = [f"{split}-*" for split in splits]
         if directory.name in splits:

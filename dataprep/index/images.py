@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -23,7 +22,6 @@ from dataprep.system.messages import counted, printable, some_of
 from dataprep_schemas.tables import ORDER
 
 _SHOWN: Final = 5  # of what cannot be listed in full
-_GROUPS_SHOWN: Final = 3
 
 # What is known of an image from a list, and what from where it lies.
 _OF_LIST: Final = ["split", "key", "labels", "boxes", "box_labels", "group"]
@@ -89,7 +87,6 @@ class Images:
         statuses: rows by status, of all parts.
         attributes: names of the data set's own columns.
         wanted: the splits asked for; None: all.
-        has_chosen: whether `number_labels` and `choose` were called.
     """
 
     paths: Sequence[Path]
@@ -97,21 +94,16 @@ class Images:
     statuses: Mapping[str, int]
     attributes: Sequence[str]
     wanted: Sequence[str] | None
-    has_chosen: bool = field(default=False, init=False)
-    _stack: ExitStack = field(default_factory=ExitStack)
+    _has_chosen: bool = field(default=False, init=False)
+    _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
     def __enter__(self) -> Self:
         """Nothing is opened yet."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: Any) -> None:  # noqa: PYI036  # handed on as they are
         """Close the database, and word its errors."""
-        self._stack.__exit__(kind, error, trace)
+        self._stack.__exit__(*exception)
 
     @cached_property
     def database(self) -> Database:
@@ -161,19 +153,15 @@ class Images:
 
     def unmatched(self) -> dict[str, Any]:
         """How many images are missing, or not listed, and the first few names of each."""
-        numbers = dict(self.rows("select status, count(*) from unmatched group by status"))
-        first = {
-            status: [
-                printable(name)
-                for (name,) in self.rows(
-                    f"select key from unmatched where status = {quoted(status)} "
-                    f"order by split, key limit {_SHOWN}"
-                )
-            ]
-            for status in numbers
-        }
-        missing, unlisted = numbers.get("missing", 0), numbers.get("unlisted", 0)
-        return {"missing": missing, "unlisted": unlisted, "first": first}
+        numbers = {"missing": 0, "unlisted": 0}
+        first = {}
+        for status, number, names in self.rows(
+            f"select status, count(*), list(key order by split, key)[:{_SHOWN}] from unmatched "
+            "group by status"
+        ):
+            numbers[status] = number
+            first[status] = [printable(name) for name in names]
+        return {**numbers, "first": first}
 
     def ignored(self) -> tuple[int, str]:
         """How many files are no images, and what the first is."""
@@ -208,34 +196,54 @@ class Images:
             "order by status = 'ignored', status = 'unlisted', split, container, key"
         ).to_arrow_table()
 
-    def number_labels(
-        self, splits: Sequence[str], classes: Sequence[str], *, multilabel: bool
+    def choose(
+        self,
+        splits: Sequence[str],
+        classes: Sequence[str],
+        *,
+        multilabel: bool,
+        seed: int,
+        limit: int | None,
     ) -> None:
-        """Make the table ``label_sets``: what each set of labels is in numbers.
+        """Make the table ``chosen``: the images of the splits, at most `limit` of each.
 
-        Its columns: ``split``, ``labels`` as in ``images``, ``numbers`` (0-based, ascending),
-        ``category``: of those next to each other when images are assigned to shards.
+        Those are taken whose hashes are smallest. And the table ``label_sets``, what each set of
+        labels is in numbers: ``split``, ``labels`` as in ``images``, ``numbers`` (0-based,
+        ascending), ``category``: of those next to each other when images are assigned to shards.
+        Nothing is done the second time.
 
         Raises:
             SourceError: an image has a class that is not known, or not as many as it must have.
         """
+        if self._has_chosen:
+            return
+        self._number_labels(splits, classes, multilabel=multilabel)
+        named = ", ".join(map(quoted, splits))
+        query = f"select * from images where split in ({named})"
+        if limit is not None:
+            query += (
+                f" qualify row_number() over (partition by split order by {hash_sql(seed)})"
+                f" <= {limit}"
+            )
+        kind = "view" if limit is None else "temp table"
+        self.database.execute(f"create {kind} chosen as {query}")
+        self._has_chosen = True
+
+    def _number_labels(
+        self, splits: Sequence[str], classes: Sequence[str], *, multilabel: bool
+    ) -> None:
         number = {name: position for position, name in enumerate(classes)}
         found = [row for row in self.rows(_LABEL_SETS) if row[0] in splits]
         for split, labels, _, example in found:
             _check_labels(split, labels or (), example, number, multilabel=multilabel)
         numbers = [tuple(sorted(number[name] for name in row[1] or ())) for row in found]
-        if multilabel:
-            categories = []
-            for split in dict.fromkeys(row[0] for row in found):
-                counts = {
-                    some: row[2]
-                    for row, some in zip(found, numbers, strict=True)
-                    if row[0] == split
-                }
-                ranks = rank_label_sets(counts)
-                categories += [ranks[some] for some in counts]
-        else:
-            categories = [some[0] for some in numbers]
+        categories: list[int] = []
+        for split in dict.fromkeys(row[0] for row in found):
+            counts = {
+                some: row[2] for row, some in zip(found, numbers, strict=True) if row[0] == split
+            }
+            ranks = rank_label_sets(counts) if multilabel else {some: some[0] for some in counts}
+            categories += [ranks[some] for some in counts]
         strings, integers = pa.list_(pa.string()), pa.list_(pa.int32())
         table = pa.table(
             {
@@ -248,29 +256,16 @@ class Images:
         names = pa.table({"name": pa.array(classes, pa.string()), "number": range(len(classes))})
         for name, content in (("label_sets", table), ("classes", names)):
             self.database.register("content", content)
-            self.database.execute(f"create or replace table {name} as select * from content")
+            self.database.execute(f"create table {name} as select * from content")
             self.database.unregister("content")
 
-    def choose(self, splits: Sequence[str], *, seed: int, limit: int | None) -> None:
-        """Make the table ``chosen``: the images of the splits, at most `limit` of each.
-
-        Those are taken whose hashes are smallest.
-        """
-        named = ", ".join(map(quoted, splits))
-        query = f"select * from images where split in ({named})"
-        if limit is not None:
-            query += (
-                f" qualify row_number() over (partition by split order by {hash_sql(seed)})"
-                f" <= {limit}"
-            )
-        kind = "view" if limit is None else "temp table"
-        self.database.execute(f"create or replace {kind} chosen as {query}")
-        self.has_chosen = True
-
-    def summaries(self) -> list[tuple[str, int, int, str]]:
+    def summaries(self) -> dict[str, dict[str, Any]]:
         """Of each split that is chosen: images, their bytes, a digest of what shapes the output."""
         attributes = "".join(f", chr(0), {column_list([name])}" for name in self.attributes)
-        return self.rows(_SUMMARY.format(attributes=attributes))
+        return {
+            split: {"images": images, "bytes": size, "digest": digest}
+            for split, images, size, digest in self.rows(_SUMMARY.format(attributes=attributes))
+        }
 
     def check_splits_known(self) -> None:
         """Every image has a split.
@@ -278,11 +273,12 @@ class Images:
         Raises:
             SourceError: names some that have none.
         """
-        found = self.rows(f"select key from images where split is null limit {_SHOWN}")
-        if found:
-            (number,) = self.rows("select count(*) from images where split is null")[0]
+        ((number, keys),) = self.rows(
+            f"select count(*), list(key)[:{_SHOWN}] from images where split is null"
+        )
+        if number:
             raise SourceError(
-                f"{counted(number, 'image')} in no split: {some_of([key for (key,) in found])}; "
+                f"{counted(number, 'image')} in no split: {some_of(keys)}; "
                 "expected each in one of the lists of splits; correct the lists"
             )
 
@@ -292,22 +288,21 @@ class Images:
         Raises:
             SourceError: names the first, and where both are.
         """
-        found = self.rows(
+        for split, key in self.rows(
             "select split, key from images group by split, key having count(*) > 1 "
             "order by split, key limit 1"
-        )
-        for split, key in found:
-            places, lists, lines = self.rows(
-                "select list_sort(list(distinct container)), "
-                "list(distinct reason) filter (reason is not null), list_sort(list(line)) "
-                f"from parts where status = 'image' and key = {quoted(key)} "
-                f"and split = {quoted(split)}"
-            )[0]
-            if lists:
-                raise _listed_twice(lists[0], key, lines)
+        ):
+            one = f"split = {quoted(split)} and key = {quoted(key)}"
+            ((places,),) = self.rows(f"select list(distinct container) from images where {one}")
+            ((place, lines),) = self.rows(
+                "select min(reason), list_sort(list(line)) from parts where status = 'image' "
+                f"and reason is not null and {one}"
+            )
+            if place:
+                raise _listed_twice(place, key, lines)
             raise SourceError(
                 f"{split}: two images have the same name, {printable(key)}, in "
-                f"{' and '.join(map(printable, places))}; rename one"
+                f"{' and '.join(map(printable, sorted(places)))}; rename one"
             )
 
     def check_groups(self, word: str) -> None:
@@ -317,23 +312,19 @@ class Images:
             word: what a group is.
 
         Raises:
-            SourceError: names the first few, with an image of each split.
+            SourceError: names the first, with an image of each split.
         """
-        leaks = self.rows(
-            "select \"group\", list({split: split, key: first} order by split = 'test', "
-            "split != 'train') from (select \"group\", split, min(key) as first from images "
+        for group, places in self.rows(
+            "select \"group\", list(split || ' (' || key || ')' order by split = 'test', "
+            "split != 'train') from (select \"group\", split, min(key) as key from images "
             'where "group" is not null group by "group", split) group by "group" '
-            'having count(*) > 1 order by min(first), "group"'
-        )
-        if not leaks:
-            return
-        named = [_leak(word, group, places) for group, places in leaks[:_GROUPS_SHOWN]]
-        if (more := len(leaks) - len(named)) > 0:
-            named.append(f"and {more:,} more")
-        raise SourceError(
-            f"{', '.join(named)}; a {word} must be in one split only: give all images of a {word} "
-            "the same split, or let dataprep make the splits, and run again"
-        )
+            'having count(*) > 1 order by min(key), "group" limit 1'
+        ):
+            raise SourceError(
+                f"{word} {printable(group)} is in {' and '.join(map(printable, places))}; expected "
+                f"each {word} in one split only: give all its images the same split, or let "
+                "dataprep make the splits, and run again"
+            )
 
     def _check_listed_once(self, database: Database) -> None:
         found = database.execute(
@@ -378,12 +369,6 @@ def _check_labels(
             f"{split}: {printable(example)} has {len(labels)} labels, expected exactly one; "
             "a data set whose images have any number must say so (multilabel)"
         )
-
-
-def _leak(word: str, group: str, places: Sequence[Mapping[str, str]]) -> str:
-    """``patient 10007 is in train (00010007_000.png) and test (00010007_003.png)``."""
-    *others, last = (f"{place['split']} ({printable(place['key'])})" for place in places)
-    return f"{word} {printable(group)} is in {', '.join(others)} and {last}"
 
 
 def _listed_twice(place: str, key: str, lines: Sequence[int] | None) -> SourceError:

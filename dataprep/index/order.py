@@ -34,7 +34,7 @@ from dataprep.errors import PipelineError, SinkError
 from dataprep.index.database import quoted
 from dataprep.index.images import Images, column_list, hash_sql
 from dataprep.index.rows import Row
-from dataprep.index.tables import order_rows
+from dataprep.index.tables import blocks, order_rows
 from dataprep.system.durable_files import write_durably
 from dataprep.system.state_files import (
     is_intact,
@@ -126,9 +126,11 @@ def write_order(
     rank, order = order_queries(split, images, shards, shuffle, seed, order_columns(found))
     _state_path(directory, split).unlink(missing_ok=True)
     found.database.execute(rank)
-    blocks: list[str] = []
+    hashes: list[str] = []
     rows = 0
-    for number, block in enumerate(_blocks(found.database.sql(order).to_arrow_reader(_BLOCK))):
+    batches = found.database.sql(order).to_arrow_reader(_BLOCK)
+    tables = (pa.Table.from_batches([batch]) for batch in batches)
+    for number, block in enumerate(blocks(tables, _BLOCK)):
         rows += len(block)
         buffer = io.BytesIO()
         parquet.write_table(block, buffer, compression="zstd")
@@ -136,11 +138,11 @@ def write_order(
         path = _block_path(directory, split, number)
         remove_unless_file(path)
         write_durably(path, data, flush=False)  # its hash tells whether it is whole
-        blocks.append(hashlib.sha256(data).hexdigest())
+        hashes.append(hashlib.sha256(data).hexdigest())
     found.database.execute("drop table ranked")
     if rows != images:
         raise PipelineError(f"{split}: {rows:,} images are in order, expected {images:,}")
-    state = {"token": token, "images": images, "shards": shards, "blocks": blocks}
+    state = {"token": token, "images": images, "shards": shards, "blocks": hashes}
     write_state(_state_path(directory, split), state)
 
 
@@ -189,21 +191,6 @@ def order_columns(found: Images) -> str:
     names = [name for name in ORDER if name != "shard"]
     taken = [special.get(name) or column_list([name]) for name in names]
     return ", ".join([*taken, *map(column_list, ([name] for name in found.attributes))])
-
-
-def _blocks(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    """The batches, cut anew into blocks."""
-    pending: list[pa.Table] = []
-    size = 0
-    for batch in reader:
-        pending.append(pa.Table.from_batches([batch]))
-        size += len(batch)
-        while size >= _BLOCK:
-            table = pa.concat_tables(pending)
-            yield table.slice(0, _BLOCK).combine_chunks()
-            pending, size = [table.slice(_BLOCK)], size - _BLOCK
-    if size:
-        yield pa.concat_tables(pending).combine_chunks()
 
 
 def _state_path(directory: Path, split: str) -> Path:

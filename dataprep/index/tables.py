@@ -62,8 +62,28 @@ def index_tables(
         }
         yield _table(schema, len(scanned.ignored), columns)
     for table in scanned.tables:
-        known = {name: table.column(name) for name in table.column_names}
-        yield _table(schema, len(table), known)
+        yield fitted(table, schema)
+
+
+def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with all columns of the schema, null where it has none."""
+    known = {name: table.column(name) for name in table.column_names}
+    return _table(schema, len(table), known)
+
+
+def blocks(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
+    """The same rows in tables of one size, each in one piece; the last may be smaller."""
+    pending: list[pa.Table] = []
+    count = 0
+    for table in tables:
+        pending.append(table)
+        count += len(table)
+        while count >= size:
+            together = pa.concat_tables(pending)
+            yield together.slice(0, size).combine_chunks()
+            pending, count = [together.slice(size)], count - size
+    if count:
+        yield pa.concat_tables(pending).combine_chunks()
 
 
 def order_rows(table: pa.Table) -> Iterator[Row]:

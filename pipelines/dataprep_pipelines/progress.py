@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from dataprep.build.commit import CommitRecord, Commits, images_under_way
+from dataprep.build.commit import CommitRecord, images_under_way, read_records
 from dataprep.build.job import Job
 from dataprep_pipelines.failures import FailureLog
 
@@ -58,14 +58,14 @@ class RoundWatch:
         self._failures = failures
         self._reporter = reporter
         self._most_failed = most_failed
-        self._commits = Commits(job.workspace)
+        self._known: set[str] = set()
         self._made = 0
         self._named: set[str] = set()
         self._under_way = 0
         self._next_note = 0.0
         self._next_failure = 0.0
         self._look_for_new = Paced(self._progress)
-        reporter.writing(job, self._commits.refresh())
+        reporter.writing(job, self._refresh())
 
     def look(self) -> None:
         """Show what is new.
@@ -86,8 +86,14 @@ class RoundWatch:
         finally:
             self._reporter.finished()
 
+    def _refresh(self) -> list[CommitRecord]:
+        """The records that appeared since the last call."""
+        new = read_records(self._job.workspace, self._known)
+        self._known |= {str(record.shard) for record in new}
+        return new
+
     def _progress(self) -> None:
-        new = self._commits.refresh()
+        new = self._refresh()
         self._made += len(new)
         now = time.monotonic()
         if new or now >= self._next_note:

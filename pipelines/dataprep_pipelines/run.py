@@ -12,19 +12,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from dataprep.build.build_directory import check_free_space, lay_out, remove_build_directories
 from dataprep.build.claim import CONVERTED, check_places, claim, remove_partial_files
 from dataprep.build.commit import CommitRecord, finished_shard, forget_progress
 from dataprep.build.convert_job import (
-    changed_meanwhile,
-    check_conversion,
-    file_times,
+    fit_conversion,
     plan_conversion,
     statistics_of,
     unstored_rows,
 )
-from dataprep.build.image_job import describe_splits, order_images, plan_images
+from dataprep.build.image_job import order_images, plan_images
 from dataprep.build.index_parts import (
     IndexParts,
     check_unchanged,
@@ -38,10 +37,17 @@ from dataprep.build.index_parts import (
     shared_index_directory,
     summarize,
 )
-from dataprep.build.job import Job
+from dataprep.build.job import Job, describe_splits
 from dataprep.build.lock import check_held, locked
-from dataprep.build.request import ConvertRequest, MaxBad, Request, check_splits, fit_request
-from dataprep.build.seal import Sealed, rejected_keys, seal
+from dataprep.build.request import (
+    ConvertRequest,
+    MaxBad,
+    Request,
+    absolute,
+    check_splits,
+    fit_request,
+)
+from dataprep.build.seal import seal
 from dataprep.build.verify import Level, verify
 from dataprep.build.workspace import Workspace
 from dataprep.datasets import Dataset, ScanUnit, close_archives
@@ -49,7 +55,6 @@ from dataprep.errors import DataprepError, DatasetError, PipelineError
 from dataprep.plugins import load_dataset
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import storage_error
-from dataprep.system.lustre.rules import Striping
 from dataprep.system.messages import counted
 from dataprep.system.state_files import remove_unless_file
 from dataprep_pipelines.failures import KillsWorkersError, TasksFailedError
@@ -63,66 +68,62 @@ _MANY_FAILED = 8  # and more than were made: it is not the shards
 _PER_SHARD = 4  # that is written at once: more than a bad node has taken
 
 
-def prepare(request: Request, engine: Engine, reporter: Reporter) -> Sealed:
-    """Build the data set, or finish building it.
+def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str, Any]:
+    """Build the data set, or finish building it; returns its manifest.
 
     Raises:
         DataprepError: any of its kinds; everything committed so far is kept.
     """
     dataset = load_dataset(request.dataset, request.dataset_options)
-    request = fit_request(request, dataset)
+    request = fit_request(absolute(request), dataset)
     close_archives()  # a new search starts from the files as they are now
     found = dataset.find(request.raw, request.splits)
-    check_places(request.raw, request.out, request.index_dir, found)
+    check_places(request, found)
     if found.splits is not None:
         check_splits(request.num_shards, found.splits)
     check(engine)
     for text in found.description:
         reporter.line(text)
-    # Absolute, because workers need not have this process's working directory.
-    workspace = Workspace(request.out.absolute())
+    workspace = Workspace(request.out)
     given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
-    places = tuple((option, path.absolute()) for option, path in given.items() if path)
+    places = tuple((option, path) for option, path in given.items() if path)
     with _storage("preparing", request.out):
         _make_directories("--local_scratch_dir", request.out, workspace.private_directories())
         if request.index_dir is not None:
             _make_directories("--index_dir", request.index_dir, [request.index_dir])
-        raw = request.raw.absolute()
-        requirements = WorkerRequirements(workspace.out, raw, workspace.lock, places)
+        requirements = WorkerRequirements(request.out, request.raw, workspace.lock, places)
         splits = found.splits or ()
         with _working(engine, requirements, splits, request.build_dir, reporter) as workers:
             index = workspace.index
             if request.index_dir is not None:
-                index = shared_index_directory(request.index_dir, dataset, raw)
+                index = shared_index_directory(request.index_dir, dataset, request.raw)
             trust = not request.overwrite
             parts = _scan_what_changed(dataset, found.units, index, workers, reporter, trust=trust)
             with open_images(parts, dataset, request.splits, workspace.private) as images:
-                summary = summarize(request, workspace, dataset, found, parts, images)
+                summary = summarize(request, dataset, found, parts, images)
                 report_summary(summary, reporter.line)
                 check_unmatched(summary, request.max_bad, workspace.unmatched)
                 job, identity = plan_images(
                     request, dataset, summary, index, workers.lease, reporter.line
                 )
-                for text in describe_splits(job, request.num_shards, found.official_counts):
+                for text in describe_splits(job, found.official_counts):
                     reporter.line(text)
                 # Only now, when nothing that was asked for can be refused any more.
                 claim(job, identity, parts.digests(), overwrite=request.overwrite)
-                made_of = [identity, parts.digests()]
-                order_images(job, images, made_of, seed=request.seed, limit=request.limit)
-            records = _write_shards(job, workers, reporter, request.striping)
+                order_images(job, images, [identity, parts.digests()])
+            records = _write_shards(job, workers, reporter)
             check_unchanged(parts, dataset, request.raw)
             with open_images(parts, dataset, request.splits, workspace.private) as images:
-                unmatched, ignored = summary.unmatched, summary.ignored[0]
+                unmatched = summary.unmatched
                 return seal(
                     job,
                     identity,
                     records,
                     max_bad=request.max_bad,
-                    keep_rejected=request.keep_rejected,
                     report=reporter.line,
-                    missing=unmatched.missing,
-                    unlisted=unmatched.unlisted,
-                    others=images.unstored() if unmatched.number or ignored else (),
+                    missing=unmatched["missing"],
+                    unlisted=unmatched["unlisted"],
+                    others=images.unstored() if unmatched["first"] or summary.ignored[0] else (),
                 )
 
 
@@ -133,7 +134,7 @@ def convert(
     *,
     level: Level,
     checking: Callable[[int], object],
-) -> Sealed:
+) -> Mapping[str, Any]:
     """Make another format of a finished data set without the raw data, or finish that.
 
     Args:
@@ -144,12 +145,14 @@ def convert(
             pass damage on, under a new hash.
         checking: told the bytes that were verified.
 
+    Returns:
+        The manifest.
+
     Raises:
         DataprepError: any of its kinds; everything committed so far is kept.
     """
-    manifest = check_conversion(request)
+    request, manifest = fit_conversion(request)
     check(engine)
-    before = file_times(request.source, manifest)
     if problems := verify(
         request.source, level, threads=engine.workers, progress=checking
     ).problems:
@@ -157,25 +160,21 @@ def convert(
             f"{request.source} is damaged: {problems[0].path}: {problems[0].what}; `dataprep "
             "verify` names all bad files; nothing was converted"
         )
-    workspace = Workspace(request.out.absolute())
+    workspace = Workspace(request.out)
     splits = list(manifest["splits"])
     with _storage("converting", request.out):
         _make_directories("--to", request.out, workspace.private_directories())
-        source = request.source.absolute()
-        requirements = WorkerRequirements(workspace.out, source, workspace.lock)
+        requirements = WorkerRequirements(request.out, request.source, workspace.lock)
         with _working(engine, requirements, splits, request.build_dir, reporter) as workers:
             job, identity = plan_conversion(request, manifest, workers.lease, reporter.line)
             units = {CONVERTED: manifest["sha256"]}
             claim(job, identity, units, overwrite=request.overwrite)
-            records = _write_shards(job, workers, reporter, request.striping)
-            if file_times(request.source, manifest) != before:
-                raise changed_meanwhile(request.source)
+            records = _write_shards(job, workers, reporter)
             return seal(
                 job,
                 identity,
                 records,
                 max_bad=MaxBad(),
-                keep_rejected=False,
                 report=reporter.line,
                 others=unstored_rows(request.source, manifest),
                 statistics=statistics_of(job, manifest),
@@ -194,7 +193,7 @@ def _working(
     workspace = Workspace(requirements.out)
     with locked(workspace, report=reporter.line) as lease:
         remove_partial_files(workspace, splits)
-        remove_build_directories(workspace, build_dir)
+        remove_build_directories(workspace.out, build_dir)
         with workers_for(engine, requirements, lease, splits, reporter.line) as workers:
             yield workers
 
@@ -281,9 +280,7 @@ def _scan_what_changed(
     return parts
 
 
-def _write_shards(
-    job: Job, workers: Workers, reporter: Reporter, striping: Striping
-) -> list[CommitRecord]:
+def _write_shards(job: Job, workers: Workers, reporter: Reporter) -> list[CommitRecord]:
     """Make and commit every shard of the job that is not there yet, in as many rounds as it takes.
 
     A shard that fails is tried again when the others are done, twice.
@@ -292,7 +289,6 @@ def _write_shards(
         job: what to build.
         workers: who makes the shards.
         reporter: who is told.
-        striping: how the files are to be laid out; no part of the job, whose bytes are the same.
 
     Returns:
         The commit record of every shard.
@@ -304,8 +300,7 @@ def _write_shards(
     """
     workspace, engine = job.workspace, workers.engine
     done = _finished(workspace, job.shard_names())
-    for shard, keys in rejected_keys(workspace, done.values()):
-        job.check_rejected(shard, keys)
+    job.check_rejected(done.values())
     pending = [shard for shard in job.shard_names() if shard not in done]
     if not pending:
         reporter.line(f"{counted(len(done), 'shard')} already there, nothing to write")
@@ -320,7 +315,7 @@ def _write_shards(
     images = sum(split.images for split in job.splits) if job.works_on_images else 0
     parallelism = engine.parallelism(len(pending), images=images)
     check_free_space(job, pending, at_once=engine.shards_at_once(parallelism))
-    lay_out(job, pending, striping, reporter.line)
+    lay_out(job, pending, reporter.line)
     failed: dict[ShardName, DataprepError] = {}
     with workers.task(job, "write") as spec:
         for pause in (0.0, *_PAUSES):

@@ -10,10 +10,9 @@ import pytest
 
 from dataprep.build import build_directory
 from dataprep.build.build_directory import Places, building, remove_build_directories
-from dataprep.build.job import Output
-from dataprep.build.workspace import Workspace
 from dataprep.sinks import DatasetInfo, WrittenFile
 from dataprep.system import filesystems
+from tests.build.conftest import job_of
 from tests.conftest import Cli, Shelf, hashes, leftovers
 
 INFO = DatasetInfo((("n01440764", "tench"),))
@@ -165,13 +164,13 @@ def test_only_what_killed_runs_of_the_same_output_left_is_removed(tmp_path: Path
     scratch, mine, other = tmp_path / "scratch", tmp_path / "mine", tmp_path / "other"
     scratch.mkdir()
     (scratch / "somebody's").mkdir()
-    outputs = [Output(Workspace(out), "lmdb", {}, "split", INFO, scratch) for out in (mine, other)]
+    jobs = [job_of(out, INFO, sink="lmdb", build_dir=scratch) for out in (mine, other)]
     targets = [tmp_path / "target"]
-    with building(targets, outputs[0]) as here, building(targets, outputs[1]) as there:
+    with building(targets, jobs[0]) as here, building(targets, jobs[1]) as there:
         for places in (here, there):
             places.paths[0].write_bytes(b"half")
         here.paths[0].parent.with_suffix(".link").symlink_to(there.paths[0].parent)
-        remove_build_directories(Workspace(mine), scratch)
+        remove_build_directories(mine, scratch)
         assert not here.paths[0].parent.exists()
         assert there.paths[0].read_bytes() == b"half"
     assert {path.name.split(".")[-1] for path in scratch.iterdir()} == {"somebody's", "link"}

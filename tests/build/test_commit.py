@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from dataprep.build.claim import remove_partial_files
 from dataprep.build.commit import (
     CommitRecord,
-    Commits,
     CommittedFile,
     _is_there,
     commit,
     publish,
     publish_once,
+    read_records,
     temporary_files,
 )
 from dataprep.build.workspace import Workspace
@@ -44,22 +44,16 @@ RECORD = CommitRecord(
 
 def test_a_record_comes_back(workspace: Workspace) -> None:
     commit(workspace, RECORD)
-    assert Commits(workspace).all() == [RECORD]
-    assert RECORD.total_bytes == 5
-
-
-def test_refresh_tells_only_what_is_new(workspace: Workspace) -> None:
-    commits = Commits(workspace)
-    assert commits.refresh() == []
-    commit(workspace, RECORD)
-    assert commits.refresh() == [RECORD]
-    assert commits.refresh() == []
+    assert read_records(workspace) == [RECORD]
+    assert read_records(workspace, {str(RECORD.shard)}) == []
+    assert not commit(workspace, replace(RECORD, records=3))  # of two, the first counts
+    assert read_records(workspace) == [RECORD]
 
 
 def test_a_record_of_another_shard_or_version_is_none(workspace: Workspace) -> None:
     write_state(workspace.commits / "train-00000-of-00004.json", asdict(RECORD))
     write_state(workspace.record(RECORD.shard), {"split": "train", "classes": {}})
-    assert Commits(workspace).all() == []
+    assert read_records(workspace) == []
 
 
 def as_a(kind: str, path: Path) -> None:
@@ -84,11 +78,11 @@ def test_a_record_with_any_byte_changed_is_none(data: st.DataObject) -> None:
         at = data.draw(st.integers(0, len(right) - 1))
         other = data.draw(st.integers(0, 255).filter(lambda byte: byte != right[at]))
         path.write_bytes(right[:at] + bytes([other]) + right[at + 1 :])
-        assert Commits(workspace).all() == []
+        assert read_records(workspace) == []
         path.write_bytes(right[:at])
-        assert Commits(workspace).all() == []
+        assert read_records(workspace) == []
         path.write_bytes(right)
-        assert Commits(workspace).all() == [RECORD]
+        assert read_records(workspace) == [RECORD]
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe", "link"])
@@ -99,12 +93,12 @@ def test_what_stands_where_a_record_and_its_rows_belong_makes_room(
     for path in (workspace.record(RECORD.shard), finals[-1]):
         path.touch()
         as_a(kind, path)
-    assert Commits(workspace).all() == []
+    assert read_records(workspace) == []
     with temporary_files(finals) as temporaries:
         for temporary, data in zip(temporaries, OURS.values(), strict=True):
             temporary.write_bytes(data)
         publish_once(workspace, record_of(OURS), temporaries, finals)
-    assert Commits(workspace).all() == [record_of(OURS)]
+    assert read_records(workspace) == [record_of(OURS)]
     assert _is_there(record_of(OURS), workspace.out)
 
 
@@ -144,23 +138,6 @@ def test_nothing_is_left_of_a_failed_shard(tmp_path: Path, kind: type[BaseExcept
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-@pytest.mark.parametrize("data_exists", [False, True])
-@pytest.mark.parametrize("index_exists", [False, True])
-def test_publishing_again_is_harmless(
-    tmp_path: Path, data_exists: bool, index_exists: bool
-) -> None:
-    finals = [tmp_path / "a", tmp_path / "b"]
-    for final, exists in zip(finals, (data_exists, index_exists), strict=True):
-        if exists:
-            final.write_bytes(b"from a killed run")
-    with temporary_files(finals) as temporaries:
-        for path in temporaries:
-            path.write_bytes(b"new")
-        publish(temporaries, finals)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
-    assert finals[0].read_bytes() == finals[1].read_bytes() == b"new"
-
-
 def test_partial_files_are_removed_and_nothing_else(workspace: Workspace) -> None:
     train = workspace.out / "train"
     train.mkdir()
@@ -174,12 +151,6 @@ def test_partial_files_are_removed_and_nothing_else(workspace: Workspace) -> Non
         ".hidden",
         "train-00000-of-00004",
     ]
-
-
-def test_temporary_names_match_no_reader_s_glob(tmp_path: Path) -> None:
-    temporary = partial_path(tmp_path / "train-00000-of-00004")
-    temporary.write_bytes(b"")
-    assert list(tmp_path.glob("train-*")) == []
 
 
 def test_a_failed_durable_write_leaves_the_old_file(
@@ -243,23 +214,15 @@ def test_a_shard_is_published_once(
         with pytest.raises(PipelineError, match=f"{differs}: two workers made different bytes"):
             publish_ours()
         assert [final.read_bytes() for final in finals] == list(theirs.values())
-        assert Commits(workspace).all() == []  # no other run trusts it
+        assert read_records(workspace) == []  # no other run trusts it
     else:
         publish_ours()
         assert [final.read_bytes() for final in finals] == list(OURS.values())
-        assert Commits(workspace).all() == [record_of(OURS)]
+        assert read_records(workspace) == [record_of(OURS)]
     # What readers may have open is not exchanged.
     assert ({final: final.stat().st_ino for final in finals} == before) is whole
     left = [path for path in workspace.out.rglob("*") if path.name.endswith(".partial")]
     assert left == []
-
-
-def test_of_two_records_at_the_same_moment_the_first_counts(workspace: Workspace) -> None:
-    other = replace(RECORD, records=3)
-    assert commit(workspace, RECORD)
-    assert not commit(workspace, other)
-    assert Commits(workspace).all() == [RECORD]
-    assert [path.name for path in workspace.commits.iterdir()] == [f"{RECORD.shard}.json"]
 
 
 def test_other_bytes_that_are_recorded_meanwhile_are_refused(
@@ -279,7 +242,7 @@ def test_other_bytes_that_are_recorded_meanwhile_are_refused(
             temporary.write_bytes(data)
         with pytest.raises(PipelineError, match="two workers made different bytes"):
             publish_once(workspace, record_of(OURS), temporaries, finals)
-    assert Commits(workspace).all() == []
+    assert read_records(workspace) == []
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
@@ -291,5 +254,5 @@ def test_a_file_system_without_hard_links_takes_records_too(
 
     monkeypatch.setattr("os.link", refuse)
     assert commit(workspace, RECORD)
-    assert Commits(workspace).all() == [RECORD]
+    assert read_records(workspace) == [RECORD]
     assert [path.name for path in workspace.commits.iterdir()] == [f"{RECORD.shard}.json"]

@@ -101,7 +101,10 @@ _SIZE = ("--resize", "16x16")
             ("--sink", "hdf5-arrays", *_SIZE, "--encoding", "png"),
             "--encoding png: sink hdf5-arrays",
         ),
-        (("--sink", "hdf5-caffe", *_SIZE, "--encoding", "jpeg"), "stores pixels, not encoded"),
+        (
+            ("--sink", "hdf5-caffe", *_SIZE, "--encoding", "jpeg"),
+            "stores 8-bit pixels, not encoded",
+        ),
         (("--sink", "lmdb", "--stats", "mean"), "--stats mean needs images of one size"),
         (("--sink", "lmdb", "--stats", "mean", "--resize", "16"), "needs images of one size"),
         (("--sink", "tfrecord", "--stats", "mean", *_SIZE), "sink tfrecord has no mean image"),

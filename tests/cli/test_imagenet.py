@@ -69,7 +69,7 @@ def test_another_seed_is_another_order(cli: Cli, tiny: Made, tmp_path: Path) -> 
     [
         (("--seed", "1"), "was made with --seed 0, now 1; use"),
         (("--num_shards", "train=3,validation=2"), "--num_shards train=6, now 3"),
-        (("--shuffle", "none"), "--shuffle stratified for train, now none"),
+        (("--shuffle", "none"), "--shuffle train=stratified, now none"),
         (("--quality", "80"), "was made with --quality 95, now 80; use"),
         (("--layout", "flat"), "--layout split, now flat"),
         (("--limit", "10"), "--limit none, now 10"),
@@ -91,7 +91,7 @@ def test_other_options_are_refused_naming_the_difference(
 
 def test_options_that_shape_no_byte_are_accepted(cli: Cli, tiny: Made, tmp_path: Path) -> None:
     out = tiny.copy(tmp_path / "out")
-    words = ("--workers", 3, "--max_bad", "5%", "--keep_rejected", "--index_dir", tmp_path / "i")
+    words = ("--workers", 3, "--max_bad", "5%", "--index_dir", tmp_path / "i")
     assert cli(*tiny.command(out, *words)).code == 0
     assert hashes(out) == tiny.files
 

@@ -1,4 +1,4 @@
-"""Images that cannot be used: counted, named, kept on request, accepted only on request."""
+"""Images that cannot be used: counted, named, accepted only on request."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_rejected_images_exit_with_3_and_the_command_that_accepts_them_seals(
 def test_the_offered_command_is_right_whatever_was_given_before(
     cli: Cli, spoilt: Raw, tmp_path: Path
 ) -> None:
-    words = ("--max_bad", "2", "--keep_rejected", "--", "--direct_num_workers=1")
+    words = ("--max_bad", "2", "--", "--direct_num_workers=1")
     result = cli("--debug", *spoilt.command(tmp_path, *words))
     assert result.code == 3
     assert cli(*accepting(result.err.splitlines()[-1])).code == 0
@@ -109,19 +109,6 @@ def test_a_cmyk_jpeg_and_a_png_are_repaired_and_noted(
     assert inspected.count("repaired: train: ") == 2
     assert inspected.count("rejected: train: ") == 3
     assert inspected.endswith("and 1 more; records.parquet names all of them\n")
-
-
-def test_keep_rejected_writes_exactly_the_bytes_of_the_source(
-    cli: Cli, spoilt: Raw, tmp_path: Path
-) -> None:
-    assert cli(*spoilt.command(tmp_path, "--keep_rejected")).code == 3
-    kept = {path.name: path.read_bytes() for path in (tmp_path / "rejected" / "train").iterdir()}
-    assert cli(*spoilt.command(tmp_path, "--max_bad", 4)).code == 0
-    assert kept == {
-        image["key"].replace("/", "_"): (spoilt.path / "train" / image["key"]).read_bytes()
-        for image in rows_of(tmp_path, "rejected")
-    }
-    assert len(kept) == 4
 
 
 def test_an_empty_shard_is_never_sealed(cli: Cli, tmp_path: Path) -> None:

@@ -36,20 +36,6 @@ def flip_a_byte(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("name", ["webdataset", "recordio", "hdf5", "lmdb"])
-def test_damage_after_the_check_is_not_passed_on(
-    cli: Cli, shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    source = shelf(name).copy(tmp_path / "source")
-    (first, *_) = sorted(path for path in source.glob("train*/**/*") if path.is_file()) or sorted(
-        source.glob("train.*")
-    )
-    after(monkeypatch, run, "verify", lambda: flip_a_byte(first))
-    result = cli("convert", source, "--sink", "tfrecord", "--to", tmp_path / "new")
-    assert result.code == 1
-    assert not (tmp_path / "new" / "manifest.json").exists()
-
-
 def test_a_data_set_that_is_exchanged_while_it_is_converted_is_refused(
     cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,7 +38,7 @@ def seal_again(job: Job, max_bad: MaxBad) -> None:
     identity = cast("dict[str, object]", read_job(job.workspace)["identity"])
     report = list[str]().append
     records = finished_shards(job.workspace)
-    seal(job, identity, records, max_bad=max_bad, keep_rejected=False, report=report)
+    seal(job, identity, records, max_bad=max_bad, report=report)
 
 
 def test_it_seals_nothing(job: Job) -> None:  # pytest hands in the fixture

@@ -140,8 +140,7 @@ def kept(find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The order of 50 images in 4 shards, in blocks of 7."""
     monkeypatch.setattr(module, "_BLOCK", 7)
     images = find(Scanned({"train": ROWS}))
-    images.number_labels(["train"], ["a", "b", "c"], multilabel=False)
-    images.choose(["train"], seed=0, limit=None)
+    images.choose(["train"], ["a", "b", "c"], multilabel=False, seed=0, limit=None)
     directory = tmp_path / "order"
     directory.mkdir()
     write_order(

@@ -20,18 +20,18 @@ from pyarrow import parquet
 
 from dataprep.build import seal as seal_module
 from dataprep.build import shard as shard_module
-from dataprep.build.commit import CommitRecord, CommittedFile, commit, finished_shard
-from dataprep.build.job import Made, Output, Rejected, SplitJob
+from dataprep.build.commit import CommitRecord, commit, finished_shard
+from dataprep.build.job import Made, Rejected, SplitJob
 from dataprep.build.seal import Joined, join_rows
 from dataprep.build.shard import ShardRows
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
 from dataprep.index.records import NAME, STATUSES, RecordsTable, conspicuous, first_rows
-from dataprep.sinks import DatasetInfo, ShardName
+from dataprep.sinks import DatasetInfo, ShardName, WrittenFile
 from dataprep.sinks.example import Example
 from dataprep.system.state_files import file_sha256
 from dataprep_schemas.tables import RECORDS, schema_of
-from tests.build.conftest import workspace
+from tests.build.conftest import job_of, workspace
 
 __all__ = ["workspace"]  # the fixture
 
@@ -73,27 +73,14 @@ def small_groups() -> Iterator[None]:
         yield
 
 
-def output_of(workspace: Workspace) -> Output:
-    return Output(workspace, "tfrecord", {}, "split", INFO, None, ATTRIBUTES)  # type: ignore[arg-type]  # literals
-
-
 def write(workspace: Workspace, shard: ShardName, items: Sequence[Made | Rejected]) -> CommitRecord:
     path = workspace.rows(shard)
-    with ShardRows(path, shard, output_of(workspace)) as rows:
+    with ShardRows(path, shard, INFO, ATTRIBUTES) as rows:  # type: ignore[arg-type]  # literals
         for item in items:
             rows.add(item)
         rows.close()
-    name = path.relative_to(workspace.out).as_posix()
-    return CommitRecord(
-        split=shard.split,
-        number=shard.number,
-        count=shard.count,
-        files=(),
-        rows=CommittedFile(name, path.stat().st_size, file_sha256(path)),
-        records=rows.records,
-        rejected=rows.statuses["rejected"],
-        noted=rows.statuses["repaired"] + rows.statuses["warned"],
-    )
+    written = WrittenFile(path.stat().st_size, file_sha256(path))
+    return rows.record([path.relative_to(workspace.out)], [written], None)
 
 
 def expected(shard: ShardName, items: Sequence[Made | Rejected]) -> list[dict[str, Any]]:
@@ -174,14 +161,14 @@ def join(
     others: Sequence[dict[str, Any]] = (),
 ) -> Joined:
     splits = tuple(
-        SplitJob(name, shards, "none", images=0, source_bytes=0, digest="")
-        for name, shards in SPLITS.items()
+        SplitJob(name, shards, "none", images=0, source_bytes=0) for name, shards in SPLITS.items()
     )
     tables = [pa.Table.from_pylist([row]) for row in others]
     records = [write(workspace, shard, items) for shard, items in contents.items()]
     for record in records:
         commit(workspace, record)
-    return join_rows(output_of(workspace), splits, records, tables)
+    job = job_of(workspace.out, INFO, *splits, attributes=ATTRIBUTES)
+    return join_rows(job, records, tables)
 
 
 def spread(counts: Sequence[Counter[Any]]) -> int:
