@@ -41,43 +41,23 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_it_is_noted_now_and_then(workspace: Workspace, clock: Clock) -> None:
-    shard = ShardProgress(workspace, SHARD)
-    for _ in range(100):
-        shard.advance()
-    assert images_under_way(workspace) == 0  # no time has passed
-    clock.now += 2.0
-    shard.advance()
-    assert images_under_way(workspace) == 101
-    clock.now += 1.9
-    shard.advance()
-    assert images_under_way(workspace) == 101
-    clock.now += 0.1
-    shard.advance()
-    assert images_under_way(workspace) == 103
-    shard.finish()
-    shard.finish()
-    assert images_under_way(workspace) == 0
-
-
-def test_of_many_workers_each_notes_less_often(workspace: Workspace, clock: Clock) -> None:
-    shard = ShardProgress(workspace, SHARD, seconds=60.0)
-    for seconds, noted in [(59.9, 0), (0.1, 2), (59.9, 2), (0.1, 4)]:
+    often, rarely = (ShardProgress(workspace, SHARD, seconds) for seconds in (0.0, 60.0))
+    for seconds, noted in ((1.9, 0), (0.1, 2), (1.9, 2), (0.1, 4)):
         clock.now += seconds
-        shard.advance()
+        often.advance()
         assert images_under_way(workspace) == noted
-
-
-def test_nobody_notes_more_often_than_is_looked(workspace: Workspace, clock: Clock) -> None:
-    shard = ShardProgress(workspace, SHARD, seconds=0.0)
-    clock.now += 1.9
-    shard.advance()
-    assert images_under_way(workspace) == 0
+    often.finish()
+    often.finish()
+    for seconds, noted in ((55.9, 0), (0.1, 2), (59.9, 2), (0.1, 4)):  # of many workers
+        clock.now += seconds
+        rarely.advance()
+        assert images_under_way(workspace) == noted
 
 
 def test_shards_are_added_up_and_nonsense_is_passed_over(
     workspace: Workspace, clock: Clock
 ) -> None:
-    shards = [ShardProgress(workspace, ShardName("train", number, 3)) for number in range(3)]
+    shards = [ShardProgress(workspace, ShardName("train", number, 3), 0.0) for number in range(3)]
     clock.now += 5
     for shard in shards:
         shard.advance()
@@ -88,14 +68,9 @@ def test_shards_are_added_up_and_nonsense_is_passed_over(
     assert images_under_way(workspace) == 2
     forget_progress(workspace)
     assert list(workspace.progress.iterdir()) == []
-
-
-def test_a_note_that_cannot_be_written_stops_nothing(tmp_path: Path, clock: Clock) -> None:
-    workspace = Workspace(tmp_path / "gone")
-    shard = ShardProgress(workspace, SHARD)
+    workspace.progress.rmdir()
     clock.now += 5
-    shard.advance()
-    shard.finish()
+    shards[0].advance()  # cannot be written, which stops nothing
     assert images_under_way(workspace) == 0
 
 

@@ -373,7 +373,7 @@ def refusals(tiny: Made, tmp_path: Path) -> Iterator[tuple[tuple[object, ...], i
     counts = ("--num_shards", "test=3")
     yield (tiny.out, *to, "--sink", "lmdb", *counts), 2, "the splits are train, validation"
     counts = ("--num_shards", "train=25")
-    yield (tiny.out, *to, "--sink", "lmdb", *counts), 2, "use at most train=24"
+    yield (tiny.out, *to, "--sink", "lmdb", *counts), 2, "train has 24 images; expected 1 to 24"
     build = ("--build_dir", tmp_path / "none")
     yield (tiny.out, *to, "--sink", "lmdb", *build), 2, "does not exist"
     beam = ("--", "--nonsense")
