@@ -203,7 +203,7 @@ def test_wrong_usage_is_said_in_one_line_and_exits_with_2(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--num_shards", "train=25"), "train has 24 images.* use at most train=24"),
+        (("--num_shards", "train=25"), "train has 24 images; expected 1 to 24"),
         (("--num_shards", "train=0"), "expected SPLIT=COUNT"),
         (("--num_shards", "test=4"), "the splits are train, validation"),
         (("--splits", "train,test"), "--splits names test; the splits are train, validation"),
