@@ -74,14 +74,15 @@ class RejectedError(DataprepError):
     """More images were rejected than the user allows; nothing was sealed.
 
     Args:
-        message: what to tell the user.
-        rejected: how many there are, so that the way to accept them can be named.
+        message: what to tell the user; how to accept them is added.
+        rejected: how many there are.
     """
 
     exit_code = 3
 
     def __init__(self, message: str, rejected: int) -> None:
-        super().__init__(message)
+        accepting = f"run the same command with --max_bad {rejected}, without --overwrite"
+        super().__init__(f"{message}; to accept them, {accepting}")
         self.rejected = rejected
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 import dataprep
-from dataprep.api.options import convert_options, prepare_options
+from dataprep.api.options import convert_options, prepare_options, stage_options
 from dataprep.cli import command
 from dataprep.cli.help import HELP_ALL
 from dataprep.plugins import dataset_class
@@ -73,6 +73,8 @@ def _members() -> Iterator[str]:
             yield from _options(prepare_options(dataset_class("imagenet")))
         if name == "convert":
             yield from _options(convert_options())
+        if name == "stage":
+            yield from _options(stage_options())
         if isinstance(member, type):
             for inner, value in vars(member).items():
                 wanted = isinstance(value, property) or inspect.isfunction(value)

@@ -63,16 +63,6 @@ def test_a_sink_is_made_with_options(install: Install) -> None:
     assert chosen.options == {"colour": "red", "size": "large"}
 
 
-def test_equal_requests_get_the_same_sink(install: Install) -> None:
-    install("same", SINK.format(name="same"))
-    assert load_sink("same") is load_sink("same", {})
-    one = load_sink("same", {"colour": "green", "size": "large"})
-    assert one is load_sink("same", {"size": "large", "colour": "green"})
-    assert one is not load_sink("same")
-    load_sink.cache_clear()
-    assert one is not load_sink("same", {"size": "large", "colour": "green"})
-
-
 def test_an_unknown_sink_or_option_is_a_usage_error() -> None:
     with pytest.raises(
         UsageError, match=r"no sink called 'nonsense' is installed; there are: .*tf"
@@ -92,41 +82,6 @@ def test_a_missing_library_is_named_with_the_extra_of_the_sinks_name(install: In
     assert re.fullmatch(expected, refusal("needy"))
 
 
-def test_pips_name_of_a_library_is_told(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    install("painter", "import PIL")
-    assert refusal("painter").endswith("; pip install pillow")
-
-
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        ("import json.no_such_part", "No module named 'json.no_such_part'"),
-        ("from json import no_such_part", "cannot import name 'no_such_part'"),
-    ],
-)
-def test_what_no_installation_would_bring_is_not_advised(
-    install: Install, monkeypatch: pytest.MonkeyPatch, code: str, said: str
-) -> None:
-    monkeypatch.delitem(sys.modules, "made_up_partial", raising=False)
-    install("partial", code)
-    assert said in refusal("partial")
-    assert "pip install" not in refusal("partial")
-
-
-def test_a_plugin_whose_own_module_is_gone_is_not_a_missing_library(install: Install) -> None:
-    install("gone", "", point="gone = made_up_no_more:MadeUp")
-    assert refusal("gone").endswith("No module named 'made_up_no_more'")
-
-
-def another(package: str, tmp_path: Path, name: str, module: str) -> None:
-    distribution = tmp_path / f"{package}-1.dist-info"
-    distribution.mkdir()
-    (distribution / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n")
-    line = f"{name} = {module}:MadeUp"
-    (distribution / "entry_points.txt").write_text(f"[dataprep.sinks]\n{line}\n")
-
-
 def test_of_two_with_one_name_ours_is_taken_and_the_other_is_named(
     install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,16 +94,6 @@ def test_of_two_with_one_name_ours_is_taken_and_the_other_is_named(
     assert said.endswith(
         "ignored: tfrecord of made-up (made_up_tfrecord:MadeUp), the name is taken"
     )
-
-
-def test_of_two_strangers_with_one_name_the_first_of_the_alphabet_is_taken(
-    install: Install, tmp_path: Path
-) -> None:
-    install("odd", SINK.format(name="odd"))
-    another("zzz", tmp_path, "odd", "made_up_odd")
-    another("aaa", tmp_path, "odd", "made_up_odd")
-    assert package_of(installed(SINKS)["odd"]) == "aaa"
-    assert [package_of(point) for point in ignored(SINKS)] == ["made-up", "zzz"]
 
 
 @pytest.mark.parametrize(
@@ -175,10 +120,3 @@ def test_a_broken_plugin_is_one_line(
     monkeypatch.delitem(sys.modules, "made_up_bad", raising=False)
     install("bad", code)
     assert re.search(message, refusal("bad"))
-
-
-def test_a_plugins_own_error_arrives_as_it_is(install: Install) -> None:
-    code = "from dataprep.errors import UsageError\nraise UsageError('only on Tuesdays')"
-    install("picky", code)
-    with pytest.raises(UsageError, match=r"^only on Tuesdays$"):
-        load_sink("picky")

@@ -74,11 +74,6 @@ def test_a_rank_that_is_none_is_refused(rank: int, world_size: int) -> None:
         Counted(10).part(rank, world_size)
 
 
-def test_a_way_that_is_none_is_refused() -> None:
-    with pytest.raises(UsageError, match="uneven='wrap' is none of keep, drop, repeat"):
-        Counted(10).part(0, 3, uneven="wrap")  # type: ignore[arg-type]
-
-
 @pytest.fixture(scope="session")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """40 training images in 40 shards."""
@@ -163,22 +158,10 @@ def test_parts_slices_and_parts_of_parts(records: Records) -> None:
         records[::2]
 
 
-def test_numbers_may_be_numpys(records: Records) -> None:
-    assert records[np.int64(7)] == records[7]
-    assert records[np.uint8(23)] == records[-1]
-    assert records.part(0, 2)[np.int32(-1)] == records[11]
-
-
 @pytest.mark.parametrize("number", [24, -25, 2**70])
 def test_no_such_number(records: Records, number: int) -> None:
     with pytest.raises(IndexError, match=f"train: no example {number} of 24"):
         records[number]
-
-
-@pytest.mark.parametrize("number", [1.0, "1", None])
-def test_what_is_no_number_is_a_type_error(tiny: Made, number: object) -> None:
-    with pytest.raises(TypeError):
-        dataprep.open(tiny.out)[number]  # type: ignore[call-overload]
 
 
 def test_no_such_key(records: Records) -> None:
@@ -272,17 +255,6 @@ def test_at_most_32_shards_are_open(many: Made) -> None:
     assert open_files(many.out) == 0
 
 
-def test_what_was_used_last_stays_open(many: Made) -> None:
-    with dataprep.open(many.out) as records:
-        first = records[0]
-        for number in range(1, 40):
-            assert records[number].key
-            assert records[0] == first
-        names = {Path(file.path).name for file in psutil.Process().open_files()}
-        assert "train-00000-of-00040" in names
-        assert "train-00001-of-00040" not in names
-
-
 def test_nothing_stays_open_when_it_is_forgotten(many: Made) -> None:
     records = dataprep.open(many.out)
     assert records[0].key
@@ -320,15 +292,6 @@ def test_an_example_is_a_picture_and_an_array(records: Records) -> None:
         assert (pixels.shape, pixels.dtype) == ((16, 16, 3), np.uint8)
         with Image.open(io.BytesIO(example.encoded)) as expected:
             assert picture.tobytes() == expected.convert("RGB").tobytes() == pixels.tobytes()
-
-
-def test_pixels_and_grey_pictures_too(shelf: Shelf, radiographs: Made) -> None:
-    for name in ("hdf5-arrays", "lmdb-raw"):
-        example = dataprep.open(shelf(name).out)[0]
-        assert example.format == "RAW"
-        assert example.array().tobytes() == example.encoded == example.image().tobytes()
-    grey = dataprep.open(radiographs.out)[0]
-    assert (grey.image().mode, grey.array().shape) == ("L", (grey.height, grey.width))
 
 
 def test_sixteen_bits_of_grey_stay() -> None:

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 StrPath = str | os.PathLike[str]
 
-_CLUSTERS = ("dask_client_address", "dask_scheduler_file", "dask_slurm")
+# Options that say nothing to other engines.
+_OF_DASK = ("dask_client_address", "dask_scheduler_file", "dask_slurm", "dask_patience")
+_OF_THIS_MACHINE = ("nice", "io_limit")
+
 _OURS = (".dataprep", "manifest.json")
 
 # Options that `Request` and `Recipe` have under the same names.
@@ -41,12 +44,6 @@ _OF_THE_REQUEST = (
     *("index_dir", "build_dir", "overwrite"),
 )
 _OF_THE_RECIPE = ("check", "center_crop", "filter", "quality", "encoding", "color", "depth", "exif")
-
-# Options of `stage`, which the command has under the same names.
-STAGE_OPTIONS = (
-    *("split", "share", "replicas", "whole", "shared", "verify", "streams", "bandwidth"),
-    *("broadcast", "rank", "world_size", "rendezvous", "rendezvous_seconds", "patience"),
-)
 
 
 def prepare(
@@ -72,18 +69,20 @@ def prepare(
 
     In a script, call it under ``if __name__ == "__main__":``, as all that starts processes.
     """
-    from dataprep.api.options import prepare_options, resolve
+    from dataprep.api.options import prepare_options, with_preset
+    from dataprep.api.parameters import resolve
     from dataprep.plugins import dataset_class
 
     _check_guarded()
     kind = dataset_class(dataset)
     values = resolve(f"dataprep {dataset}", prepare_options(kind), options)
+    values = with_preset(values, options)
     request = _request(kind, values)
     engine = _engine(values, beam_options)
     _check_foreign(request.out)
     from dataprep_pipelines.run import prepare as run
 
-    with told(progress) as reporter, within_limits(values, here=engine.is_local):
+    with told(progress) as reporter, within_limits(values):
         return SealedSet.of(request.out, run(request, engine, reporter))
 
 
@@ -110,8 +109,8 @@ def convert(
         DatasetError: the source is damaged.
         DataprepError: any other of its kinds; everything committed so far is kept.
     """
-    from dataprep.api.options import convert_options, resolve
-    from dataprep.api.striping_options import chosen_striping
+    from dataprep.api.options import chosen_striping, convert_options
+    from dataprep.api.parameters import resolve
     from dataprep.build.request import ConvertRequest
 
     _check_guarded()
@@ -132,7 +131,7 @@ def convert(
     _check_foreign(request.out)
     from dataprep_pipelines.run import convert as run
 
-    with told(progress) as reporter, within_limits(values, here=engine.is_local):
+    with told(progress) as reporter, within_limits(values):
         reporter.begin("verify", _bytes_of(request.source), "byte")
         level, verified = values["check"], reporter.advance
         return SealedSet.of(
@@ -232,11 +231,7 @@ def inspect(out: StrPath) -> Contents:
 
 
 def stage(
-    source: StrPath,
-    *,
-    to: StrPath | None = None,
-    progress: Tell | None = None,
-    **options: Any,
+    source: StrPath, *, to: StrPath | None = None, progress: Tell | None = None, **options: Any
 ) -> Path:
     """Copy a data set to this node's own storage, checked; what is there already is used again.
 
@@ -258,64 +253,42 @@ def stage(
     """
     from dataprep.staging.stage import stage as run
 
-    request = stage_request(Path(source), None if to is None else Path(to), options)
+    request = stage_request(source, {"to": to, **options})
     with told(progress) as reporter:
         return run(request, reporter)
 
 
-def stage_request(source: Path, to: Path | None, options: Mapping[str, Any]) -> StageRequest:
+def stage_request(source: StrPath, options: Mapping[str, Any]) -> StageRequest:
     """What the options of ``dataprep stage`` ask for; see `stage`.
 
     Raises:
         UsageError: an option that there is not, or that cannot have this value.
     """
-    from dataprep.api.parameters import ByteSize, nearest
+    from dataprep.api.options import stage_options
+    from dataprep.api.parameters import resolve
     from dataprep.staging.plan import absolute_source
     from dataprep.staging.request import StageRequest
 
-    for name in options:
-        if name not in STAGE_OPTIONS:
-            meant = nearest(name, STAGE_OPTIONS)
-            hint = f"; did you mean {meant}?" if meant else ""
-            raise UsageError(f"dataprep stage has no option {name!r}{hint}")
-    values = {name: value for name, value in options.items() if value is not None}
-    values["splits"] = values.pop("split", ())
-    for name, only in (("share", "node"), ("broadcast", "mpi")):
-        if values.get(name, only) not in (only, True, False):
-            raise UsageError(f"{name}={values[name]!r}: expected {only!r}")
-        values[name] = bool(values.get(name))
-    for name in ("splits", "whole"):
-        names = values.get(name, ())
-        values[name] = frozenset([names] if isinstance(names, str) else names)
-    if isinstance(values.get("bandwidth"), str):
-        values["bandwidth"] = ByteSize().parse(values["bandwidth"])
-    values["splits"] = sorted(values["splits"])
-    return StageRequest(source=absolute_source(source), to=to, **values)
+    values = resolve("dataprep stage", stage_options(), options)
+    return StageRequest(
+        source=absolute_source(Path(source)),
+        splits=sorted({*values.pop("split")}),
+        whole=frozenset(values.pop("whole")),
+        share=values.pop("share") is not None,
+        broadcast=values.pop("broadcast") is not None,
+        **values,
+    )
 
 
 @contextmanager
-def within_limits(values: Mapping[str, Any], *, here: bool) -> Iterator[None]:
+def within_limits(values: Mapping[str, Any]) -> Iterator[None]:
     """Keep to ``nice`` and ``io_limit`` meanwhile, in this process and in its children.
 
     The niceness stays: only root can take it back.
-
-    Args:
-        values: of the options.
-        here: whether all the work is done on this machine, by this process and its children.
-
-    Raises:
-        UsageError: it is not, so that the options would say nothing.
     """
     from dataprep.system.cores import be_nice
     from dataprep.system.throttle import io_limited
 
-    for option in ("nice", "io_limit"):
-        if values[option] is not None and not here:
-            raise UsageError(
-                f"--{option} is for the processes that dataprep starts on this machine, and with "
-                "this --runner others do the work; leave it out, and let the job script or the "
-                "scheduler of those bound them"
-            )
     if values["nice"] is not None:
         be_nice(values["nice"])
     with io_limited(values["io_limit"]):
@@ -323,8 +296,7 @@ def within_limits(values: Mapping[str, Any], *, here: bool) -> Iterator[None]:
 
 
 def _request(dataset: type[Dataset], values: Mapping[str, Any]) -> Request:
-    from dataprep.api.options import own_values
-    from dataprep.api.striping_options import chosen_striping
+    from dataprep.api.options import chosen_striping, own_values
     from dataprep.build.request import MaxBad, Request
     from dataprep.images import Recipe, Resize
 
@@ -395,16 +367,13 @@ def _engine(values: Mapping[str, Any], beam_options: Sequence[str]) -> Engine:
     )
     workers = values["workers"] or usable_cores()
     engine = Engine(workers, values["runner"], tuple(beam_options), dask)
-    if not engine.is_dask:
-        for name in _CLUSTERS:
-            if values[name] is not None:
-                raise UsageError(
-                    f"--{name} says which Dask cluster, but --runner is {engine.runner}"
-                )
-        if patience is not None:
-            raise UsageError(
-                f"--dask_patience is for Dask's workers, but --runner is {engine.runner}"
-            )
+    for names, of_use, what in (
+        (_OF_DASK, engine.is_dask, "Dask's workers"),
+        (_OF_THIS_MACHINE, engine.is_local, "the processes that dataprep starts on this machine"),
+    ):
+        for name in names:
+            if values[name] is not None and not of_use:
+                raise UsageError(f"--{name} is for {what}, but --runner is {engine.runner}")
     return engine
 
 
@@ -429,23 +398,17 @@ def _check_foreign(out: Path) -> None:
     Raises:
         DatasetError: names one of them.
     """
-    if not out.is_dir() or any((out / name).exists() for name in _OURS):
+    if any((out / name).exists() for name in _OURS):
         return
-    foreign = next((path for path in _visible(out) if not path.is_dir()), None)
-    if foreign is not None:
-        raise DatasetError(
-            f"{foreign} is in the way: {out} is neither empty nor made by dataprep; choose a new "
-            "or an empty directory"
-        )
-
-
-def _visible(directory: Path) -> Iterator[Path]:
-    """Everything beneath that is not hidden, as file systems hide what they keep themselves."""
-    for path in sorted(directory.iterdir()):
-        if not path.name.startswith(".") and path.name != "lost+found":
-            yield path
-            if path.is_dir() and not path.is_symlink():
-                yield from _visible(path)
+    for parent, folders, files in os.walk(out):
+        # What is hidden is the file system's own, and folders may have got a layout.
+        folders[:] = [name for name in folders if name[0] != "." and name != "lost+found"]
+        for name in files:
+            if name[0] != ".":
+                raise DatasetError(
+                    f"{Path(parent, name)} is in the way: {out} is neither empty nor made by "
+                    "dataprep; choose a new or an empty directory"
+                )
 
 
 def _bytes_of(out: Path) -> int:

@@ -1,4 +1,4 @@
-"""Every option of ``prepare``, ``convert`` and the like: its name, type, default and help, once.
+"""Every option of ``prepare``, ``convert``, ``stage`` and the like: name, type, default, help.
 
 The commands show this table and parse words with it; the Python calls take the same names as
 keywords, with the same defaults, and refuse what is wrong with the same message.
@@ -8,89 +8,67 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from dataprep.api.parameters import ByteSize, Names, ShardCounts, nearest, parameters_of
-from dataprep.api.striping_options import LUSTRE
+from dataprep.api.parameters import (
+    Option,
+    Parsed,
+    byte_size,
+    choice,
+    directory,
+    flag,
+    in_section,
+    names,
+    number,
+    option,
+    shard_counts,
+    stripes,
+)
 from dataprep.errors import DataprepError, UsageError
 
 if TYPE_CHECKING:
     from dataprep.datasets.base import Dataset
     from dataprep.datasets.base import Option as DatasetOption
+    from dataprep.system.lustre.rules import Striping
 
-_LEAST_RATE = 100_000  # bytes a second; below, a forgotten unit is likelier than the wish
+_LEAST_RATE: Final = 100_000  # bytes a second; below, a forgotten unit is likelier than the wish
 
-SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Input": ("raw_data_dir", "splits", "limit", "index_dir"),
-    "Output": (
-        *("local_scratch_dir", "to", "sink", "num_shards", "overwrite", "max_bad", "stats"),
-        *("preset", "layout", "sink_option", "datum"),
-    ),
-    "Images": (
-        *("resize", "center_crop", "quality", "encoding", "color", "check"),
-        *("filter", "depth", "exif"),
-    ),
-    "Order": ("shuffle", "seed"),
-    "This machine": ("workers", "io_limit", "nice", "build_dir"),
-    "Cluster": (
-        *("runner", "dask_client_address", "dask_scheduler_file", "dask_slurm", "dask_patience"),
-        *("lustre_stripe", "lustre_max_stripes", "lustre_pool"),
-    ),
-}
-"""Where ``--help`` shows an option; a data set's own are input."""
+SECTIONS: Final = ("Input", "Output", "Images", "Order", "This machine", "Cluster")
+"""Of the help, in this order."""
 
-LESS_COMMON: Final = frozenset(
-    [
-        *("index_dir", "layout", "sink_option", "datum", "preset"),
-        *("filter", "depth", "exif", "nice", "build_dir", "dask_scheduler_file", "dask_slurm"),
-        *("dask_client_address", "dask_patience"),
-        *("lustre_stripe", "lustre_max_stripes", "lustre_pool"),
-    ]
-)
-"""What only ``--help-all`` shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Preset:
-    """Options that somebody has published, by name, and what they are for."""
-
-    what: str
-    options: Mapping[str, object]
-
-
-PRESETS: Final[Mapping[str, Preset]] = {
+PRESETS: Final[Mapping[str, Mapping[str, object]]] = {
     # NVIDIA's and Intel's MXNet best practice: im2rec --resize 480 --quality 95.
-    "mxnet-480": Preset(
-        "--sink recordio --resize 480 --quality 95, MXNet's best practice",
-        {"sink": "recordio", "resize": "480", "quality": 95},
-    ),
+    "mxnet-480": {"sink": "recordio", "resize": "480", "quality": 95},
     # Radiograph classifiers of the best-practice guide, table 10: 250 x 250 x 1.
-    "radiologist": Preset(
-        "--resize 250x250 --color gray, radiographs of 250x250x1",
-        {"resize": "250x250", "color": "gray"},
-    ),
+    "radiologist": {"resize": "250x250", "color": "gray"},
 }
 
 
-def workers_option() -> click.Option:
+def workers_option() -> Option:
     """``--workers`` of the commands that only read."""
-    help_text = "Cores to use. [default: the cores this process may use]"
-    return click.Option(["--workers"], type=click.IntRange(min=1), metavar="N", help=help_text)
+    return number("workers", "N", "Cores to use. [default: the cores this process may use]")
 
 
-def prepare_options(dataset: type[Dataset]) -> list[click.Option]:
+def prepare_options(dataset: type[Dataset]) -> list[Option]:
     """The options of a data set: those that all share, with its defaults, and its own.
 
     Raises:
         DataprepError: it has one that all share, or a default of one that there is not.
     """
     own = [_own_option(option) for option in dataset.OPTIONS]
-    table = [*_places(), *own, *_order(), *_images(), *_sink("tfrecord"), *_sealing(), *_run()]
+    input_, output = _places()
+    table = [
+        *in_section("Input", [*input_, *own]),
+        *in_section("Output", [*output, *_sink("tfrecord"), *_sealing("OUT"), _layout("OUT")]),
+        *in_section("Images", _images()),
+        *in_section("Order", _order()),
+        *_machine(),
+        *_cluster(),
+    ]
     spelled = Counter(name for option in table for name in option.opts)
     shared = {option.name for option in table}
     wrong = [f"--{option.name}" for option in dataset.OPTIONS if spelled[f"--{option.name}"] > 1]
@@ -100,30 +78,87 @@ def prepare_options(dataset: type[Dataset]) -> list[click.Option]:
             f"data set {dataset.name} cannot have {wrong[0]}: that is for options which all data "
             "sets share, and only for those; this is a defect of the data set"
         )
-    for option in table:
-        if option.name in dataset.defaults:
-            option.default = dataset.defaults[option.name]
+    for one in table:
+        if one.name in dataset.defaults:
+            one.default = dataset.defaults[one.name]
     return table
 
 
-def convert_options() -> list[click.Option]:
+def convert_options() -> list[Option]:
     """The options of ``convert``."""
     counts = (
         "E.g. train=1024,validation=128, or one number for every split. [default: as many as OUT "
         "has, if it has several and the format takes as many; else as `dataprep imagenet` chooses]"
     )
     levels = ["size", "hash", "records", "decode"]
-    return [
-        _directory("to", "OUT2", "Where the new shards and manifest.json go.", required=True),
-        _option("num_shards", counts, type=ShardCounts(), metavar="COUNTS"),
-        _layout("OUT2"),
+    check = "How OUT is verified first; see `dataprep verify`."
+    output = [
+        directory("to", "OUT2", "Where the new shards and manifest.json go.", required=True),
         *_sink(None),
-        *_images_anew(),
-        _choice("check", levels, "hash", "How OUT is verified first; see `dataprep verify`."),
-        *_resources(),
-        _flag("overwrite", "First delete what an earlier job made in OUT2."),
-        *_lustre(),
-        *_engine(),
+        option("num_shards", counts, type=Parsed(shard_counts), metavar="COUNTS"),
+        flag("overwrite", "First delete what an earlier job made in OUT2."),
+        _layout("OUT2"),
+    ]
+    return [
+        *in_section("Input", [choice("check", levels, "hash", check)]),
+        *in_section("Output", output),
+        *in_section("Images", _images_anew()),
+        *_machine(),
+        *_cluster(),
+    ]
+
+
+def stage_options() -> list[Option]:
+    """The options of ``stage``: what is copied, where to, how, and by whom."""
+    splits = "Only this split. May be repeated. [default: all]"
+    share = (
+        "node: each node gets a part of the shards; node loads differ by at most one shard. "
+        "[default: every node gets all]"
+    )
+    whole = "--share: a split that every node gets whole all the same. May be repeated."
+    to = (
+        "The files go directly into DIR. [default: a directory of this job in $DATAPREP_SCRATCH, "
+        "$SLURM_TMPDIR, $LOCAL_SCRATCH, $PBS_JOBFS, /mnt/bb/$USER, $TMPDIR, /local/scratch or "
+        "/tmp, the first that there is]"
+    )
+    verify = (
+        "none: sizes. copy: hash what is read, and compare it with the manifest. reread: and read "
+        "the copy back from the node's storage."
+    )
+    streams = (
+        "Files to copy at the same time on a node. [default: as many as the cores, 2 to 8; 8 with "
+        "--broadcast]"
+    )
+    broadcast = (
+        "mpi: read every byte once and send it to all nodes; needs the extra mpi, and mpirun or "
+        "srun --mpi."
+    )
+    rank = "This node's number, from 0, where no scheduler or MPI tells, such as under pdsh."
+    rendezvous = (
+        "Where the nodes tell each other that all have room and all are done; HOST is node 0. "
+        "none: they do not. [default: the job's first node, if the scheduler names it]"
+    )
+    shared = "Several jobs of yours on a node use one copy; give it in all of them."
+    bandwidth = "A node reads at most so much a second, e.g. 500MB. [default: no bound]"
+    meeting = "How long nodes wait for each other before anything is copied."
+    patience = "How long processes of a node wait for one that copies but makes no progress."
+    seconds: dict[str, Any] = {"type": click.FloatRange(min=1), "metavar": "SECONDS"}
+    return [
+        option("split", splits, multiple=True, metavar="NAME"),
+        choice("share", ["node"], None, share),
+        number("replicas", "K", "--share: give each shard to K nodes.", default=1),
+        option("whole", whole, multiple=True, metavar="SPLIT"),
+        directory("to", "DIR", to),
+        flag("shared", shared),
+        choice("verify", ["none", "copy", "reread"], "copy", verify),
+        option("streams", streams, type=click.IntRange(1, 64), metavar="N"),
+        option("bandwidth", bandwidth, type=byte_size(_LEAST_RATE), metavar="SIZE"),
+        choice("broadcast", ["mpi"], None, broadcast),
+        number("rank", "N", rank, least=0),
+        number("world_size", "N", "How many nodes there are."),
+        option("rendezvous", rendezvous, metavar="HOST:PORT"),
+        option("rendezvous_seconds", meeting, default=300, **seconds),
+        option("patience", patience, default=600, **seconds),
     ]
 
 
@@ -138,71 +173,35 @@ def own_values(dataset: type[Dataset], values: Mapping[str, Any]) -> dict[str, s
     }
 
 
-def resolve(
-    call: str, table: Sequence[click.Option], given: Mapping[str, object]
-) -> dict[str, Any]:
-    """The value of every option: what was given, converted and checked, or its default.
-
-    Args:
-        call: what to call the call in messages.
-        table: its options.
-        given: by any of an option's names; None is as good as nothing.
+def with_preset(values: Mapping[str, Any], given: Mapping[str, object]) -> dict[str, Any]:
+    """The values of the options, where a preset was given with its own.
 
     Raises:
-        UsageError: there is no such option, it cannot have this value, or one is missing.
+        UsageError: there is no such preset, or one of its options was given with another value.
     """
-    by_name = {name.lstrip("-"): option for option in table for name in option.opts}
-    chosen: dict[str, object] = {}
-    for name, value in given.items():
-        if name not in by_name:
-            meant = nearest(name, by_name)
-            hint = f"; did you mean {meant}?" if meant else ""
-            raise UsageError(f"{call} has no option {name!r}{hint}")
-        own = str(by_name[name].name)
-        if value is not None and chosen.setdefault(own, value) is not value:
-            raise UsageError(f"{call} got {' and '.join(by_name[name].opts)}, which are the same")
-    context = click.Context(click.Command(call))
-    values: dict[str, Any] = {}
-    for option in table:
-        own = str(option.name)
-        try:
-            if own in chosen:
-                values[own] = option.process_value(context, _words(option, chosen[own]))
-            elif option.required:
-                raise click.MissingParameter(ctx=context, param=option)
-            else:
-                values[own] = _default(option, context)
-        except click.ClickException as error:
-            raise UsageError(f"{call}: {' '.join(error.format_message().split())}") from error
-    return _with_preset(values, chosen)
-
-
-def _words(option: click.Option, value: object) -> object:
-    """A value as click takes it: of an option that may be repeated, a list."""
-    if option.multiple and isinstance(value, Mapping):
-        return [f"{name}={text}" for name, text in value.items()]
-    return [value] if option.multiple and isinstance(value, str) else value
-
-
-def _default(option: click.Option, context: click.Context) -> object:
-    value = option.get_default(context)
-    # Since click 8.3 there is a mark of its own for no default.
-    if value is None or type(value).__name__ == "Sentinel":
-        return () if option.multiple else False if option.is_flag else None
-    return option.type_cast_value(context, value)
-
-
-def _with_preset(values: dict[str, Any], chosen: Mapping[str, object]) -> dict[str, Any]:
-    name = values.get("preset")
-    if name is None:
-        return values
-    for option, value in PRESETS[name].options.items():
-        if option in chosen and values[option] != value:
+    preset = values["preset"]
+    if preset is None:
+        return dict(values)
+    if preset not in PRESETS:
+        raise UsageError(f"--preset {preset!r} is not one of {', '.join(PRESETS)}")
+    for name, value in PRESETS[preset].items():
+        if given.get(name) is not None and values[name] != value:
             raise UsageError(
-                f"--preset {name} means --{option} {value}, but --{option} {values[option]} "
-                "was given; leave one of them out"
+                f"--preset {preset} means --{name} {value}, but --{name} {values[name]} was "
+                "given; leave one of them out"
             )
-    return {**values, **PRESETS[name].options}
+    return {**values, **PRESETS[preset]}
+
+
+def chosen_striping(values: Mapping[str, Any]) -> Striping:
+    """What the Lustre options say; by default automatic, and silent where there is no Lustre."""
+    from dataprep.system.lustre.rules import Striping
+
+    count, most, pool = (
+        values[name] for name in ("lustre_stripe", "lustre_max_stripes", "lustre_pool")
+    )
+    asked = (count, most, pool) != (None, None, None)
+    return Striping(count=count or "auto", most=most, pool=pool or "", asked=asked)
 
 
 def summary_of(dataset: type[Dataset]) -> str:
@@ -210,35 +209,7 @@ def summary_of(dataset: type[Dataset]) -> str:
     return inspect.cleandoc(dataset.summary)
 
 
-def _option(name: str, help_text: str, *, also: str = "", **settings: Any) -> click.Option:
-    # Not default=None: since click 8.3 that is a default like any other.
-    if settings.get("default") is not None:
-        settings.setdefault("show_default", True)
-    names = [f"--{also}", f"--{name}"] if also else [f"--{name}"]
-    return click.Option([*names, name], help=help_text, **settings)
-
-
-def _flag(name: str, help_text: str) -> click.Option:
-    return click.Option([f"--{name}"], is_flag=True, help=help_text)
-
-
-def _choice(
-    name: str, choices: Sequence[str], default: str | None, help_text: str, **settings: Any
-) -> click.Option:
-    chosen = {} if default is None else {"default": default}
-    return _option(name, help_text, type=click.Choice(choices), **chosen, **settings)
-
-
-def _number(name: str, metavar: str, help_text: str, least: int = 1, **more: Any) -> click.Option:
-    return _option(name, help_text, type=click.IntRange(min=least), metavar=metavar, **more)
-
-
-def _directory(name: str, metavar: str, help_text: str, **settings: Any) -> click.Option:
-    kind = click.Path(path_type=Path, file_okay=False)
-    return _option(name, help_text, metavar=metavar, **{"type": kind, **settings})
-
-
-def _own_option(option: DatasetOption) -> click.Option:
+def _own_option(option: DatasetOption) -> Option:
     kind: Any = None
     if option.choices:
         kind = click.Choice(option.choices)
@@ -246,123 +217,119 @@ def _own_option(option: DatasetOption) -> click.Option:
         kind = click.Path(path_type=Path, dir_okay=False, exists=True)
     # Not click's own metavar, which would show choices as it normalizes them: `-` as `_`.
     metavar = f"[{'|'.join(option.choices)}]" if option.choices else option.metavar
-    default = {} if option.default is None else {"default": option.default}
-    return _option(option.name, option.help, type=kind, metavar=metavar, **default)
+    return Option(
+        f"--{option.name}",
+        help_text=option.help,
+        type=kind,
+        metavar=metavar,
+        default=option.default,
+    )
 
 
-def _places() -> list[click.Option]:
+def _places() -> tuple[list[Option], list[Option]]:
+    """Of the input, and of the output."""
     raw = "Where the raw images are, as they were published; the layout is detected."
     out = "Where the shards and manifest.json go."
     index = "Keep the index of the raw data here, to share it between outputs. [default: in OUT]"
+    splits = "Only these, e.g. train,validation. [default: all]"
     # That RAW is a directory is for the data set to say.
     path = click.Path(path_type=Path)
     return [
-        _directory("raw_data_dir", "RAW", raw, also="raw", required=True, type=path),
-        _directory("local_scratch_dir", "OUT", out, also="out", required=True),
-        _directory("index_dir", "DIR", index),
-        _layout("OUT"),
-    ]
+        directory("raw_data_dir", "RAW", raw, also="raw", required=True, type=path),
+        option("splits", splits, type=Parsed(names), metavar="NAMES"),
+        number("limit", "N", "Only N images of each split."),
+        directory("index_dir", "DIR", index, rare=True),
+    ], [directory("local_scratch_dir", "OUT", out, also="out", required=True)]
 
 
-def _layout(out: str) -> click.Option:
+def _layout(out: str) -> Option:
     text = f"Shards in {out}/train, {out}/validation and so on, or all directly in {out}."
-    return _choice("layout", ["split", "flat"], "split", text)
+    return choice("layout", ["split", "flat"], "split", text, rare=True)
 
 
-def _order() -> list[click.Option]:
-    counts = (
-        "E.g. train=1024,validation=128, or one number for every split. [default: that, or fewer "
-        "so that each holds 100; at most 64 for hdf5 and hdf5-arrays; 1 for formats with one file "
-        "a split]"
-    )
+def _order() -> list[Option]:
     shuffle = "How to order the images. [default: stratified for train, none for validation]"
-    splits = "Only these, e.g. train,validation. [default: all]"
     return [
-        _option("splits", splits, type=Names(), metavar="NAMES"),
-        _option("num_shards", counts, type=ShardCounts(), metavar="COUNTS"),
-        _choice("shuffle", ["stratified", "global", "none"], None, shuffle),
-        _number("seed", "N", "Random seed for shuffling.", least=0, default=0),
-        _number("limit", "N", "Only N images of each split."),
+        choice("shuffle", ["stratified", "global", "none"], None, shuffle),
+        number("seed", "N", "Random seed for shuffling.", least=0, default=0),
     ]
 
 
-def _images() -> list[click.Option]:
+def _images() -> list[Option]:
     filters = "[box|bilinear|bicubic|mitchell|lanczos]"
     encoding = "keep: good images byte for byte. raw: pixels, for formats that store them."
     exif = "apply: rotate as the orientation tag says; TensorFlow and Pillow ignore it."
     check = "How far to decode images that are passed through."
     depth = "Bits of a grey value; keep: 16-bit grey PNGs keep theirs."
+    size = "256: the shorter side; 320x256: exactly WIDTHxHEIGHT."
+    antialiasing = "Antialiasing filter of --resize."
     return [
-        _choice("check", ["header", "bitstream", "pixels"], "bitstream", check),
-        _option("resize", "256: the shorter side; 320x256: exactly WIDTHxHEIGHT.", metavar="SIZE"),
-        _option("center_crop", "Cut this square, last of all.", type=int, metavar="SIDE"),
-        _option("filter", "Antialiasing filter of --resize.", metavar=filters, default="bicubic"),
-        _option("quality", "Of JPEGs that are encoded anew.", type=int, default=95),
-        _choice("encoding", ["keep", "jpeg", "png", "raw"], "keep", encoding),
-        _choice("color", ["keep", "rgb", "gray"], "keep", "keep: grey images stay grey."),
-        _choice("depth", ["8", "keep"], "8", depth),
-        _choice("exif", ["ignore", "apply"], "ignore", exif),
+        option("resize", size, metavar="SIZE"),
+        option("center_crop", "Cut this square, last of all.", type=int, metavar="SIDE"),
+        option("quality", "Of JPEGs that are encoded anew.", type=int, default=95),
+        choice("encoding", ["keep", "jpeg", "png", "raw"], "keep", encoding),
+        choice("color", ["keep", "rgb", "gray"], "keep", "keep: grey images stay grey."),
+        choice("check", ["header", "bitstream", "pixels"], "bitstream", check),
+        option("filter", antialiasing, metavar=filters, default="bicubic", rare=True),
+        choice("depth", ["8", "keep"], "8", depth, rare=True),
+        choice("exif", ["ignore", "apply"], "ignore", exif, rare=True),
     ]
 
 
-ANEW: Final = ("resize", "center_crop", "filter", "quality", "encoding", "color")
+ANEW: Final = ("resize", "center_crop", "quality", "encoding", "color", "filter")
 """Options of ``convert`` that decode the images and encode them anew."""
 
 
-def _images_anew() -> list[click.Option]:
+def _images_anew() -> list[Option]:
     quality = "Of JPEGs that are encoded anew; alone, all images become such. [default: 95]"
     encoding = "[default: JPEG stays JPEG, and PNG stays PNG; arrays become PNG]"
     texts = {"quality": quality, "encoding": encoding, "color": "[default: as in OUT]"}
     table = [option for option in _images() if option.name in ANEW]
-    for option in table:
-        option.default = option.show_default = None
-        option.help = texts.get(str(option.name), option.help)
+    for one in table:
+        one.default = one.show_default = None
+        one.help = texts.get(str(one.name), one.help)
     return table
 
 
-def _sink(default: str | None) -> list[click.Option]:
+def _sink(default: str | None) -> list[Option]:
     """``--sink`` and what belongs to it; without a default it must be given."""
-    chosen: dict[str, Any] = {"required": True} if default is None else {"default": default}
     sink = "The format to write; `dataprep sinks` lists them."
-    option = "An option of the format; `dataprep sinks` lists them. May be repeated."
+    own = "An option of the format; `dataprep sinks` lists them. May be repeated."
     datum = "--sink lmdb: image files, or arrays of pixels, all of one size."
-    build = (
-        "Build LMDB and HDF5 files here, then copy them. [default: node-local scratch if the "
-        "output is on a network file system]"
-    )
-    there = click.Path(path_type=Path, file_okay=False, exists=True, writable=True)
     return [
-        _option("sink", sink, metavar="NAME", **chosen),
-        _option("sink_option", option, multiple=True, metavar="NAME=VALUE"),
-        _choice("datum", ["encoded", "raw"], None, datum),
-        _directory("build_dir", "DIR", build, type=there),
+        option("sink", sink, metavar="NAME", default=default, required=default is None),
+        option("sink_option", own, multiple=True, metavar="NAME=VALUE", rare=True),
+        choice("datum", ["encoded", "raw"], None, datum, rare=True),
     ]
 
 
-def _sealing() -> list[click.Option]:
-    presets = "; ".join(f"{name}: {preset.what}" for name, preset in PRESETS.items()) + "."
-    names = f"[{'|'.join(PRESETS)}]"
+def _sealing(out: str) -> list[Option]:
+    counts = (
+        "E.g. train=1024,validation=128, or one number for every split. [default: that, or fewer "
+        "so that each holds 100; at most 64 for hdf5 and hdf5-arrays; 1 for formats with one file "
+        "a split]"
+    )
+    presets = "; ".join(
+        f"{preset}: " + " ".join(f"--{name} {value}" for name, value in means.items())
+        for preset, means in PRESETS.items()
+    )
     stats = (
         "Put image statistics into the manifest: sizes, formats and, where pixels are decoded "
         "anyway, channel means. mean: and, with --sink lmdb, Caffe's mean image."
     )
     bare: dict[str, Any] = {"is_flag": False, "flag_value": "on", "show_default": False}
     bad = "Seal the data set although up to so many images were rejected."
+    overwrite = f"First delete what an earlier job made in {out}, and index the raw data anew."
     return [
-        _option("preset", presets, metavar=names, callback=_known_preset),
-        _choice("stats", ["off", "on", "mean"], "off", stats, **bare),
-        _option("max_bad", bad, default="0", metavar="N|P%"),
+        option("num_shards", counts, type=Parsed(shard_counts), metavar="COUNTS"),
+        flag("overwrite", overwrite),
+        option("max_bad", bad, default="0", metavar="N|P%"),
+        choice("stats", ["off", "on", "mean"], "off", stats, **bare),
+        option("preset", f"{presets}.", metavar=f"[{'|'.join(PRESETS)}]", rare=True),
     ]
 
 
-def _known_preset(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
-    """Refuse an unknown name; click's own choices would take ``-`` and ``_`` for the same."""
-    if name is not None and name not in PRESETS:
-        raise click.BadParameter(f"{name!r} is not one of {', '.join(PRESETS)}.", context, option)
-    return name
-
-
-def _resources() -> list[click.Option]:
+def _machine() -> list[Option]:
     workers = (
         "Cores of this machine to use. With one of Beam's runners: threads of each of its "
         "workers. It says nothing to Dask's workers, which have threads of their own. [default: "
@@ -373,27 +340,25 @@ def _resources() -> list[click.Option]:
         "Read and write at most so many bytes a second, all processes on this machine together, "
         "e.g. 200MB. [default: no bound]"
     )
-    return [
-        _number("workers", "N", workers),
-        _option("nice", nice, type=click.IntRange(0, 19), metavar="N"),
-        _option("io_limit", limit, type=ByteSize(least=_LEAST_RATE), metavar="SIZE"),
+    build = (
+        "Build LMDB and HDF5 files here, then copy them. [default: node-local scratch if the "
+        "output is on a network file system]"
+    )
+    there = click.Path(path_type=Path, file_okay=False, exists=True, writable=True)
+    table = [
+        number("workers", "N", workers),
+        option("io_limit", limit, type=byte_size(_LEAST_RATE), metavar="SIZE"),
+        option("nice", nice, type=click.IntRange(0, 19), metavar="N", rare=True),
+        directory("build_dir", "DIR", build, type=there, rare=True),
     ]
-
-
-def _run() -> list[click.Option]:
-    overwrite = "First delete what an earlier job made in OUT, and index the raw data anew."
-    return [*_resources(), _flag("overwrite", overwrite), *_lustre(), *_engine()]
-
-
-def _lustre() -> list[click.Option]:
-    return [option for option in parameters_of(LUSTRE) if isinstance(option, click.Option)]
+    return in_section("This machine", table)
 
 
 PATIENCE: Final = 300
 """Seconds without any of Dask's workers before a run gives up."""
 
 
-def _engine() -> list[click.Option]:
+def _cluster() -> list[Option]:
     runner = (
         "direct: this machine. dask: a Dask cluster. Or one of Beam's, e.g. FlinkRunner; its own "
         "options follow `--`."
@@ -407,10 +372,30 @@ def _engine() -> list[click.Option]:
     file = click.Path(path_type=Path, dir_okay=False)
     patience = f"Give up when there is no Dask worker for so long. [default: {PATIENCE}]"
     seconds = click.FloatRange(min=1)
+    stripe = (
+        "On Lustre, the layout of the directories that are written: auto: by the size of the "
+        "files, unless the site has a progressive layout; COUNT: so many stripes, -1: on all "
+        "targets; pfl: a progressive layout; off: none is set. [default: auto, but a layout "
+        "that somebody chose is kept]"
+    )
+    kind, metavar = stripes("auto", "pfl", "off"), "[auto|COUNT|pfl|off]"
+    table = [
+        option("runner", runner, default="direct", metavar="NAME"),
+        option("dask_client_address", address, metavar="ADDRESS", rare=True),
+        option("dask_scheduler_file", written, type=file, metavar="FILE", rare=True),
+        option("dask_slurm", slurm, metavar="WHAT", rare=True),
+        option("dask_patience", patience, type=seconds, metavar="SECONDS", rare=True),
+        option("lustre_stripe", stripe, type=kind, metavar=metavar, rare=True),
+        *lustre_limits(),
+    ]
+    return in_section("Cluster", table)
+
+
+def lustre_limits() -> list[Option]:
+    """How far a layout may go; also of ``dataprep stripe``."""
+    most = "Never more stripes a file than this, e.g. the site's limit."
+    pool = "Of the targets to use, where the site has several, e.g. flash."
     return [
-        _option("runner", runner, default="direct", metavar="NAME"),
-        _option("dask_client_address", address, metavar="ADDRESS"),
-        _option("dask_scheduler_file", written, type=file, metavar="FILE"),
-        _option("dask_slurm", slurm, metavar="WHAT"),
-        _option("dask_patience", patience, type=seconds, metavar="SECONDS"),
+        number("lustre_max_stripes", "N", most, rare=True),
+        option("lustre_pool", pool, metavar="NAME", rare=True),
     ]

@@ -1,215 +1,237 @@
-"""Types of option values, and the nearest name to a wrong one: for the commands and for Python."""
+"""What an option is: declared once, for the commands, the Python calls, the help and the docs."""
 
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from dataprep.errors import UsageError
 from dataprep.system.messages import sized
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
 _SCALES = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 
 # What other tools call what is called otherwise here.
 _SYNONYMS: Mapping[str, str] = {
-    "raw": "in input source src",
-    "out": "destination dest dir dst output target",
-    "to": "destination dest dir dst output target",
-    "sink": "format type",
-    "num_shards": "batch",
-    "resize": "height image_size max_size size width",
+    "raw": "input source src",
+    "out": "destination dest dst output target",
+    "to": "destination dest dst output target",
+    "sink": "format",
+    "resize": "height image_size size width",
     "center_crop": "crop",
-    "filter": "interpolation resampling",
-    "quality": "compression",
-    "color": "grayscale greyscale",
     "seed": "random",
-    "limit": "max_images",
     "overwrite": "force",
     "workers": "cores jobs processes threads",
     "listing": "csv labels",
-    "bbox_csv": "boxes",
-    "dask_client_address": "scheduler",
-    "replicas": "copies",
     # commands
-    "imagenet": "ilsvrc prepare",
-    "chestxray14": "cxr nih",
-    "folder": "cifar directory imagefolder images",
-    "verify": "check test validate",
+    "folder": "imagefolder images",
+    "verify": "check validate",
     "inspect": "info show",
     "diff": "compare",
     "stage": "copy",
-    "sinks": "formats list",
-    "status": "progress",
-    "stripe": "lustre",
     "hook": "sbatch slurm",
 }
 
 
-def options(*chosen: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
-    """Several options as one decorator, shown in this order."""
+class Option(click.Option):
+    """An option of a command, and a keyword of the Python call.
 
-    def decorate(function: Decorated) -> Decorated:
-        for option in reversed(chosen):
-            function = option(function)
-        return function
+    Args:
+        names: with their dashes.
+        help_text: a line or two.
+        rare: whether only ``--help-all`` shows it.
+        settings: click's own.
 
-    return decorate
+    Attributes:
+        section: of the help.
+    """
+
+    section = "Input"
+
+    def __init__(self, *names: str, help_text: str, rare: bool = False, **settings: Any) -> None:
+        # Not default=None: since click 8.3 that is a default like any other.
+        if settings.get("default") is not None:
+            settings.setdefault("show_default", True)
+        elif not settings.get("is_flag"):
+            settings.pop("default", None)
+        super().__init__([*names, names[-1].removeprefix("--")], help=help_text, **settings)
+        self.rare = rare
 
 
-def parameters_of(decorate: Callable[[Any], Any]) -> list[click.Parameter]:
-    """The parameters that a decorator made of `click.option` gives a function."""
-
-    def probe() -> None:
-        """Takes them."""
-
-    decorate(probe)
-    return list(reversed(probe.__click_params__))  # type: ignore[attr-defined]  # click's mark
+def option(name: str, help_text: str, *, also: str = "", **settings: Any) -> Option:
+    """``--name``, and perhaps another name for it."""
+    names = [f"--{also}", f"--{name}"] if also else [f"--{name}"]
+    return Option(*names, help_text=help_text, **settings)
 
 
-def nearest(word: str, names: Iterable[str]) -> str | None:
-    """The name that was probably meant: a synonym, one that shares a word, or one spelled alike."""
+def flag(name: str, help_text: str, **settings: Any) -> Option:
+    """``--name``, without a value."""
+    return option(name, help_text, is_flag=True, **settings)
+
+
+def choice(
+    name: str, choices: Sequence[str], default: str | None, help_text: str, **settings: Any
+) -> Option:
+    """One of several words."""
+    return option(name, help_text, type=click.Choice(choices), default=default, **settings)
+
+
+def number(name: str, metavar: str, help_text: str, least: int = 1, **settings: Any) -> Option:
+    """A whole number."""
+    return option(name, help_text, type=click.IntRange(min=least), metavar=metavar, **settings)
+
+
+def directory(name: str, metavar: str, help_text: str, **settings: Any) -> Option:
+    """A place, which need not be there yet."""
+    kind = click.Path(path_type=Path, file_okay=False)
+    return option(name, help_text, metavar=metavar, **{"type": kind, **settings})
+
+
+def in_section(title: str, options: Iterable[Option]) -> list[Option]:
+    """The options, shown under a title of the help."""
+    found = list(options)
+    for one in found:
+        one.section = title
+    return found
+
+
+def resolve(
+    call: str, table: Sequence[click.Option], given: Mapping[str, object]
+) -> dict[str, Any]:
+    """The value of every option: what was given, converted and checked, or its default.
+
+    Args:
+        call: what to call the call in messages.
+        table: its options.
+        given: by any of an option's names; None is as good as nothing.
+
+    Raises:
+        UsageError: there is no such option, it cannot have this value, or one is missing.
+    """
+    by_name = {name.lstrip("-"): option for option in table for name in option.opts}
+    chosen: dict[str, object] = {}
+    for name, value in given.items():
+        if name not in by_name:
+            raise UsageError(f"{call} has no option {name!r}{meant(name, by_name)}")
+        own = str(by_name[name].name)
+        if value is not None and chosen.setdefault(own, value) is not value:
+            raise UsageError(f"{call} got {' and '.join(by_name[name].opts)}, which are the same")
+    context = click.Context(click.Command(call))
+    try:
+        return {str(option.name): _value(option, chosen, context) for option in table}
+    except click.ClickException as error:
+        raise UsageError(f"{call}: {' '.join(error.format_message().split())}") from error
+
+
+def _value(option: click.Option, chosen: Mapping[str, object], context: click.Context) -> object:
+    if option.name in chosen:
+        return option.process_value(context, _words(option, chosen[option.name]))
+    if option.required:
+        raise click.MissingParameter(ctx=context, param=option)
+    value = option.get_default(context)
+    # Since click 8.3 there is a mark of its own for no default.
+    if value is None or type(value).__name__ == "Sentinel":
+        return () if option.multiple else False if option.is_flag else None
+    return option.type_cast_value(context, value)
+
+
+def _words(option: click.Option, value: object) -> object:
+    """A value as click takes it: of an option that may be repeated, a list."""
+    if option.multiple and isinstance(value, Mapping):
+        return [f"{name}={text}" for name, text in value.items()]
+    return [value] if option.multiple and isinstance(value, str) else value
+
+
+def meant(word: str, names: Iterable[str]) -> str:
+    """``; did you mean …?`` with a synonym, or the name spelled most alike; or nothing."""
     known = {name.replace("-", "_"): name for name in names}
     asked = word.strip("-").replace("-", "_").lower()
-    for name in known:
-        if asked in _SYNONYMS.get(name, "").split():
-            return known[name]
-    alike = difflib.get_close_matches(asked, known, n=1, cutoff=0.75)
-    parts = {part.rstrip("s") for part in asked.split("_") if len(part) > 2}
-    alike = alike or difflib.get_close_matches(
-        asked,
-        [name for name in known if parts & {part.rstrip("s") for part in name.split("_")}],
-        n=1,
-        cutoff=0.0,
-    )
-    alike = alike or difflib.get_close_matches(asked, known, n=1, cutoff=0.6)
-    return known[alike[0]] if alike else None
+    found = [name for name in known if asked in _SYNONYMS.get(name, "").split()]
+    found = found or difflib.get_close_matches(asked, known, n=1)
+    return f"; did you mean {known[found[0]]}?" if found else ""
 
 
-class ByteSize(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+    """A type whose values a function reads; what it refuses is said with the option's name."""
+
+    def __init__(self, parse: Callable[[Any], object]) -> None:
+        self.name = "text"
+        self._parse = parse
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        """Read one."""
+        try:
+            return self._parse(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+def byte_size(least: int = 1) -> Parsed:
     """A number of bytes as people write it: ``150MB``, ``4MiB``; a plain number in Python.
 
     Args:
         least: bytes that make sense.
     """
 
-    name = "size"
-
-    def __init__(self, least: int = 1) -> None:
-        self._least = least
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Parse one."""
-        try:
-            return self.parse(str(value))
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
-
-    def parse(self, text: str) -> int:
-        """The bytes that ``500MB`` and the like are.
-
-        Raises:
-            UsageError: it is no size, or too small a one.
-        """
-        text = text.strip()
+    def parse(value: object) -> int:
+        text = str(value).strip()
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]i?|)B?", text)
         size = int(float(found[1]) * (_SCALES | _BINARY)[found[2]]) if found else 0
         if size < 1:
             raise UsageError(f"{text!r}: expected a size such as 500MB, 4MiB or 42GB.")
-        if size < self._least:
-            raise UsageError(f"{text!r}: expected {sized(self._least)} or more, e.g. 500MB.")
+        if size < least:
+            raise UsageError(f"{text!r}: expected {sized(least)} or more, e.g. 500MB.")
         return size
 
-
-class GivenPath(click.Path):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.5
-    """Like `click.Path`, but not the current directory for want of a name."""
-
-    def __init__(
-        self, *, file_okay: bool = True, dir_okay: bool = True, resolve: bool = False
-    ) -> None:
-        super().__init__(
-            path_type=Path, file_okay=file_okay, dir_okay=dir_okay, resolve_path=resolve
-        )
-
-    def convert(
-        self,
-        value: str | os.PathLike[str],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> str | bytes | os.PathLike[str]:
-        """Check one.
-
-        Raises:
-            UsageError: it is empty: a variable that was not set.
-        """
-        if value == "":
-            raise UsageError(f"{_name(param)} is empty; is a variable not set?")
-        return super().convert(value, param, ctx)
+    return Parsed(parse)
 
 
-def _name(param: click.Parameter | None) -> str:
-    if isinstance(param, click.Argument):
-        return (param.metavar or param.opts[0]).strip("[]")
-    return "a path" if param is None else param.opts[0]
-
-
-class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+def names(value: object) -> tuple[str, ...]:
     """Names with commas between them; in Python a sequence does as well."""
-
-    name = "names"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        """Parse them."""
-        given = value.split(",") if isinstance(value, str) else value
-        if not isinstance(given, Sequence):
-            self.fail(f"{value!r}: expected names such as train,validation.", param, ctx)
-        return tuple(name for name in (str(word).strip() for word in given) if name)
+    given = value.split(",") if isinstance(value, str) else value
+    if not isinstance(given, Sequence):
+        raise UsageError(f"{value!r}: expected names such as train,validation.")
+    return tuple(name for name in (str(word).strip() for word in given) if name)
 
 
-class ShardCounts(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since 8.2
+def shard_counts(value: object) -> dict[str, int]:
     """``train=1024,validation=128``, or one number for every split; in Python a dict as well."""
+    from dataprep.build.request import EVERY_SPLIT
 
-    name = "counts"
-
-    def convert(
-        self,
-        value: object,
-        param: click.Parameter | None,  # noqa: ARG002  # click's signature
-        ctx: click.Context | None,  # noqa: ARG002  # likewise
-    ) -> dict[str, int]:
-        """Parse them.
-
-        Raises:
-            UsageError: they are neither.
-        """
-        from dataprep.build.request import EVERY_SPLIT
-
-        text = (
-            ",".join(f"{name}={count}" for name, count in value.items())
-            if isinstance(value, Mapping)
-            else str(value).strip()
+    pairs = [f"{name}={count}" for name, count in value.items()] if isinstance(value, dict) else []
+    text = ",".join(pairs) or str(value).strip()
+    items = [f"{EVERY_SPLIT}={text}"] if text.isdecimal() else text.split(",")
+    found = [re.fullmatch(r"\s*([^=]+)=0*([1-9]\d*)\s*", item, re.ASCII) for item in items]
+    counts = {match[1]: int(match[2]) for match in found if match}
+    if len(counts) < len(items):
+        raise UsageError(
+            f"{text!r}: expected SPLIT=COUNT once a split, such as train=1024,validation=128, or "
+            "one number for every split."
         )
-        if text.isdecimal() and int(text) > 0:
-            return {EVERY_SPLIT: int(text)}
-        counts: dict[str, int] = {}
-        for item in text.split(","):
-            name, equals, count = item.strip().partition("=")
-            if not equals or not count.isdecimal() or int(count) < 1 or name in counts:
-                raise UsageError(
-                    f"--num_shards {text!r}: expected SPLIT=COUNT once a split, "
-                    "such as train=1024,validation=128, or one number for every split"
-                )
-            counts[name] = int(count)
-        return counts
+    return counts
+
+
+def stripes(*words: str) -> Parsed:
+    """One of the words, or a number of stripes; -1 for all targets."""
+
+    def parse(value: object) -> int | str:
+        from dataprep.system.lustre.rules import MOST_STRIPES
+
+        text = str(value)
+        if text in words:
+            return text
+        if not re.fullmatch(r"-1|[1-9]\d{0,3}", text, re.ASCII) or int(text) > MOST_STRIPES:
+            choices = ", ".join(words)
+            raise UsageError(
+                f"{text!r} is none of {choices}, 1 to {MOST_STRIPES} and -1 (all targets)."
+            )
+        return int(text)
+
+    return Parsed(parse)

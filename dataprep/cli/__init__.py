@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import shlex
 import sys
 import threading
 import traceback
@@ -21,9 +20,9 @@ from importlib.metadata import entry_points
 import click
 
 from dataprep import __version__
-from dataprep.api.parameters import nearest
+from dataprep.api.parameters import meant
 from dataprep.api.progress import forget_stdout
-from dataprep.errors import DataprepError, RejectedError, UsageError
+from dataprep.errors import DataprepError, UsageError
 from dataprep.system.cores import one_thread_each
 
 _HELP = ["-h", "--help"]
@@ -75,9 +74,7 @@ class _LazyGroup(click.Group):
         normal = name if ctx.token_normalize_func is None else ctx.token_normalize_func(name)
         known = self.list_commands(ctx)
         if not name.startswith("-") and not {name, normal} & {*known}:
-            meant = nearest(name, known)
-            hint = f" Did you mean {meant}?" if meant else ""
-            raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+            raise click.UsageError(f"No such command {name!r}{meant(name, known)}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -151,19 +148,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if debug:
         os.environ["DATAPREP_DEBUG"] = "1"  # worker processes of the engine look at it
     try:
+        _refuse_empty(words)
         command.main(words, prog_name="dataprep", standalone_mode=False)
     except click.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # click has it since 8.2
             click.echo(error.format_message(), err=True)
             return UsageError.exit_code
-        text = f"{_message(error)} See `{_help(error)}`."
+        text = f"{_ended(_message(error))} See `{_help(error)}`."
         return _fail(text.replace("\n", " "), UsageError(), debug=False)
     except click.exceptions.Exit as done:
         return done.exit_code
-    except RejectedError as error:
-        return _fail(f"{error}; to accept them: {_accepting(words, error.rejected)}", error, debug)
     except DataprepError as error:
-        return _fail(_resuming(str(error), words), error, debug)
+        return _fail(str(error), error, debug)
     except (KeyboardInterrupt, click.Abort) as error:
         return _fail("stopped", error, debug)
     except BrokenPipeError:  # `dataprep inspect … | head`
@@ -183,6 +179,12 @@ def _without_debug(words: list[str]) -> tuple[list[str], bool]:
     return own + words[end:], len(own) < end
 
 
+def _refuse_empty(words: Sequence[str]) -> None:
+    """An empty path would be the current directory."""
+    if "" in words or any(word.startswith("--") and word.endswith("=") for word in words):
+        raise UsageError("an argument is empty; is a variable not set?")
+
+
 def _fail(text: str, error: BaseException, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
@@ -196,40 +198,14 @@ def _message(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     if not isinstance(error, click.NoSuchOption) or context is None:
         return error.format_message()
-    names = [name for option in context.command.params for name in option.opts if name[:2] == "--"]
-    meant = nearest(error.option_name, [name.removeprefix("--") for name in names])
-    return f"No such option: {error.option_name}." + (f" Did you mean --{meant}?" if meant else "")
+    names = [name[2:] for option in context.command.params for name in option.opts]
+    return f"No such option {error.option_name}{meant(error.option_name, names)}"
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith((".", "?")) else f"{text}."
 
 
 def _help(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     return f"{context.command_path if context else 'dataprep'} --help"
-
-
-def _accepting(words: Sequence[str], rejected: int) -> str:
-    """The same command line with a ``--max_bad`` that accepts what was rejected."""
-    end = words.index("--") if "--" in words else len(words)
-    own = [word for word in _without(words[:end], "max_bad") if word != "--overwrite"]
-    return shlex.join(["dataprep", *own, "--max_bad", str(rejected), *words[end:]])
-
-
-def _without(words: Sequence[str], option: str) -> list[str]:
-    """The words without an option and its value, however they are spelled."""
-    kept: list[str] = []
-    skipped = False
-    for word in words:
-        name, equals, _ = word.replace("-", "_").partition("=")
-        if skipped:
-            skipped = False
-        elif name == f"__{option}":
-            skipped = not equals
-        else:
-            kept.append(word)
-    return kept
-
-
-def _resuming(text: str, words: Sequence[str]) -> str:
-    """Advice to run the same command again must not throw away what there is to resume."""
-    if "--overwrite" not in words:
-        return text
-    return text.replace("the same command again", "the same command again without --overwrite")

@@ -11,7 +11,8 @@ import click
 from dataprep.api.calls import convert
 from dataprep.api.options import convert_options
 from dataprep.api.progress import Progress
-from dataprep.cli.help import SectionedCommand, beam_argument, given, help_all_option, watched
+from dataprep.cli.help import SectionedCommand, beam_argument, given, help_all_option
+from dataprep.cli.stopping import watched
 
 
 @click.pass_context

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from dataprep.api.options import LESS_COMMON, SECTIONS
-from dataprep.api.progress import Display
-from dataprep.cli.stopping import resumable
+from dataprep.api.options import SECTIONS
+from dataprep.api.parameters import Option
 
-_RESUMING = "finished shards are kept; run the same command again to resume"
 HELP_ALL = "dataprep.help_all"
 """In a context's ``meta``: every option is shown."""
 
@@ -23,19 +20,16 @@ class SectionedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The sections; then how to see the rest."""
-        section_of = {name: title for title, names in SECTIONS.items() for name in names}
-        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in SECTIONS}
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in (*SECTIONS, "Help")}
         hidden = 0
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is None or not isinstance(parameter, click.Option):
+            if record is None or isinstance(parameter, click.Argument):
                 continue
-            if parameter.name in LESS_COMMON and HELP_ALL not in ctx.meta:
+            if isinstance(parameter, Option) and parameter.rare and HELP_ALL not in ctx.meta:
                 hidden += 1
-                continue
-            is_help = {"--help", "--help-all"} & {*parameter.opts}
-            title = "Help" if is_help else section_of.get(str(parameter.name), "Input")
-            sections.setdefault(title, []).append(record)
+            else:
+                sections[getattr(parameter, "section", "Help")].append(record)
         for title, records in sections.items():
             if records:
                 with formatter.section(title):
@@ -94,14 +88,3 @@ def given(context: click.Context, values: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in values.items()
         if context.get_parameter_source(name) not in default
     }
-
-
-@contextmanager
-def watched(how: str = _RESUMING) -> Iterator[Display]:
-    """What a call tells, shown; a signal stops it, and ``how`` says how to go on."""
-    display = Display()
-    try:
-        with resumable(how):
-            yield display
-    finally:
-        display.close()

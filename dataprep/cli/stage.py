@@ -5,21 +5,24 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dataprep.api.parameters import GivenPath
+from dataprep.api.calls import stage_request
+from dataprep.api.options import stage_options
+from dataprep.api.parameters import choice, flag
+from dataprep.api.progress import Display, Reporter
 from dataprep.api.results import as_json
-from dataprep.cli.stage_options import stage_options
+from dataprep.cli.help import given
+from dataprep.cli.stopping import watched
 from dataprep.errors import NoRoomError, StagingError, UsageError
 from dataprep.system.messages import printable
 
 if TYPE_CHECKING:
     from dataprep.staging.request import StageRequest
-
-_BELONGING = {"json": "status", "all_jobs": "clean"}
 
 
 class _WithCommand(click.Command):
@@ -36,13 +39,8 @@ class _WithCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND …]"]
 
 
-@click.command(cls=_WithCommand)
-@click.argument("source", metavar="[SRC]", required=False, type=GivenPath())
-@stage_options
-@click.pass_obj
-def command(
-    given: tuple[list[str], list[str], bool], /, source: Path | None, **options: Any
-) -> None:
+@click.pass_context
+def _stage(context: click.Context, /, *, source: Path | None, **values: Any) -> None:
     """Copy a data set to every node's own storage, checked, before training starts.
 
     SRC is a directory that dataprep made, or any directory of files.
@@ -56,46 +54,46 @@ def command(
     copy that is there already is checked and used again. Exit code 4: a node has too little space,
     and nothing was copied anywhere.
     """
-    words, training, divided = given
-    mode = _check_options(options)
-    if divided and (mode or options["print_dir"] or not training):
+    words, training, divided = context.obj
+    instead = values["status"] or values["clean"]
+    if (values["status"] and values["clean"]) or (instead and values["print_dir"]):
+        raise UsageError("--status, --clean and --print_dir are different things; give one")
+    if divided and (instead or values["print_dir"] or not training):
         raise UsageError(
             "COMMAND behind -- is run on a copy: give one, without --print_dir, --status and "
             "--clean"
         )
-    if options["keep"] and not training:
-        raise UsageError("--keep belongs to `dataprep stage SRC -- COMMAND`; leave it out")
-    if source is None and not (options["to"] and mode):
+    if source is None and not (values["to"] and instead):
         raise UsageError("SRC is missing: the directory to stage")
-    if mode == "status":
-        _status(source, options)
-    elif mode == "clean":
-        _clean(source, options)
+    if values["status"]:
+        _status(source, values)
+    elif values["clean"]:
+        _clean(source, values)
     else:
         assert source is not None  # noqa: S101  # seen above
-        request = _request(source, options)
+        ours = {option.name for option in stage_options()}
+        options = {name: value for name, value in given(context, values).items() if name in ours}
+        request = stage_request(source, options)
         if training:
-            _run(request, options, words, training)
+            _run(request, words, training, keep=values["keep"])
         else:
-            _stage(request, options)
+            _copy(request, values)
 
 
 def _run(
-    request: StageRequest, options: dict[str, Any], words: Sequence[str], training: Sequence[str]
+    request: StageRequest, words: Sequence[str], training: Sequence[str], *, keep: bool
 ) -> None:
-    from dataprep.cli.stage_reporter import TerminalStageReporter
     from dataprep.staging.run import run_on_copy
 
     own = ["stage", *(word for word in words if word != "--keep")]
-    reporter = TerminalStageReporter(quiet_stdout=True)
-    code = run_on_copy(request, training, own, reporter, keep=options["keep"])
+    # Signals are the command's.
+    with closing(Display(quiet_stdout=True)) as display:
+        code = run_on_copy(request, training, own, Reporter(display), keep=keep)
     if code:
         sys.exit(code)
 
 
-def _stage(request: StageRequest, options: dict[str, Any]) -> None:
-    from dataprep.cli.stage_reporter import TerminalStageReporter
-    from dataprep.cli.stopping import resumable
+def _copy(request: StageRequest, values: Mapping[str, Any]) -> None:
     from dataprep.staging.placement import find_placement
     from dataprep.staging.run import NO_ROOM
     from dataprep.staging.stage import stage
@@ -106,14 +104,14 @@ def _stage(request: StageRequest, options: dict[str, Any]) -> None:
             f"--rendezvous {request.rendezvous}: no scheduler or MPI tells of other nodes here; "
             "say which node this is, and of how many, with --rank and --world_size"
         )
-    printed = options["print_dir"] or options["launched"] == "copy"
-    reporter = TerminalStageReporter(quiet_stdout=printed)
+    printed = values["print_dir"] or values["launched"] == "copy"
+    how = "run the same command again: what is whole is used again"
     place: Path | str
     try:
-        with resumable("run the same command again: what is whole is used again"):
-            place = stage(request, reporter)
+        with watched(how, quiet_stdout=printed) as display:
+            place = stage(request, Reporter(display))
     except NoRoomError as error:
-        if options["launched"] != "copy":
+        if values["launched"] != "copy":
             raise
         # All nodes know: none of them is to be ended by the launcher before it has said so.
         click.echo(f"dataprep: error: {error}", err=True)
@@ -122,24 +120,24 @@ def _stage(request: StageRequest, options: dict[str, Any]) -> None:
         click.echo(place)
 
 
-def _status(source: Path | None, options: dict[str, Any]) -> None:
+def _status(source: Path | None, values: Mapping[str, Any]) -> None:
     from dataprep.staging.status import read_staged
 
-    place, _ = _find_place(source, options)
+    place, _ = _find_place(source, values)
     status = read_staged(place)
-    click.echo(as_json(status) if options["json"] else str(status))
+    click.echo(as_json(status) if values["json"] else str(status))
     if not status.is_whole:
         raise StagingError(f"{printable(str(place))} is not a whole, unchanged copy; see stdout")
 
 
-def _clean(source: Path | None, options: dict[str, Any]) -> None:
+def _clean(source: Path | None, values: Mapping[str, Any]) -> None:
     from dataprep.staging.target.cleaning import clean
 
-    launched = options["launched"] == "clean"
+    launched = values["launched"] == "clean"
     if launched:
         _wait_to_be_told()
-    place, job = _find_place(source, options)
-    cleaned = clean(place, job, all_jobs=options["all_jobs"])
+    place, job = _find_place(source, values)
+    cleaned = clean(place, job, all_jobs=values["all_jobs"])
     click.echo(cleaned.describe(place), err=launched)
 
 
@@ -156,40 +154,48 @@ def _wait_to_be_told() -> None:
     signal.sigwait(told)
 
 
-def _find_place(source: Path | None, options: dict[str, Any]) -> tuple[Path, str | None]:
+def _find_place(source: Path | None, values: Mapping[str, Any]) -> tuple[Path, str | None]:
     """Where the same call has staged, and the job; what is there must be a copy of SRC."""
     from dataprep.staging.placement import find_placement
     from dataprep.staging.plan import find_copy
 
-    placement = find_placement(rank=options["rank"], world_size=options["world_size"])
-    place = find_copy(source, options["to"], placement, shared=options["shared"])
+    placement = find_placement(rank=values["rank"], world_size=values["world_size"])
+    place = find_copy(source, values["to"], placement, shared=values["shared"])
     return place, placement.job
 
 
-def _request(source: Path, options: dict[str, Any]) -> StageRequest:
-    from dataprep.api.calls import STAGE_OPTIONS, stage_request
+def _modes() -> list[click.Option]:
+    """Options that Python has no use for."""
+    printed = (
+        "Print nothing on stdout but where the copy is: DATA_DIR=$(dataprep stage --print_dir …) "
+        "|| exit; export DATA_DIR. Every process prints it: under srun, pipe the lines through "
+        "sort -u."
+    )
+    status = "Instead: tell what is there. Exit code 1 if it is not a whole, unchanged copy."
+    return [
+        flag("print_dir", printed),
+        flag(
+            "keep",
+            "With COMMAND: a job that is stopped leaves its copies, for its requeue to find.",
+        ),
+        flag("status", status),
+        flag("json", "--status: print it as JSON."),
+        flag("clean", "Instead: delete what this job staged, and nothing else."),
+        flag("all_jobs", "--clean: even if other jobs staged or use it."),
+        # How `dataprep stage SRC -- COMMAND` starts itself on every node.
+        choice("launched", ["copy", "clean"], None, "", hidden=True),
+    ]
 
-    return stage_request(source, options["to"], {name: options[name] for name in STAGE_OPTIONS})
 
-
-def _check_options(options: Mapping[str, Any]) -> str | None:
-    """Refuse options that contradict each other, or of which one would be ignored.
-
-    Args:
-        options: by name, as the command line has them.
-
-    Returns:
-        The mode: ``status``, ``clean``; None to copy.
-
-    Raises:
-        UsageError: two do not go together.
-    """
-    if options["status"] and options["clean"]:
-        raise UsageError("--status and --clean are two different things; give one")
-    mode = "status" if options["status"] else "clean" if options["clean"] else None
-    for name, owner in _BELONGING.items():
-        if options[name] and mode != owner:
-            raise UsageError(f"--{name} belongs to --{owner}; leave it out")
-    if mode and options["print_dir"]:
-        raise UsageError(f"--{mode} copies nothing: --print_dir does not go with it; leave it out")
-    return mode
+command = _WithCommand(
+    "stage",
+    params=[
+        click.Argument(
+            ["source"], metavar="[SRC]", required=False, type=click.Path(path_type=Path)
+        ),
+        *stage_options(),
+        *_modes(),
+    ],
+    callback=_stage,
+    help=_stage.__doc__,
+)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: stop cleanly, and say how to go on."""
+"""What a person sees of a call; and Ctrl-C and SIGTERM: stop cleanly, and say how to go on."""
 
 from __future__ import annotations
 
@@ -7,8 +7,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from dataprep.api.progress import Display
 from dataprep.errors import StoppedError
 from dataprep.system.throttle import lift
+
+_RESUMING = "finished shards are kept; run the same command again to resume"
+
+
+@contextmanager
+def watched(how: str = _RESUMING, *, quiet_stdout: bool = False) -> Iterator[Display]:
+    """What a call tells, shown; a signal stops it, and ``how`` says how to go on."""
+    display = Display(quiet_stdout=quiet_stdout)
+    try:
+        with resumable(how):
+            yield display
+    finally:
+        display.close()
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dataprep.api.parameters import ByteSize, GivenPath
-from dataprep.api.striping_options import LIMITS, check_stripe_size, stripe_count
-from dataprep.errors import DatasetError
+from dataprep.api.options import lustre_limits
+from dataprep.api.parameters import byte_size, flag, option, stripes
+from dataprep.errors import DatasetError, UsageError
 from dataprep.system.messages import counted
 
 if TYPE_CHECKING:
@@ -21,46 +21,14 @@ if TYPE_CHECKING:
 _SHARD = 150_000_000  # what shards are made to be; any size below 1 GiB means the same
 
 
-@click.command()
-@click.argument("directory", metavar="DIR", type=GivenPath(file_okay=False, resolve=True))
-@click.option(
-    "--count",
-    callback=stripe_count("auto", "pfl"),
-    default="auto",
-    show_default=True,
-    metavar="[auto|COUNT|pfl]",
-    help="Stripes a file. auto: 1 for files below 1 GiB and more for larger ones, unless DIR has "
-    "a progressive layout; -1: on all targets; pfl: a progressive layout.",
-)
-@click.option(
-    "--stripe_size",
-    type=ByteSize(),
-    callback=check_stripe_size,
-    default="4MiB",
-    show_default=True,
-    metavar="SIZE",
-    help="E.g. 1MiB; a multiple of 64KiB.",
-)
-@click.option(
-    "--file_size",
-    type=ByteSize(),
-    metavar="SIZE",
-    help="Of the largest file that will be there, e.g. 42GB. [default: that of manifest.json or of "
-    "the files there; else a shard's, 150MB]",
-)
-@LIMITS
-@click.option(
-    "--dry_run", is_flag=True, help="Only print the commands; as comments what needs none."
-)
-@click.option("--require_lustre", is_flag=True, help="Fail if DIR is not on Lustre.")
-def command(directory: Path, **options: Any) -> None:
+def _stripe(directory: Path, **options: Any) -> None:
     """Set the Lustre layout of DIR, and of directories in it that hold files, before it is filled.
 
     New files get the layout; it is read back, since a site may refuse it without saying so. DIR is
     made if it is not there. Elsewhere than on Lustre nothing is done.
     """
     from dataprep.system.filesystems import filesystem_of
-    from dataprep.system.lustre.rules import Striping
+    from dataprep.system.lustre.rules import SIZE_LIMIT, SIZE_UNIT, Striping
     from dataprep.system.lustre.striping import LUSTRE, explain_other, plan_directories
 
     striping = Striping(
@@ -70,6 +38,11 @@ def command(directory: Path, **options: Any) -> None:
         pool=options["lustre_pool"] or "",
         asked=True,
     )
+    if striping.stripe_size >= SIZE_LIMIT or striping.stripe_size % SIZE_UNIT:
+        raise UsageError(
+            f"--stripe_size: {striping.stripe_size:,} bytes; a stripe is a multiple of 64 KiB and "
+            "less than 4 GiB, such as 1MiB or 4MiB; MB are powers of 1000"
+        )
     kind = filesystem_of(directory)
     if kind != LUSTRE:
         explained = explain_other(kind, directory)
@@ -154,3 +127,33 @@ def _print_commands(plans: Sequence[Plan]) -> None:
         else:
             kept = "kept as it is" if plan.kept else "already"
             click.echo(f"# {plan.directory}: {kept} ({described(plan.current or plan.rule)})")
+
+
+def _options() -> list[click.Option]:
+    count = (
+        "Stripes a file. auto: 1 for files below 1 GiB and more for larger ones, unless DIR has a "
+        "progressive layout; -1: on all targets; pfl: a progressive layout."
+    )
+    largest = (
+        "Of the largest file that will be there, e.g. 42GB. [default: that of manifest.json or of "
+        "the files there; else a shard's, 150MB]"
+    )
+    kind, metavar = stripes("auto", "pfl"), "[auto|COUNT|pfl]"
+    size = "E.g. 1MiB; a multiple of 64KiB."
+    return [
+        option("count", count, type=kind, default="auto", metavar=metavar),
+        option("stripe_size", size, type=byte_size(), default="4MiB", metavar="SIZE"),
+        option("file_size", largest, type=byte_size(), metavar="SIZE"),
+        *lustre_limits(),
+        flag("dry_run", "Only print the commands; as comments what needs none."),
+        flag("require_lustre", "Fail if DIR is not on Lustre."),
+    ]
+
+
+_DIRECTORY = click.Path(path_type=Path, file_okay=False, resolve_path=True)
+command = click.Command(
+    "stripe",
+    params=[click.Argument(["directory"], metavar="DIR", type=_DIRECTORY), *_options()],
+    callback=_stripe,
+    help=_stripe.__doc__,
+)

@@ -9,7 +9,7 @@ import click
 from dataprep.api.calls import verify
 from dataprep.api.options import workers_option
 from dataprep.api.results import as_json
-from dataprep.cli.help import watched
+from dataprep.cli.stopping import watched
 from dataprep.errors import DatasetError
 from dataprep.system.messages import counted, sized
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,13 +64,6 @@ def noted(out: Path) -> dict[str, str]:
 
 def decoded(example: Example) -> Any:
     return np.asarray(Image.open(io.BytesIO(example.encoded)))
-
-
-def accepting(error: str) -> list[str]:
-    """The command that the message offers."""
-    words = shlex.split(error.partition("to accept them: ")[2])
-    assert words[0] == "dataprep"
-    return words[1:]
 
 
 def no_shards(out: Path) -> bool:
@@ -223,11 +215,13 @@ def test_missing_and_unlisted_images_are_named_before_any_shard_is_made(
     ]
     assert hashes(tmp_path) == {}
     assert no_shards(tmp_path)
-    again = cli(*accepting(result.error))  # which finds that a third image is broken
+    assert "same command with --max_bad 2, without --overwrite" in result.error
+    # Which finds that a third image is broken.
+    again = cli(*defective.command(tmp_path, "--max_bad", 2))
     assert "index: 4 parts reused" in again.out
     assert again.code == 3
     assert f"rejected: train: {TRUNCATED} in images_001.tar.gz: truncated PNG" in again.out
-    done = cli(*accepting(again.error))
+    done = cli(*defective.command(tmp_path, "--max_bad", 3))
     assert done.code == 0, done
     assert "nothing to write" in done.out
     assert "87 records" in done.out.splitlines()[-1]

@@ -103,15 +103,6 @@ def test_other_shard_counts_keep_the_order(
     assert result.code == 0, result
 
 
-def test_as_many_shards_as_before_unless_the_format_has_one(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    convert(cli, tiny.out, tmp_path / "tar", "--sink", "webdataset", "--layout", "flat")
-    convert(cli, tiny.out, tmp_path / "rec", "--sink", "recordio")
-    assert (tmp_path / "tar" / "train-00005-of-00006.tar").exists()
-    assert (tmp_path / "rec" / "train.rec").exists()
-
-
 def test_what_is_known_of_bad_images_is_carried_over(cli: Cli, spoilt: Raw, tmp_path: Path) -> None:
     out = tmp_path / "out"
     stats = ("--stats", "on")
@@ -388,17 +379,3 @@ def test_what_cannot_be_is_refused_in_one_line(cli: Cli, tiny: Made, tmp_path: P
         assert hashes(tmp_path / "new") == {}, words
     assert hashes(tiny.out) == tiny.files
     assert (tmp_path / "file").read_text() == "mine"
-
-
-def test_somebody_else_s_files_are_in_the_way(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    foreign = {"recordio": "train.rec", "lmdb": "train_lmdb/data.mdb", "hdf5": "train.h5"}
-    for name, file in foreign.items():
-        path = tmp_path / name / file
-        path.parent.mkdir(parents=True)
-        path.write_bytes(b"years of work")
-        for overwrite in ((), ("--overwrite",)):
-            words = ("--sink", name, "--num_shards", 1, *overwrite)
-            result = cli("convert", tiny.out, "--to", tmp_path / name, *words)
-            assert result.code == 1
-            assert f"{path} is in the way" in result.error
-            assert list(hashes(tmp_path / name)) == [file]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dataprep.records import Records
-from tests.conftest import Cli, Made, Raw, hashes, leftovers, write_folders
+from tests.conftest import Cli, Made, Raw, hashes, leftovers
 
 CLASSES = ["airfield", "bar", "cañon"]
 Form = Callable[[Path, Path], None]
@@ -115,29 +115,6 @@ def test_the_raw_form_does_not_show(cli: Cli, folders: Made, tmp_path: Path, for
     assert leftovers(tmp_path / "out") == []
 
 
-def test_workers_and_the_current_directory_do_not_show(
-    cli: Cli, folders: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folders.raw.path.parent)
-    out = Path("..") / tmp_path.relative_to(folders.raw.path.parent.parent)
-    assert cli(*replace(folders.raw, path=Path("raw")).command(out, "--workers", 3)).code == 0
-    assert hashes(tmp_path) == folders.files
-
-
-def test_split_folders_are_splits(cli: Cli, tmp_path: Path) -> None:
-    write_folders(tmp_path / "raw" / "train")
-    write_folders(tmp_path / "raw" / "Val")
-    for path in (tmp_path / "raw" / "Val").glob("*/[4-7].*"):
-        path.unlink()
-    raw = Raw(tmp_path / "raw", ("--num_shards", "1", "--workers", "1"), "folder")
-    assert cli(*raw.command(tmp_path / "out")).code == 0
-    keys = keys_of(tmp_path / "out")
-    assert keys == {
-        "train": files_of(tmp_path / "raw" / "train").keys(),
-        "validation": files_of(tmp_path / "raw" / "Val").keys(),
-    }
-
-
 # --- listings ---
 
 LISTED = [
@@ -188,16 +165,6 @@ def listed(folders: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def test_a_listing_makes_the_very_shards_that_the_folders_make(folders: Made, listed: Made) -> None:
     assert shards_of(listed.files) == shards_of(folders.files)
-
-
-@pytest.mark.parametrize("suffix", ["tsv", "jsonl", "parquet"])
-def test_the_form_and_order_of_the_listing_do_not_show(
-    cli: Cli, listed: Made, tmp_path: Path, suffix: str
-) -> None:
-    listing = write_listing(tmp_path / f"other.{suffix}", rows()[::-1])
-    result = cli(*listed.command(tmp_path / "out", "--listing", listing))
-    assert result.code == 0, result
-    assert hashes(tmp_path / "out") == listed.files
 
 
 def test_any_number_of_labels(cli: Cli, folders: Made, tmp_path: Path) -> None:

@@ -6,14 +6,12 @@ import json
 import random
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
-from dataprep import plugins
 from dataprep.api.options import PRESETS
 from dataprep.plugins import SINKS, installed, load_sink
 from dataprep.records import Records
@@ -40,32 +38,6 @@ def test_sinks_lists_every_format_with_its_options(cli: Cli) -> None:
     assert "  files: train/train-00000-of-00064.h5, train.h5" in lines
     assert "  --sink_option datum=encoded|raw [default: encoded]" in lines
     assert "Traceback" not in result.err
-
-
-@pytest.fixture
-def without_h5py(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(sys.modules):
-        if name.split(".")[0] == "h5py" or name.startswith("dataprep.sinks.hdf5"):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "h5py", None)
-    monkeypatch.setattr(plugins, "_load_sink", plugins._load_sink.__wrapped__)
-
-
-@pytest.mark.usefixtures("without_h5py")
-def test_a_format_whose_library_is_missing_is_one_line(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    result = cli(*tiny.command(tmp_path / "out", "--sink", "hdf5"))
-    assert result.code == 1
-    assert "sink hdf5" in result.error
-    assert "h5py" in result.error
-    assert hashes(tmp_path / "out") == {}
-    listed = cli("sinks")
-    assert listed.code == 0
-    assert "hdf5: cannot be used: sink hdf5" in listed.out
-    assert "; pip install h5py\n" in listed.out
-    assert "recordio: MXNet RecordIO" in listed.out
-    assert cli(*tiny.command(tmp_path / "rec", "--sink", "recordio")).code == 0
 
 
 # --- options that do not fit ---
@@ -133,7 +105,7 @@ def test_a_preset_is_its_options(
     cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["imagenet", "--raw_data_dir", tiny.raw.path, "--limit", 3]
-    preset = PRESETS["mxnet-480"].options
+    preset = PRESETS["mxnet-480"]
     options = [word for name, value in preset.items() for word in (f"--{name}", value)]
     for out, chosen in (("a", ["--preset", "mxnet-480"]), ("b", options)):
         done = cli(*words, *chosen, "--local_scratch_dir", tmp_path / out)
@@ -162,12 +134,11 @@ def test_more_shards_than_asked_for_are_needed_where_one_is_full(
 # --- verify ---
 
 
-@pytest.mark.parametrize("shards", [(), ("--num_shards", 2)], ids=["default", "2"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_flipped_byte_of_any_file_is_found_and_its_file_named(
-    cli: Cli, shelf: Shelf, tmp_path: Path, name: str, shards: tuple[object, ...]
+    cli: Cli, shelf: Shelf, tmp_path: Path, name: str
 ) -> None:
-    made = shelf(name, *shards)
+    made = shelf(name)
     out = made.copy(tmp_path / "out")
     chance = random.Random(name)
     good = cli("verify", out, "--level", "decode", "--workers", 1)
@@ -186,33 +157,6 @@ def test_a_flipped_byte_of_any_file_is_found_and_its_file_named(
         assert gone.code == 1
         assert file in gone.out + gone.error
         (out / file).write_bytes(whole)
-
-
-STRANGERS = {
-    "tfrecord": "train/train-00001-of-00003",
-    "webdataset": "train/train-00001-of-00003.tar",
-    "recordio": "train/train-00001-of-00003.rec",
-    "hdf5": "train/train-00001-of-00003.h5",
-    "lmdb": "train/train-00001-of-00003_lmdb/data.mdb",
-}
-
-
-@pytest.mark.parametrize("name", STRANGERS)
-def test_a_stranger_among_the_shards_is_named(
-    cli: Cli, shelf: Shelf, tmp_path: Path, name: str
-) -> None:
-    made = shelf(name, "--num_shards", 2)
-    out = made.copy(tmp_path / "out")
-    stranger = out / STRANGERS[name]
-    assert stranger.parent.parent == out or name == "lmdb"
-    if not (out / "train").is_dir():  # the shards lie elsewhere, and so does what is like them
-        stranger = out / Path(STRANGERS[name]).relative_to("train")
-    stranger.parent.mkdir(exist_ok=True)
-    stranger.write_bytes(b"x")
-    result = cli("verify", out)
-    assert result.code == 1
-    place = stranger.parent if name == "lmdb" else stranger
-    assert f"bad: {place.relative_to(out)}: is not in the manifest" in result.out
 
 
 # --- inspect ---
@@ -250,39 +194,12 @@ def test_a_shard_is_shown_with_and_without_its_manifest(
         assert f"16x16 RGB {kind}  {len(example.encoded):,} bytes" in result.out
 
 
-@pytest.mark.parametrize("name", ["hdf5", "hdf5-arrays"])
-def test_the_virtual_file_is_shown_like_a_shard(cli: Cli, shelf: Shelf, name: str) -> None:
-    made = shelf(name, "--num_shards", 2)
-    shown = cli("inspect", made.out / "train.h5", "--records", 24)
-    assert shown.code == 0, shown
-    keys = [line.split(": ", 1)[1].split("  class ")[0] for line in shown.out.splitlines()]
-    assert keys == [example.key for example in Records(made.out, "train")]
-
-
 def test_a_lone_hdf5_file_of_somebody_else_is_one_line(cli: Cli, tmp_path: Path) -> None:
     with h5py.File(tmp_path / "train.h5", "w") as file:
         file["images"] = [1, 2, 3]
     result = cli("inspect", tmp_path / "train.h5")
     assert result.code == 1
     assert f"{tmp_path / 'train.h5'}: " in result.error
-
-
-@pytest.mark.parametrize(
-    ("name", "file"), [("hdf5-caffe", "train.txt"), ("lmdb-raw", "train_mean.binaryproto")]
-)
-def test_a_file_of_the_split_is_not_taken_for_a_shard(
-    cli: Cli, shelf: Shelf, tmp_path: Path, name: str, file: str
-) -> None:
-    made = shelf(name)
-    result = cli("inspect", made.out / file)
-    assert result.code == 2
-    assert f"{made.out / file} is no shard: it was made once for its split" in result.error
-    first = Records(made.out, "train").manifest["splits"]["train"]["shards"][0]["files"][0]
-    assert str(made.out / first["path"]) in result.error
-    shutil.copyfile(made.out / file, tmp_path / file)
-    alone = cli("inspect", tmp_path / file)
-    assert alone.code == 2
-    assert f"{tmp_path / file} is no shard" in alone.error
 
 
 # --- statistics ---

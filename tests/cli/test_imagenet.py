@@ -34,31 +34,11 @@ def test_default_shard_counts_are_announced_with_their_reason(
     assert (tmp_path / "train" / "train-00000-of-00001").exists()
 
 
-def test_one_split_alone(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    words = ("--splits", "validation", "--num_shards", "validation=2")
-    result = cli(*tiny.command(tmp_path, *words))
-    assert result.code == 0, result
-    expected = {name: digest for name, digest in tiny.files.items() if "validation/" in name}
-    found = hashes(tmp_path)
-    for name in ("manifest.json", "records.parquet"):
-        assert found.pop(name) != tiny.files[name]
-    assert found == expected
-    manifest = json.loads((tmp_path / "manifest.json").read_bytes())
-    assert list(manifest["splits"]) == ["validation"]
-
-
 def test_a_limit_takes_that_many_of_each_split(cli: Cli, tiny: Made, tmp_path: Path) -> None:
     result = cli(*tiny.command(tmp_path, "--limit", 5, "--num_shards", "train=2,validation=1"))
     assert result.code == 0, result
     manifest = json.loads((tmp_path / "manifest.json").read_bytes())
     assert [split["records"] for split in manifest["splits"].values()] == [5, 5]
-
-
-def test_another_seed_is_another_order(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    assert cli(*tiny.command(tmp_path, "--seed", 7)).code == 0
-    found = hashes(tmp_path)
-    name = "train/train-00000-of-00006"
-    assert found[name] != tiny.files[name]
 
 
 # --- a directory belongs to one job ---
@@ -89,13 +69,6 @@ def test_other_options_are_refused_naming_the_difference(
     assert hashes(out) == tiny.files
 
 
-def test_options_that_shape_no_byte_are_accepted(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    out = tiny.copy(tmp_path / "out")
-    words = ("--workers", 3, "--max_bad", "5%", "--index_dir", tmp_path / "i")
-    assert cli(*tiny.command(out, *words)).code == 0
-    assert hashes(out) == tiny.files
-
-
 def test_other_input_is_refused_naming_the_class(cli: Cli, tiny: Made, tmp_path: Path) -> None:
     out = tiny.copy(tmp_path / "out")
     raw = tiny.raw.copy(tmp_path / "raw")
@@ -115,16 +88,6 @@ def test_a_raw_directory_that_was_moved_is_the_same_input(
     subprocess.run(["cp", "-a", str(tiny.raw.path), str(tmp_path / "raw")], check=True)
     assert cli(*Raw(tmp_path / "raw", tiny.raw.options).command(out)).code == 0
     assert hashes(out) == tiny.files
-
-
-def test_an_index_directory_that_cannot_be_used_is_the_one_named(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("mine")
-    result = cli(*tiny.command(tmp_path / "out", "--index_dir", tmp_path / "file" / "index"))
-    assert result.code == 1
-    assert "--index_dir" in result.error
-    assert "--local_scratch_dir" not in result.error
 
 
 def test_a_directory_in_use_is_refused_naming_host_and_process(
@@ -187,16 +150,4 @@ def test_somebody_else_s_shards_are_refused_and_kept(
     assert result.code == 1
     assert f"{foreign} is in the way" in result.error
     assert list(hashes(tmp_path)) == [name]
-    assert foreign.read_bytes() == b"years of work"
-
-
-def test_somebody_else_s_shards_are_refused_next_to_a_finished_set_too(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    out = tiny.copy(tmp_path / "out")
-    foreign = out / "train" / "train-00000-of-00008"
-    foreign.write_bytes(b"years of work")
-    result = cli(*tiny.command(out, "--overwrite", "--seed", "1"))
-    assert result.code == 1
-    assert f"{foreign} is in the way" in result.error
     assert foreign.read_bytes() == b"years of work"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from dataprep.build.build_directory import lay_out
 from dataprep.build.image_job import ImageJob
 from dataprep.errors import DatasetError
 from tests.conftest import Cli, Made, hashes, leftovers
-from tests.system.lustre.lustre import PROGRESSIVE, Lustre, layout, make_lustre
+from tests.system.lustre.lustre import Lustre, layout, make_lustre
 
 MIB = 1 << 20
 
@@ -90,14 +89,6 @@ def test_one_large_file_is_striped(
     assert len(lustre.calls("setstripe")) == 1
 
 
-@pytest.mark.usefixtures("only_laid_out")
-def test_directories_of_single_shards_inherit(cli: Cli, lustre: Lustre, tiny: Made) -> None:
-    out = lustre.mount / "out"
-    assert STOPPED in cli(*tiny.command(out, "--sink", "lmdb")).error
-    (train,) = (call for call in lustre.calls("setstripe") if "train" in call[-1])
-    assert train[-1] == str(out / "train")
-
-
 def test_a_conversion_s_directories_are_laid_out_too(cli: Cli, lustre: Lustre, tiny: Made) -> None:
     out = lustre.mount / "out"
     words = ("--to", out, "--sink", "webdataset", "--workers", 1)
@@ -105,18 +96,6 @@ def test_a_conversion_s_directories_are_laid_out_too(cli: Cli, lustre: Lustre, t
     assert result.code == 0, result
     assert lustre.stripes(out / "train") == lustre.stripes(out / "validation") == [3]
     assert lustre.seen(out / "train") == []
-
-
-def test_a_job_may_be_resumed_with_another_layout(cli: Cli, lustre: Lustre, tiny: Made) -> None:
-    out = almost(tiny, lustre.mount / "out")
-    assert cli(*tiny.command(out, "--lustre_stripe", "off")).code == 0
-    assert lustre.calls() == []
-    next((out / "train").iterdir()).unlink()
-    result = cli(*tiny.command(out, "--lustre_stripe", "5", "--lustre_pool", "flash"))
-    assert result.code == 0, result
-    assert lustre.stripes(out / "train") == [5]
-    assert str(out / "validation") not in json.dumps(lustre.calls())  # nothing is written there
-    assert hashes(out) == tiny.files
 
 
 def test_a_job_keeps_what_somebody_chose_unless_it_is_asked(
@@ -134,31 +113,6 @@ def test_a_job_keeps_what_somebody_chose_unless_it_is_asked(
     next(train.iterdir()).unlink()
     assert cli(*tiny.command(out, "--lustre_stripe", "auto")).code == 0
     assert lustre.stripes(train) == [1]
-
-
-@pytest.mark.usefixtures("only_laid_out")
-def test_a_choice_is_inherited_and_the_site_s_default_is_none(
-    cli: Cli, lustre: Lustre, tiny: Made
-) -> None:
-    lustre.set(default=layout((4, MIB, None, "")))
-    chosen, other = lustre.mount / "chosen", lustre.mount / "deep" / "other"
-    assert cli("stripe", chosen, "--count", "8").code == 0
-    kept = cli(*tiny.command(chosen)).out
-    assert kept.count("kept as it is (8 stripes of 4 MiB)") == len(("train", "validation"))
-    assert "set to" in cli(*tiny.command(other)).out
-    assert lustre.stripes(other / "train") == lustre.stripes(other / "validation") == [1]
-
-
-@pytest.mark.usefixtures("only_laid_out")
-def test_a_job_leaves_the_site_s_own_progressive_layout_alone(
-    cli: Cli, lustre: Lustre, tiny: Made
-) -> None:
-    lustre.set(default=PROGRESSIVE)
-    out = almost(tiny, lustre.mount / "out")
-    result = cli(*tiny.command(out))
-    assert f"layout of {out / 'train'}: kept as it is (progressive:" in result.out
-    assert STOPPED in result.error
-    assert lustre.calls("setstripe") == []
 
 
 @pytest.mark.parametrize(
@@ -185,20 +139,6 @@ def test_a_layout_that_nobody_asked_for_stops_no_job(
     assert hashes(out) == tiny.files
 
 
-def test_a_job_without_the_tool(
-    cli: Cli, lustre: Lustre, tiny: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "")
-    out = almost(tiny, lustre.mount / "out")
-    asked = cli(*tiny.command(out, "--lustre_stripe", "1"))
-    assert asked.code == 1
-    assert "there is no `lfs` on PATH" in asked.error
-    result = cli(*tiny.command(out, "--lustre_stripe", "auto"))
-    assert result.code == 0, result
-    assert result.out.count("note: no layout is set: ") == 1
-    assert hashes(out) == tiny.files
-
-
 def test_elsewhere_only_what_was_asked_for_is_answered(
     cli: Cli, lustre: Lustre, tiny: Made, tmp_path: Path
 ) -> None:
@@ -212,13 +152,3 @@ def test_elsewhere_only_what_was_asked_for_is_answered(
     assert "Lustre" not in silent.out + off.out
     assert asked.out.count("not on Lustre: no layout is set") == 1
     assert lustre.calls() == []
-
-
-@pytest.mark.parametrize("value", ["0", "all", "-2"])
-def test_a_job_s_layout_is_checked_at_once(
-    cli: Cli, tiny: Made, tmp_path: Path, value: str
-) -> None:
-    result = cli(*tiny.command(tmp_path / "out", "--lustre_stripe", value))
-    assert result.code == 2
-    assert "auto, pfl, off, 1 to 2000 and -1" in result.error
-    assert not (tmp_path / "out").exists()

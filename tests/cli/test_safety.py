@@ -38,23 +38,6 @@ def test_overwrite_knows_a_sealed_set_by_its_manifest_alone(
     assert hashes(out) == tiny.files
 
 
-def test_no_advice_repeats_overwrite(cli: Cli, spoilt: Raw, tmp_path: Path) -> None:
-    result = cli(*spoilt.command(tmp_path, "--overwrite"))
-    assert result.code == 3
-    assert "--overwrite" not in result.error.partition("to accept them:")[2]
-
-
-def test_a_failed_first_attempt_does_not_lock_its_owner_out(
-    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-    with monkeypatch.context() as patch:
-        patch.setattr("shutil.disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 0))  # type: ignore[attr-defined]
-        assert "needed" in cli(*tiny.command(out, "--seed", "7")).error
-    assert cli(*tiny.command(out)).code == 0
-    assert hashes(out) == tiny.files
-
-
 def test_a_rejection_lost_from_a_record_is_not_sealed(
     cli: Cli, spoilt: Raw, tmp_path: Path
 ) -> None:

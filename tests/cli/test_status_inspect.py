@@ -58,17 +58,6 @@ def test_status_of_a_run_on_another_host(
     assert lock.exists()
 
 
-def test_status_of_a_run_that_was_killed(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    out = tiny.copy(tmp_path / "out")
-    (out / "manifest.json").unlink()
-    (out / "train" / "train-00003-of-00006").unlink()
-    process = cli.start("status", out)
-    assert cli.done(process).code == 0
-    lock = claim_of(process=process.pid)  # it was waited for, so it is gone
-    (out / ".dataprep" / "lock").write_text(lock)
-    assert "not running and not finished" in cli("status", out).out
-
-
 def test_status_while_the_raw_data_is_still_being_indexed(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / ".dataprep").mkdir()
     result = cli("status", tmp_path)
@@ -76,19 +65,6 @@ def test_status_while_the_raw_data_is_still_being_indexed(cli: Cli, tmp_path: Pa
     assert result.out.splitlines() == [
         f"{tmp_path}: not running and not finished; run the same command again to resume"
     ]
-
-
-@pytest.mark.parametrize("name", [".", "none"])
-def test_status_of_another_directory_is_an_error(cli: Cli, tmp_path: Path, name: str) -> None:
-    result = cli("status", tmp_path / name)
-    assert result.code == 1
-    assert "nothing of dataprep's here" in result.error
-
-
-def test_status_of_a_torn_job_is_a_one_line_error(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    out = tiny.copy(tmp_path / "out")
-    (out / ".dataprep" / "job.json").write_text("{")
-    assert "job.json" in cli("status", out).error
 
 
 def test_inspect_a_set(cli: Cli, tiny: Made) -> None:
@@ -120,9 +96,3 @@ def test_inspect_a_damaged_shard_is_a_one_line_error(cli: Cli, tiny: Made, tmp_p
     result = cli("inspect", tmp_path / "shard")
     assert result.code == 1
     assert str(tmp_path / "shard") in result.error
-
-
-def test_inspect_what_is_not_there(cli: Cli, tmp_path: Path) -> None:
-    result = cli("inspect", tmp_path / "none")
-    assert result.code == 1
-    assert "no such file or directory" in result.error

@@ -31,7 +31,7 @@ _SPOKEN = re.compile(
 # before its so-manyth change of the file system.
 _FORKS = """
 import json, os, signal, sys
-import dataprep.cli.stage, dataprep.cli.stage_reporter, dataprep.cli.stopping
+import dataprep.cli.stage, dataprep.cli.stopping
 import dataprep.staging.stage, dataprep.staging.status, dataprep.build.workspace
 from pathlib import Path
 from dataprep.cli import entry_point
