@@ -151,7 +151,7 @@ class Job(ABC):
             size = images * height * width * self.info.channels * self.sink.value_bytes
         else:
             size *= self.size_ratio(pending[0])
-        return int(size + images * self.sink.overhead())
+        return int(size + images * self.sink.overhead)
 
     @property
     @abstractmethod

@@ -1,9 +1,8 @@
-"""One module a format: its writer, its reader, its index; and the class they share."""
+"""One module a format: its writer, its reader, its index; and the classes they share."""
 
 from __future__ import annotations
 
 from dataprep.sinks.base import (
-    DatasetInfo,
     FinishedShard,
     Layout,
     ShardName,
@@ -11,9 +10,11 @@ from dataprep.sinks.base import (
     ShardWriter,
     Sink,
     WrittenFile,
+    damage,
     shard_path,
 )
-from dataprep.sinks.example import Example
+from dataprep.sinks.example import DatasetInfo, Example
+from dataprep.sinks.stream import StreamReader, StreamWriter
 
 __all__ = [
     "DatasetInfo",
@@ -24,6 +25,9 @@ __all__ = [
     "ShardReader",
     "ShardWriter",
     "Sink",
+    "StreamReader",
+    "StreamWriter",
     "WrittenFile",
+    "damage",
     "shard_path",
 ]

@@ -1,6 +1,6 @@
 """The plug: what a format must be able to do. A sink never knows which data set it writes.
 
-A third party subclasses `Sink`, implements `paths`, `open` and `reader`, and names the class in
+A third party subclasses `Sink`, gives it `suffixes`, `open` and `reader`, and names the class in
 the entry-point group ``dataprep.sinks``. `dataprep.sinks.testing` tests it. Two sinks may
 share a name only if each reads what the other wrote.
 """
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from errno import EINVAL
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from dataprep.errors import UsageError
-from dataprep.sinks.example import Example
+from dataprep.errors import DataprepError, SinkError, UsageError
+from dataprep.sinks.example import DatasetInfo, Example
 
 if TYPE_CHECKING:
     from dataprep.images.statistics import Statistics
@@ -49,48 +51,6 @@ def shard_path(shard: ShardName, layout: Layout, suffix: str) -> PurePosixPath:
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetInfo:
-    """What is true of every example of a data set; told to writers and readers.
-
-    Attributes:
-        classes: (identifier, name) of every class; the position is the 0-based class index.
-            Empty when a lone shard is read and nobody knows them.
-        multilabel: an example has any number of labels, as a radiograph has findings; formats
-            store a vector of ``len(classes)`` zeros and ones. Otherwise it has exactly one.
-        colorspace: ``RGB`` or ``Grayscale``: what readers should decode every image to.
-        size: (height, width) in pixels if all images have the same, else None.
-        attributes: (name, kind) of everything else that is known of examples, kind ``int`` or
-            ``text``; an example may lack it.
-        boxes: whether examples may have bounding boxes.
-    """
-
-    classes: tuple[tuple[str, str], ...] = ()
-    multilabel: bool = False
-    colorspace: str = "RGB"
-    size: tuple[int, int] | None = None
-    attributes: tuple[tuple[str, Literal["int", "text"]], ...] = ()
-    boxes: bool = False
-
-    @property
-    def channels(self) -> int:
-        """How many channels a reader should decode: 3 for RGB, 1 for Grayscale."""
-        return 3 if self.colorspace == "RGB" else 1
-
-    def identifiers(self, labels: Sequence[int]) -> str:
-        """The labels' identifiers, joined with ``|``: ``n01440764``; empty where unknown."""
-        return "|".join(self.classes[label][0] for label in labels if label < len(self.classes))
-
-    def names(self, labels: Sequence[int]) -> str:
-        """The labels' names, joined with ``|``: ``tench``; empty where unknown."""
-        return "|".join(self.classes[label][1] for label in labels if label < len(self.classes))
-
-    def multi_hot(self, labels: Sequence[int]) -> list[int]:
-        """The labels as a vector of ``len(classes)`` zeros and ones."""
-        chosen = frozenset(labels)
-        return [int(label in chosen) for label in range(len(self.classes))]
-
-
-@dataclass(frozen=True, slots=True)
 class WrittenFile:
     """What a finished file must be, for ever."""
 
@@ -114,16 +74,39 @@ class FinishedShard:
 
 
 class ShardWriter(ABC):
-    """Appends examples to one shard; used by one thread."""
+    """Appends examples to one shard; used by one thread.
 
-    @abstractmethod
+    Args:
+        info: what is true of every example.
+        pixels: whether it stores pixels: `Sink.pixels`.
+    """
+
+    def __init__(self, info: DatasetInfo, *, pixels: bool = False) -> None:
+        self.info = info
+        self.pixels = pixels
+
     def write(self, example: Example) -> None:
-        """Append one example, in writing order.
+        """Append one example, in writing order, having checked that it is of the data set.
 
         Raises:
-            SinkError: the format cannot hold it; the message says why.
+            SinkError: it is not, or the format cannot hold it; the message says why.
             OSError: the disk is full, and the like.
         """
+        try:
+            self.append(self.info.to_store(example, pixels=self.pixels))
+        except SinkError as error:
+            raise SinkError(f"{example.key!r}: {error}") from error
+
+    def append(self, example: Example) -> None:
+        """What every format does in its own way: store an example that was checked.
+
+        Its labels are of the data set, and one if they must be; its attributes are valid; it is
+        encoded, or pixels of the data set's size, as the format wants it.
+
+        Raises:
+            SinkError: the format cannot hold it; the message need not name it.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def close(self) -> Sequence[WrittenFile]:
@@ -135,29 +118,44 @@ class ShardWriter(ABC):
 
 
 class ShardReader(ABC):
-    """Reads one finished shard; used by one thread and one process at a time."""
+    """Reads one finished shard; used by one thread and one process at a time.
+
+    Args:
+        path: the data; for messages.
+        info: what is known of the data set.
+    """
+
+    def __init__(self, path: Path, info: DatasetInfo) -> None:
+        self.path = path
+        self.info = info
+
+    def __getitem__(self, number: int) -> Example:
+        """Example ``number``, 0-based.
+
+        Raises:
+            IndexError: there is no such example.
+            SinkError: it is damaged; names the file and the record.
+        """
+        if not 0 <= number < len(self):
+            raise IndexError(f"{self.path}: there is no record {number} of {len(self)}")
+        with damage(self.path, f"record {number}"):
+            return self.read(number)
+
+    def __iter__(self) -> Iterator[Example]:
+        """Every example in order, checking whatever the format lets one check."""
+        for number in range(len(self)):
+            yield self[number]
 
     @abstractmethod
     def __len__(self) -> int:
         """How many examples the shard holds."""
 
     @abstractmethod
-    def __getitem__(self, number: int) -> Example:
-        """Example ``number``, 0-based, without reading those before it if the format allows.
+    def read(self, number: int) -> Example:
+        """An example that there is, without reading those before it if the format allows.
 
-        Raises:
-            IndexError: there is no such example.
-            SinkError: it is damaged.
+        Whatever it raises is told as damage of the file: see `damage`.
         """
-
-    def __iter__(self) -> Iterator[Example]:
-        """Every example in order, checking whatever the format lets one check.
-
-        Raises:
-            SinkError: the files are damaged; names the file, the record and the place.
-        """
-        for number in range(len(self)):
-            yield self[number]
 
     @abstractmethod
     def close(self) -> None:
@@ -170,6 +168,23 @@ class ShardReader(ABC):
     def __exit__(self, *exception: object) -> None:
         """Close."""
         self.close()
+
+
+@contextmanager
+def damage(path: Path, place: str) -> Iterator[None]:
+    """Turn whatever reading a damaged file raises into one line that names it.
+
+    What the system says of a file, such as that it is not there, is not damage.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno not in (None, EINVAL):
+            raise  # h5py's own have no number; EINVAL is what a wild offset gives
+        said = " ".join(str(error).split())
+        if not isinstance(error, DataprepError):
+            said = f"{type(error).__name__}: {said}"
+        raise SinkError(f"{path}: {place}: {said}; make the shard again") from error
 
 
 class Sink(ABC):
@@ -194,6 +209,12 @@ class Sink(ABC):
 
     OPTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Name and choices of every option; given as ``--sink_option NAME=VALUE``."""
+
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    """Of the shard's files, data first: ``(".rec", ".idx")``; or override `paths`."""
+
+    overhead: ClassVar[int] = 0
+    """Bytes that the format adds to one image, roughly; for the free-space estimate."""
 
     usual_shards: ClassVar[int | None] = None
     """How many shards a split has at most unless the user says so: 1 where readers take one file;
@@ -270,17 +291,13 @@ class Sink(ABC):
         """How many images one shard can hold at most; None if there is no limit."""
         return None
 
-    @abstractmethod
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
         """The shard's files relative to the output directory: the data first, then sidecars."""
+        return [shard_path(shard, layout, suffix) for suffix in self.suffixes]
 
     def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
         """Files made once a split, from its ``count`` finished shards; mostly none."""
         return ()
-
-    def overhead(self) -> int:
-        """Bytes that the format adds to one image, roughly; for the free-space estimate."""
-        return 0
 
     @abstractmethod
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> ShardWriter:
@@ -300,7 +317,7 @@ class Sink(ABC):
             info: what the data set says of itself; classes may be unknown.
 
         Raises:
-            SinkError: the files are not this format's, or damaged.
+            SinkError: the files are not this format's, or damaged; see `damage`.
         """
 
     def finish_split(

@@ -8,9 +8,8 @@ set even if they have their default, ``encoded`` = false and ``label`` = 0 among
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from google.protobuf.message import DecodeError
+import numpy as np
 
 from dataprep.errors import SinkError
 from dataprep_schemas import caffe_pb2
@@ -18,43 +17,23 @@ from dataprep_schemas import caffe_pb2
 _LARGEST = (1 << 31) - 256  # protobuf's limit on a message, less what is around the image
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
-    """What a Datum says.
-
-    Attributes:
-        data: an image file's bytes; or uint8 pixels in (height, width, channel) order, RGB.
-        label: 0-based.
-        shape: (height, width, channels) of pixels; None of an image file.
-    """
-
-    data: bytes
-    label: int
-    shape: tuple[int, int, int] | None
-
-
 def encode_file(data: bytes, label: int) -> bytes:
     """The Datum of an image file, 0-based label: data, label, encoded = true."""
-    _check_size(len(data))
+    _check_size(data)
     return caffe_pb2.Datum(data=data, label=label, encoded=True).SerializeToString()
 
 
-def encode_pixels(pixels: bytes, height: int, width: int, channels: int, label: int) -> bytes:
+def encode_pixels(pixels: bytes, shape: tuple[int, int, int], label: int) -> bytes:
     """The Datum of pixels: (height, width, channel), RGB in; (channel, height, width), BGR stored.
 
     Args:
-        pixels: uint8, ``height * width * channels`` of them.
-        height: in pixels.
-        width: in pixels.
-        channels: 3, or 1 for grey.
+        pixels: uint8, as many as the shape says.
+        shape: height, width and channels: 3, or 1 for grey.
         label: 0-based.
-
-    Raises:
-        SinkError: the pixels are not as many, or too many.
     """
-    _check_size(len(pixels))
-    _check_pixels(len(pixels), height, width, channels)
-    planes = b"".join(pixels[channel::channels] for channel in reversed(range(channels)))
+    _check_size(pixels)
+    height, width, channels = shape
+    planes = np.frombuffer(pixels, np.uint8).reshape(shape)[:, :, ::-1].transpose(2, 0, 1).tobytes()
     return caffe_pb2.Datum(
         channels=channels, height=height, width=width, data=planes, label=label, encoded=False
     ).SerializeToString()
@@ -67,63 +46,27 @@ def encode_vector(values: Sequence[int]) -> bytes:
     ).SerializeToString()
 
 
-def decode_image(data: bytes) -> Image:
+def decode_image(data: bytes) -> tuple[bytes, int, tuple[int, int, int] | None]:
     """The inverse of `encode_file` and `encode_pixels`.
 
+    Returns:
+        The image file or the pixels, the label, and the shape of pixels; None of an image file.
+
     Raises:
-        SinkError: not a Datum, or not one of an image with a label.
+        SinkError: not the Datum of an image with a label.
+        ValueError: the pixels are not as many as it says.
+        DecodeError: not a Datum.
     """
-    datum = _parse(data)
-    if not datum.HasField("label") or datum.label < 0:
-        raise SinkError("a Datum without a label of 0 or more")
+    datum = caffe_pb2.Datum.FromString(data)
+    if not (datum.HasField("data") and datum.HasField("label")):
+        raise SinkError("a Datum without image or label")
     if datum.encoded:
-        return Image(datum.data, datum.label, None)
-    planes, height, width, channels = datum.data, datum.height, datum.width, datum.channels
-    _check_pixels(len(planes), height, width, channels)
-    if channels == 1:
-        return Image(planes, datum.label, (height, width, channels))
-    pixels = bytearray(len(planes))
-    area = height * width
-    for channel in range(channels):
-        start = (channels - 1 - channel) * area
-        pixels[channel::channels] = planes[start : start + area]
-    return Image(bytes(pixels), datum.label, (height, width, channels))
+        return datum.data, datum.label, None
+    planes = np.frombuffer(datum.data, np.uint8)
+    pixels = planes.reshape(datum.channels, datum.height, datum.width)[::-1].transpose(1, 2, 0)
+    return pixels.tobytes(), datum.label, pixels.shape
 
 
-def decode_vector(data: bytes) -> bytes:
-    """The inverse of `encode_vector`.
-
-    Raises:
-        SinkError: not a Datum, or not one of zeros and ones.
-    """
-    datum = _parse(data)
-    values = datum.data
-    if (datum.channels, datum.height, datum.width) != (len(values), 1, 1) or datum.encoded:
-        raise SinkError("not a Datum of a vector of labels")
-    if values.strip(b"\0\1"):
-        raise SinkError("a vector of labels holds something else than 0 and 1")
-    return values
-
-
-def _parse(data: bytes) -> caffe_pb2.Datum:
-    datum = caffe_pb2.Datum()
-    try:
-        datum.ParseFromString(data)
-    except DecodeError as error:
-        raise SinkError(f"not a Caffe Datum: {error}") from error
-    if not datum.HasField("data") or datum.float_data:
-        raise SinkError("a Datum without bytes of data, or with floating-point data")
-    return datum
-
-
-def _check_size(size: int) -> None:
-    if size > _LARGEST:
-        raise SinkError(f"an image of {size} bytes; a Datum holds at most {_LARGEST}")
-
-
-def _check_pixels(size: int, height: int, width: int, channels: int) -> None:
-    if channels not in (1, 3) or height < 1 or width < 1 or size != height * width * channels:
-        raise SinkError(
-            f"{size} bytes of pixels for height {height}, width {width} and {channels} channels; "
-            "expected one byte each, and 1 or 3 channels"
-        )
+def _check_size(data: bytes) -> None:
+    if len(data) > _LARGEST:
+        raise SinkError(f"an image of {len(data)} bytes; a Datum holds at most {_LARGEST}")

@@ -1,17 +1,26 @@
-"""One finished example: what a sink is given to write, and what its reader gives back."""
+"""One finished example, and its data set: what sinks are given, check, and give back."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
+from dataprep.errors import SinkError
+from dataprep.images.sniff import sniff
 from dataprep.index import Box, Value
+from dataprep.system.messages import printable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
+
+MISSING = -(2**63)
+"""What stands for a number that is missing, where a format has to say something: no value."""
+
+_LARGEST = 2**63 - 1
+_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +105,196 @@ class Example:
             return np.asarray(self.image())
         shape = (self.height, self.width) + ((3,) if self.channels == 3 else ())
         return np.frombuffer(self.encoded, np.uint8).reshape(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetInfo:
+    """What is true of every example of a data set; told to writers and readers.
+
+    Attributes:
+        classes: (identifier, name) of every class; the position is the 0-based class index.
+            Empty when a lone shard is read and nobody knows them.
+        multilabel: an example has any number of labels, as a radiograph has findings; formats
+            store a vector of ``len(classes)`` zeros and ones. Otherwise it has exactly one.
+        colorspace: ``RGB`` or ``Grayscale``: what readers should decode every image to.
+        size: (height, width) in pixels if all images have the same, else None.
+        attributes: (name, kind) of everything else that is known of examples, kind ``int`` or
+            ``text``; an example may lack it.
+        boxes: whether examples may have bounding boxes.
+    """
+
+    classes: tuple[tuple[str, str], ...] = ()
+    multilabel: bool = False
+    colorspace: str = "RGB"
+    size: tuple[int, int] | None = None
+    attributes: tuple[tuple[str, Literal["int", "text"]], ...] = ()
+    boxes: bool = False
+
+    @property
+    def channels(self) -> int:
+        """How many channels a reader should decode: 3 for RGB, 1 for Grayscale."""
+        return 3 if self.colorspace == "RGB" else 1
+
+    def identifiers(self, labels: Sequence[int]) -> str:
+        """The labels' identifiers, joined with ``|``: ``n01440764``; empty where unknown."""
+        return "|".join(self.classes[label][0] for label in labels if label < len(self.classes))
+
+    def names(self, labels: Sequence[int]) -> str:
+        """The labels' names, joined with ``|``: ``tench``; empty where unknown."""
+        return "|".join(self.classes[label][1] for label in labels if label < len(self.classes))
+
+    def multi_hot(self, labels: Sequence[int]) -> list[int]:
+        """The labels as a vector of ``len(classes)`` zeros and ones."""
+        chosen = frozenset(labels)
+        return [int(label in chosen) for label in range(len(self.classes))]
+
+    def labels_of(self, flags: Sequence[float]) -> tuple[int, ...]:
+        """The inverse of `multi_hot`.
+
+        Raises:
+            SinkError: there are other numbers, or not one for each class.
+        """
+        classes = len(self.classes)
+        if (classes and len(flags) != classes) or not set(flags) <= {0, 1}:
+            raise SinkError(f"its labels are {_listed(flags)}, expected {classes or 'only'} 0 or 1")
+        return tuple(label for label, flag in enumerate(flags) if flag)
+
+    def to_store(self, example: Example, *, pixels: bool) -> Example:
+        """The example with the attributes of this data set alone, in its order.
+
+        Args:
+            example: what a format is to hold.
+            pixels: whether it holds pixels, of one size, or encoded images.
+
+        Raises:
+            SinkError: it is not of this data set. It does not name the example.
+        """
+        if pixels != (example.format == "RAW"):
+            wanted = "RAW pixels" if pixels else "JPEG or PNG; choose a format of pixels"
+            raise SinkError(f"its format is {example.format}, expected {wanted}")
+        if pixels:
+            self._check_pixels(example)
+        labels = example.labels
+        if not self.multilabel and len(labels) != 1:
+            raise SinkError(f"has {len(labels)} labels in a data set with one label an image")
+        self._check_labels(labels, "labels")
+        if self.boxes:
+            self._check_box_labels(example)
+        if not example.attributes:
+            return example
+        found = {
+            name: _attribute(name, kind, example.attributes[name])
+            for name, kind in self.attributes
+            if name in example.attributes
+        }
+        return replace(example, attributes=found)
+
+    def example(
+        self,
+        key: str,
+        encoded: bytes,
+        labels: tuple[int, ...],
+        *,
+        kind: str = "",
+        size: tuple[int, int] | None = None,
+        boxes: tuple[Box, ...] = (),
+        box_labels: tuple[int, ...] = (),
+        attributes: Mapping[str, Value] | None = None,
+    ) -> Example:
+        """An example as it was read.
+
+        Args:
+            key: as stored.
+            encoded: likewise.
+            labels: 0-based.
+            kind: its format, if that is stored; else that of the image's own header.
+            size: height and width, likewise.
+            boxes: as fractions.
+            box_labels: what they show.
+            attributes: those that it has.
+
+        Raises:
+            SinkError: there is no such class.
+            ImageError: it is no image.
+        """
+        if not kind or size is None:
+            seen = sniff(encoded)
+            kind, size = seen.format, (seen.height, seen.width)
+        self._check_labels(labels, "labels")
+        found = Example(
+            key=key,
+            encoded=encoded,
+            format=kind,
+            height=size[0],
+            width=size[1],
+            colorspace=self.colorspace,
+            labels=labels,
+            synset=self.identifiers(labels),
+            class_name=self.names(labels),
+            boxes=boxes,
+            box_labels=box_labels,
+            attributes=attributes or {},
+        )
+        self._check_box_labels(found)
+        return found
+
+    def _check_pixels(self, example: Example) -> None:
+        shape = (*(self.size or (0, 0)), self.channels)
+        found = (example.height, example.width, len(example.encoded))
+        if found != (shape[0], shape[1], shape[0] * shape[1] * shape[2]):
+            raise SinkError(
+                "has {} x {} pixels (height x width) in {} bytes, expected {} x {} of {} channels, "
+                "as all of the data set".format(*found, *shape)
+            )
+
+    def _check_labels(self, labels: Sequence[int], what: str) -> None:
+        if not all(0 <= label < (len(self.classes) or _LARGEST) for label in labels):
+            raise SinkError(
+                f"{what} {_listed(labels)} are not all of the {len(self.classes)} classes"
+            )
+
+    def _check_box_labels(self, example: Example) -> None:
+        labels, boxes = example.box_labels, example.boxes
+        if labels and not self.multilabel and self.classes:
+            raise SinkError("its boxes have labels; where an image has one label, they all show it")
+        if labels and len(labels) != len(boxes):
+            raise SinkError(f"there are {len(labels)} box labels for {len(boxes)} boxes")
+        self._check_labels(labels, "box labels")
+
+
+def _attribute(name: str, kind: str, value: Value) -> Value:
+    """An attribute that every format can hold: a number but `MISSING`, or a text with an end."""
+    if kind == "int":
+        good = type(value) is int and MISSING < value <= _LARGEST
+    else:
+        good = isinstance(value, str) and bool(value) and storable(value)
+    if not good:
+        expected = f"a number from {MISSING + 1} to {_LARGEST}" if kind == "int" else "a text"
+        raise SinkError(
+            f"its attribute {name} is {printable(repr(value))[:_SHOWN]}, expected {expected}; "
+            "leave out what is missing"
+        )
+    return value
+
+
+def storable(text: str) -> bool:
+    """Whether it can be bytes: names of files, and so of classes, need not be UTF-8."""
+    try:
+        to_bytes(text)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def to_bytes(text: str) -> bytes:
+    """Text as formats store it: UTF-8, or the bytes that it was made of if they were none."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def to_text(data: bytes) -> str:
+    """The inverse of `to_bytes`."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    return str(list(numbers[:20]))

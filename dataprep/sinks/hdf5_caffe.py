@@ -21,25 +21,19 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks.base import (
-    DatasetInfo,
-    FinishedShard,
-    Layout,
-    WrittenFile,
-)
-from dataprep.sinks.example import Example
+from dataprep.sinks.base import FinishedShard, Layout, WrittenFile
+from dataprep.sinks.example import DatasetInfo, Example, to_bytes
 from dataprep.sinks.hashed_file import write_file
-from dataprep.sinks.hdf5_arrays import one_shape, raw_pixels
-from dataprep.sinks.hdf5_file import HDF5_1_8, label_array, labels_of, large_column, open_file
+from dataprep.sinks.hdf5_file import HDF5_1_8, label_array, labels_of, open_file
 from dataprep.sinks.hdf5_records import Hdf5FileSink, RecordsReader, RecordsWriter
 
 _INT_MAX = 2**31 - 1
 
 
-def _most_images(info: DatasetInfo, sink: str) -> int:
-    height, width, channels = one_shape(info, sink)
+def _most_images(info: DatasetInfo) -> int:
+    height, width = info.size or (0, 0)
     labels = len(info.classes) if info.multilabel else 1
-    return _INT_MAX // max(height * width * channels, labels, 1)
+    return _INT_MAX // max(height * width * info.channels, labels, 1)
 
 
 class Hdf5CaffeWriter(RecordsWriter):
@@ -48,29 +42,29 @@ class Hdf5CaffeWriter(RecordsWriter):
     sink: ClassVar[str] = "hdf5-caffe"
     images: ClassVar[str] = "data"
     version: ClassVar[int] = HDF5_1_8  # Caffe's
-    keeps_attributes: ClassVar[bool] = False  # the layer has no use for them
 
     def __init__(self, path: Path, info: DatasetInfo) -> None:
-        self._shape = one_shape(info, self.sink)
-        self._most = _most_images(info, self.sink)
-        height, width, channels = self._shape
-        super().__init__(path, info, (channels, height, width), "<f4")
+        self._shape = (*(info.size or (0, 0)), info.channels)
+        self._most = _most_images(info)
+        super().__init__(path, info, (info.channels, *self._shape[:2]), "<f4")
 
+    @override
     def image_bytes(self, example: Example) -> bytes:
         """The pixels turned to float32, (channel, height, width) and B, G, R."""
-        pixels = np.frombuffer(raw_pixels(example, self._shape), np.uint8)
         if len(self.keys) >= self._most:
             raise SinkError(
                 f"Caffe cannot load a file of more than {self._most} such images "
                 f"({_INT_MAX} values); ask for more shards"
             )
-        planes = pixels.reshape(self._shape)[:, :, ::-1].transpose(2, 0, 1)
-        return bytes(planes.astype("<f4", order="C").data)
+        pixels = np.frombuffer(example.encoded, np.uint8).reshape(self._shape)
+        return bytes(pixels[:, :, ::-1].transpose(2, 0, 1).astype("<f4", order="C").data)
 
+    @override
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """The labels."""
         return {"label": label_array(self.labels, self.info, single="<f4", several="<f4")}
 
+    @override
     def attributes(self) -> dict[str, str]:
         """What the shape of the data does not tell."""
         return {"channel_order": "BGR" if self.info.channels == 3 else "Grayscale"}
@@ -80,25 +74,14 @@ class Hdf5CaffeReader(RecordsReader):
     """Reads one shard; gives the pixels back as they came, uint8 (height, width, channel) RGB."""
 
     sink: ClassVar[str] = "hdf5-caffe"
+    images: ClassVar[str] = "data"
+    labels: ClassVar[str] = "label"
 
-    def load(self) -> int:
-        """Keep the labels."""
-        shape = (None, self.info.channels, *(self.info.size or (None, None)))
-        self.images = large_column(self.file, "data", "f4", shape)
-        count = len(self.images)
-        self._labels = self.label_rows("label", count, single="f4", several="f4")
-        return count
-
-    def example(self, number: int) -> Example:
+    def read(self, number: int) -> Example:
         """One row of the data."""
-        planes = self.image_rows(number, number + 1)[0]
-        values = planes.clip(0, 255)  # NaN stays, and differs from itself
-        pixels = np.nan_to_num(values).astype(np.uint8)
-        if not np.array_equal(pixels, planes):
-            raise ValueError("the data has other values than whole numbers from 0 to 255")
-        encoded = pixels[::-1].transpose(1, 2, 0).tobytes()
-        size = (planes.shape[1], planes.shape[2])
-        return self.assemble(number, encoded, "RAW", size, self._labels[number])
+        planes = self.rows[number]
+        pixels = planes[::-1].transpose(1, 2, 0).astype(np.uint8)
+        return self.example(number, pixels.tobytes(), kind="RAW", size=pixels.shape[:2])
 
 
 class Hdf5CaffeSink(Hdf5FileSink):
@@ -109,13 +92,15 @@ class Hdf5CaffeSink(Hdf5FileSink):
     value_bytes: ClassVar[int] = 4
 
     @property
+    @override
     def pixels(self) -> bool:
         """It stores pixels."""
         return True
 
+    @override
     def most_images(self, info: DatasetInfo) -> int | None:
         """As many as have 2^31 - 1 values: 14,266 of 224 x 224 x 3."""
-        return _most_images(info, self.name)
+        return _most_images(info)
 
     @override
     def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
@@ -140,11 +125,9 @@ class Hdf5CaffeSink(Hdf5FileSink):
         statistics: object,
     ) -> Sequence[WrittenFile]:
         """Write the list."""
-        names = [str(shard.names[0]) for shard in shards]
-        for name in names:
-            if len(name.split()) != 1 or name != name.strip():
-                raise SinkError(f"{name!r}: Caffe cannot read names with white space in its list")
-        listing = "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
+        listing = to_bytes("".join(f"{shard.names[0]}\n" for shard in shards))
+        if len(listing.split()) != len(shards):
+            raise SinkError("Caffe cannot read names with white space in its list of files")
         return [write_file(path, listing) for path in paths]
 
     @override
@@ -155,4 +138,4 @@ class Hdf5CaffeSink(Hdf5FileSink):
         with open_file(paths[0]) as file:
             for planes, label in zip(file["data"], file["label"], strict=True):
                 image = np.stack(planes[::-1], axis=-1).astype(np.uint8)
-                yield image.tobytes(), labels_of(np.asarray(label))
+                yield image.tobytes(), labels_of(label, info)

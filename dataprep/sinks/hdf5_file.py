@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import errno
 import io
-import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -27,30 +27,15 @@ import numpy.typing as npt
 
 from dataprep.errors import SinkError
 from dataprep.index import Value
-from dataprep.sinks.annotations import MISSING, attributes_to_store
-from dataprep.sinks.base import DatasetInfo
-from dataprep.sinks.example import Example
-from dataprep.system.messages import printable
+from dataprep.sinks.base import damage
+from dataprep.sinks.example import MISSING, DatasetInfo, to_bytes, to_text
 
 LAYOUT_VERSION = 1
 GROUP = "attributes"
 HDF5_1_8 = h5py.h5f.LIBVER_V18
 HDF5_1_10 = h5py.h5f.LIBVER_V110
 
-_ATTRIBUTE_NAME = re.compile(r"[A-Za-z0-9_]+")
 _LONGEST = 4096  # bytes of a text: the longest is what every row of its dataset takes
-_LOCKING_DIFFERS = "file locking flag values don't match"  # HDF5's own words
-
-# What says nothing about the file's contents, so that the caller may explain it.
-_NOT_DAMAGE = frozenset(
-    {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.EMFILE, errno.ENFILE}
-    | {errno.EIO, errno.ESTALE, errno.ENOSPC}
-)
-
-
-def library_versions() -> dict[str, str]:
-    """What lays the files out."""
-    return {"h5py": h5py.__version__, "hdf5": h5py.version.hdf5_version}
 
 
 class NewFile(io.FileIO):
@@ -118,31 +103,6 @@ def create(disk: NewFile, version: int) -> h5py.File:
     return h5py.File(h5py.h5f.create(b"new", h5py.h5f.ACC_TRUNC, creation, access))
 
 
-@contextmanager
-def damage(path: Path, place: str) -> Iterator[None]:
-    """Turn what h5py and numpy raise about a damaged file into a SinkError naming ``place``.
-
-    A SinkError from within stays as it is.
-    """
-    try:
-        yield
-    except SinkError:
-        raise
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno in _NOT_DAMAGE:
-            raise
-        said = " ".join(str(error).split())
-        if _LOCKING_DIFFERS in said:
-            raise SinkError(
-                f"{path} is open with HDF5's locks in this process, and dataprep opens it without; "
-                "say locking=False there too, or HDF5_USE_FILE_LOCKING=FALSE"
-            ) from error
-        raise SinkError(
-            f"{path}: {place} cannot be read: {said}; the file is damaged or not ours, "
-            "make the shard again"
-        ) from error
-
-
 def open_file(path: Path) -> h5py.File:
     """Open for reading without locks: Lustre and NFS often refuse them, and nobody writes.
 
@@ -168,11 +128,7 @@ def formats_of(path: Path) -> Iterator[str | None]:
 
 
 def describe(file: h5py.File, info: DatasetInfo, sink: str, more: Mapping[str, str]) -> None:
-    """Write the attributes that all formats have, and ``more``.
-
-    Raises:
-        SinkError: a class has a zero byte in its name.
-    """
+    """Write the attributes that all formats have, and ``more``."""
     file.attrs["dataprep_format"] = sink
     file.attrs["dataprep_version"] = np.int64(LAYOUT_VERSION)
     file.attrs["colorspace"] = info.colorspace
@@ -181,63 +137,31 @@ def describe(file: h5py.File, info: DatasetInfo, sink: str, more: Mapping[str, s
         file.attrs[name] = value
     for name, column in (("classes", 0), ("class_names", 1)):
         texts = np.empty(len(info.classes), h5py.string_dtype())
-        texts[:] = [_text_bytes(entry[column]) for entry in info.classes]
+        texts[:] = [to_bytes(entry[column]) for entry in info.classes]
         file.attrs.create(name, texts, dtype=h5py.string_dtype())
-
-
-def _text_bytes(text: str) -> bytes:
-    if "\0" in text:
-        raise SinkError(f"HDF5 cannot hold the class {text!r}: there is a zero byte in it")
-    return text.encode("utf-8", "surrogateescape")
 
 
 def read_info(file: h5py.File, info: DatasetInfo, sink: str) -> DatasetInfo:
     """What the file says of its data set.
 
     Raises:
-        SinkError: the caller knows of other classes.
-        ValueError: it is another sink's, or a later version's; and whatever h5py raises.
+        SinkError: it is another sink's, or a later version's, or the caller knows of other classes.
     """
-    found = file.attrs.get("dataprep_format")
-    if found != sink:
-        raise ValueError(f"attribute dataprep_format is {found!r}, not {sink!r}")
-    version = int(file.attrs["dataprep_version"])
-    if version != LAYOUT_VERSION:
-        raise ValueError(f"layout version is {version}, this dataprep reads {LAYOUT_VERSION}")
-    colorspace = file.attrs["colorspace"]
-    if colorspace not in ("RGB", "Grayscale"):
-        raise ValueError(f"colorspace is {colorspace!r}, not RGB or Grayscale")
-    multilabel = int(file.attrs["multilabel"])
-    if multilabel not in (0, 1):
-        raise ValueError(f"attribute multilabel is {multilabel}, not 0 or 1")
-    identifiers, names = (_texts(file.attrs[name]) for name in ("classes", "class_names"))
-    if len(identifiers) != len(names):
-        raise ValueError(f"{len(identifiers)} classes have {len(names)} names")
-    classes = tuple(zip(identifiers, names, strict=True))
+    found = file.attrs["dataprep_format"], int(file.attrs["dataprep_version"])
+    if found != (sink, LAYOUT_VERSION):
+        raise SinkError(f"its format and version are {found}, expected {(sink, LAYOUT_VERSION)}")
+    columns = ([_text(it) for it in file.attrs[name]] for name in ("classes", "class_names"))
+    classes = tuple(zip(*columns, strict=True))
     if info.classes and info.classes != classes:
-        raise SinkError(
-            f"{file.filename}: its classes are not those of the data set: "
-            f"{_difference(classes, info.classes)}; make the shard again"
-        )
-    return replace(info, classes=classes, multilabel=bool(multilabel), colorspace=str(colorspace))
+        pairs = zip_longest(classes, info.classes)
+        here, there = next(pair for pair in pairs if pair[0] != pair[1])
+        raise SinkError(f"its class {here} is not that of the data set, {there}")
+    multilabel, colorspace = bool(file.attrs["multilabel"]), str(file.attrs["colorspace"])
+    return replace(info, classes=classes, multilabel=multilabel, colorspace=colorspace)
 
 
-def _difference(found: Sequence[tuple[str, str]], expected: Sequence[tuple[str, str]]) -> str:
-    for number, (here, there) in enumerate(zip(found, expected, strict=False)):
-        if here != there:
-            named, wanted = (printable(" ".join(entry)) for entry in (here, there))
-            return f"number {number} is {named!r}, expected {wanted!r}"
-    return f"it has {len(found)}, expected {len(expected)}"
-
-
-def _texts(values: Sequence[object]) -> list[str]:
-    texts = []
-    for value in values:
-        if not isinstance(value, (bytes, str)):
-            raise TypeError("class names are not text")
-        data = value if isinstance(value, bytes) else _encoded(value)
-        texts.append(data.decode("utf-8", "surrogateescape"))
-    return texts
+def _text(value: str | bytes) -> str:
+    return to_text(value if isinstance(value, bytes) else to_bytes(value))
 
 
 def add_dataset(file: h5py.File, name: str, data: npt.NDArray[Any]) -> h5py.Dataset:
@@ -245,15 +169,18 @@ def add_dataset(file: h5py.File, name: str, data: npt.NDArray[Any]) -> h5py.Data
     return file.create_dataset(name, data=data, track_times=False)
 
 
-def key_bytes(key: str, where: str) -> bytes:
-    """A key as it is stored: padded with zeros, so that it must not end in one.
+def text_bytes(text: str) -> bytes:
+    """A text as it is stored: padded with zeros, as long as the longest of its dataset.
 
     Raises:
-        SinkError: it does.
+        SinkError: it ends in a zero, or would make all others too long.
     """
-    data = _encoded(key)
-    if data.endswith(b"\0"):
-        raise SinkError(f"{where}: HDF5 cannot hold the key {key!r}, it ends in a zero byte")
+    data = to_bytes(text)
+    if data.endswith(b"\0") or len(data) > _LONGEST:
+        raise SinkError(
+            f"HDF5 holds no text that ends in a zero byte or has more than {_LONGEST} bytes, and "
+            f"it has one of {len(data)}: choose sink tfrecord or webdataset"
+        )
     return data
 
 
@@ -282,51 +209,9 @@ def label_array(
     return matrix
 
 
-def labels_of(row: npt.NDArray[Any]) -> tuple[int, ...]:
-    """The inverse of `label_array` for one record.
-
-    Raises:
-        ValueError: no class has such a number, or a vector has other numbers than 0 and 1.
-    """
-    if row.ndim == 0:
-        label = int(row)
-        if label < 0 or label != row:
-            raise ValueError(f"label {row} is no class index")
-        return (label,)
-    if not np.isin(row, (0, 1)).all():
-        raise ValueError("the label vector has other numbers than 0 and 1")
-    return tuple(int(label) for label in np.flatnonzero(row))
-
-
-def column(
-    file: h5py.File, name: str, kind: str, shape: tuple[int | None, ...]
-) -> npt.NDArray[Any]:
-    """Read a small dataset whole, having checked that it is what it should be.
-
-    Args:
-        file: an open file.
-        name: of the dataset.
-        kind: its numpy kind and size, e.g. ``i8``; ``S`` for keys.
-        shape: expected; None for what may have any size.
-    """
-    return np.asarray(large_column(file, name, kind, shape)[...])
-
-
-def large_column(
-    file: h5py.File, name: str, kind: str, shape: tuple[int | None, ...]
-) -> h5py.Dataset:
-    """A dataset that is not read yet, checked likewise."""
-    dataset = file[name]
-    if not isinstance(dataset, h5py.Dataset):
-        raise TypeError(f"{name} is no dataset")
-    if not dataset.dtype.str.lstrip("<|>").startswith(kind):
-        raise ValueError(f"dataset {name} has the type {dataset.dtype}, expected {kind}")
-    fits = len(dataset.shape) == len(shape) and all(
-        wanted in (None, found) for found, wanted in zip(dataset.shape, shape, strict=True)
-    )
-    if not fits:
-        raise ValueError(f"dataset {name} has the shape {dataset.shape}, expected {shape}")
-    return dataset
+def labels_of(row: npt.NDArray[Any], info: DatasetInfo) -> tuple[int, ...]:
+    """The inverse of `label_array` for one record."""
+    return info.labels_of(row.tolist()) if np.ndim(row) else (int(row),)
 
 
 class AttributeColumns:
@@ -340,96 +225,52 @@ class AttributeColumns:
     """
 
     def __init__(self, info: DatasetInfo) -> None:
-        self._info = info
         self._columns: dict[str, array[int] | list[bytes]] = {}
         for name, kind in info.attributes:
-            if not _ATTRIBUTE_NAME.fullmatch(name):
-                raise SinkError(
-                    f"HDF5 cannot hold an attribute called {name!r}: use letters, digits and _"
-                )
+            if "/" in name:
+                raise SinkError(f"HDF5 cannot hold an attribute called {name!r}, with a /")
             self._columns[name] = array("q") if kind == "int" else []
 
-    def checked(self, example: Example) -> dict[str, Value]:
-        """What `add` is to be given.
+    def row(self, attributes: Mapping[str, Value]) -> list[int | bytes]:
+        """What `add` is to be given; what is missing included.
 
         Raises:
-            SinkError: the data set or HDF5 cannot have it. It does not name the example.
+            SinkError: HDF5 cannot have one of the texts.
         """
-        found = attributes_to_store(example, self._info)
-        for name, value in found.items():
-            size = len(text := _encoded(value)) if isinstance(value, str) else 0
-            if size > _LONGEST or (size and text.endswith(b"\0")):
-                raise SinkError(
-                    "HDF5 holds no text that ends in a zero byte, and none of more than "
-                    f"{_LONGEST} bytes, since all of its dataset are as long; its attribute {name} "
-                    f"has {size} bytes: choose sink tfrecord or webdataset"
-                )
-        return found
+        return [
+            text_bytes(str(attributes.get(name, "")))
+            if isinstance(rows, list)
+            else int(attributes.get(name, MISSING))
+            for name, rows in self._columns.items()
+        ]
 
-    def add(self, attributes: Mapping[str, Value]) -> None:
+    def add(self, row: Sequence[Any]) -> None:
         """Append a record's row."""
-        for name, rows in self._columns.items():
-            if isinstance(rows, list):
-                rows.append(_encoded(str(attributes.get(name, ""))))
-            else:
-                rows.append(int(attributes.get(name, MISSING)))
+        for rows, value in zip(self._columns.values(), row, strict=True):
+            rows.append(value)
 
     def write(self, file: h5py.File) -> None:
         """Add the datasets; nothing at all if the data set has no attributes."""
-        add_group(file, bool(self._columns))
+        if self._columns:  # the group without times of day
+            creation: Any = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
+            creation.set_obj_track_times(False)
+            h5py.h5g.create(file.id, GROUP.encode(), gcpl=creation)
         for name, rows in self._columns.items():
             data = text_array(rows) if isinstance(rows, list) else np.array(rows, "<i8")
-            mark_missing(add_dataset(file, f"{GROUP}/{name}", data))
+            dataset = add_dataset(file, f"{GROUP}/{name}", data)
+            dataset.attrs["missing"] = "" if isinstance(rows, list) else np.int64(MISSING)
 
 
-def add_group(file: h5py.File, wanted: bool) -> None:
-    """Add the group of attributes, if it is wanted, without times of day."""
-    if wanted:
-        creation: Any = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
-        creation.set_obj_track_times(False)
-        h5py.h5g.create(file.id, GROUP.encode(), gcpl=creation)
+def read_attributes(file: h5py.File) -> dict[str, npt.NDArray[Any]]:
+    """The columns of attributes, by name."""
+    group = file.get(GROUP, {})
+    return {name: group[name][...] for name in sorted(group)}
 
 
-def mark_missing(dataset: h5py.Dataset) -> None:
-    """Say in the file what stands for a missing value."""
-    dataset.attrs["missing"] = np.int64(MISSING) if dataset.dtype.kind == "i" else ""
-
-
-def attribute_datasets(file: h5py.File) -> list[str]:
-    """The names of the datasets of attributes, as they are in the root group."""
-    return [f"{GROUP}/{name}" for name in sorted(file[GROUP])] if GROUP in file else []
-
-
-class StoredAttributes:
-    """The attributes of a file's records, read whole.
-
-    Args:
-        file: an open file.
-        count: how many records it has.
-
-    Raises:
-        ValueError: a dataset is not as `AttributeColumns` writes it; and whatever h5py raises.
-    """
-
-    def __init__(self, file: h5py.File, count: int) -> None:
-        self._columns = {
-            name.removeprefix(f"{GROUP}/"): column(
-                file, name, "i8" if file[name].dtype.kind == "i" else "S", (count,)
-            )
-            for name in attribute_datasets(file)
-        }
-
-    def __getitem__(self, number: int) -> dict[str, Value]:
-        """Those that the record has."""
-        rows = ((name, values[number]) for name, values in self._columns.items())
-        return {
-            name: int(value)
-            if isinstance(value, np.integer)
-            else bytes(value).decode("utf-8", "surrogateescape")
-            for name, value in rows
-            if value not in (MISSING, b"")
-        }
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+def attributes_of(columns: Mapping[str, npt.NDArray[Any]], number: int) -> dict[str, Value]:
+    """Those that a record has."""
+    return {
+        name: int(values[number]) if values.dtype.kind == "i" else to_text(bytes(values[number]))
+        for name, values in columns.items()
+        if values[number] not in (MISSING, b"")
+    }

@@ -11,7 +11,7 @@ the same keys, for a second data layer (neither may shuffle); the label in the f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,29 +21,25 @@ from typing_extensions import override
 
 from dataprep.errors import SinkError, UsageError
 from dataprep.sinks import datum
-from dataprep.sinks.annotations import (
-    flags_found,
-    from_image,
-    import_reader,
-    label_found,
-    labels_to_store,
-    located,
-    naming,
-)
 from dataprep.sinks.base import (
-    DatasetInfo,
     FinishedShard,
     Layout,
-    ShardName,
     ShardReader,
     ShardWriter,
     Sink,
     WrittenFile,
-    shard_path,
+    damage,
 )
-from dataprep.sinks.example import Example
+from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
+from dataprep.sinks.foreign import dali_records
 from dataprep.sinks.hashed_file import write_file
-from dataprep.sinks.lmdb_environment import LmdbReader, LmdbWriter, check_key, library_versions
+from dataprep.sinks.lmdb_environment import (
+    LONGEST_KEY,
+    OVERHEAD,
+    LmdbReader,
+    LmdbWriter,
+    library_versions,
+)
 from dataprep.sinks.unverified import in_child
 from dataprep_schemas import caffe_pb2
 
@@ -51,17 +47,13 @@ if TYPE_CHECKING:
     from dataprep.images.statistics import Statistics
 
 _MOST_RECORDS = 10**8  # then eight digits do not sort any more
-_OVERHEAD = 2200  # measured: half a page at the end of the image, the key, the tree
-_FILE = "data.mdb"
-_BATCH = 16  # images that DALI reads at once
 
 
 class LmdbShardWriter(ShardWriter):
     """Writes one database; or two, if there is a path for the labels."""
 
     def __init__(self, paths: Sequence[Path], info: DatasetInfo, *, pixels: bool) -> None:
-        self._info = info
-        self._pixels = pixels
+        super().__init__(info, pixels=pixels)
         self._number = 0
         self._databases: list[LmdbWriter] = []
         try:
@@ -71,21 +63,24 @@ class LmdbShardWriter(ShardWriter):
             self.abandon()
             raise
 
-    def write(self, example: Example) -> None:
+    @override
+    def append(self, example: Example) -> None:
         """Append one Datum; and one of its labels."""
-        if self._number == _MOST_RECORDS:
+        key = b"%08d_" % self._number + to_bytes(example.key)
+        if len(key) > LONGEST_KEY:
             raise SinkError(
-                f"{example.key}: {_MOST_RECORDS} images are in the database, and the numbers in "
-                "its keys have eight digits; make more shards"
+                f"its LMDB key is {len(key)} bytes long; LMDB holds at most {LONGEST_KEY}: "
+                "shorten the path"
             )
-        name = b"%08d_" % self._number + example.key.encode("utf-8", "surrogateescape")
-        key = check_key(name, example.key)
-        with naming(example):
-            chosen = labels_to_store(example, self._info)
-            image = self._encode(example, 0 if self._info.multilabel else chosen[0])
+        label = 0 if self.info.multilabel else example.labels[0]
+        if self.pixels:
+            shape = example.height, example.width, self.info.channels
+            image = datum.encode_pixels(example.encoded, shape, label)
+        else:
+            image = datum.encode_file(example.encoded, label)
         self._databases[0].put(key, image)
         for labels in self._databases[1:]:
-            labels.put(key, datum.encode_vector(self._info.multi_hot(chosen)))
+            labels.put(key, datum.encode_vector(self.info.multi_hot(example.labels)))
         self._number += 1
 
     def close(self) -> Sequence[WrittenFile]:
@@ -97,31 +92,17 @@ class LmdbShardWriter(ShardWriter):
         for database in self._databases:
             database.abandon()
 
-    def _encode(self, example: Example, label: int) -> bytes:
-        if self._pixels != (example.format == "RAW"):
-            wanted = "pixels (RAW)" if self._pixels else "encoded images"
-            raise SinkError(f"is {example.format}; this database holds {wanted}")
-        if not self._pixels:
-            return datum.encode_file(example.encoded, label)
-        shape = example.height, example.width, example.channels
-        expected = (*(self._info.size or shape[:2]), self._info.channels)
-        if shape != expected:
-            raise SinkError(
-                f"height, width and channels are {shape}; expected {expected}, as of all images"
-            )
-        return datum.encode_pixels(example.encoded, *shape, label)
-
 
 class LmdbShardReader(ShardReader):
     """Reads one database, and the one of its labels where there is one."""
 
     def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
-        self._paths = list(paths)
-        self._info = info
+        super().__init__(paths[0], info)
         self._databases: list[LmdbReader] = []
         try:
-            for path in self._paths:
-                self._open(path)
+            for path in paths:
+                with damage(path, "LMDB structure"):
+                    self._databases.append(LmdbReader(path))
         except BaseException:
             self.close()
             raise
@@ -130,70 +111,26 @@ class LmdbShardReader(ShardReader):
         """How many Datums there are."""
         return self._databases[0].entries
 
-    def __getitem__(self, number: int) -> Example:
+    def read(self, number: int) -> Example:
         """The image and its labels; format and size of an encoded image are in its header."""
-        if not 0 <= number < len(self):
-            raise IndexError(f"{self._paths[0]} has {len(self)} records, none is {number}")
-        with self._locating(0, number):
-            key, data = _checked(next(self._databases[0].items(b"%08d" % number), None), number)
-            image = datum.decode_image(bytes(data))
-            labels = () if self._info.multilabel else label_found(image.label, self._info)
-        if len(self._databases) > 1:
-            with self._locating(1, number):
-                labels = self._labels(number, key)
-        if image.shape is None:
-            with self._locating(0, number):
-                return from_image(_name(key), image.data, labels, self._info)
-        height, width, channels = image.shape
-        return Example(
-            key=_name(key),
-            encoded=image.data,
-            format="RAW",
-            height=height,
-            width=width,
-            colorspace="RGB" if channels == 3 else "Grayscale",
-            labels=labels,
-            synset=self._info.identifiers(labels),
-            class_name=self._info.names(labels),
-        )
+        (key, image), *vectors = (it.first(b"%08d" % number) for it in self._databases)
+        if not key.startswith(b"%08d_" % number):
+            raise SinkError(f"its key is {key!r}; expected one that begins with {number:08d}_")
+        encoded, label, shape = datum.decode_image(bytes(image))
+        labels: tuple[int, ...] = () if self.info.multilabel else (label,)
+        for own_key, vector in vectors:
+            if own_key != key:
+                raise SinkError(f"its key is {key!r}, but {own_key!r} in the labels' database")
+            labels = self.info.labels_of(caffe_pb2.Datum.FromString(bytes(vector)).data)
+        if shape is None:
+            return self.info.example(to_text(key[9:]), encoded, labels)
+        info = replace(self.info, colorspace="RGB" if shape[2] == 3 else "Grayscale")
+        return info.example(to_text(key[9:]), encoded, labels, kind="RAW", size=shape[:2])
 
     def close(self) -> None:
         """Release the files."""
         for database in self._databases:
             database.close()
-
-    def _open(self, path: Path) -> None:
-        with located(str(path)):
-            database = LmdbReader(path)
-            self._databases.append(database)
-            more = next(database.items(b"%08d" % database.entries), None)
-            if more is not None:
-                raise SinkError(f"there is a key {more[0]!r} after {database.entries} records")
-            if database.entries != len(self):
-                raise SinkError(
-                    f"has {database.entries} records, but {self._paths[0]} has {len(self)}"
-                )
-
-    def _labels(self, number: int, key: bytes) -> tuple[int, ...]:
-        own_key, data = _checked(next(self._databases[1].items(b"%08d" % number), None), number)
-        if own_key != key:
-            raise SinkError(f"its key is {own_key!r}, but {key!r} in {self._paths[0]}")
-        return flags_found(datum.decode_vector(bytes(data)), self._info)
-
-    def _locating(self, which: int, number: int) -> AbstractContextManager[None]:
-        return located(f"{self._paths[which]}: record {number}")
-
-
-def _checked(entry: tuple[bytes, memoryview] | None, number: int) -> tuple[bytes, memoryview]:
-    if entry is None:
-        raise SinkError("is missing")
-    if not entry[0].startswith(b"%08d_" % number):
-        raise SinkError(f"its key is {entry[0]!r}; expected one that begins with {number:08d}_")
-    return entry
-
-
-def _name(key: bytes) -> str:
-    return key[9:].decode("utf-8", "surrogateescape")
 
 
 class LmdbSink(Sink):
@@ -206,17 +143,26 @@ class LmdbSink(Sink):
         "labels": ("single", "multi"),
         "mean": ("off", "on"),
     }
+    suffixes: ClassVar[tuple[str, ...]] = ("_lmdb/data.mdb",)
     usual_shards: ClassVar[int | None] = 1
+    overhead: ClassVar[int] = OVERHEAD
     seeks: ClassVar[bool] = True
     trusts_files: ClassVar[bool] = True
     reference: ClassVar[str] = "DALI readers.caffe; of pixels, lmdb with caffe.proto's Datum"
 
+    def __init__(self, **options: str) -> None:
+        super().__init__(**options)
+        if self.options["labels"] == "multi":
+            self.suffixes = ("_lmdb/data.mdb", "_labels_lmdb/data.mdb")  # type: ignore[misc]
+
     @property
+    @override
     def pixels(self) -> bool:
         """With ``datum=raw``."""
         return self.options["datum"] == "raw"
 
     @property
+    @override
     def needs_mean(self) -> bool:
         """With ``mean=on``."""
         return self.options["mean"] == "on"
@@ -257,33 +203,19 @@ class LmdbSink(Sink):
                 "give --sink_option mean=off"
             )
 
-    def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
-        """The images' database; with ``labels=multi`` the labels' too."""
-        multi = self.options["labels"] == "multi"
-        suffixes = ("_lmdb", "_labels_lmdb") if multi else ("_lmdb",)
-        return [shard_path(shard, layout, suffix) / _FILE for suffix in suffixes]
-
     @override
     def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
         """With ``mean=on``, the mean image: ``train_mean.binaryproto``."""
         return (PurePosixPath(f"{split}_mean.binaryproto"),) if self.options["mean"] == "on" else ()
 
-    def overhead(self) -> int:
-        """What pages leave empty, the key and the tree."""
-        return _OVERHEAD
-
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> LmdbShardWriter:
-        """Start a shard.
-
-        Raises:
-            UsageError: the options do not fit the data set.
-        """
+        """Start a shard."""
         self.check(info)
         return LmdbShardWriter(paths, info, pixels=self.pixels)
 
     def reader(self, paths: Sequence[Path], info: DatasetInfo) -> LmdbShardReader:
-        """Open a finished shard; the labels' database is looked for if its path is not given."""
-        return LmdbShardReader(_with_labels(paths), info)
+        """Open a finished shard; without the labels' database, nobody knows several labels."""
+        return LmdbShardReader(paths, info)
 
     @override
     def finish_split(
@@ -311,9 +243,10 @@ class LmdbSink(Sink):
 
         DALI takes the planes of pixels for interleaved ones.
         """
-        paths = _with_labels(paths)
         # py-lmdb opens a file once a process, and verify has it open.
-        return in_child(paths[0], with_lmdb, paths) if self.pixels else with_dali(paths)
+        read = in_child(paths[0], _datums, paths) if self.pixels else _dali(paths, info)
+        for data, label, vector in read:
+            yield data, info.labels_of(vector) if info.multilabel else (label,)
 
 
 def encode_mean(mean: np.ndarray[Any, np.dtype[np.float64]]) -> bytes:
@@ -333,80 +266,25 @@ def encode_mean(mean: np.ndarray[Any, np.dtype[np.float64]]) -> bytes:
     return blob.SerializeToString()
 
 
-def _with_labels(paths: Sequence[Path]) -> Sequence[Path]:
-    """The paths, with that of the labels if it is not given but there."""
-    folder = paths[0].parent
-    if len(paths) > 1 or not folder.name.endswith("_lmdb"):
-        return paths
-    labels = folder.with_name(folder.name.removesuffix("_lmdb") + "_labels_lmdb") / _FILE
-    return [*paths, labels] if labels.exists() else paths
-
-
 # --- As other people's code reads them, to prove ours right; none of ours is used ---
 
 
-def with_dali(paths: Sequence[Path]) -> Iterator[tuple[bytes, tuple[int, ...]]]:
-    """(Image file's bytes, class indices) of every record, by NVIDIA DALI on the CPU.
-
-    Args:
-        paths: the images' database, then that of labels if there is one.
-
-    Raises:
-        UsageError: DALI is not installed.
-    """
-    images = _dali_records(paths[0])
-    if len(paths) == 1:
-        for data, label in images:
-            yield data.tobytes(), (int(label.reshape(-1)[0]),)
-        return
-    for (data, _), (vector, _) in zip(images, _dali_records(paths[1]), strict=True):
-        yield data.tobytes(), tuple(int(index) for index in vector.reshape(-1).nonzero()[0])
+def _dali(paths: Sequence[Path], info: DatasetInfo) -> Iterator[tuple[bytes, int, list[float]]]:
+    """(Image file's bytes, label, vector of labels) of every record, by NVIDIA DALI on the CPU."""
+    with LmdbShardReader(paths[:1], info) as reader:
+        count = len(reader)
+    images, *vectors = (dali_records("caffe", count, path=[str(it.parent)]) for it in paths)
+    for (data, label), *others in zip(images, *vectors, strict=True):
+        yield data, int(label[0]), [flag for vector, _ in others for flag in vector]
 
 
-def _dali_records(path: Path) -> Iterator[tuple[Any, Any]]:
-    """(Data, label) as arrays, in order."""
-    dali = import_reader("nvidia.dali", "fn", install="nvidia-dali-cuda120")
-    with LmdbReader(path) as database:
-        if not database.entries:
-            return  # which DALI refuses
-    pipeline = dali.Pipeline(batch_size=_BATCH, num_threads=1, device_id=None)
-    with pipeline:
-        pipeline.set_outputs(*dali.fn.readers.caffe(path=[str(path.parent)], name="Reader"))
-    pipeline.build()
-    count = pipeline.reader_meta("Reader")["epoch_size"]
-    for start in range(0, count, _BATCH):
-        data, labels = pipeline.run()
-        for index in range(min(_BATCH, count - start)):
-            yield np.asarray(data.at(index)), np.asarray(labels.at(index))
-
-
-def with_lmdb(paths: Sequence[Path]) -> Iterator[tuple[bytes, tuple[int, ...]]]:
-    """(Data, class indices) of every record, by lmdb and caffe.proto's Datum alone.
-
-    Pixels come back as (height, width, channel), RGB.
-    """
-    images = _datums(paths[0])
-    if len(paths) == 1:
-        for datum in images:
-            yield _pixels(datum), (datum.label,)
-        return
-    for datum, vector in zip(images, _datums(paths[1]), strict=True):
-        yield _pixels(datum), tuple(index for index, one in enumerate(vector.data) if one)
-
-
-def _datums(path: Path) -> Iterator[Any]:
-    with (
-        lmdb.open(str(path.parent), readonly=True, lock=False) as environment,
-        environment.begin() as transaction,
-    ):
-        for _, value in transaction.cursor():
-            yield caffe_pb2.Datum.FromString(value)
-
-
-def _pixels(datum: Any) -> bytes:
-    if datum.encoded:
-        return bytes(datum.data)
-    planes = np.frombuffer(datum.data, np.uint8)
-    planes = planes.reshape(datum.channels, datum.height, datum.width)
-    pixels: bytes = planes.transpose(1, 2, 0)[:, :, ::-1].tobytes()
-    return pixels
+def _datums(paths: Sequence[Path]) -> Iterator[tuple[bytes, int, list[int]]]:
+    """The same by lmdb and caffe.proto's Datum, of pixels: (height, width, channel), RGB."""
+    environments = [lmdb.open(str(it.parent), readonly=True, lock=False) for it in paths]
+    cursors = [environment.begin().cursor() for environment in environments]
+    for values in zip(*(cursor.iternext(keys=False) for cursor in cursors), strict=True):
+        image, *vectors = (caffe_pb2.Datum.FromString(value) for value in values)
+        planes = np.frombuffer(image.data, np.uint8)
+        planes = planes.reshape(image.channels, image.height, image.width)
+        vector = [flag for it in vectors for flag in it.data]
+        yield planes.transpose(1, 2, 0)[:, :, ::-1].tobytes(), image.label, vector

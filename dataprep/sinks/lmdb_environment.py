@@ -7,13 +7,11 @@ nothing but the sizes of the records. LMDB clears the memory that it writes (``m
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any, Self
+from typing import Any
+from weakref import WeakValueDictionary
 
 import lmdb
 
@@ -23,6 +21,9 @@ from dataprep.sinks.hashed_file import hash_finished
 
 LONGEST_KEY = 511
 """In bytes: LMDB's ``MDB_MAXKEYSIZE``."""
+
+OVERHEAD = 2200
+"""Bytes an image, measured: half a page at the end of the image, the key, the tree."""
 
 _LARGEST_VALUE = (1 << 32) - 1  # mdb.c: MAXDATASIZE
 _SMALLEST_MAP = 1 << 20
@@ -158,146 +159,87 @@ class LmdbWriter:
         return self._environment
 
 
-# py-lmdb opens a file once a process, and so once for all readers of it; forked processes go on
-# with what they inherit. Keys: device and inode; values: the environment and its number of readers.
-_OPEN: dict[tuple[int, int], tuple[lmdb.Environment, int]] = {}
+class LmdbReader:
+    """A finished file, its unnamed database, open for reading without locks.
+
+    LMDB trusts what it reads: of files whose hash nobody has compared, see `Sink.trusts_files`.
+    py-lmdb opens a file once a process, so that all readers of it share an environment; forked
+    processes go on with what they inherit.
+
+    Args:
+        path: the file.
+
+    Raises:
+        SinkError: truncated; it does not say which file.
+        lmdb.Error: not an LMDB file of this kind.
+    """
+
+    def __init__(self, path: Path) -> None:
+        status = path.stat()
+        with _LOCK:
+            identity = status.st_dev, status.st_ino
+            environment = _OPEN.get(identity)
+            if environment is None:
+                environment = lmdb.open(
+                    str(path), subdir=False, readonly=True, lock=False, readahead=False, **_FORMAT
+                )
+                _OPEN[identity] = environment
+        self.entries: int = environment.stat()["entries"]
+        needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+        if status.st_size < needed:  # LMDB would end the process
+            raise SinkError(f"{status.st_size} bytes of {needed}: the file is truncated")
+        self._transactions = [environment.begin(buffers=True)]
+
+    def get(self, key: bytes) -> memoryview:
+        """The value of a key, not copied: until `close`.
+
+        Raises:
+            SinkError: there is none.
+        """
+        (transaction,) = self._transactions
+        found = transaction.get(key)
+        if found is None:
+            raise SinkError(f"there is no {key.decode()}")
+        return found
+
+    def first(self, start: bytes) -> tuple[bytes, memoryview]:
+        """The first entry from key ``start`` on.
+
+        Raises:
+            SinkError: there is none.
+        """
+        (transaction,) = self._transactions
+        with transaction.cursor() as cursor:
+            if not cursor.set_range(start):
+                raise SinkError(f"there is no key from {start.decode()} on")
+            return bytes(cursor.key()), cursor.value()
+
+    def close(self) -> None:
+        """Release the file, if nobody else reads it; harmless when repeated."""
+        while self._transactions:
+            self._transactions.pop().abort()
+
+
+_OPEN: WeakValueDictionary[tuple[int, int], lmdb.Environment] = WeakValueDictionary()
 _LOCK = Lock()
 os.register_at_fork(
     before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
 )
 
 
-class LmdbReader:
-    """A finished file, its unnamed database, open for reading without locks.
-
-    LMDB trusts what it reads: of files whose hash nobody has compared, see `Sink.trusts_files`.
-
-    Args:
-        path: the file.
-
-    Raises:
-        SinkError: not an LMDB file of this kind, or truncated; the message says what is wrong, but
-            not in which file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        status = path.stat()
-        self._identity = status.st_dev, status.st_ino
-        self._transaction: lmdb.Transaction[memoryview] | None = None
-        environment = _acquire(path, self._identity)
-        self.entries: int = environment.stat()["entries"]
-        needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
-        if status.st_size < needed:  # LMDB would end the process
-            _release(self._identity)
-            raise SinkError(f"{status.st_size} bytes of {needed}: the file is truncated")
-        self._transaction = environment.begin(buffers=True)
-
-    def get(self, key: bytes) -> memoryview | None:
-        """The value of a key, not copied: until `close`."""
-        with _told():
-            return self._open().get(key)
-
-    def items(self, start: bytes = b"") -> Iterator[tuple[bytes, memoryview]]:
-        """The entries from key ``start`` on, in order."""
-        with _told(), self._open().cursor() as cursor:
-            if cursor.set_range(start):
-                for key, value in cursor:
-                    yield bytes(key), value
-
-    def close(self) -> None:
-        """Release the file; harmless when repeated."""
-        transaction, self._transaction = self._transaction, None
-        if transaction is not None:
-            transaction.abort()
-            _release(self._identity)
-
-    def __enter__(self) -> Self:
-        """The open file."""
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Close."""
-        self.close()
-
-    def _open(self) -> lmdb.Transaction[memoryview]:
-        if self._transaction is None:
-            raise ValueError("the database is closed")
-        return self._transaction
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Turn what LMDB raises about a file into a SinkError."""
-    try:
-        yield
-    except lmdb.Error as error:
-        raise SinkError(f"LMDB cannot read it: {error}") from error
-
-
-def _acquire(path: Path, identity: tuple[int, int]) -> lmdb.Environment:
-    with _LOCK:
-        environment, readers = _OPEN.get(identity, (None, 0))
-        if environment is None:
-            with _told():
-                environment = lmdb.open(
-                    str(path), subdir=False, readonly=True, lock=False, readahead=False, **_FORMAT
-                )
-        _OPEN[identity] = environment, readers + 1
-        return environment
-
-
-def _release(identity: tuple[int, int]) -> None:
-    with _LOCK:
-        environment, readers = _OPEN.pop(identity)
-        if readers > 1:
-            _OPEN[identity] = environment, readers - 1
-        else:
-            environment.close()
-
-
-def check_key(key: bytes, name: str) -> bytes:
-    """``key``, if LMDB can hold it; ``name`` is what the user calls it.
-
-    Raises:
-        SinkError: it is longer than `LONGEST_KEY`.
-    """
-    if len(key) > LONGEST_KEY:
-        raise SinkError(
-            f"{name}: its LMDB key is {len(key)} bytes long; LMDB holds at most {LONGEST_KEY}: "
-            "shorten the path"
-        )
-    return key
-
-
 def _converted(error: lmdb.Error, path: Path) -> Exception:
-    """What Python would have raised: an OSError for the system's errors; else a SinkError."""
-    number = getattr(error, "code", 0)  # older py-lmdb tells it in words only
-    if isinstance(error, lmdb.DiskError):
-        number = errno.ENOSPC
-    elif isinstance(error, lmdb.MemoryError):
-        number = errno.ENOMEM
-    elif number <= 0:
-        candidates = (errno.EIO, errno.EFBIG, errno.EDQUOT, errno.ENOSPC)
-        number = next((one for one in candidates if os.strerror(one) in str(error)), 0)
-    if number == errno.EIO:
-        number = _reason_for_short_write(path)
-    if number > 0:
-        return OSError(number, os.strerror(number), str(path))
-    return SinkError(f"{path}: LMDB failed: {error}")
+    """What Python would have raised if the disk is full, and the like; else a SinkError.
 
-
-def _reason_for_short_write(path: Path) -> int:
-    """Why the disk took only a part: LMDB calls that an I/O error (``mdb_page_flush``).
-
-    Asks the system for room as large as a batch's pages; the file is lost anyhow.
+    LMDB calls a short write an I/O error (``mdb_page_flush``), and older py-lmdb tells it in words
+    only. So the system is asked for room as large as a batch's pages; the file is lost anyhow.
     """
     try:
-        with path.open("r+b") as file:
+        with path.open("ab") as file:
             size = file.seek(0, os.SEEK_END)
             try:
                 os.posix_fallocate(file.fileno(), size, 64 << 20)
             finally:
                 os.ftruncate(file.fileno(), size)
-    except OSError as error:
-        return error.errno or errno.EIO
-    return errno.EIO
+    except OSError as reason:
+        return OSError(reason.errno, reason.strerror, str(path))
+    return SinkError(f"{path}: LMDB failed: {error}")

@@ -38,7 +38,6 @@ from dataprep.errors import DataprepError, SinkError, UsageError
 from dataprep.images.statistics import Measured, Statistics, histogram_of
 from dataprep.plugins import load_sink
 from dataprep.sinks.base import (
-    DatasetInfo,
     FinishedShard,
     Layout,
     ShardName,
@@ -47,7 +46,7 @@ from dataprep.sinks.base import (
     Sink,
     WrittenFile,
 )
-from dataprep.sinks.example import Example
+from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.unverified import ChildDiedError, in_child
 
 ONLY = ShardName("train", 0, 1)
@@ -210,7 +209,7 @@ class SinkTests:
             variant.summary.strip() and "\n" not in variant.summary,
             "summary: give one line for `dataprep sinks`",
         )
-        _check(variant.overhead() >= 0, "overhead() must not be negative")
+        _check(variant.overhead >= 0, "overhead must not be negative")
         for option in (*kind.OPTIONS, "no_such_option"):
             _raises(UsageError, lambda name=option: kind(**{name: "no such choice"}))
         config = json.loads(json.dumps(dict(variant.config())))

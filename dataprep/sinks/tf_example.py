@@ -16,28 +16,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
-from google.protobuf.message import DecodeError
-
-from dataprep.errors import ImageError, SinkError
-from dataprep.images.sniff import sniff
+from dataprep.errors import SinkError
 from dataprep.index import Box, Value
-from dataprep.sinks.annotations import (
-    attributes_to_store,
-    box_labels_to_store,
-    check_box_labels,
-    flags_found,
-    labels_to_store,
-    naming,
-)
-from dataprep.sinks.base import DatasetInfo
-from dataprep.sinks.example import Example
+from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.system.messages import printable
 from dataprep_schemas import example_pb2
 
 LABEL_BASE = 1
-_FORMATS = ("JPEG", "PNG")
 _BOX_KEYS = ("xmin", "ymin", "xmax", "ymax")
 _BOX_LABELS = "image/object/bbox/label"
 _ATTRIBUTE = "attribute/"
@@ -60,35 +48,26 @@ def encode(example: Example, info: DatasetInfo) -> tuple[bytes, bytes, bytes]:
     is the same.
 
     Raises:
-        SinkError: pixels instead of an encoded image, labels or attributes that the data set does
-            not have, or more bytes than a protocol buffer holds.
+        SinkError: more bytes than a protocol buffer holds.
     """
-    if example.format not in _FORMATS:
-        raise SinkError(
-            f"{example.key}: a tf.train.Example stores encoded images, {' or '.join(_FORMATS)}, "
-            f"not {example.format}; choose a sink that stores pixels"
-        )
-    with naming(example):
-        labels = labels_to_store(example, info)
-        box_labels = box_labels_to_store(example, info)
-        attributes = attributes_to_store(example, info)
+    labels = example.labels
     stored = tuple(info.multi_hot(labels)) if info.multilabel else (labels[0] + LABEL_BASE,)
     before = [
         _ints(_ATTRIBUTE + name, (value,))
         if isinstance(value, int)
         else _texts(_ATTRIBUTE + name, value)
-        for name, value in sorted(attributes.items())
+        for name, value in sorted(example.attributes.items())
     ]
     kind = example.channels, stored, example.synset, example.class_name, example.colorspace
     before.append(_class_features(*kind))
-    shown = tuple(info.names((label,)) for label in box_labels)
+    shown = tuple(info.names((label,)) for label in example.box_labels)
     behind = b"".join(
         (
             _texts("image/filename", example.filename),
             _texts("image/format", example.format),
             _ints("image/height", (example.height,)),
             _texts("image/key", example.key),
-            _box_features(example.boxes, box_labels if info.multilabel else stored, shown)
+            _box_features(example.boxes, example.box_labels if info.multilabel else stored, shown)
             if example.boxes
             else _NO_BOXES,
             _ints("image/width", (example.width,)),
@@ -98,7 +77,7 @@ def encode(example: Example, info: DatasetInfo) -> tuple[bytes, bytes, bytes]:
     before.append(_feature("image/encoded", _BYTES, _opening(_VALUE, b"", size), size))
     features = _opening(_ENTRY, b"".join(before), size + len(behind))
     if len(features) + size + len(behind) > _LARGEST:
-        raise SinkError(f"{example.key}: {size} bytes; a protocol buffer holds 2 GB")
+        raise SinkError(f"{size} bytes; a protocol buffer holds 2 GB")
     return features, example.encoded, behind
 
 
@@ -109,68 +88,54 @@ def decode(data: bytes, info: DatasetInfo) -> Example:
     or from the image's own header; the key is then the file name.
 
     Raises:
-        SinkError: ``data`` is not a tf.train.Example, lacks the image or the label, or its label
-            is not of this data set or another than its synset.
+        SinkError: ``data`` lacks the image or the label, or its label is not of this data set or
+            another than its synset.
+        ImageError: an image without height, width or format has no header either.
+        DecodeError: it is not a tf.train.Example.
     """
-    message = example_pb2.Example()
-    try:
-        message.ParseFromString(data)
-    except DecodeError as error:
-        raise SinkError(f"not a tf.train.Example: {error}") from error
-    feature = message.features.feature
+    feature = example_pb2.Example.FromString(data).features.feature
+
+    # Asking for a feature that is missing would add it.
+    def texts(key: str) -> Sequence[bytes]:
+        return feature[key].bytes_list.value if key in feature else ()
 
     def text(key: str) -> str:
-        # Asking for a feature that is missing would add it.
-        values = feature[key].bytes_list.value if key in feature else ()
-        return _text(values[0]) if values else ""
-
-    def number(key: str) -> int:
-        values = numbers(key)
-        return int(values[0]) if values else 0
-
-    def floats(key: str) -> Sequence[float]:
-        return feature[key].float_list.value if key in feature else ()
+        return to_text(texts(key)[0]) if texts(key) else ""
 
     def numbers(key: str) -> Sequence[int]:
         return feature[key].int64_list.value if key in feature else ()
 
-    images = feature["image/encoded"].bytes_list.value if "image/encoded" in feature else ()
-    label = numbers("image/class/label")
+    def floats(key: str) -> Sequence[float]:
+        return feature[key].float_list.value if key in feature else ()
+
+    images, label = texts("image/encoded"), numbers("image/class/label")
     if not images or not (label or info.multilabel):
         keys = ", ".join(sorted(feature)) or "none"
         raise SinkError(f"a tf.train.Example without the image keys; it has: {keys}")
-    labels = _labels(label, info)
+    # Several numbers are zeros and ones even where nothing is known.
+    multilabel = info.multilabel or (not info.classes and len(label) > 1)
+    if not multilabel and len(label) != 1:
+        raise SinkError(f"there are {len(label)} labels, expected one")
+    labels = info.labels_of(label) if multilabel else (label[0] - LABEL_BASE,)
     synset = text("image/class/synset")
-    if synset and info.classes and synset != info.identifiers(labels):
-        shown = "|".join(map(str, label))
-        raise SinkError(
-            f"label {shown} is {info.identifiers(labels)!r}, but its synset is {synset!r}"
-        )
-    height, width = number("image/height"), number("image/width")
-    image_format = text("image/format")
-    try:
-        if not (height and width and image_format):
-            found = sniff(images[0])
-            height, width, image_format = found.height, found.width, found.format
-        boxes = tuple(zip(*(floats(f"image/object/bbox/{it}") for it in _BOX_KEYS), strict=True))
-        box_labels = tuple(numbers(_BOX_LABELS)) if _multilabel(label, info) else ()
-        check_box_labels(box_labels, len(boxes), info)
-        attributes = _attributes(feature)
-    except (ImageError, SinkError, ValueError) as error:
-        raise SinkError(f"a tf.train.Example that contradicts itself: {error}") from error
-    return Example(
-        key=text("image/key") or text("image/filename"),
-        encoded=images[0],
-        format=image_format,
-        height=height,
-        width=width,
+    sizes = numbers("image/height"), numbers("image/width")
+    found = info.example(
+        text("image/key") or text("image/filename"),
+        images[0],
+        labels,
+        kind=text("image/format"),
+        size=(sizes[0][0], sizes[1][0]) if all(sizes) else None,
+        boxes=tuple(zip(*(floats(f"image/object/bbox/{it}") for it in _BOX_KEYS), strict=True)),
+        box_labels=tuple(numbers(_BOX_LABELS)) if multilabel else (),
+        attributes=_attributes(feature),
+    )
+    if synset and info.classes and synset != found.synset:
+        raise SinkError(f"its label is that of {found.synset!r}, but its synset is {synset!r}")
+    return replace(
+        found,
         colorspace=text("image/colorspace") or info.colorspace,
-        labels=labels,
-        synset=synset or info.identifiers(labels),
-        class_name=text("image/class/text") or info.names(labels),
-        boxes=boxes,
-        box_labels=box_labels,
-        attributes=attributes,
+        synset=synset or found.synset,
+        class_name=text("image/class/text") or found.class_name,
     )
 
 
@@ -208,7 +173,7 @@ def _ints(name: str, numbers: tuple[int, ...]) -> bytes:
 
 
 def _texts(name: str, *texts: str) -> bytes:
-    return _feature(name, _BYTES, b"".join(_opening(_VALUE, _bytes(text)) for text in texts))
+    return _feature(name, _BYTES, b"".join(_opening(_VALUE, to_bytes(text)) for text in texts))
 
 
 def _packed(numbers: bytes) -> bytes:
@@ -242,38 +207,12 @@ def _varint(number: int) -> bytes:
 _NO_BOXES = _box_features((), (), ())
 
 
-def _bytes(text: str) -> bytes:
-    """Text as it is stored; names of files, and so of classes, need not be UTF-8."""
-    return text.encode("utf-8", "surrogateescape")
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
-
-
-def _labels(stored: Sequence[int], info: DatasetInfo) -> tuple[int, ...]:
-    """The 0-based labels; several numbers are zeros and ones even where nothing is known."""
-    if _multilabel(stored, info):
-        return flags_found(stored, info)
-    if len(stored) != 1:
-        raise SinkError(f"there are {len(stored)} labels, expected one")
-    classes = len(info.classes)
-    if not LABEL_BASE <= stored[0] < LABEL_BASE + (classes or 2**63):
-        expected = f"one number from 1 to {classes}" if classes else "one number from 1"
-        raise SinkError(f"the label is {stored[0]}, expected {expected}")
-    return (stored[0] - LABEL_BASE,)
-
-
-def _multilabel(stored: Sequence[int], info: DatasetInfo) -> bool:
-    return info.multilabel or (not info.classes and len(stored) > 1)
-
-
 def _attributes(feature: Mapping[str, example_pb2.Feature]) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for key in sorted(key for key in feature if key.startswith(_ATTRIBUTE)):
         numbers, texts = feature[key].int64_list.value, feature[key].bytes_list.value
         if len(numbers) + len(texts) != 1:
             raise SinkError(f"{printable(key)} has {len(numbers) + len(texts)} values, expected 1")
-        value = numbers[0] if numbers else _text(texts[0])
+        value = numbers[0] if numbers else to_text(texts[0])
         found[key.removeprefix(_ATTRIBUTE)] = value
     return found

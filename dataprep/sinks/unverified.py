@@ -15,8 +15,8 @@ from threading import Timer
 from typing import IO, Any, TypeVar
 
 from dataprep.errors import SinkError
-from dataprep.sinks.base import DatasetInfo, Sink
-from dataprep.sinks.example import Example
+from dataprep.sinks.base import Sink
+from dataprep.sinks.example import DatasetInfo, Example
 
 _Item = TypeVar("_Item")
 

@@ -7,46 +7,36 @@
 what the parts are and what they are called. Archives are plain POSIX ustar with nothing in them
 that depends on the machine: mode 0444, time 0, owner 0, as ``webdataset.TarWriter`` lays them out.
 
-Every header has a checksum; the data has none. Noticed are damaged headers, padding that is not
-zero, an archive cut anywhere, parts that contradict each other, and an index that is not the
-archive's. Not noticed are flipped bits in an image: for these there is the SHA-256 in the manifest.
+Every header has a checksum; the data has none. Noticed are damaged headers, an archive cut
+anywhere, parts that contradict each other, and an index whose samples are not where it says. Not
+noticed are flipped bits in an image: for these there is the SHA-256 in the manifest.
 """
 
 from __future__ import annotations
 
+import io
 import re
 import tarfile
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, ClassVar
+
+from typing_extensions import override
 
 from dataprep.errors import SinkError
 from dataprep.sinks import webdataset_sample
-from dataprep.sinks.annotations import import_reader, naming
-from dataprep.sinks.base import (
-    DatasetInfo,
-    Layout,
-    ShardName,
-    ShardReader,
-    ShardWriter,
-    Sink,
-    WrittenFile,
-)
-from dataprep.sinks.example import Example
-from dataprep.sinks.hashed_file import HashedFile
+from dataprep.sinks.base import Layout, ShardName, Sink, WrittenFile
+from dataprep.sinks.example import DatasetInfo, Example
+from dataprep.sinks.foreign import import_reader
+from dataprep.sinks.stream import StreamReader, StreamWriter
 from dataprep.sinks.webdataset_sample import NAME_LIMIT, PREFIX_LIMIT, Stems
 
 BLOCK = tarfile.BLOCKSIZE
 RECORD = tarfile.RECORDSIZE  # what an archive of GNU tar or Python is padded to
-_OVERHEAD = 3 * BLOCK + 2 * BLOCK + BLOCK // 2 + 150  # headers, .cls, .json, padding, index
 _SIZE_LIMIT = 8**11
-_FIRST_LINE = re.compile(rb"v1\.2 ([0-9]{1,18})\n")
-_INDEX_LINE = re.compile(rb"\S+ ([0-9]{1,18}) [0-9]{1,18} \S.*\n")
 _METADATA = re.compile(r"__[^/]*__(/|$)")  # what the webdataset library passes over
-_STREAM_BUFFER = 1 << 20
 
 
 def _plain_header() -> bytes:
@@ -93,262 +83,107 @@ def header(name: bytes, size: int) -> bytes:
     )
 
 
-class WebDatasetWriter(ShardWriter):
+class WebDatasetWriter(StreamWriter):
     """Writes the archive; and the index at the end, as it begins with its number of lines.
 
     Until then the lines are kept compressed: some 60 bytes a sample instead of 250.
     """
 
-    def __init__(self, data: Path, index: Path, info: DatasetInfo) -> None:
-        self._info = info
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
+        super().__init__(paths, info)
         self._stems = Stems()
         self._samples = 0
         self._lines: list[bytes] = []
         self._compressor = zlib.compressobj(level=1)
-        self._data = HashedFile(data)
-        try:
-            self._index = HashedFile(index)
-        except BaseException:
-            self._data.abandon()
-            raise
 
-    def write(self, example: Example) -> None:
+    @override
+    def append(self, example: Example) -> None:
         """Append one sample; nothing at all if the format cannot hold it."""
-        with naming(example):
-            parts = webdataset_sample.encode(example, self._info)
-            stem = self._stems.name(example.key)
-            offset = self._data.size
-            line: list[str] = []
-            pieces: list[bytes] = []
-            for extension, data in parts:
-                name = f"{stem}.{extension}"
-                offset += BLOCK
-                line.append(f"{extension} {offset} {len(data)} {name}")
-                pieces += header(name.encode("ascii"), len(data)), data, bytes(-len(data) % BLOCK)
-                offset += len(data) + len(pieces[-1])
+        archive, _ = self.files
+        parts = webdataset_sample.encode(example, self.info)
+        stem = self._stems.name(example.key)
+        offset = archive.size
+        line: list[str] = []
+        pieces: list[bytes] = []
+        for extension, data in parts:
+            name = f"{stem}.{extension}"
+            offset += BLOCK
+            line.append(f"{extension} {offset} {len(data)} {name}")
+            pieces += header(name.encode("ascii"), len(data)), data, bytes(-len(data) % BLOCK)
+            offset += len(data) + len(pieces[-1])
         self._samples += 1
         if packed := self._compressor.compress(" ".join(line).encode("ascii") + b"\n"):
             self._lines.append(packed)
         # The image, the largest piece by far, is not copied.
-        self._data.write(pieces[0])
-        self._data.write(pieces[1])
-        self._data.write(b"".join(pieces[2:]))
+        archive.write(pieces[0], pieces[1], b"".join(pieces[2:]))
 
+    @override
     def close(self) -> Sequence[WrittenFile]:
         """Finish both files."""
+        archive, index = self.files
         end = 2 * BLOCK
-        self._data.write(bytes(end + -(self._data.size + end) % RECORD))
-        self._index.write(b"v1.2 %d\n" % self._samples)
+        archive.write(bytes(end + -(archive.size + end) % RECORD))
+        index.write(b"v1.2 %d\n" % self._samples)
         self._lines.append(self._compressor.flush())
         unpacker = zlib.decompressobj()
         for packed in self._lines:
-            self._index.write(unpacker.decompress(packed))
-        return self._data.finish(), self._index.finish()
-
-    def abandon(self) -> None:
-        """Give both files up."""
-        self._data.abandon()
-        self._index.abandon()
+            index.write(unpacker.decompress(packed))
+        return super().close()
 
 
-@dataclass(slots=True)
-class _Sample:
-    """Adjacent members of one stem, and the data of those that were wanted."""
+class WebDatasetReader(StreamReader):
+    """Reads one shard, of ours or of other tools; if there is no index, it is walked through."""
 
-    stem: str
-    start: int
-    members: list[tuple[str, tarfile.TarInfo]] = field(default_factory=list)
-    parts: dict[str, bytes] = field(default_factory=dict)
-
-    def index_line(self) -> bytes:
-        """As ``wds2idx`` writes it."""
-        parts = (f"{part} {it.offset_data} {it.size} {it.name}" for part, it in self.members)
-        return " ".join(parts).encode("utf-8", "surrogateescape") + b"\n"
-
-
-class WebDatasetReader(ShardReader):
-    """Reads one shard, of ours or of other tools; walks through the archive if the index is absent.
-
-    Memory: 8 bytes a sample for its offset.
-    """
-
-    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
-        self._path = paths[0]
-        self._index_path = paths[1] if len(paths) > 1 else None
-        self._info = info
-        # Two handles, so that a look at one sample does not throw the big buffer away.
-        self._file = self._path.open("rb")
-        self._stream = self._path.open("rb", buffering=_STREAM_BUFFER)
-        self._index = self._index_path.open("rb") if self._index_path else None
-        try:
-            self._size = self._file.seek(0, 2)
-            if self._index is not None:
-                self._starts = self._load(self._index)
-            else:
-                found = self._samples(self._file, 0, frozenset())
-                self._starts = array("Q", (sample.start for sample in found))
-        except BaseException:
-            self.close()
-            raise
-
-    def __len__(self) -> int:
-        """How many samples the index, or else the archive, has."""
-        return len(self._starts)
-
-    def __getitem__(self, number: int) -> Example:
-        """Sample ``number``, found through the index."""
-        if not 0 <= number < len(self):
-            raise IndexError(f"{self._path} has {len(self)} samples, not one numbered {number}")
-        start = self._starts[number]
-        sample = next(self._samples(self._file, start, webdataset_sample.PARTS, number), None)
-        if sample is None or sample.start != start:
-            raise self._damaged(number, start, "no sample begins there")
-        return self._decode(number, sample)
-
-    def __iter__(self) -> Iterator[Example]:
-        """Every sample in order; the index must be the one that ``wds2idx`` would write."""
-        line_at = number = 0
-        if self._index is not None:
-            self._index.seek(0)
-            line_at = len(self._index.readline())
-        for sample in self._samples(self._stream, 0, webdataset_sample.PARTS):
-            example = self._decode(number, sample)
-            if self._index is not None:
-                self._index.seek(line_at)  # handed out examples may have moved it
-                line = self._index.readline()
-                line_at += len(line)
-                if line != sample.index_line():
-                    raise SinkError(
-                        f"{self._index_path}: line {number + 2} is not that of sample {number} of "
-                        f"{self._path}; make the shard again"
-                    )
-            yield example
-            number += 1
-        if number != len(self):
-            raise SinkError(
-                f"{self._path}: has {number} samples, {self._index_path or 'it once'} has "
-                f"{len(self)}; make the shard again"
-            )
-
-    def close(self) -> None:
-        """Close the files."""
-        self._file.close()
-        self._stream.close()
-        if self._index is not None:
-            self._index.close()
-
-    def _decode(self, number: int, sample: _Sample) -> Example:
-        try:
-            return webdataset_sample.decode(sample.stem, sample.parts, self._info)
-        except SinkError as error:
-            raise self._damaged(number, sample.start, error) from error
-
-    def _samples(
-        self, file: BinaryIO, start: int, wanted: frozenset[str], number: int = 0
-    ) -> Iterator[_Sample]:
-        """Samples from offset ``start`` on, which is number ``number``'s, with data of parts."""
-        sample: _Sample | None = None
-        at = start
-        try:
-            for member in _members(file, start, self._size):
-                at = member.offset
-                stem, extension = _split(member.name)
-                if not stem:
-                    continue
-                if sample is None or sample.stem != stem:
-                    if sample is not None:
-                        yield sample
-                        number += 1
-                    sample = _Sample(stem, at)
-                _take(sample, extension, member, file, wanted)
-        except SinkError as error:
-            raise self._damaged(number, at, error) from error
-        if sample is not None:
-            yield sample
-
-    def _load(self, index: BinaryIO) -> array[int]:
-        """Where the samples start, by the index."""
-        if self._size == 0 or self._size % RECORD:
-            raise SinkError(
-                f"{self._path}: has {self._size} bytes, expected a multiple of {RECORD}; "
-                "make the shard again"
-            )
-        match = _FIRST_LINE.fullmatch(index.readline())
-        if not match:
-            raise SinkError(f"{self._index_path}: does not begin with 'v1.2 <samples>'")
+    @override
+    def offsets(self, sidecars: Sequence[Path]) -> Sequence[int]:
+        """Where the headers of the samples' first members are; the last sample has the end, too."""
         starts = array("Q")
-        for number, line in enumerate(index, start=2):
-            match_line = _INDEX_LINE.fullmatch(line)
-            start = int(match_line[1]) - BLOCK if match_line else -1
-            if not (starts[-1] if starts else -1) < start < self._size:
+        if sidecars:
+            (version, count), *lines = (it.split() for it in sidecars[0].read_bytes().splitlines())
+            starts.extend(int(line[1]) - BLOCK for line in lines)
+            if (version, int(count)) != (b"v1.2", len(starts)) or self.size % RECORD:
                 raise SinkError(
-                    f"{self._index_path}: line {number} is not '<extension> <offset> <size> "
-                    "<name> ...', or its offset is out of order; make the shard again"
+                    f"{sidecars[0]} has {len(starts)} lines, but begins with {count.decode()}; "
+                    f"and the archive has {self.size} bytes, expected a multiple of {RECORD}"
                 )
-            starts.append(start)
-        if len(starts) != int(match[1]):
-            raise SinkError(
-                f"{self._index_path}: has {len(starts)} samples, but says {int(match[1])}; "
-                "make the shard again"
-            )
-        return starts
+        else:
+            last = ""
+            with tarfile.open(self.path, "r:", encoding="utf-8", errors="surrogateescape") as tar:
+                while (member := tar.next()) is not None:
+                    tar.members = []  # type: ignore[attr-defined] # it would keep all of them
+                    stem, _ = _split(member.name) if member.isreg() else ("", "")
+                    if stem and stem != last:
+                        starts.append(member.offset)
+                        last = stem
+        return [0, *starts[1:], self.size] if starts else [0]
 
-    def _damaged(self, number: int, offset: int, error: object) -> SinkError:
-        return SinkError(
-            f"{self._path}: record {number} at byte {offset}: {error}; make the shard again"
-        )
-
-
-def _members(file: BinaryIO, start: int, size: int) -> Iterator[tarfile.TarInfo]:
-    """The regular files from offset ``start`` on, and then the end checked.
-
-    Raises:
-        SinkError: a header is damaged, or the archive has no proper end; the message says where.
-    """
-    end = start
-    try:
-        file.seek(start)
-        archive = tarfile.TarFile(fileobj=file, encoding="utf-8", errors="surrogateescape")
-        while (member := archive.next()) is not None:
-            archive.members = []  # type: ignore[attr-defined] # it would keep all of them
-            data = member.size if member.isreg() else 0
-            end = member.offset_data + data + -data % BLOCK
-            if end > size:
-                raise SinkError(f"the archive ends within the member at byte {member.offset}")
-            if member.issparse():
-                raise SinkError(f"the member at byte {member.offset} is a sparse file")
-            if member.isreg():
-                yield member
-    except tarfile.TarError as error:
-        raise SinkError(f"no header of a tar archive behind byte {end}: {error}") from error
-    # Where a header is damaged, tarfile takes it for the end.
-    file.seek(end)
-    if len(blocks := file.read(2 * BLOCK)) < 2 * BLOCK:
-        raise SinkError(f"the archive ends at byte {size}, without two blocks of zeros")
-    while blocks:
-        if any(blocks):
-            raise SinkError(f"behind byte {end} is neither a header nor the end of the archive")
-        blocks = file.read(RECORD)
-
-
-def _take(
-    sample: _Sample,
-    extension: str,
-    member: tarfile.TarInfo,
-    file: BinaryIO,
-    wanted: frozenset[str],
-) -> None:
-    """Add a member to its sample, and its data if its extension is wanted."""
-    sample.members.append((extension, member))
-    part = extension.lower()
-    if part in wanted:
-        if part in sample.parts:
-            raise SinkError(f"it has two parts .{part}")
-        file.seek(member.offset_data)
-        data = file.read(member.size + -member.size % BLOCK)
-        if any(data[member.size :]):
-            raise SinkError(f"the padding behind the member at byte {member.offset} is not zero")
-        sample.parts[part] = data[: member.size]
+    @override
+    def decode(self, number: int, data: bytes) -> Example:
+        """The parts of a sample; what lies between samples is passed over."""
+        parts: dict[str, bytes] = {}
+        stems: list[str] = []
+        end = 0
+        with tarfile.open(
+            fileobj=io.BytesIO(data), mode="r:", encoding="utf-8", errors="surrogateescape"
+        ) as tar:
+            for member in tar:
+                end = member.offset_data + -(-member.size // BLOCK) * BLOCK
+                stem, extension = _split(member.name) if member.isreg() else ("", "")
+                extension = extension.lower()
+                if stem and stem not in stems:
+                    stems.append(stem)
+                if not stem or extension not in webdataset_sample.PARTS:
+                    continue
+                if extension in parts:
+                    raise SinkError(f"it has two parts .{extension}")
+                parts[extension] = data[member.offset_data : member.offset_data + member.size]
+        # Where a header is damaged, tarfile takes it for the end.
+        is_last = number == len(self) - 1
+        if any(data[end:]) or (len(data) - end < 2 * BLOCK if is_last else len(data) != end):
+            raise SinkError(f"behind its byte {end} is neither a header nor the archive's end")
+        if len(stems) != 1:
+            raise SinkError(f"expected one sample, found {', '.join(stems) or 'none'}")
+        return webdataset_sample.decode(stems[0], parts, self.info)
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -368,26 +203,25 @@ class WebDatasetSink(Sink):
     keeps_boxes: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True
     reference: ClassVar[str] = "webdataset library"
+    # Headers, .cls, .json, padding, index.
+    overhead: ClassVar[int] = 3 * BLOCK + 2 * BLOCK + BLOCK // 2 + 150
 
+    @override
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
         """The archive, then the index in a directory of its own, as readers glob ``train-*``."""
         name = f"{shard}.tar"
         data = PurePosixPath(shard.split, name) if layout == "split" else PurePosixPath(name)
         return data, PurePosixPath("index", shard.split, f"{shard}.idx")
 
-    def overhead(self) -> int:
-        """Three headers, two small members, padding, and a line of the index."""
-        return _OVERHEAD
-
-    def open(self, paths: Sequence[Path], info: DatasetInfo) -> ShardWriter:
+    def open(self, paths: Sequence[Path], info: DatasetInfo) -> WebDatasetWriter:
         """Start a shard."""
-        data, index = paths
-        return WebDatasetWriter(data, index, info)
+        return WebDatasetWriter(paths, info)
 
-    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> ShardReader:
+    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> WebDatasetReader:
         """Open a shard with its index, or the archive alone."""
         return WebDatasetReader(paths, info)
 
+    @override
     def reference_records(
         self, paths: Sequence[Path], info: DatasetInfo
     ) -> Iterator[tuple[bytes, tuple[int, ...]]]:

@@ -27,20 +27,11 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import count
-from typing import Any
 
-from dataprep.errors import ImageError, SinkError
-from dataprep.sinks.annotations import (
-    attributes_to_store,
-    box_labels_to_store,
-    check_box_labels,
-    from_image,
-    label_found,
-    labels_to_store,
-)
-from dataprep.sinks.base import DatasetInfo
-from dataprep.sinks.example import Example
+from dataprep.errors import SinkError
+from dataprep.sinks.example import DatasetInfo, Example, to_bytes
 
 NAME_LIMIT = 100  # bytes of a name in a ustar header
 PREFIX_LIMIT = 155  # and of the directories before it
@@ -48,45 +39,26 @@ PREFIX_LIMIT = 155  # and of the directories before it
 IMAGES = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG"}
 PARTS = frozenset({*IMAGES, "cls", "json"})
 _EXTENSIONS = {"JPEG": "jpg", "PNG": "png"}
-_CLASS = re.compile(rb"\s*([0-9]{1,18})\s*")
+_FIELDS = (
+    *("boxes", "class_name", "colorspace", "format", "height"),
+    *("key", "labels", "synset", "width"),
+)
 # Others put a .json beside their images, too, with "key", "width" and what not. These are ours.
 _OURS = ("class_name", "labels")
 
 
 def encode(example: Example, info: DatasetInfo) -> list[tuple[str, bytes]]:
-    """(extension, data) of every part, in the order of the archive.
-
-    Raises:
-        SinkError: it is not an encoded image, or its labels or attributes are not the data set's.
-    """
-    extension = _EXTENSIONS.get(example.format)
-    if extension is None:
-        raise SinkError(
-            f"WebDataset holds JPEG and PNG images, not {example.format}; choose another sink"
-        )
-    labels = labels_to_store(example, info)
-    parts = [(extension, example.encoded)]
+    """(extension, data) of every part, in the order of the archive."""
+    parts = [(_EXTENSIONS[example.format], example.encoded)]
     if not info.multilabel:
-        parts.append(("cls", b"%d" % labels[0]))
-    fields: dict[str, object] = {
-        "boxes": example.boxes,
-        "class_name": example.class_name,
-        "colorspace": example.colorspace,
-        "format": example.format,
-        "height": example.height,
-        "key": example.key,
-        "labels": labels,
-        "synset": example.synset,
-        "width": example.width,
-    }
+        parts.append(("cls", b"%d" % example.labels[0]))
+    fields: dict[str, object] = {name: getattr(example, name) for name in _FIELDS}
     if info.attributes:
-        fields["attributes"] = attributes_to_store(example, info)
-    if box_labels := box_labels_to_store(example, info):
-        fields["box_labels"] = box_labels
-    parts.append(
-        ("json", json.dumps(fields, separators=(",", ":"), sort_keys=True).encode("ascii"))
-    )
-    return parts
+        fields["attributes"] = example.attributes
+    if example.box_labels:
+        fields["box_labels"] = example.box_labels
+    data = json.dumps(fields, separators=(",", ":"), sort_keys=True).encode("ascii")
+    return [*parts, ("json", data)]
 
 
 def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
@@ -96,122 +68,33 @@ def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
     and ``cls`` say.
 
     Raises:
-        SinkError: it has no image, or its parts are damaged or contradict each other.
+        SinkError: it has no image, or its parts contradict each other.
+        ValueError: they are damaged; and whatever else damaged JSON brings about.
     """
     images = [extension for extension in parts if extension in IMAGES]
     if len(images) != 1:
         raise SinkError(f"it has {len(images)} images, expected 1 of {', '.join(IMAGES)}")
     encoded = parts[images[0]]
-    labels = _class(parts["cls"], info) if "cls" in parts else ()
-    fields = own_fields(parts.get("json"))
-    if fields is None:
-        try:
-            return from_image(stem, encoded, labels, info)
-        except ImageError as error:
-            raise SinkError(f"its image: {error}") from error
-    example = _own(encoded, fields)
-    if info.classes and example.labels and example.labels[-1] >= len(info.classes):
-        raise SinkError(f"its labels are {example.labels}, of {len(info.classes)} classes")
-    check_box_labels(example.box_labels, len(example.boxes), info)
-    if "cls" in parts and example.labels != labels:
-        raise SinkError(f"its .cls says {labels}, its .json {example.labels}")
-    if example.format != IMAGES[images[0]]:
-        raise SinkError(f"it is a .{images[0]}, but its .json says {example.format}")
-    return example
-
-
-def own_fields(data: bytes | None) -> dict[str, Any] | None:
-    """What our ``json`` says, its types checked; None if it is somebody else's, or missing.
-
-    Raises:
-        SinkError: it is not JSON, or it is ours and damaged.
-    """
-    if data is None:
-        return None
-    try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise SinkError(f"its .json is not JSON: {error}") from error
+    labels = (int(parts["cls"]),) if "cls" in parts else ()
+    fields = json.loads(parts.get("json", b"null"))
     if not isinstance(fields, dict) or not any(name in fields for name in _OURS):
-        return None
-    for name, valid in _VALID.items():
-        if name in _OPTIONAL and name not in fields:
-            continue
-        if name not in fields or not valid(fields[name]):
-            found = f"has {str(fields[name])[:40]!r} for" if name in fields else "lacks"
-            raise SinkError(f"its .json {found} {name!r}")
-    return fields
-
-
-def _own(encoded: bytes, fields: Mapping[str, Any]) -> Example:
-    return Example(
-        key=fields["key"],
-        encoded=encoded,
-        format=fields["format"],
-        height=fields["height"],
-        width=fields["width"],
-        colorspace=fields["colorspace"],
-        labels=tuple(fields["labels"]),
-        synset=fields["synset"],
-        class_name=fields["class_name"],
-        boxes=tuple((box[0], box[1], box[2], box[3]) for box in fields["boxes"]),
+        return info.example(stem, encoded, labels)
+    if labels and tuple(fields["labels"]) != labels:
+        raise SinkError(f"its .cls says {labels[0]}, its .json {fields['labels']}")
+    if fields["format"] != IMAGES[images[0]]:
+        raise SinkError(f"it is a .{images[0]}, but its .json says {fields['format']}")
+    found = info.example(
+        fields["key"],
+        encoded,
+        tuple(fields["labels"]),
+        kind=fields["format"],
+        size=(fields["height"], fields["width"]),
+        boxes=tuple((xmin, ymin, xmax, ymax) for xmin, ymin, xmax, ymax in fields["boxes"]),
         box_labels=tuple(fields.get("box_labels", ())),
         attributes=fields.get("attributes", {}),
     )
-
-
-def _class(data: bytes, info: DatasetInfo) -> tuple[int, ...]:
-    match = _CLASS.fullmatch(data)
-    if not match:
-        raise SinkError(f"its .cls is {data[:20]!r}, not a class index")
-    return label_found(int(match[1]), info)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_size(value: object) -> bool:
-    return type(value) is int and value > 0
-
-
-def _are_labels(value: object) -> bool:
-    return (
-        isinstance(value, list)
-        and all(type(label) is int and label >= 0 for label in value)
-        and value == sorted(set(value))
-    )
-
-
-def _are_boxes(value: object) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(box, list) and len(box) == 4 and all(type(side) in (int, float) for side in box)
-        for box in value
-    )
-
-
-def _are_box_labels(value: object) -> bool:
-    return isinstance(value, list) and all(type(label) is int for label in value)
-
-
-def _are_attributes(value: object) -> bool:
-    return isinstance(value, dict) and all(type(one) in (int, str) for one in value.values())
-
-
-_OPTIONAL = frozenset({"attributes", "box_labels"})
-_VALID = {
-    "attributes": _are_attributes,
-    "box_labels": _are_box_labels,
-    "boxes": _are_boxes,
-    "class_name": _is_text,
-    "colorspace": lambda value: value in ("RGB", "Grayscale"),
-    "format": lambda value: value in ("JPEG", "PNG"),
-    "height": _is_size,
-    "key": _is_text,
-    "labels": _are_labels,
-    "synset": _is_text,
-    "width": _is_size,
-}
+    own = {name: fields[name] for name in ("colorspace", "synset", "class_name")}
+    return replace(found, **own)
 
 
 # --- What it is called ---
@@ -263,7 +146,7 @@ def _split(key: str) -> tuple[str, str]:
 
 
 def _safe(text: str) -> str:
-    data = text.encode("utf-8", "surrogateescape")
+    data = to_bytes(text)
     return _UNSAFE.sub(lambda match: b"%%%02X" % match[0][0], data).decode("ascii")
 
 
@@ -279,7 +162,7 @@ def _marked(base: str, digest: str) -> str:
 
 
 def _digest(key: str) -> str:
-    data = key.encode("utf-8", "surrogateescape")
+    data = to_bytes(key)
     return hashlib.sha256(data).hexdigest()[:_DIGEST_CHARACTERS]
 
 

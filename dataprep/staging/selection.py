@@ -63,7 +63,7 @@ def select(
     """What a node gets.
 
     The shards of each split are dealt by their records, the files of a plain directory by their
-    bytes. Files that are made once for a split, such as a master file, are of all its shards, and
+    bytes. Files that are made once for a split, such as a mean image, are of all its shards, and
     do not come with a split that is shared.
 
     Args:

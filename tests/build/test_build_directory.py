@@ -140,7 +140,7 @@ def test_a_byte_that_flips_in_scratch_is_noticed_and_the_shard_made_again(
 
 
 @pytest.mark.parametrize(
-    ("name", "first"), [("lmdb", 0), ("hdf5", 4)], ids=["every shard", "the master file"]
+    ("name", "first"), [("lmdb", 0), ("hdf5", 3)], ids=["every shard", "the last shard"]
 )
 def test_scratch_that_flips_bytes_for_good_is_an_error(
     cli: Cli, shelf: Shelf, tmp_path: Path, lustre: pytest.MonkeyPatch, name: str, first: int

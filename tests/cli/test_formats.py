@@ -35,7 +35,7 @@ def test_sinks_lists_every_format_with_its_options(cli: Cli) -> None:
         assert load_sink(name).summary
         assert f"  verify --level reader: {load_sink(name).reference}" in whole
     assert "  files: train.rec, train.idx, train.lst" in lines
-    assert "  files: train/train-00000-of-00064.h5, train.h5" in lines
+    assert "  files: train/train-00000-of-00064.h5" in lines
     assert "  --sink_option datum=encoded|raw [default: encoded]" in lines
     assert "Traceback" not in result.err
 

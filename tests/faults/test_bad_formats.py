@@ -140,12 +140,12 @@ def test_a_target_that_is_full_at_the_very_end_is_one_line(
     shelf: Shelf,
 ) -> None:
     """When only the files that are made once a split, or the manifest, find no room."""
-    made = shelf("hdf5", "--num_shards", 2)
+    made = shelf("hdf5-caffe", "--num_shards", 2)
     disk = small_disk("8m")
     out = disk / "out"
     assert cli(*made.command(out)).code == 0
     refused = 0
-    ends = [out / "train.h5", out / "validation.h5", out / "manifest.json"]
+    ends = [out / "train.txt", out / "validation.txt", out / "manifest.json"]
     for room in (0, 4, 16, 28):
         for path in ends:
             path.unlink(missing_ok=True)

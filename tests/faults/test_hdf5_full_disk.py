@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import h5py
 import pytest
 
-from dataprep.sinks.base import DatasetInfo, FinishedShard, ShardName, Sink
+from dataprep.sinks.base import DatasetInfo, Sink
 from dataprep.sinks.hdf5_arrays import Hdf5ArraysSink
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
 from dataprep.sinks.hdf5_caffe import Hdf5CaffeSink
@@ -50,26 +49,3 @@ def write_all(writer: object, images: list[object]) -> None:
     for each in images:
         writer.write(each)  # type: ignore[attr-defined]
     writer.close()  # type: ignore[attr-defined]
-
-
-def test_a_master(small_disk: Callable[[str], Path], tmp_path: Path) -> None:
-    sink, finished = Hdf5Sink(), []
-    for number in range(2):
-        names = tuple(sink.paths(ShardName("train", number, 2), "flat"))
-        path = write(sink, tmp_path / names[0], photographs(9, INFO, first=9 * number), INFO)
-        finished.append(FinishedShard((path,), names, 9))
-    (file,) = sink.finish_split([tmp_path / "whole"], INFO, finished, None)
-    disk = small_disk(f"{file.bytes // 4096 * 4096 + 8192}")
-    for free in range(0, file.bytes // 4096 * 4096, 8192):
-        (disk / "filler").write_bytes(bytes(available(disk) - free))
-        with pytest.raises(OSError, match="No space left") as caught:
-            sink.finish_split([disk / "train.h5"], INFO, finished, None)
-        assert caught.value.errno == errno.ENOSPC
-        (disk / "train.h5").unlink()
-        (disk / "filler").unlink()
-    assert sink.finish_split([disk / "train.h5"], INFO, finished, None) == (file,)
-
-
-def available(path: Path) -> int:
-    status = os.statvfs(path)
-    return status.f_bavail * status.f_frsize

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,12 +37,11 @@ def encoded_images(path: Path) -> Iterator[tuple[str, bytes, int]]:
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_encoded_images_by_shard_and_in_one_file(made: Callable[..., Built], split: str) -> None:
+def test_encoded_images(made: Callable[..., Built], split: str) -> None:
     built = made("hdf5")
     expected = [(image.key, image.encoded, image.label) for image in built.expected(split)]
     shards = [record for path in shard_files(built, split) for record in encoded_images(path)]
     assert shards == expected
-    assert list(encoded_images(built.out / f"{split}.h5")) == expected
 
 
 def test_one_shard_needs_no_other_file(made: Callable[..., Built]) -> None:
@@ -56,7 +54,7 @@ def test_one_shard_needs_no_other_file(made: Callable[..., Built]) -> None:
 def test_sizes_formats_and_classes_are_beside_the_images(
     made: Callable[..., Built], labels: dict[str, int]
 ) -> None:
-    built = made("hdf5")
+    built = made("hdf5", "--num_shards", "1")
     with h5py.File(built.out / "train.h5", "r") as file:
         synsets = list(file.attrs["classes"])
         assert synsets == sorted(labels, key=lambda synset: labels[synset])
@@ -68,7 +66,7 @@ def test_sizes_formats_and_classes_are_beside_the_images(
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_arrays_by_shard_and_in_one_file(made: Callable[..., Built], split: str) -> None:
+def test_arrays(made: Callable[..., Built], split: str) -> None:
     built = made("hdf5-arrays", *PIXELS)
     examples = list(built.records(split))
     expected = np.stack(
@@ -88,8 +86,6 @@ def test_arrays_by_shard_and_in_one_file(made: Callable[..., Built], split: str)
         with h5py.File(path, "r") as file:
             check(file, start, start + len(file["images"]))
             start += len(file["images"])
-    with h5py.File(built.out / f"{split}.h5", "r") as file:
-        check(file, 0, len(expected))
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -109,7 +105,6 @@ def test_caffes_hdf5data_layer_could_load_it(
             tops = [file["data"], file["label"]]
             for top in tops:
                 assert isinstance(top, h5py.Dataset)
-                assert not top.is_virtual
                 assert top.dtype == np.dtype("<f4")  # H5T_FLOAT, of which there is no variable size
                 assert 1 <= top.ndim <= 4
                 assert top.size <= INT_MAX
@@ -122,26 +117,3 @@ def test_caffes_hdf5data_layer_could_load_it(
                 assert label == built.raw[split][example.filename].label - 1
                 number += 1
     assert number == len(built.raw[split])
-
-
-@pytest.mark.parametrize("sink", ["hdf5", "hdf5-arrays"])
-def test_the_one_file_goes_on_working_when_the_directory_is_moved(
-    made: Callable[..., Built], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: str
-) -> None:
-    built = made(sink, *(() if sink == "hdf5" else PIXELS))
-    with h5py.File(built.out / "train.h5", "r") as file:
-        expected = file["images"][:]
-        assert file["images"].is_virtual
-        names = [source.file_name for source in file["images"].virtual_sources()]
-        assert not any(Path(name).is_absolute() for name in names)
-    monkeypatch.chdir("/")
-    moved = shutil.copytree(built.out, tmp_path / "moved")
-    # Nor may it read the shards where they were.
-    moved = moved.rename(tmp_path / "moved again")
-    for path in (moved / "train").iterdir():
-        path.chmod(0o444)
-    with h5py.File(moved / "train.h5", "r") as file:
-        assert np.array_equal(file["images"][:], expected)
-    shutil.rmtree(moved / "train")
-    with h5py.File(moved / "train.h5", "r") as file:
-        assert not file["images"][:].any()  # HDF5 gives zeros for files that are not there

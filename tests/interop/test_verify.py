@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -55,19 +52,6 @@ def test_the_formats_reader_agrees(built: Built, capsys: pytest.CaptureFixture[s
     reference = manifest_sink(read_manifest(built.out)).reference
     assert f"all good (reader: {reference})" in said
     assert "38 records" in said
-
-
-def test_tensorflow_is_not_heard(made: Callable[..., Built]) -> None:
-    """Its C++ part talks of the processor while it is imported."""
-    if find_spec("tensorflow") is None:
-        pytest.skip("its reader, tensorflow, is not installed")
-    built = made("tfrecord")
-    chatty = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
-    words = [sys.executable, "-m", "dataprep", "verify", str(built.out), "--level", "reader"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=chatty)
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("verify: ")]
-    assert (done.returncode, lines) == (0, [])  # what takes long says how far it is
-    assert done.stdout.endswith("all good (reader: tf.data)\n")
 
 
 def first_image_changed(answers: Iterator[Answer]) -> Iterator[Answer]:

@@ -79,19 +79,6 @@ def test_caffe_finds_what_its_layer_demands(tmp_path: Path) -> None:
         assert file["data"].shape == (1, 1, 2, 5)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -1, 256, 0.5])
-def test_data_that_are_no_pixels_are_refused(tmp_path: Path, value: float) -> None:
-    """The images have no checksum, so that a reader sees what became of them."""
-    path = write(Hdf5CaffeSink(), tmp_path / "train.h5", arrays(1, INFO), INFO)
-    with h5py.File(path) as file:
-        place = file["data"].id.get_chunk_info(0).byte_offset
-    with path.open("r+b") as raw:
-        raw.seek(place)
-        raw.write(np.float32(value).tobytes())
-    with pytest.raises(SinkError, match=r"record 0 .*whole numbers from 0 to 255"):
-        read(Hdf5CaffeSink(), path, INFO)
-
-
 def test_the_list_of_files_is_relative_to_the_output_directory(tmp_path: Path) -> None:
     shards = [arrays(2, INFO), arrays(1, INFO, first=2)]
     (listing,) = write_split(Hdf5CaffeSink(), tmp_path, shards, INFO)
@@ -111,7 +98,7 @@ def test_caffe_counts_values_in_an_int(tmp_path: Path, monkeypatch: pytest.Monke
     first, second, third = arrays(3, INFO)
     writer.write(first)
     writer.write(second)
-    with pytest.raises(SinkError, match=r"record 2 .* more than 2 such images .* more shards"):
+    with pytest.raises(SinkError, match=r"2\.png.* more than 2 such images .* more shards"):
         writer.write(third)
     writer.abandon()
 

@@ -16,7 +16,7 @@ from dataprep.sinks.example import Example
 from dataprep.sinks.hdf5_arrays import Hdf5ArraysSink
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
 from dataprep.sinks.hdf5_caffe import Hdf5CaffeSink
-from tests.sinks.hdf5_cases import CLASSES, arrays, photographs, read, write, write_split
+from tests.sinks.hdf5_cases import CLASSES, arrays, photographs, read, write
 
 INFO = DatasetInfo(
     CLASSES, multilabel=True, attributes=(("patient_id", "int"), ("view", "text")), boxes=True
@@ -56,26 +56,13 @@ def test_a_user_of_h5py_finds_what_the_documentation_says(tmp_path: Path) -> Non
     assert read(Hdf5Sink(), path, DatasetInfo()) == EXAMPLES
 
 
-def test_a_master_joins_them(tmp_path: Path) -> None:
-    shards = [EXAMPLES[:2], [], EXAMPLES[2:4], EXAMPLES[4:]]
-    (path,) = write_split(Hdf5Sink(), tmp_path, shards, INFO)
-    with h5py.File(path) as file:
-        check_attributes(file)
-        assert file["box_labels"][:].tolist() == [2, 0, 1, -1]
-    assert read(Hdf5Sink(), path, DatasetInfo()) == EXAMPLES
-
-
 def test_the_time_of_day_is_not_in_the_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contents = []
     for number in range(2):
         started = int(time.time())
-        (path,) = write_split(
-            Hdf5Sink(), tmp_path / str(number), [EXAMPLES[:2], EXAMPLES[2:]], INFO
-        )
-        shard = tmp_path / str(number) / "train" / "train-00000-of-00002.h5"
-        contents.append((path.read_bytes(), shard.read_bytes()))
+        contents.append(write(Hdf5Sink(), tmp_path / str(number), EXAMPLES, INFO).read_bytes())
         while int(time.time()) == started and not number:
             time.sleep(0.02)
     assert contents[0] == contents[1]
@@ -86,11 +73,6 @@ def test_a_file_without_them_has_no_place_for_them(tmp_path: Path) -> None:
     with h5py.File(write(Hdf5Sink(), tmp_path / "train.h5", photographs(3), none)) as file:
         assert "attributes" not in file
         assert "box_labels" not in file
-    one = replace(EXAMPLES[1], attributes={})
-    writer = Hdf5Sink().open([tmp_path / "again.h5"], none)
-    with pytest.raises(SinkError, match="has box labels in a data set without boxes"):
-        writer.write(one)
-    writer.abandon()
 
 
 def test_arrays_have_attributes_and_caffes_files_do_not(tmp_path: Path) -> None:
@@ -99,6 +81,7 @@ def test_arrays_have_attributes_and_caffes_files_do_not(tmp_path: Path) -> None:
     examples = [replace(it, attributes={"view": "PA"}) for it in plain]
     path = write(Hdf5ArraysSink(), tmp_path / "arrays.h5", examples, info)
     assert read(Hdf5ArraysSink(), path, info) == examples
+    info = replace(info, attributes=())
     path = write(Hdf5CaffeSink(), tmp_path / "caffe.h5", examples, info)
     assert read(Hdf5CaffeSink(), path, info) == plain
     with h5py.File(path) as file:
@@ -108,16 +91,15 @@ def test_arrays_have_attributes_and_caffes_files_do_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("view", "message"),
     [
-        ("x" * 4097, "none of more than 4096 bytes.*attribute view has 4097 bytes"),
+        ("x" * 4097, "more than 4096 bytes, and it has one of 4097"),
         ("zero\0", "ends in a zero byte"),
-        (12, "attribute view is 12, expected a text"),
     ],
 )
-def test_a_value_without_a_place_is_refused(tmp_path: Path, view: int | str, message: str) -> None:
+def test_a_value_without_a_place_is_refused(tmp_path: Path, view: str, message: str) -> None:
     good: Example = EXAMPLES[0]
     writer = Hdf5Sink().open([tmp_path / "train.h5"], INFO)
     writer.write(good)
-    with pytest.raises(SinkError, match=rf"^record 1 \(n01440764/.*{message}"):
+    with pytest.raises(SinkError, match=rf"^'n01440764/.*{message}"):
         writer.write(replace(good, attributes={"view": view}))
     writer.write(good)
     writer.close()
@@ -125,9 +107,8 @@ def test_a_value_without_a_place_is_refused(tmp_path: Path, view: int | str, mes
     assert read(Hdf5Sink(), tmp_path / "train.h5", INFO) == [good, good], "nothing of it is left"
 
 
-@pytest.mark.parametrize("name", ["../keys", "a/b", "", "é", "."])
-def test_a_name_that_is_a_path_is_refused(tmp_path: Path, name: str) -> None:
-    info = replace(INFO, attributes=((name, "int"),))
+def test_a_name_that_is_a_path_is_refused(tmp_path: Path) -> None:
+    info = replace(INFO, attributes=(("../keys", "int"),))
     with pytest.raises(SinkError, match="HDF5 cannot hold an attribute called"):
         Hdf5Sink().open([tmp_path / "train.h5"], info)
     assert not list(tmp_path.iterdir())

@@ -11,14 +11,11 @@ import h5py
 import numpy as np
 import pytest
 
-from dataprep.errors import SinkError
 from dataprep.sinks.base import DatasetInfo, ShardName
-from dataprep.sinks.example import Example
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
 from tests.sinks.hdf5_cases import (
     CLASSES,
     ONE,
-    SEVERAL,
     example,
     photographs,
     read,
@@ -95,33 +92,11 @@ def test_classes_are_attributes(tmp_path: Path, count: int) -> None:
         assert list(file.attrs["classes"]) == [identifier for identifier, _ in classes]
 
 
-@pytest.mark.parametrize(
-    ("bad", "info", "said"),
-    [
-        (example("k\0", b"", (0,), ONE), ONE, "ends in a zero byte"),
-        (example("k", b"", (0, 1), ONE), ONE, "2 labels in a data set with one"),
-        (example("k", b"", (), ONE), ONE, "0 labels in a data set with one"),
-        (example("k", b"", (3,), SEVERAL), SEVERAL, "not all of the 3 classes"),
-        (example("k", b"", (0,), ONE, format_="RAW"), ONE, "RAW, expected JPEG or PNG"),
-    ],
-)
-def test_what_it_cannot_hold_is_refused(
-    tmp_path: Path, bad: Example, info: DatasetInfo, said: str
-) -> None:
-    writer = SINK.open([tmp_path / "train.h5"], info)
-    with pytest.raises(SinkError, match=f"record 0 .*{said}"):
-        writer.write(bad)
-    writer.abandon()
-    writer.abandon()
-
-
 def test_names() -> None:
-    assert SINK.paths(ShardName("train", 0, 1), "split") == (PurePosixPath("train.h5"),)
-    assert SINK.paths(ShardName("train", 1, 2), "split") == (
-        PurePosixPath("train/train-00001-of-00002.h5"),
-    )
-    assert SINK.split_paths("train", 1, "split") == ()
-    assert SINK.split_paths("train", 2, "flat") == (PurePosixPath("train.h5"),)
+    assert SINK.paths(ShardName("train", 0, 1), "split") == [PurePosixPath("train.h5")]
+    assert SINK.paths(ShardName("train", 1, 2), "split") == [
+        PurePosixPath("train/train-00001-of-00002.h5")
+    ]
 
 
 def test_threads_that_write_at_the_same_time_write_the_same_bytes(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from dataprep.errors import SinkError
 from dataprep.sinks.base import DatasetInfo
 from dataprep.sinks.hdf5_arrays import Hdf5ArraysSink
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
-from dataprep.sinks.hdf5_file import damage, formats_of, open_file
-from tests.sinks.hdf5_cases import CLASSES, ONE, arrays, photographs, read, write, write_split
+from dataprep.sinks.hdf5_file import formats_of
+from tests.sinks.hdf5_cases import CLASSES, ONE, arrays, photographs, read, write
 
 SINK = Hdf5Sink()
 
@@ -36,7 +36,7 @@ def test_every_truncated_file_is_refused(shard: Path) -> None:
 def test_garbage_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "train.h5"
     path.write_bytes(content)
-    with pytest.raises(SinkError, match=r"train\.h5: HDF5 structure .*not ours"):
+    with pytest.raises(SinkError, match=r"train\.h5: HDF5 structure: "):
         SINK.reader([path], ONE)
     with pytest.raises(SinkError):
         list(SINK.reference_records([path], ONE))
@@ -50,22 +50,16 @@ def test_a_file_that_is_not_there_is_not_called_damaged(tmp_path: Path) -> None:
 def test_another_sinks_file_is_named(tmp_path: Path) -> None:
     info = DatasetInfo(CLASSES, size=(2, 2))
     path = write(Hdf5ArraysSink(), tmp_path / "train.h5", arrays(1, info), info)
-    with pytest.raises(SinkError, match="dataprep_format is 'hdf5-arrays', not 'hdf5'"):
+    with pytest.raises(SinkError, match=r"hdf5-arrays.*, expected .*'hdf5'"):
         SINK.reader([path], info)
 
 
 def test_locks_of_others_do_not_matter(tmp_path: Path) -> None:
     """Lustre and NFS refuse locks altogether; here another open file holds them."""
-    (master,) = write_split(SINK, tmp_path, [photographs(2), photographs(2, first=2)], ONE)
-    held = [path.open("r+b") for path in sorted(tmp_path.rglob("*.h5"))]
-    assert len(held) == 3
-    try:
-        for file in held:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        assert read(SINK, master, ONE) == photographs(4)
-    finally:
-        for file in held:
-            file.close()
+    path = write(SINK, tmp_path / "train.h5", photographs(4), ONE)
+    with path.open("r+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert read(SINK, path, ONE) == photographs(4)
 
 
 def test_nothing_stays_open(tmp_path: Path) -> None:
@@ -73,46 +67,23 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 
     before = files()
-    (master,) = write_split(SINK, tmp_path, [photographs(2), photographs(2, first=2)], ONE)
+    path = write(SINK, tmp_path / "train.h5", photographs(4), ONE)
     assert files() == before
-    reader = SINK.reader([master], ONE)
+    reader = SINK.reader([path], ONE)
     assert list(reader) == photographs(4)
     reader.close()
     reader.close()
     assert files() == before
-    with pytest.raises(SinkError, match="closed"):
+    with pytest.raises(SinkError):
         reader[0]
     writer = SINK.open([tmp_path / "abandoned"], ONE)
     writer.write(photographs(1)[0])
     writer.abandon()
     assert files() == before
-    master.write_bytes(b"junk")
+    path.write_bytes(b"junk")
     with pytest.raises(SinkError):
-        SINK.reader([master], ONE)
+        SINK.reader([path], ONE)
     assert files() == before
-
-
-def test_classes_with_a_zero_byte_are_refused(tmp_path: Path) -> None:
-    writer = SINK.open([tmp_path / "train.h5"], DatasetInfo((("a\0b", "c"),)))
-    with pytest.raises(SinkError, match="zero byte"):
-        writer.close()
-    writer.abandon()
-
-
-def test_a_file_that_is_open_with_locks_in_this_process_is_not_called_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("HDF5_USE_FILE_LOCKING", raising=False)
-    path = tmp_path / "locked.h5"
-    with h5py.File(path, "w") as file:
-        file["x"] = 1
-    with h5py.File(path, "r", locking=True), pytest.raises(SinkError, match="locking=False"):
-        open_file(path)
-
-
-def test_what_says_itself_what_to_do_is_not_called_damage(tmp_path: Path) -> None:
-    with pytest.raises(SinkError, match=r"^say ulimit -n 128$"), damage(tmp_path, "header"):
-        raise SinkError("say ulimit -n 128")
 
 
 def test_a_file_says_its_format(tmp_path: Path) -> None:
@@ -121,5 +92,5 @@ def test_a_file_says_its_format(tmp_path: Path) -> None:
         file["x"] = 1
     assert [*formats_of(tmp_path / "c")] == [None]
     (tmp_path / "d").write_bytes(b"junk")
-    with pytest.raises(SinkError, match="d: HDF5 structure cannot be read"):
+    with pytest.raises(SinkError, match="d: HDF5 structure: "):
         [*formats_of(tmp_path / "d")]

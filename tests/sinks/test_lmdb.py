@@ -253,7 +253,7 @@ def test_the_estimate_of_the_overhead_is_not_too_small(kind, tmp_path: Path) -> 
         examples = [example(number, info) for number in range(600)]
     written = write(sink, paths, info, examples)
     total = sum(file.bytes for file in written)
-    assert total <= sum(len(one.encoded) + sink.overhead() for one in examples)
+    assert total <= sum(len(one.encoded) + sink.overhead for one in examples)
 
 
 @pytest.mark.parametrize("layout", ["split", "flat"])

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.sinks import lmdb_caffe
 from dataprep.sinks.base import DatasetInfo
-from dataprep.sinks.lmdb_caffe import LmdbSink, with_dali
+from dataprep.sinks.lmdb_caffe import LmdbSink
 from dataprep_schemas import caffe_pb2
 from tests.sinks.lmdb_examples import MULTI, RAW, SINGLE, example, places, write
 
@@ -105,29 +104,6 @@ def test_options_that_do_not_fit_the_data(
     assert not any(path.exists() for path in paths)
 
 
-@pytest.mark.parametrize(
-    ("sink", "info", "other"), [(LmdbSink(), SINGLE, RAW), (LmdbSink(datum="raw"), RAW, SINGLE)]
-)
-def test_images_of_the_other_kind_are_refused(
-    sink: LmdbSink, info: DatasetInfo, other: DatasetInfo, tmp_path: Path
-) -> None:
-    with pytest.raises(SinkError, match=r"ä_0\.JPEG': is .*; this database holds"):
-        write(sink, places(sink, tmp_path), info, [example(0, other)])
-
-
-def test_pixels_that_are_not_all_there_are_refused(tmp_path: Path) -> None:
-    sink = LmdbSink(datum="raw")
-    with pytest.raises(SinkError, match=r"ä_0\.JPEG': 59 bytes of pixels for height 5"):
-        write(sink, places(sink, tmp_path), RAW, [replace(example(0, RAW), encoded=bytes(59))])
-
-
-def test_pixels_of_another_size_are_refused(tmp_path: Path) -> None:
-    sink = LmdbSink(datum="raw")
-    one = replace(example(0, RAW), height=4, width=5)
-    with pytest.raises(SinkError, match=r"ä_0\.JPEG': .* \(4, 5, 3\); expected \(5, 4, 3\)"):
-        write(sink, places(sink, tmp_path), RAW, [one])
-
-
 def test_the_longest_key(tmp_path: Path) -> None:
     sink = LmdbSink()
     paths = places(sink, tmp_path)
@@ -135,17 +111,8 @@ def test_the_longest_key(tmp_path: Path) -> None:
     write(sink, paths, SINGLE, [one])  # 9 + 502 bytes
     with sink.reader(paths, SINGLE) as reader:
         assert list(reader) == [one]
-    with pytest.raises(SinkError, match=r"^äää.*xx: .* 513 bytes long; .* at most 511"):
+    with pytest.raises(SinkError, match=r"äää.*xx': .* 513 bytes long; .* at most 511"):
         write(sink, places(sink, tmp_path / "2"), SINGLE, [replace(one, key="ä" * 251 + "xx")])
-
-
-def test_more_than_eight_digits_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert LmdbSink().most_images(SINGLE) == 100_000_000
-    monkeypatch.setattr(lmdb_caffe, "_MOST_RECORDS", 2)
-    with pytest.raises(SinkError, match=r"ä_2\.JPEG: 2 images .* more shards"):
-        write(LmdbSink(), places(LmdbSink(), tmp_path), SINGLE, [example(n) for n in range(3)])
 
 
 GOOD = caffe_pb2.Datum(data=example(0).encoded, label=0, encoded=True).SerializeToString()
@@ -165,14 +132,10 @@ def put(path: Path, records: dict[bytes, bytes], **options: Any) -> Path:
 @pytest.mark.parametrize(
     ("records", "why"),
     [
-        ({b"00000001_x": b""}, "after 1 records"),
-        ({b"0": b"", b"00000000_x": GOOD}, "record 1: is missing"),
-        ({b"0": b""}, "record 0: is missing"),
+        ({b"0": b"", b"00000000_x": GOOD}, "record 1: there is no key from 00000001 on"),
         ({b"00000000x": b""}, "record 0: its key is b'00000000x'; expected .* 00000000_"),
         ({b"00000000_x": b"\x22\x01x\x28\x01\x38\x01"}, "record 0: neither JPEG nor PNG"),
-        ({b"00000000_x": b"\x22\x01x\x28\x0e\x38\x01"}, "record 0: its label is 14"),
-        ({b"00000000_x": b"\x22\x03abc\x28\x0e\x08\x03\x10\x01\x18\x01"}, "label is 14, but .* 14"),
-        ({b"00000000_x": b"garbage"}, "record 0: not a Caffe Datum"),
+        ({b"00000000_x": b"garbage"}, "record 0: DecodeError: "),
     ],
 )
 def test_databases_that_are_not_ours(records: dict[bytes, bytes], why: str, tmp_path: Path) -> None:
@@ -190,7 +153,7 @@ def test_a_database_of_lmdb_1_is_named(tmp_path: Path) -> None:
         path = put(tmp_path / "data.mdb", {b"00000000_x": b""}, lib_version=1)
     except lmdb.Error:
         pytest.skip("this py-lmdb has LMDB 0.9 only")
-    with pytest.raises(SinkError, match="LMDB cannot read it"):
+    with pytest.raises(SinkError, match="LMDB structure: "):
         LmdbSink().reader([path], SINGLE)
 
 
@@ -198,21 +161,11 @@ def test_labels_of_another_shard_are_an_error(tmp_path: Path) -> None:
     sink = LmdbSink(labels="multi")
     paths = places(sink, tmp_path / "a")
     write(sink, paths, MULTI, [example(0, MULTI), example(1, MULTI)])
-    others = places(sink, tmp_path / "b")
-    write(sink, others, MULTI, [example(0, MULTI)])
-    with pytest.raises(SinkError, match=r"has 1 records, but .* has 2"):
-        sink.reader([paths[0], others[1]], MULTI)
     others = places(sink, tmp_path / "c")
     write(sink, others, MULTI, [example(1, MULTI), example(0, MULTI)])
     with (
         sink.reader([paths[0], others[1]], MULTI) as reader,
-        pytest.raises(SinkError, match=r"c/train_labels_lmdb/data\.mdb: record 0: its key"),
-    ):
-        list(reader)
-    few = replace(MULTI, classes=MULTI.classes[:3])
-    with (
-        sink.reader(paths, few) as reader,
-        pytest.raises(SinkError, match="expected 3 zeros and ones"),
+        pytest.raises(SinkError, match=r"record 0: its key .* in the labels' database"),
     ):
         list(reader)
 
@@ -262,4 +215,4 @@ def test_without_dali_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     paths = places(sink, tmp_path)
     write(sink, paths, SINGLE, [example(0)])
     with pytest.raises(UsageError, match="pip install nvidia-dali-cuda120"):
-        list(with_dali(paths))
+        list(sink.reference_records(paths, SINGLE))

@@ -31,7 +31,7 @@ from dataprep.sinks import (
     Sink,
     WrittenFile,
 )
-from dataprep.sinks.hashed_file import HashedFile
+from dataprep.sinks.hashed_file import write_file
 from typing_extensions import override
 
 # `dataprep_mds.shard` imports torch, for seconds; `dataprep sinks` does not need it. So: late.
@@ -48,6 +48,7 @@ class MdsSink(Sink):
     keeps_attributes: ClassVar[bool] = True
     seeks: ClassVar[bool] = True  # samples are written twice: see `MdsShardWriter`
     reference: ClassVar[str] = "streaming.LocalDataset"
+    overhead: ClassVar[int] = 90  # numbers, key, format and offset: measured with ImageNet's keys
 
     @override
     def versions(self) -> Mapping[str, str]:
@@ -63,11 +64,6 @@ class MdsSink(Sink):
     def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
         """The index."""
         return [PurePosixPath(split, "index.json")]
-
-    @override
-    def overhead(self) -> int:
-        """Numbers, the key, the format and the offset: measured with ImageNet's keys."""
-        return 90
 
     @override
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> ShardWriter:
@@ -101,12 +97,8 @@ class MdsSink(Sink):
         from dataprep_mds.shard import index_entry
 
         entries = [index_entry(shard.paths[0]) for shard in shards if shard.records]
-        file = HashedFile(paths[0])
-        try:
-            file.write(json.dumps({"version": 2, "shards": entries}, sort_keys=True).encode())
-            return [file.finish()]
-        finally:
-            file.abandon()
+        index = json.dumps({"version": 2, "shards": entries}, sort_keys=True)
+        return [write_file(paths[0], index.encode())]
 
     @override
     def reference_records(

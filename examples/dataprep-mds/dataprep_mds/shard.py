@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from dataprep.errors import SinkError
-from dataprep.sinks import DatasetInfo, ShardReader, ShardWriter, WrittenFile
+from dataprep.sinks import DatasetInfo, ShardReader, ShardWriter, WrittenFile, damage
 from dataprep.sinks.example import Example
 from dataprep.sinks.hashed_file import HashedFile
 from streaming import LocalDataset, MDSWriter
@@ -37,16 +37,6 @@ _COLUMNS = {
 _MOST_BYTES = (1 << 32) - 1  # what an offset can say
 _MOST_JSON = 1 << 16
 _CHUNK = 1 << 20
-# What MosaicML's code raises when it meets bytes that it did not write.
-_DAMAGE = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
 
 
 class MdsShardWriter(ShardWriter):
@@ -58,8 +48,8 @@ class MdsShardWriter(ShardWriter):
     """
 
     def __init__(self, path: Path, info: DatasetInfo) -> None:
+        super().__init__(info)
         self._path = path
-        self._info = info
         with TemporaryDirectory() as unused:  # it insists on one, and only encodes here
             self._encoder = MDSWriter(columns=_columns(info), out=unused, size_limit=None)
         self._ends = [0]
@@ -69,14 +59,12 @@ class MdsShardWriter(ShardWriter):
             buffering=0, dir=path.parent, prefix=".samples-", suffix=path.name
         )
 
-    def write(self, example: Example) -> None:
+    def append(self, example: Example) -> None:
         """Append one sample."""
         sample: bytes = self._encoder.encode_sample(self._values(example))
         end = self._ends[-1] + len(sample)
         if self._begin() + 4 + end > _MOST_BYTES:
-            raise SinkError(
-                f"{example.key!r}: an MDS shard holds 4 GiB at most; give more --num_shards"
-            )
+            raise SinkError("an MDS shard holds 4 GiB at most; give more --num_shards")
         self._ends.append(end)
         rest = memoryview(sample)
         while rest:
@@ -106,8 +94,6 @@ class MdsShardWriter(ShardWriter):
         return 4 + 4 * len(self._ends) + len(self._encoder.config_data)
 
     def _values(self, example: Example) -> dict[str, object]:
-        if example.format == "RAW":
-            raise SinkError(f"{example.key!r}: mds holds encoded images, not pixels")
         values: dict[str, object] = {
             "boxes": example.boxes,
             "format": example.format,
@@ -116,16 +102,11 @@ class MdsShardWriter(ShardWriter):
             "key": example.key,
             "width": example.width,
         }
-        known = len(self._info.classes)
-        if known and not all(0 <= label < known for label in example.labels):
-            raise SinkError(f"{example.key!r}: labels {example.labels} of {known} classes")
-        if self._info.attributes:
+        if self.info.attributes:
             values["attributes"] = dict(sorted(example.attributes.items()))
-        if self._info.multilabel:
+        if self.info.multilabel:
             values["box_labels"] = example.box_labels
-            return values | {"labels": np.array(self._info.multi_hot(example.labels), np.uint8)}
-        if len(example.labels) != 1:
-            raise SinkError(f"{example.key!r} has {len(example.labels)} labels, expected one")
+            return values | {"labels": np.array(self.info.multi_hot(example.labels), np.uint8)}
         return values | {"label": example.class_index}
 
 
@@ -133,56 +114,36 @@ class MdsShardReader(ShardReader):
     """Reads one shard through MosaicML's ``MDSReader``, which opens the file for every sample."""
 
     def __init__(self, path: Path, info: DatasetInfo) -> None:
-        self._path = path
-        self._info = info
-        entry = index_entry(path)
-        expected = _columns(info) if info.classes else _COLUMNS
-        try:
+        super().__init__(path, info)
+        with damage(path, "table"):
+            entry = index_entry(path)
+            expected = _columns(info) if info.classes else _COLUMNS
             found = dict(zip(entry["column_names"], entry["column_encodings"], strict=True))
             if not expected.items() <= found.items():
-                raise _damaged(path, f"its columns are {found}, expected {expected}")
+                raise SinkError(f"its columns are {found}, expected {expected}")
             self._shard = MDSReader.from_json(str(path.parent), None, entry)
             self._shard.validate(allow_unsafe_types=False)  # unpickling would run code
-        except _DAMAGE as error:
-            raise _damaged(path, repr(error)) from error
 
     def __len__(self) -> int:
         """How many samples its table has."""
         return int(self._shard.samples)
 
-    def __getitem__(self, number: int) -> Example:
+    def read(self, number: int) -> Example:
         """Sample ``number``, found through the table."""
-        if not 0 <= number < len(self):
-            raise IndexError(f"{self._path} has {len(self)} samples, not one numbered {number}")
-        try:
-            return self._example(self._shard[number])
-        except _DAMAGE as error:
-            raise _damaged(self._path, f"sample {number}: {error!r}") from error
-
-    def close(self) -> None:
-        """Nothing is open between two samples."""
-
-    def _example(self, sample: Mapping[str, Any]) -> Example:
-        key, labels = sample["key"], _labels(sample)
-        known = len(self._info.classes)
-        if not isinstance(key, str) or sample["format"] not in ("JPEG", "PNG"):
-            raise ValueError(f"key {key!r}, format {sample['format']!r}")
-        if not all(0 <= label < (known or label + 1) for label in labels):
-            raise ValueError(f"labels {labels} of {known or 'unknown'} classes")
-        return Example(
-            key=key,
-            encoded=sample["image"],
-            format=sample["format"],
-            height=sample["height"],
-            width=sample["width"],
-            colorspace=self._info.colorspace,
-            labels=labels,
-            synset=self._info.identifiers(labels),
-            class_name=self._info.names(labels),
+        sample = self._shard[number]
+        return self.info.example(
+            sample["key"],
+            sample["image"],
+            _labels(sample),
+            kind=sample["format"],
+            size=(sample["height"], sample["width"]),
             boxes=tuple((xmin, ymin, xmax, ymax) for xmin, ymin, xmax, ymax in sample["boxes"]),
             box_labels=tuple(sample.get("box_labels", ())),
             attributes=dict(sample.get("attributes", {})),
         )
+
+    def close(self) -> None:
+        """Nothing is open between two samples."""
 
 
 def index_entry(path: Path) -> dict[str, Any]:
@@ -197,16 +158,13 @@ def index_entry(path: Path) -> dict[str, Any]:
         samples = int.from_bytes(file.read(4), "little")
         table = 4 * (samples + 2)
         if size < table:
-            raise _damaged(path, f"{size} bytes are too few for a table of {samples} samples")
+            raise SinkError(f"{size} bytes are too few for a table of {samples} samples")
         offsets = np.frombuffer(file.read(table - 4), np.uint32).astype(np.int64)
         configuration = file.read(min(max(int(offsets[0]) - table, 0), _MOST_JSON))
     fits = offsets[0] == table + len(configuration) and offsets[-1] == size
     if not fits or (np.diff(offsets) < 0).any():
-        raise _damaged(path, f"its table of {samples} samples does not fit its {size} bytes")
-    try:
-        entry: dict[str, Any] = dict(json.loads(configuration))
-    except _DAMAGE as error:
-        raise _damaged(path, f"its columns are not described: {error!r}") from error
+        raise SinkError(f"its table of {samples} samples does not fit its {size} bytes")
+    entry: dict[str, Any] = dict(json.loads(configuration))
     data = {"basename": path.name, "bytes": size, "hashes": {}}
     entry |= {"samples": samples, "raw_data": data, "zip_data": None}
     return entry
@@ -238,7 +196,3 @@ def _labels(sample: Mapping[str, Any]) -> tuple[int, ...]:
     if "labels" in sample:
         return tuple(np.flatnonzero(sample["labels"]).tolist())
     return (sample["label"],)
-
-
-def _damaged(path: Path, what: str) -> SinkError:
-    return SinkError(f"{path}: {what}; make the shard again")

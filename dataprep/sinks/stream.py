@@ -1,0 +1,94 @@
+"""Formats that are a file of records one behind another: written through, read by offset."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from array import array
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+
+from dataprep.errors import SinkError
+from dataprep.sinks.base import ShardReader, ShardWriter, WrittenFile, damage
+from dataprep.sinks.example import DatasetInfo, Example
+from dataprep.sinks.hashed_file import HashedFile
+
+
+class StreamWriter(ShardWriter):
+    """Writes one file, or several side by side.
+
+    Args:
+        paths: must not exist.
+        info: what is true of every example.
+    """
+
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
+        super().__init__(info)
+        self.files: list[HashedFile] = []
+        try:
+            for path in paths:
+                self.files.append(HashedFile(path))
+        except BaseException:
+            self.abandon()
+            raise
+
+    def close(self) -> Sequence[WrittenFile]:
+        """Finish the files."""
+        return [file.finish() for file in self.files]
+
+    def abandon(self) -> None:
+        """Give the files up."""
+        for file in self.files:
+            file.abandon()
+
+
+class StreamReader(ShardReader):
+    """Reads each record at once, at the offset that an index or a walk over the file gives.
+
+    Unbuffered: Python's buffer is as large as a stripe on Lustre, and the system reads ahead.
+
+    Args:
+        paths: the data, then whatever sidecars there are.
+        info: what is known of the data set.
+
+    Raises:
+        SinkError: the index does not fit the file, or is damaged.
+    """
+
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
+        super().__init__(paths[0], info)
+        self._file = paths[0].open("rb", buffering=0)
+        self.size = os.fstat(self._file.fileno()).st_size
+        with damage(self.path, "index" if len(paths) > 1 else "structure"), ExitStack() as undo:
+            undo.callback(self.close)
+            self._offsets = array("Q", self.offsets(paths[1:]))
+            if self._offsets[0] or any(one >= two for one, two in pairwise(self._offsets)):
+                raise SinkError(f"the records do not fill the {self.size} bytes of the file")
+            undo.pop_all()
+
+    def __len__(self) -> int:
+        """How many records there are."""
+        return len(self._offsets) - 1
+
+    def read(self, number: int) -> Example:
+        """One record, in one read."""
+        start, end = self._offsets[number : number + 2]
+        return self.decode(number, self.pread(start, end - start))
+
+    def pread(self, offset: int, size: int) -> bytes:
+        """So many bytes, or as many as there are."""
+        return os.pread(self._file.fileno(), size, offset)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @abstractmethod
+    def offsets(self, sidecars: Sequence[Path]) -> Sequence[int]:
+        """Where each record starts, 0 first, and where the last one ends."""
+
+    @abstractmethod
+    def decode(self, number: int, data: bytes) -> Example:
+        """The example of a record's bytes; raises as `ShardReader.read`."""
