@@ -85,6 +85,11 @@ class Cut:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_ranges", tuple(_ranges(self.shares)))
 
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Those it makes, in the usual order."""
+        return in_usual_order({self.rest, *(split for split, _ in self.shares)})
+
     def split_of(self, group: str) -> str:
         """The split of a group, wherever and with whatever other groups it is found.
 
@@ -133,16 +138,6 @@ def parse_seed(option: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise UsageError(f"--{option} {text}: expected a whole number, such as 0") from None
-
-
-def check_shares(option: str, shares: Sequence[Fraction]) -> None:
-    """Refuse shares that leave nothing over.
-
-    Raises:
-        UsageError: they add up to 1 or more.
-    """
-    if sum(shares) >= 1:
-        raise UsageError(f"--{option}: the shares add up to {float(sum(shares)):g}, not below 1")
 
 
 def _ranges(shares: Sequence[tuple[str, Fraction]]) -> Iterator[tuple[str, int, int]]:

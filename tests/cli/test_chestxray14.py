@@ -185,7 +185,7 @@ def test_official_lists_that_share_a_patient_are_refused_by_name(
     lists[1].write_text("\n".join(test) + "\n")
     result = cli(*raw.command(tmp_path / "out"))
     assert result.code == 1
-    assert f" 1 patient is in both train_val_list.txt and test_list.txt: {int(patient)} (" in (
+    assert f" 1 patient in both train_val_list.txt and test_list.txt, such as {int(patient)} (" in (
         result.error
     )
     assert moved in result.error

@@ -276,9 +276,8 @@ def test_a_wrong_line_of_a_listing_is_named(
         (("a.jpg",), "a.jpg"),
         (("train/a/1.jpg", "bar/1.jpg"), "--split_folders never"),
         (("set/train/a/1.jpg", "set/test/a/1.jpg"), "--inside set"),
-        (("train/a/1.jpg", "Training/a/1.jpg"), "which are all train"),
     ],
-    ids=["nothing", "loose", "half-splits", "too-deep", "two-trains"],
+    ids=["nothing", "loose", "half-splits", "too-deep"],
 )
 def test_what_is_no_image_set_is_one_line_and_exit_code_1(
     cli: Cli, tmp_path: Path, names: tuple[str, ...], said: str

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataprep.datasets.splits import Cut, check_shares, parse_seed, parse_share
+from dataprep.datasets.splits import Cut, parse_seed, parse_share
 from dataprep.errors import UsageError
 
 GROUPS = [str(number) for number in range(1, 200)]
@@ -107,12 +107,6 @@ def test_what_is_no_share_is_refused(text):
 def test_shares_are_exact():
     assert parse_share("share", "0.1") == parse_share("share", "1/10") == Fraction(1, 10)
     assert parse_share("share", "0") == 0
-
-
-def test_shares_leave_something_over():
-    check_shares("shares", [Fraction(1, 2), Fraction(2, 5)])
-    with pytest.raises(UsageError, match="--shares: the shares add up to 1, not below 1"):
-        check_shares("shares", [Fraction(1, 2), Fraction(1, 2)])
 
 
 def test_a_seed_is_a_whole_number():

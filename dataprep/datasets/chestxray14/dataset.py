@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
 from dataprep.archives.containers import list_container, stat_fingerprint
 from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
-from dataprep.datasets.chestxray14.images import ImageUnit, find_images
+from dataprep.datasets.chestxray14.images import find_images
 from dataprep.datasets.chestxray14.lists import Lists, describe, find_lists, read_listed
-from dataprep.datasets.chestxray14.options import OPTIONS, SIDE_LISTS, read_settings
+from dataprep.datasets.chestxray14.options import (
+    BY_PATIENT,
+    OFFICIAL,
+    OPTIONS,
+    ORDERS,
+    SIDE_LISTS,
+    TEST_FRACTION,
+)
+from dataprep.datasets.splits import Cut, parse_seed, parse_share
+from dataprep.errors import UsageError
 from dataprep.index import Scanned
 
 # The NIH's lists, which no patient is in both of: 28,008 and 2,797 patients.
 _OFFICIAL_TRAIN_VALIDATION: Final = 86_524
 _OFFICIAL_TEST: Final = 25_596
+_LISTS: Final = "labels"  # the unit of the lists; all others are of images
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 4
+_SCAN_RULES: Final = 5
 
 
 class ChestXray14(Dataset):
@@ -50,7 +61,24 @@ class ChestXray14(Dataset):
 
     def __init__(self, **options: str) -> None:
         super().__init__(**options)
-        self._settings = read_settings(self.options)
+        self._official = self.options["split"] == OFFICIAL
+        for name in ("test_fraction",) if self._official else SIDE_LISTS:
+            if name in self.options:
+                raise UsageError(
+                    f"--{name} has no effect with --split {self.options['split']}; leave it out or "
+                    f"use --split {BY_PATIENT if self._official else OFFICIAL}"
+                )
+        validation = parse_share("validation_fraction", self.options["validation_fraction"])
+        test = parse_share("test_fraction", self.options.get("test_fraction", TEST_FRACTION))
+        test = Fraction(0) if self._official else test
+        if test + validation >= 1:
+            raise UsageError("--validation_fraction and --test_fraction leave nothing for training")
+        # Of all patients, or of those of the official training and validation list.
+        shares = (("test", test), ("validation", validation))
+        seed = parse_seed("split_seed", self.options["split_seed"])
+        self._cut = Cut(seed, shares[1:] if self._official else shares, "train")
+        there = {"train": True, "validation": validation, "test": self._official or test}
+        self._splits = tuple(split for split, exists in there.items() if exists)
 
     @property
     def multilabel(self) -> bool:
@@ -64,7 +92,7 @@ class ChestXray14(Dataset):
 
     def classes(self) -> Sequence[tuple[str, str]]:
         """The 14 findings, in the order asked for."""
-        return [(finding, finding) for finding in self._settings.order]
+        return [(finding, finding) for finding in ORDERS[self.options["label_order"]]]
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Find the images and the lists; the lists are read and checked against each other.
@@ -74,12 +102,12 @@ class ChestXray14(Dataset):
                 used; the official lists share a patient.
             UsageError: `splits` is empty or names a split that there is not.
         """
-        wanted = wanted_splits(self._settings.splits, splits)
-        images = find_images(raw)
+        wanted = wanted_splits(self._splits, splits)
+        described, units = find_images(raw)
         lists = self._lists(raw)
         return Found(
-            description=(images.description, *describe(lists, self._settings.cut)),
-            units=(ScanUnit("labels", lists.labels.name), *images.units),
+            description=(described, *describe(lists, self._cut)),
+            units=(ScanUnit(_LISTS, lists.labels.name), *units),
             splits=wanted,
             official_counts=self._official_counts(),
         )
@@ -90,13 +118,12 @@ class ChestXray14(Dataset):
         Raises:
             SourceError: the unit is unreadable or damaged; a list cannot be used.
         """
-        if not isinstance(unit, ImageUnit):
-            listed, counts = read_listed(self._lists(raw), self._settings.cut)
+        if unit.name == _LISTS:
+            listed, counts = read_listed(self._lists(raw), self._cut)
             return Scanned(tables=(listed,), counts=counts)
         listing = list_container(raw, unit.container, restarts_name=unit.restarts_name)
         members = [image.member(image.name) for image in listing.images]
-        ignored = (*unit.stray, *listing.ignored)
-        return Scanned(members=members, ignored=ignored, restarts=listing.restarts)
+        return Scanned(members=members, ignored=listing.ignored, restarts=listing.restarts)
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         """Identify what `scan` would read: a container's size and time, or the lists' content.
@@ -104,17 +131,17 @@ class ChestXray14(Dataset):
         Raises:
             SourceError: something the unit needs is gone or unreadable.
         """
-        if isinstance(unit, ImageUnit):
-            return json.dumps([_SCAN_RULES, *stat_fingerprint(raw, unit.container)])
-        return json.dumps([_SCAN_RULES, *self._lists(raw).fingerprint()])
+        lists = unit.name == _LISTS
+        seen = self._lists(raw).fingerprint() if lists else stat_fingerprint(raw, unit.container)
+        return json.dumps([_SCAN_RULES, *seen])
 
     def _lists(self, raw: Path) -> Lists:
-        return find_lists(raw, self.options, self._settings.official)
+        return find_lists(raw, self.options, official=self._official)
 
     def _official_counts(self) -> dict[str, int]:
         """How many images the NIH's splits have, unless the lists are the user's own."""
-        if not self._settings.official or any(option in self.options for option in SIDE_LISTS):
+        if not self._official or any(option in self.options for option in SIDE_LISTS):
             return {}
-        whole = "validation" not in self._settings.splits
+        whole = "validation" not in self._splits
         train = {"train": _OFFICIAL_TRAIN_VALIDATION} if whole else {}
         return {**train, "test": _OFFICIAL_TEST}

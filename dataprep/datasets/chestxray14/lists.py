@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dataprep.datasets.chestxray14.options import FINDINGS, NO_FINDING
-from dataprep.datasets.raw_directory import likely
+from dataprep.datasets.raw_directory import meant
 from dataprep.datasets.splits import Cut
 from dataprep.errors import SourceError
 from dataprep.index.database import Database, open_database, quoted
@@ -28,22 +28,26 @@ if TYPE_CHECKING:
 LABELS: Final = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
 _DOWNLOAD: Final = "CXR8"  # the folder that the whole download comes in
 
-GRID: Final = 1024
-"""The width and height, in pixels, of the published images, on which boxes are given."""
-
-_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")  # its byte order marks, which UTF-8 never has
-_START: Final = 256  # bytes in which text in UTF-16 shows, mark or not
+_GRID: Final = 1024  # pixels of the published images' sides, on which boxes are given
 _OLDEST: Final = 120  # years
-_MOST_PATIENTS: Final = 5  # in a message
 
-_Rules = Mapping[str, str]
-"""What is wrong with a line, and what then is said of it: SQL, the first that holds counts."""
+
+class _Rule(NamedTuple):
+    """What no line may have, in SQL: when it is wrong, and what then is shown."""
+
+    wrong: str
+    what: str
+    shown: str
+    expected: str
+
 
 # One column, since only so are blank lines counted. No published field has a comma in it, so quotes
-# say nothing.
+# say nothing. Headers end in commas, and so do rows that a spreadsheet saved: `filled` is how many
+# fields there are up to the last that is not empty.
 _LINES: Final = """
 create table {table} as
-select line, text
+select line, text, string_split(text, ',') as fields,
+  len(rtrim(text, ', ')) - len(replace(rtrim(text, ', '), ',', '')) + 1 as filled
 from (
   select row_number() over () as line, trim(replace(text, '"', '')) as text
   from read_csv({path}, columns = {{text: 'text'}}, delim = chr(1), quote = '', escape = '',
@@ -51,9 +55,6 @@ from (
 )
 where text <> ''
 """
-# Fields of a line up to the last that is not empty: headers end in commas, and so do rows that a
-# spreadsheet saved.
-_FILLED: Final = "len(rtrim(text, ', ')) - len(replace(rtrim(text, ', '), ',', '')) + 1"
 _KNOWN: Final = f"[{', '.join(map(quoted, FINDINGS))}]"
 
 # The patient that an image's file name says; null if it is not named that way.
@@ -68,7 +69,8 @@ _LABEL_ROWS: Final = f"""
 create table label_rows as
 select
   line,
-  case when len(fields) <= $width then len(fields) else greatest({_FILLED}, $width) end as width,
+  least(len(fields), greatest(filled, {_LEAST})) as width,
+  $width as most,
   trim(fields[1]) as key,
   string_split(trim(fields[2]), '|') as findings,
   trim(fields[3]) as follow_up_text,
@@ -76,8 +78,8 @@ select
   trim(fields[5]) as age_text,
   trim(fields[6]) as gender,
   trim(fields[7]) as view,
-  {_PATIENT} as named,
-from (select *, string_split(text, ',') as fields from label_lines)
+  list_filter(findings, lambda finding: not list_contains({_KNOWN}, finding)) as others,
+from label_lines
 """
 # Whole years, rounded down: months, weeks and days count 12, 52 and 365 a year.
 _LABELS: Final = f"""
@@ -96,50 +98,57 @@ select
   nullif(view, '') as view,
 from label_rows
 """
-_UNKNOWN: Final = (
-    f"list_filter(findings, lambda finding: not list_contains({_KNOWN} || ['{NO_FINDING}'], "
-    "finding))"
-)
 _WHOLE: Final = "[0-9]{1,9}"
-_LABEL_RULES: Final[_Rules] = {
-    f"width not between {_LEAST} and $width": (
-        f"'has ' || width || ' fields; expected {_LEAST} to ' || $width"
+_LABEL_RULES: Final = (
+    _Rule(
+        f"width not between {_LEAST} and most",
+        "number of fields",
+        "width",
+        "7 to that of the header",
     ),
-    "key = '' or contains(key, '/')": (
-        "'names the image ''' || key || '''; expected a file name, such as 00000001_000.png'"
+    _Rule(
+        "key = '' or contains(key, '/')", "image", "key", "a file name, such as 00000001_000.png"
     ),
-    f"len({_UNKNOWN}) > 0": (
-        f"'has the finding ''' || {_UNKNOWN}[1] || '''; expected {', '.join(FINDINGS)} or "
-        f"{NO_FINDING}, separated by |'"
+    _Rule(
+        f"(len(others) > 0 or len(list_distinct(findings)) < len(findings)) "
+        f"and findings <> ['{NO_FINDING}']",
+        "findings",
+        "array_to_string(findings, '|')",
+        f"{', '.join(FINDINGS)}, separated by | and each once, or {NO_FINDING} alone",
     ),
-    f"len(findings) > 1 and list_contains(findings, '{NO_FINDING}')": (
-        f"'has ''' || array_to_string(findings, '|') || '''; expected {NO_FINDING} only by itself'"
+    _Rule(
+        f"not regexp_full_match(follow_up_text, '({_WHOLE})?')",
+        "follow-up",
+        "follow_up_text",
+        "a whole number",
     ),
-    "len(list_distinct(findings)) < len(findings)": (
-        "'has ''' || array_to_string(findings, '|') || ''', one of them twice; expected each once'"
+    _Rule(
+        f"not regexp_full_match(patient_text, '{_WHOLE}')",
+        "patient",
+        "patient_text",
+        "a whole number",
     ),
-    f"not regexp_full_match(follow_up_text, '({_WHOLE})?')": (
-        "'has the follow-up ''' || follow_up_text || '''; expected a whole number'"
+    _Rule(
+        f"try_cast(patient_text as int) <> {_PATIENT}",
+        "patient",
+        "patient_text",
+        "the number that the name of the image begins with",
     ),
-    f"not regexp_full_match(patient_text, '{_WHOLE}')": (
-        "'has the patient ''' || patient_text || '''; expected a whole number'"
+    _Rule(
+        f"not regexp_full_match(age_text, '({_WHOLE}[YMWDymwd]?)?')",
+        "age",
+        "age_text",
+        "years, such as 58 or 058Y, or months, weeks or days, such as 012M, 006W or 003D",
     ),
-    "try_cast(patient_text as int) <> named": (
-        "'says that ' || key || ' is of patient ' || patient_text || '; expected patient ' || "
-        "named || ', with whose number the name begins'"
+)
+_SIDE_RULES: Final = (
+    _Rule(
+        "not regexp_full_match(text, '[^/\\s]+')",
+        "name",
+        "text[:40]",
+        "only an image's file name, such as 00000001_000.png",
     ),
-    f"not regexp_full_match(age_text, '({_WHOLE}[YMWDymwd]?)?')": (
-        "'has the age ''' || age_text || '''; expected years, such as 58 or 058Y, or months, "
-        "weeks or days, such as 012M, 006W or 003D'"
-    ),
-}
-
-_SIDE_RULES: Final[_Rules] = {
-    "not regexp_full_match(text, '[^/\\s]+')": (
-        "'is ''' || text[:40] || '''; expected only an image''s file name, such as "
-        "00000001_000.png'"
-    ),
-}
+)
 _SHARED: Final = f"""
 select
   coalesce(patient_id, {_PATIENT}) as patient,
@@ -153,10 +162,10 @@ order by patient
 
 _BOX_HEADER: Final = "Image Index,Finding Label,Bbox [x"  # commas in the header are not quoted
 _BOX_ROWS: Final = f"""
-create table box_rows as
+create table boxes as
 select
   line,
-  {_FILLED} as filled,
+  filled,
   trim(fields[1]) as key,
   replace(trim(fields[2]), 'Infiltrate', 'Infiltration') as finding,
   array_to_string(fields[3:], ',') as box,
@@ -164,40 +173,30 @@ select
   try_cast(fields[4] as double) as y,
   try_cast(fields[5] as double) as width,
   try_cast(fields[6] as double) as height,
-from (select *, string_split(text, ',') as fields from box_lines)
-"""
-_BOXES: Final = """
-create table boxes (
-  line bigint, key text, finding text, xmin double, ymin double, xmax double, ymax double,
-  clipped bool
-)
-"""
-_CLIPPED: Final = f"""
-insert into boxes select
-  line,
-  key,
-  finding,
-  greatest(x / {GRID}, 0.0::double) as xmin,
-  greatest(y / {GRID}, 0.0::double) as ymin,
-  least((x + width) / {GRID}, 1.0::double) as xmax,
-  least((y + height) / {GRID}, 1.0::double) as ymax,
-  x < 0 or y < 0 or x + width > {GRID} or y + height > {GRID} as clipped,
-from box_rows
+  greatest(x / {_GRID}, 0.0::double) as xmin,
+  greatest(y / {_GRID}, 0.0::double) as ymin,
+  least((x + width) / {_GRID}, 1.0::double) as xmax,
+  least((y + height) / {_GRID}, 1.0::double) as ymax,
+  x < 0 or y < 0 or x + width > {_GRID} or y + height > {_GRID} as clipped,
+from box_lines
 """
 # Not a number counts as greater than all others.
-_INSIDE: Final = f"""
-  x < {GRID} and y < {GRID} and width > 0 and height > 0 and x + width > 0 and y + height > 0
-  and isfinite(x + width) and isfinite(y + height)
-"""
-_BOX_RULES: Final[_Rules] = {
-    f"not list_contains({_KNOWN}, finding)": (
-        f"'has the finding ''' || coalesce(finding, '') || '''; expected {', '.join(FINDINGS)}'"
+_BOX_RULES: Final = (
+    _Rule(
+        f"not list_contains({_KNOWN}, finding)",
+        "finding",
+        "coalesce(finding, '')",
+        ", ".join(FINDINGS),
     ),
-    f"filled <> 6 or ({_INSIDE}) is not true": (
-        "'has the box ''' || box || '''; expected x, y, width and height in pixels of an image of "
-        f"{GRID} x {GRID}'"
+    _Rule(
+        f"filled <> 6 or (x < {_GRID} and y < {_GRID} and width > 0 and height > 0 "
+        "and x + width > 0 and y + height > 0 "
+        "and isfinite(x + width) and isfinite(y + height)) is not true",
+        "box",
+        "box",
+        f"x, y, width and height in pixels of an image of {_GRID} x {_GRID}",
     ),
-}
+)
 
 _IMAGES: Final = """
 create view images as
@@ -238,13 +237,11 @@ class Lists:
         sides: the official lists, of training and validation and of test; empty if they are not
             wanted.
         boxes: the box list; None if there is none.
-        passed_over: the older label CSV, if both are there; empty otherwise.
     """
 
     labels: Path
     sides: tuple[Path, ...]
     boxes: Path | None
-    passed_over: str = ""
 
     def fingerprint(self) -> list[tuple[str, str] | None]:
         """What tells that one of them is another one: its name and the SHA-256 of its content.
@@ -261,7 +258,7 @@ class Lists:
             raise unreadable(str(error.filename), error) from error
 
 
-def find_lists(raw: Path, options: Mapping[str, str], official: bool) -> Lists:
+def find_lists(raw: Path, options: Mapping[str, str], *, official: bool) -> Lists:
     """Find the lists that the options name, or else those in the raw directory.
 
     Args:
@@ -270,24 +267,36 @@ def find_lists(raw: Path, options: Mapping[str, str], official: bool) -> Lists:
         official: whether the official split lists are wanted.
 
     Raises:
-        SourceError: a list that is needed is not there, or one is no regular file.
+        SourceError: a list that is needed is not there.
     """
-    labels = _required(raw, options, "labels", LABELS)
+
+    def find(option: str, *names: str) -> Path | None:
+        there = (raw / name for name in names if (raw / name).exists())
+        return Path(options[option]) if option in options else next(there, None)
+
+    def need(option: str, *names: str) -> Path:
+        if found := find(option, *names):
+            return found
+        advice = f"copy it there, or name it with --{option}"
+        if option != "labels":
+            advice += ", or use --split random-by-patient"
+        if right := meant_raw(raw, names):
+            advice = f"did you mean --raw_data_dir {printable(right)} ?"
+        raise SourceError(
+            f"no {' or '.join(names)} in {printable(str(raw))}; expected the list that comes with "
+            f"the images; {advice}"
+        )
+
+    labels = need("labels", *LABELS)
     names = ("train_val_list", "test_list") if official else ()
-    sides = tuple(_required(raw, options, name, (f"{name}.txt",)) for name in names)
-    older = raw / LABELS[1]
-    both = "labels" not in options and labels.name != older.name and older.exists()
-    boxes = _find(raw, options, "bbox_csv", ("BBox_List_2017.csv",))
-    return Lists(labels, sides, boxes, older.name if both else "")
+    sides = tuple(need(name, f"{name}.txt") for name in names)
+    return Lists(labels, sides, find("bbox_csv", "BBox_List_2017.csv"))
 
 
-def likely_raw(raw: Path, names: Sequence[str]) -> Iterator[str]:
-    """Directories below or above `raw` that hold one of these files, while `raw` does not."""
-
-    def holds(directory: Path) -> bool:
-        return any((directory / name).is_file() for name in names)
-
-    return likely(raw, (_DOWNLOAD, *(path.name for path in sorted(raw.iterdir()))), 1, holds)
+def meant_raw(raw: Path, names: Sequence[str]) -> str:
+    """A directory below or above `raw` that holds one of these files; empty if there is none."""
+    below = (_DOWNLOAD, *(path.name for path in sorted(raw.iterdir())))
+    return meant(raw, below, 1, lambda place: any((place / name).is_file() for name in names))
 
 
 def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
@@ -298,7 +307,7 @@ def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
     """
     with _opened(lists, cut) as database:
         table = database.sql(_LISTED, params={"place": lists.labels.name}).to_arrow_table()
-        counts = {what: _number(database, query) for what, query in _COUNTS.items()}
+        counts = {what: _numbers(database, query)[0] for what, query in _COUNTS.items()}
     return table, {what: count for what, count in counts.items() if count}
 
 
@@ -309,66 +318,25 @@ def describe(lists: Lists, cut: Cut) -> tuple[str, str, str]:
         SourceError: as `read_listed`.
     """
     with _opened(lists, cut) as database:
-        images = counted(_number(database, "select count(*) from labels"), "image")
-        patients = _number(database, "select count(distinct patient_id) from labels")
-        older = f"; {lists.passed_over} is there too and not read" if lists.passed_over else ""
-        labels = f"{printable(lists.labels.name)}, {images} of {counted(patients, 'patient')}"
-        boxes = "no list"
-        if lists.boxes:
-            marked = _number(database, "select count(distinct key) from boxes")
-            boxes = (
-                f"{printable(lists.boxes.name)}, "
-                f"{_number(database, 'select count(*) from boxes'):,} on {counted(marked, 'image')}"
-            )
-        return (
-            f"labels: {labels}{older}",
-            f"splits: {_describe_splits(database, lists, cut)}",
-            f"boxes: {boxes}",
+        images, patients = _numbers(
+            database, "select count(*), count(distinct patient_id) from labels"
         )
-
-
-def _describe_splits(database: Database, lists: Lists, cut: Cut) -> str:
+        boxes, marked = _numbers(database, "select count(*), count(distinct key) from boxes")
     # Rounded: 0.10000000000000001 is as good as a fraction of 17 digits would be unreadable.
     shares = " and ".join(f"{float(share):g} {split}" for split, share in cut.shares)
-    if not lists.sides:
-        return f"patients at random, {shares}, seed {cut.seed}"
-    extra = _number(database, "select count(distinct key) from sides anti join labels using (key)")
-    train_validation, test = (printable(side.name) for side in lists.sides)
-    note = f"; {counted(extra, 'name')} in them without labels, left out" if extra else ""
+    splits = f"patients at random, {shares}, seed {cut.seed}"
+    if lists.sides:
+        train_validation, test = (printable(side.name) for side in lists.sides)
+        splits = (
+            f"official, {train_validation} (of its patients {shares}, seed {cut.seed}) and {test}"
+        )
+    named = f"{printable(lists.boxes.name)}, {boxes:,} on " if lists.boxes else "no list, "
     return (
-        f"official, {train_validation} (of its patients {shares}, seed {cut.seed}) and {test}{note}"
+        f"labels: {printable(lists.labels.name)}, {counted(images, 'image')} of "
+        f"{counted(patients, 'patient')}",
+        f"splits: {splits}",
+        f"boxes: {named}{counted(marked, 'image')}",
     )
-
-
-def _required(raw: Path, options: Mapping[str, str], option: str, names: tuple[str, ...]) -> Path:
-    found = _find(raw, options, option, names)
-    if found:
-        return found
-    advice = f"copy it there, or name it with --{option}"
-    if option != "labels":
-        advice += ", or use --split random-by-patient"
-    if right := next(likely_raw(raw, names), None):
-        advice = f"did you mean --raw_data_dir {printable(right)} ?"
-    raise SourceError(
-        f"no {' or '.join(names)} in {printable(str(raw))}; expected the list that comes with the "
-        f"images; {advice}"
-    )
-
-
-def _find(
-    raw: Path, options: Mapping[str, str], option: str, names: tuple[str, ...]
-) -> Path | None:
-    paths = [Path(options[option])] if option in options else [raw / name for name in names]
-    for path in paths:
-        if path.exists() and not path.is_file():  # a pipe could be read once only
-            raise SourceError(
-                f"{printable(str(path))} is not a regular file; expected the list itself; name it "
-                f"with --{option}"
-            )
-        # A link that leads nowhere is there, and fails with its name when it is read.
-        if option in options or path.is_symlink() or path.exists():
-            return path
-    return None
 
 
 @contextmanager
@@ -380,29 +348,27 @@ def _opened(lists: Lists, cut: Cut) -> Iterator[Database]:
     height within the image, and ``clipped``: whether the list has it reach beyond.
     """
     with open_database(Path(tempfile.gettempdir())) as database:
-        _read_labels(database, lists.labels)
+        _read_lines(database, "label_lines", lists.labels)
+        width = _take_header(database, "label_lines", lists.labels, _LABEL_HEADER, "labels")
+        database.execute(_LABEL_ROWS, {"width": width})
+        _require(database, "label_rows", lists.labels, _LABEL_RULES)
+        database.execute(_LABELS)
         _read_sides(database, lists.sides)
-        _cut_patients(database, cut)
-        database.execute(_BOXES)
+        # The split of each patient that the lists leave to chance.
+        database.execute(
+            f"create table cut as select distinct patient_id, {cut.split_sql('patient_id::text')} "
+            "as split from labels join sides using (key) where not test"
+        )
         if lists.boxes:
-            _read_boxes(database, lists.boxes)
+            _read_lines(database, "box_lines", lists.boxes)
+            _take_header(database, "box_lines", lists.boxes, _BOX_HEADER, "bbox_csv")
+            database.execute(_BOX_ROWS)
+            _require(database, "boxes", lists.boxes, _BOX_RULES)
+        else:
+            database.execute("create table box_lines as from label_lines limit 0")
+            database.execute(_BOX_ROWS)
         database.execute(_IMAGES)
         yield database
-
-
-def _read_labels(database: Database, path: Path) -> None:
-    _read_lines(database, "label_lines", path)
-    width = _take_header(database, "label_lines", path, _LABEL_HEADER, "labels")
-    database.execute(_LABEL_ROWS, {"width": width})
-    rules = {wrong.replace("$width", str(width)): words for wrong, words in _LABEL_RULES.items()}
-    rules = {wrong: words.replace("$width", f"'{width}'") for wrong, words in rules.items()}
-    _require(database, "label_rows", path, rules)
-    database.execute(_LABELS)
-    if not _number(database, "select count(*) from labels"):
-        raise SourceError(
-            f"{printable(path.name)} has no rows below its header; expected one an image; "
-            "download it again"
-        )
 
 
 def _read_sides(database: Database, sides: tuple[Path, ...]) -> None:
@@ -419,85 +385,61 @@ def _read_sides(database: Database, sides: tuple[Path, ...]) -> None:
         _read_lines(database, table, path)
         _require(database, table, path, _SIDE_RULES)
         database.execute(f"insert into sides select distinct text, {test} from {table}")
-        if not _number(database, f"select count(*) from {table}"):
-            raise SourceError(
-                f"{printable(path.name)} is empty; expected an image's file name a line, such as "
-                "00000001_000.png; download the list again, or use --split random-by-patient"
-            )
     if shared := database.execute(_SHARED).fetchall():
-        named = [f"{patient} ({printable(a)} and {printable(b)})" for patient, a, b in shared]
-        more = len(shared) - _MOST_PATIENTS
+        patient, trained, tested = shared[0]
         raise SourceError(
-            f"{counted(len(shared), 'patient')} {'is' if len(shared) == 1 else 'are'} in both "
-            f"{' and '.join(printable(side.name) for side in sides)}: "
-            f"{', '.join(named[:_MOST_PATIENTS])}{f' and {more} more' if more > 0 else ''}; "
+            f"{counted(len(shared), 'patient')} in both "
+            f"{' and '.join(printable(side.name) for side in sides)}, such as {patient} "
+            f"({printable(trained)} and {printable(tested)}); "
             "expected each patient in one of them, or the test would be of patients seen in "
             "training; correct the lists or use --split random-by-patient"
         )
-
-
-def _cut_patients(database: Database, cut: Cut) -> None:
-    """Make the table ``cut``: the split of each patient that the lists leave to chance."""
-    database.execute(
-        f"create table cut as select distinct patient_id, {cut.split_sql('patient_id::text')} as "
-        "split from labels join sides using (key) where not test"
-    )
-
-
-def _read_boxes(database: Database, path: Path) -> None:
-    _read_lines(database, "box_lines", path)
-    _take_header(database, "box_lines", path, _BOX_HEADER, "bbox_csv")
-    database.execute(_BOX_ROWS)
-    _require(database, "box_rows", path, _BOX_RULES)
-    database.execute(_CLIPPED)
 
 
 def _read_lines(database: Database, table: str, path: Path) -> None:
     """Make a table of the lines of a list that are not blank: ``line`` (from 1) and ``text``."""
     import duckdb
 
-    wrong = SourceError(f"{printable(path.name)} is not UTF-8; save it as UTF-8")
     try:
-        with open(path, "rb") as file:
-            start = file.read(_START)
+        path.open("rb").close()
+        database.execute(_LINES.format(table=table, path=quoted(path)))
     except OSError as error:
         raise unreadable(str(path), error) from error
-    if start.startswith(_UTF_16) or b"\0" in start:
-        raise wrong
-    try:
-        database.execute(_LINES.format(table=table, path=quoted(path)))
     except duckdb.InvalidInputException as error:
-        raise wrong from error
+        raise SourceError(f"{printable(path.name)} is not UTF-8; save it as UTF-8") from error
 
 
 def _take_header(database: Database, table: str, path: Path, expected: str, option: str) -> int:
     """Take the first line away, which begins as `expected`; how many fields it has."""
-    lines = database.execute(f"select line, text, {_FILLED} from {table} order by line limit 1")
+    lines = database.execute(f"select line, text, filled from {table} order by line limit 1")
     line, text, filled = lines.fetchone() or (1, "", 0)
     if not text.replace("Patient Sex", "Patient Gender").startswith(expected):
         raise SourceError(
             f"line {line} of {printable(path.name)} is {printable(text[:100])!r}; expected the "
-            f"header {expected} of the NIH's list; name the right file with --{option}"
+            f"header {expected} of the NIH's list in UTF-8; name the right file with --{option}"
         )
     database.execute(f"delete from {table} where line = {line}")
     return int(filled)
 
 
-def _require(database: Database, table: str, path: Path, rules: _Rules) -> None:
+def _require(database: Database, table: str, path: Path, rules: Sequence[_Rule]) -> None:
     """Refuse the first line that breaks a rule."""
-    cases = " ".join(f"when {wrong} then {words}" for wrong, words in rules.items())
+    cases = " ".join(
+        f"when {rule.wrong} then concat({quoted(rule.what)}, ' ''', {rule.shown}, ''', expected ', "
+        f"{quoted(rule.expected)})"
+        for rule in rules
+    )
     broken = database.execute(
-        f"select line, problem from (select line, case {cases} end as problem from {table}) "
+        f"select line, problem from (select *, case {cases} end as problem from {table}) "
         "where problem is not null order by line limit 1"
     ).fetchone()
     if broken:
         line, problem = broken
         raise SourceError(
-            f"line {line} of {printable(path.name)} {printable(problem)}; correct it or download "
-            "the list again"
+            f"line {line} of {printable(path.name)} has the {printable(problem)}; correct it or "
+            "download the list again"
         )
 
 
-def _number(database: Database, query: str) -> int:
-    (number,) = database.execute(query).fetchone() or (0,)
-    return int(number)
+def _numbers(database: Database, query: str) -> tuple[int, ...]:
+    return tuple(database.execute(query).fetchone() or ())

@@ -10,30 +10,24 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Final, NamedTuple
-from unicodedata import normalize
+from typing import Final
 
-from dataprep.archives.listing import Listing, StoredImage, below, folder_of
-from dataprep.datasets.folder.layout import Container
+from dataprep.archives.listing import StoredImage, below, folder_of
+from dataprep.datasets.folder.layout import Container, refuse_wrapped_splits
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
 from dataprep.errors import SourceError
+from dataprep.index import Row
 from dataprep.system.messages import printable, some_of, unreadable
-
-OUTSIDE: Final = "images that are not below --inside"
-"""What they are counted as."""
-
-WITHOUT_IMAGES: Final = "class folders or archives without images"
-"""What they are counted as."""
 
 Placed = list[tuple[str, StoredImage]]
 """Images by their path below where everything starts."""
 
 _NUMBER: Final = re.compile(r"[0-9]+", re.ASCII)
+_NUMBERED: Final = re.compile(r".* [0-9]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,64 +48,70 @@ class ClassList:
     sha256: str
 
 
-class Classified(NamedTuple):  # made in half the time of a frozen dataclass
-    """An image, and what its folders tell of it.
-
-    Attributes:
-        split: the split it belongs to.
-        key: its name within the split.
-        label: its class, or what else `ClassList.indices` knows.
-        group: as in `Row`.
-        image: where its bytes are.
-    """
-
-    split: str
-    key: str
-    label: str
-    group: str
-    image: StoredImage
-
-
 def load_class_list(path: Path) -> ClassList:
-    """Read a list of classes; a second time only if it has changed.
+    """Read a list of classes.
 
     Raises:
-        SourceError: it is unreadable, empty or not UTF-8, names a class twice, has numbers that
-            are not 0, 1, 2, … in some order, or names a class like another one's number.
+        SourceError: it is unreadable, empty or not UTF-8, names a class twice, or has numbers that
+            are not 0, 1, 2, … in some order.
     """
+    place = printable(str(path))
     try:
-        status = path.stat()
-        return _load(path, status.st_size, status.st_mtime_ns)
+        content = path.read_bytes()
+        lines = content.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{place} is not UTF-8; save it as UTF-8") from error
     except OSError as error:
         raise unreadable(str(path), error) from error
+    pairs = _pairs({number: line for number, line in enumerate(lines, 1) if line.strip()})
+    if not pairs:
+        raise SourceError(f"{place} is empty; expected one class a line")
+    first: dict[str, int] = {}
+    for line, (identifier, _) in pairs.items():
+        if first.setdefault(identifier, line) != line:
+            raise SourceError(
+                f"{place}, line {line}: class {printable(identifier)} is already on line "
+                f"{first[identifier]}; expected each class once; remove one of them, or put a TAB "
+                "before what is no part of a name"
+            )
+    numbers = {rest: identifier for identifier, rest in pairs.values()}
+    if not all(map(_NUMBER.fullmatch, numbers)):
+        classes = tuple((identifier, rest or identifier) for identifier, rest in pairs.values())
+        numbers = {}
+    elif numbers.keys() != {str(index) for index in range(len(pairs))}:
+        raise SourceError(
+            f"{place}: the class numbers are not 0 to {len(pairs) - 1}, each once; correct them, "
+            "or leave the numbers out: then the order of the lines counts"
+        )
+    else:
+        classes = tuple((numbers[str(index)],) * 2 for index in range(len(numbers)))
+    indices = {identifier: index for index, (identifier, _) in enumerate(classes)}
+    if clash := [number for number in numbers if indices.get(number, int(number)) != int(number)]:
+        raise SourceError(
+            f"{place}: {some_of(clash)} is the name of one class and the number of another; leave "
+            "the numbers out: then the order of the lines counts"
+        )
+    indices |= {number: int(number) for number in numbers}
+    return ClassList(place, classes, indices, hashlib.sha256(content).hexdigest())
+
+
+def _pairs(lines: dict[int, str]) -> dict[int, tuple[str, str]]:
+    """Each line's class and what follows it, which may be nothing; by line number."""
+    parts = {number: line.partition("\t") for number, line in lines.items()}
+    if not any(tab for _, tab, _ in parts.values()) and all(
+        map(_NUMBERED.fullmatch, lines.values())
+    ):
+        parts = {number: line.rpartition(" ") for number, line in lines.items()}
+    return {
+        number: (identifier.strip().strip("/"), rest.strip())
+        for number, (identifier, _, rest) in parts.items()
+    }
 
 
 def numbers_in_order(found: Iterable[str]) -> list[str]:
     """Class identifiers by name; by value if all are whole numbers, so that 10 comes after 9."""
     names = sorted(found)
-    if all(_NUMBER.fullmatch(name) for name in names):
-        # Compared as text of equal length: int() refuses thousands of digits.
-        names.sort(key=lambda name: (len(name.lstrip("0")), name.lstrip("0")))
-    return names
-
-
-def refuse_unicode_collisions(names: Iterable[str]) -> None:
-    """Refuse names that are one name in two Unicode spellings.
-
-    macOS writes é as two characters, other systems as one.
-
-    Raises:
-        SourceError: two are the same in normal form NFC.
-    """
-    seen: dict[str, str] = {}
-    for name in sorted(name for name in names if not name.isascii()):
-        other = seen.setdefault(normalize("NFC", name), name)
-        if other != name:
-            raise SourceError(
-                f"two classes have the same name in two Unicode spellings, {other!a} and "
-                f"{name!a}; expected one; rename one, or what belongs to it, as the other "
-                "(macOS writes NFD, other systems NFC)"
-            )
+    return sorted(names, key=int) if all(map(_NUMBER.fullmatch, names)) else names
 
 
 def place_images(container: Container, inside: str, images: Sequence[StoredImage]) -> Placed:
@@ -128,14 +128,15 @@ def place_images(container: Container, inside: str, images: Sequence[StoredImage
     return [(path, image) for path, image in paths if path]
 
 
-def classify(
+def label_images(
     container: Container,
     split: str,
     placed: Placed,
     options: FolderOptions,
+    numbers: dict[str, int],
     known: ClassList | None,
-) -> Iterator[Classified]:
-    """The split, key and class of a container's images.
+) -> Iterator[tuple[str, Row]]:
+    """The split and the row of each image of a container.
 
     The folders below the split tell the class. An archive's images that lie in no folder have the
     archive's name as their class. Folders in an archive are splits only if every image is in one
@@ -146,18 +147,18 @@ def classify(
         split: the split of all its images; empty if folders in the archive may tell.
         placed: its images and their paths.
         options: the user's.
+        numbers: the number of each class; gets those that are new.
         known: the only classes there may be; None if any may.
 
     Raises:
         SourceError: images lie partly in folders and partly not, in no class folder, in split
             folders that contradict what else is known, or have an unknown class.
     """
-    if not placed:
-        return
     paths = [path for path, _ in placed]
-    if not container.prefix:
+    wrapped = False
+    if paths and not container.prefix:
         paths = _with_stem(container, paths)
-    wrapped = not container.prefix and _has_split_folders(container, split, paths, options)
+        wrapped = options.split_folders and _has_split_folders(container, split, paths, options)
     unknown: set[str] = set()
     for path, (_, image) in zip(paths, placed, strict=True):
         top, _, rest = path.partition("/")
@@ -170,35 +171,13 @@ def classify(
         group = folder_of(key) if options.group_by == "folder" else ""
         if options.cut:
             own = options.cut.split_of(group or key)
-        yield Classified(own, key, label, group, image)
+        yield own, image.row(key, (numbers.setdefault(label, len(numbers)),), group=group)
     if unknown and known is not None:
         raise SourceError(
             f"unknown class in {printable(container.path)}: {some_of(unknown)}; expected those of "
             f"{known.place}; add what is missing there, or move it out of "
             "the raw directory"
         )
-
-
-def class_without_images(
-    container: Container, listing: Listing, inside: str, options: FolderOptions
-) -> str:
-    """The class of a container without images, which keeps its number; empty if it has none.
-
-    Its name tells it: of a folder unless the whole path is the class, of an archive unless folders
-    in it could be classes.
-
-    Args:
-        container: the folder or archive.
-        listing: what is in it.
-        inside: what archives are to be searched below.
-        options: the user's.
-    """
-    if listing.images or inside:
-        return ""
-    if container.prefix:
-        return container.prefix if options.class_from == "top" else ""
-    in_folders = any("/" in entry.name.removeprefix("./") for entry in listing.ignored)
-    return "" if in_folders else container.stem
 
 
 def _with_stem(container: Container, paths: Sequence[str]) -> list[str]:
@@ -222,25 +201,22 @@ def _has_split_folders(
 
     The split is often known already: ``train.tar`` may hold ``train/airfield/x.jpg``.
     """
-    if not options.split_folders:
-        return False
-    tops = {path.partition("/")[0]: path for path in paths}
-    splits = {top: split_of_folder(top) for top in tops}
-    if not any(splits.values()):
-        if not split:
-            _suggest_inside(container, options.inside, tops, paths)
-        return False
+    tops = {path.partition("/")[0] for path in paths}
+    splits = set(map(split_of_folder, tops))
     deep = all(path.count("/") > 1 for path in paths)
-    if split and not (deep and set(splits.values()) == {split}):
-        _refuse_other_splits(container, split, splits, deep=deep)
+    if splits == {""}:
+        if not split and len(tops) == 1 and all(path.count("/") > 2 for path in paths):
+            folder = "/".join(filter(None, (options.inside, *tops)))
+            refuse_wrapped_splits(container.path, folder, {path.split("/")[1] for path in paths})
         return False
-    if not all(splits.values()) or not deep:
-        others = [path for top, path in tops.items() if not splits[top]]
+    if split and ("" in splits or not deep):
+        return False  # all of them are classes
+    if "" in splits or not deep or (split and splits != {split}):
         raise SourceError(
-            f"{printable(container.path)} has images in {some_of([t for t in tops if splits[t]])}, "
-            f"which could be splits ({SPLIT_FOLDERS}), but not all are in <split>/<class>/: "
-            f"{some_of(others or [min(paths, key=lambda path: path.count('/'))])}; make the "
-            "archive again, or give --split_folders never if they are classes"
+            f"{printable(container.path)} has images in {some_of(tops)}, some of which could be "
+            f"splits ({SPLIT_FOLDERS}); expected all in <split>/<class>/"
+            f"{f', where the split is {split}' if split else ''}; make the archive again, or give "
+            "--split_folders never if they are classes"
         )
     if options.cut:
         raise SourceError(
@@ -248,96 +224,3 @@ def _has_split_folders(
             "expected one of the two; leave --fractions out, or name one of them with --inside"
         )
     return True
-
-
-def _refuse_other_splits(
-    container: Container, split: str, splits: Mapping[str, str], *, deep: bool
-) -> None:
-    if deep and all(splits.values()):
-        raise SourceError(
-            f"{printable(container.path)} is {split}, but its images are in {some_of(splits)}; "
-            "expected class folders; rename the archive, or give --split_folders never if these "
-            "are classes"
-        )
-
-
-def _suggest_inside(
-    container: Container, inside: str, tops: Mapping[str, str], paths: Sequence[str]
-) -> None:
-    """Refuse one folder round the split folders, which would be taken for the only class."""
-    if len(tops) > 1 or any(path.count("/") < 3 for path in paths):
-        return
-    seconds = {path.split("/", 2)[1] for path in paths}
-    if all(map(split_of_folder, seconds)):
-        (top,) = tops
-        path = f"{inside}/{top}" if inside else top
-        raise SourceError(
-            f"{printable(container.path)} holds {some_of(seconds)} in {printable(top)}/, which are "
-            f"splits and no classes; did you mean --inside {printable(path)} ?"
-        )
-
-
-@lru_cache(maxsize=4)
-def _load(path: Path, _size: int, _modified: int) -> ClassList:
-    content = path.read_bytes()
-    place = printable(str(path))
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise SourceError(f"{place}, line {line}: not UTF-8; save the list as UTF-8") from error
-    if "\0" in text:
-        raise SourceError(f"{place} is UTF-16 or no text; save it as UTF-8")
-    lines = {number: line.strip() for number, line in enumerate(re.split("\r\n|\n|\r", text), 1)}
-    pairs = _pairs({number: line for number, line in lines.items() if line}, tabs="\t" in text)
-    if not pairs:
-        raise SourceError(f"{place} is empty; expected one class a line")
-    first: dict[str, int] = {}
-    for line, (identifier, _) in pairs.items():
-        if not identifier:
-            raise SourceError(f"{place}, line {line}: no class; expected one class a line")
-        if first.setdefault(identifier, line) != line:
-            raise SourceError(
-                f"{place}, line {line}: class {printable(identifier)} is already on line "
-                f"{first[identifier]}; expected each class once; remove one of them, or put a TAB "
-                "before what is no part of a name"
-            )
-    numbers = {rest: identifier for identifier, rest in pairs.values()}
-    if not all(_NUMBER.fullmatch(number) for number in numbers):
-        classes = [(identifier, rest or identifier) for identifier, rest in pairs.values()]
-        numbers = {}
-    else:
-        _require_numbers(place, numbers, len(pairs))
-        classes = [(numbers[str(index)], numbers[str(index)]) for index in range(len(numbers))]
-    indices = {identifier: index for index, (identifier, _) in enumerate(classes)}
-    indices |= {number: int(number) for number in numbers}
-    return ClassList(place, tuple(classes), indices, hashlib.sha256(content).hexdigest())
-
-
-def _pairs(lines: Mapping[int, str], *, tabs: bool) -> dict[int, tuple[str, str]]:
-    """Each line's class and what follows it, which may be nothing; by line number."""
-    parts = {number: line.partition("\t") for number, line in lines.items()}
-    if not tabs:
-        spaced = {number: line.rpartition(" ") for number, line in lines.items()}
-        if all(name and _NUMBER.fullmatch(rest) for name, _, rest in spaced.values()):
-            parts = spaced
-    return {
-        number: (identifier.strip().strip("/"), rest.strip())
-        for number, (identifier, _, rest) in parts.items()
-    }
-
-
-def _require_numbers(place: str, numbers: Mapping[str, str], count: int) -> None:
-    """Refuse numbers with gaps, and a class that is called like the number of another one."""
-    if set(numbers) != {str(index) for index in range(count)}:
-        raise SourceError(
-            f"{place}: the class numbers are not 0 to {count - 1}, each once; correct them, or "
-            "leave the numbers out: then the order of the lines counts"
-        )
-    for number, identifier in numbers.items():
-        if identifier in numbers and identifier != number:
-            raise SourceError(
-                f"{place}: class {identifier} is called like the number of class "
-                f"{printable(numbers[identifier])}, so that a label {identifier} could be either; "
-                "correct the list, or leave the numbers out: then the order of the lines counts"
-            )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
@@ -12,32 +13,28 @@ from dataprep.archives.containers import list_container, stat_fingerprint
 from dataprep.archives.directory import folder_fingerprint
 from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
 from dataprep.datasets.folder.classes import (
-    OUTSIDE,
-    WITHOUT_IMAGES,
     ClassList,
-    class_without_images,
-    classify,
+    label_images,
     load_class_list,
     numbers_in_order,
     place_images,
-    refuse_unicode_collisions,
 )
 from dataprep.datasets.folder.layout import (
     ContainerUnit,
     ListingUnit,
     find_folders,
-    find_to_join,
+    make_units,
     open_top,
     refuse_listing,
 )
-from dataprep.datasets.folder.options import OPTIONS, ListingOptions, parse_options, shaping
+from dataprep.datasets.folder.options import OPTIONS, parse_options
 from dataprep.errors import UsageError
 from dataprep.index import Ignored, Member, Row, Scanned
 from dataprep.system.messages import counted, printable, sized, unreadable
 from dataprep.system.state_files import file_sha256
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 4
+_SCAN_RULES: Final = 5
 
 
 class Folder(Dataset):
@@ -65,13 +62,13 @@ class Folder(Dataset):
 
     def config(self) -> Mapping[str, str]:
         """The options that shape the index; no paths of files."""
-        return shaping(self.options)
+        paths = ("listing", "classes")
+        return {name: value for name, value in self.options.items() if name not in paths}
 
     @property
     def multilabel(self) -> bool:
         """Whether the listing's labels have a separator, or one of them means none."""
-        listing = self._wanted.listing
-        return listing is not None and bool(listing.label_separator or listing.no_label)
+        return bool(self._wanted.label_separator or self._wanted.no_label)
 
     def classes(self) -> Sequence[tuple[str, str]] | None:
         """The classes of ``--classes``; None without.
@@ -79,18 +76,11 @@ class Folder(Dataset):
         Raises:
             SourceError: the list cannot be used.
         """
-        known = self._known()
-        return None if known is None else known.classes
+        return None if self._known is None else self._known.classes
 
     def order_classes(self, found: Iterable[str]) -> Sequence[tuple[str, str]]:
-        """By name; by value if all are whole numbers, so that these stay the labels they were.
-
-        Raises:
-            SourceError: two are one name in two Unicode spellings.
-        """
-        names = numbers_in_order(found)
-        refuse_unicode_collisions(names)
-        return [(name, name) for name in names]
+        """By name; by value if all are whole numbers, so that these stay the labels they were."""
+        return [(name, name) for name in numbers_in_order(found)]
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.
@@ -105,11 +95,9 @@ class Folder(Dataset):
             SourceError: nothing was found, or what was found contradicts itself or the options.
             UsageError: `splits` names a split that is not there, or there is no listing.
         """
-        self._known()  # so that a wrong list is refused before anything is scanned
+        self.classes()  # so that a wrong list is refused before anything is scanned
         listing = self._wanted.listing
-        found = (
-            find_folders(raw, self._wanted) if listing is None else self._find_listed(raw, listing)
-        )
+        found = self._find_listed(raw, listing) if listing else find_folders(raw, self._wanted)
         return found if splits is None or found.splits is None else _only(found, splits)
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
@@ -124,7 +112,7 @@ class Folder(Dataset):
             from dataprep.datasets.folder.listing import Listing
 
             self.attributes = unit.attributes
-            listing = Listing(raw, self._wanted.listing, self._wanted, self._known())
+            listing = Listing(raw / self._wanted.listing, self._wanted, self._known)
             tables = listing.tables(raw, unit.top, unit.attributes, packed=unit.packed)
             return Scanned(tables=tables)
         if not isinstance(unit, ContainerUnit):
@@ -144,57 +132,56 @@ class Folder(Dataset):
         Raises:
             SourceError: something the unit needs is gone or unreadable.
         """
-        known = self._known()
-        listing = self._wanted.listing
-        seen: list[object] = [None if known is None else known.sha256]
-        if isinstance(unit, ListingUnit) and listing is not None:
-            path = raw / listing.path
+        seen: list[object] = [None if self._known is None else self._known.sha256]
+        if isinstance(unit, ListingUnit) and self._wanted.listing is not None:
+            path = raw / self._wanted.listing
             try:
                 status = path.stat()
                 content = file_sha256(path)
             except OSError as error:
                 raise unreadable(str(path), error) from error
-            seen.append([listing.format, status.st_size, status.st_mtime_ns, content])
+            seen.append([path.suffix, status.st_size, status.st_mtime_ns, content])
         if isinstance(unit, ContainerUnit):
             for container in unit.containers:
                 see = folder_fingerprint if container.prefix else stat_fingerprint
                 seen.append(see(raw, container.path))
         return json.dumps([_SCAN_RULES, seen], separators=(",", ":"))
 
+    @cached_property
     def _known(self) -> ClassList | None:
         return None if self._wanted.classes is None else load_class_list(self._wanted.classes)
 
-    def _find_listed(self, raw: Path, options: ListingOptions) -> Found:
+    def _find_listed(self, raw: Path, path: Path) -> Found:
         from dataprep.datasets.folder.listing import Listing
 
-        if not (raw / options.path).exists():
+        if not (raw / path).exists():
             raise UsageError(
-                f"no listing {printable(str(options.path))} here or in {printable(str(raw))}; "
+                f"no listing {printable(str(path))} here or in {printable(str(raw))}; "
                 "check --listing"
             )
-        listing = Listing(raw, options, self._wanted, self._known())
+        listing = Listing(raw / path, self._wanted, self._known)
         self.attributes = listing.attributes()
         top = open_top(raw, self._wanted.inside)
-        place = f"{listing.name} ({sized(listing.path.stat().st_size)})"
         packed = bool(top.archives)
         unit = ListingUnit("listing", listing.name, top.path, packed, self.attributes)
         units: tuple[ScanUnit, ...] = (unit,)
-        if top.archives:
-            units = (*units, *find_to_join(top))
-            archives = counted(len(top.archives), "archive")
-            folders = f" and {counted(len(top.folders), 'folder')}" if top.folders else ""
-            description = f"listed in {place}: images in {archives}{folders}, read in place"
-        else:
-            description = f"listed in {place}: files in {printable(str(raw / top.path))}"
+        place = f"files in {printable(str(raw / top.path))}"
+        if packed:
+            place = f"images in {counted(len(top.containers()), 'archive or folder')}"
+            reason = "image beside the archives; only those in archives and folders are looked for"
+            loose = [Ignored(top.path, name, reason) for name in top.images]
+            stray = [*top.stray, *loose]
+            units = (*units, *make_units("images", "", top.containers(), top.inside, stray))
+        size = sized(listing.path.stat().st_size)
         splits: tuple[str, ...] | None = (self._wanted.split_name,)
         if self._wanted.cut is not None:
-            splits = self._wanted.splits
+            splits = self._wanted.cut.splits
         elif "split" in listing.columns:
             splits = None
-        return Found((description,), units, splits, whole=True)
+        return Found((f"listed in {listing.name} ({size}): {place}",), units, splits, whole=True)
 
     def _scan_containers(self, raw: Path, unit: ContainerUnit) -> Scanned:
-        known = self._known()
+        known = self._known
         numbers: dict[str, int] = {} if known is None else dict(known.indices)
         rows: dict[str, list[Row]] = {}
         members: list[Member] = []
@@ -202,14 +189,12 @@ class Folder(Dataset):
         counts: Counter[str] = Counter()
         restarts = b""
         for container in unit.containers:
-            listing = list_container(
-                raw, container.path, deep=True, restarts_name=unit.restarts_name
-            )
-            restarts = listing.restarts  # a gzip archive is a unit of its own
-            ignored += listing.ignored
-            placed = place_images(container, unit.inside, listing.images)
-            if outside := len(listing.images) - len(placed):
-                counts[OUTSIDE] += outside
+            found = list_container(raw, container.path, deep=True, restarts_name=unit.restarts_name)
+            restarts = found.restarts  # a gzip archive is a unit of its own
+            ignored += found.ignored
+            placed = place_images(container, unit.inside, found.images)
+            if outside := len(found.images) - len(placed):
+                counts["images that are not below --inside"] += outside
             if self._wanted.listing is not None:
                 # A listing may call them by their paths or, of a class archive, below its name.
                 members += [
@@ -218,16 +203,17 @@ class Folder(Dataset):
                 ]
                 continue
             if container.prefix:
-                refuse_listing(container.path, listing.ignored, self._wanted)
-            for split, key, label, group, image in classify(
-                container, unit.split, placed, self._wanted, known
+                refuse_listing(container.path, found.ignored, self._wanted)
+            for split, row in label_images(
+                container, unit.split, placed, self._wanted, numbers, known
             ):
-                number = numbers.setdefault(label, len(numbers))
-                rows.setdefault(split, []).append(image.row(key, (number,), group=group))
-            empty = class_without_images(container, listing, unit.inside, self._wanted)
-            if empty and (known is None or empty in numbers):
+                rows.setdefault(split, []).append(row)
+            # A class without images keeps its number.
+            empty = "" if found.images or unit.inside else container.prefix or container.stem
+            by_top = self._wanted.class_from == "top" and (known is None or empty in numbers)
+            if empty and by_top:
                 numbers.setdefault(empty, len(numbers))
-                counts[WITHOUT_IMAGES] += 1
+                counts["class folders or archives without images"] += 1
         classes = list(numbers) if known is None else None
         return Scanned(rows, ignored, (), classes, dict(counts), restarts, members)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from dataprep.archives.containers import container_kind, container_stem
-from dataprep.archives.directory import broken_link
-from dataprep.archives.listing import is_clutter_folder, is_image_name
+from dataprep.archives.listing import is_image_name
 from dataprep.datasets.base import Attribute, Found, ScanUnit
 from dataprep.datasets.folder.options import LISTING_FORMATS, FolderOptions
 from dataprep.datasets.raw_directory import list_entries, list_raw
@@ -104,6 +103,13 @@ class Level:
         """The path of an entry, relative to the raw directory."""
         return f"{self.path}/{name}" if self.path else name
 
+    def containers(self) -> list[Container]:
+        """Its folders and archives."""
+        folders = [Container(self.at(name), prefix=name) for name in self.folders]
+        return folders + [
+            Container(self.at(name), stem=container_stem(name)) for name in self.archives
+        ]
+
 
 def open_top(raw: Path, inside: str) -> Level:
     """The directory everything starts from: `inside`, or the raw directory if archives have that.
@@ -118,7 +124,7 @@ def open_top(raw: Path, inside: str) -> Level:
     if inside and not top.archives:
         raise SourceError(
             f"no {printable(inside)} in {printable(str(raw))}, and no archives that could hold it; "
-            f"found {_named(top)}; check --inside"
+            "check --inside"
         )
     if inside:
         reason = "folder that is not below --inside"
@@ -134,21 +140,26 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
         SourceError: there are none, or some contradict each other.
     """
     top = open_top(raw, options.inside)
-    _refuse_unused(raw, top, options)
-    if not top.folders and not top.archives:
-        raise SourceError(
-            f"no images in {printable(str(raw / top.path))}: found {_named(top)}; expected "
-            f"{_EXPECTED}; check --raw_data_dir and --inside"
-        )
-    if options.split_folders and _are_splits(top):
+    _refuse_unlabelled(top, options)
+    names = [*top.folders, *top.archives]
+    if not names:
+        raise _nothing(raw, top)
+    splits = [name for name in names if split_of_folder(container_stem(name))]
+    if options.split_folders and splits:
+        others = [name for name in names if name not in splits]
+        _refuse_mixture(splits, others, options)
         return _find_splits(raw, top, options)
-    _suggest_inside(raw, top, options)
+    if options.split_folders and len(top.folders) == len(names) == 1:
+        level = _open(raw, Level(top.at(names[0])))
+        stems = [container_stem(name) for name in (*level.folders, *level.archives)]
+        refuse_wrapped_splits(level.path, level.path, stems)
     # Archives alone may have split folders in them. Beside class folders they have classes.
     split = options.split_name if top.folders and not options.cut else ""
-    units = make_units(split or "all", split, _containers(top), top.inside, top.stray)
-    description = f"{printable(top.path) or 'images'}: {_kinds(top)}{_ignoring(top.stray)}"
-    splits = options.splits if options.cut else (split,) if split else None
-    return Found((description,), tuple(units), splits, whole=True)
+    containers = top.containers()
+    units = make_units(split or "all", split, containers, top.inside, top.stray)
+    described = _describe(printable(top.path) or "images", containers, top.stray)
+    announced = options.cut.splits if options.cut else (split,) if split else None
+    return Found((described,), tuple(units), announced, whole=True)
 
 
 def refuse_listing(
@@ -170,15 +181,22 @@ def refuse_listing(
         )
 
 
-def find_to_join(top: Level) -> list[ContainerUnit]:
-    """The units of all folders and archives, to be joined with a listing.
+def refuse_wrapped_splits(place: str, inside: str, names: Collection[str]) -> None:
+    """Refuse one folder round the split folders, which would be taken for the only class.
+
+    Args:
+        place: the folder or archive.
+        inside: what ``--inside`` would have to be.
+        names: what is in the folder.
 
     Raises:
-        SourceError: a folder and an archive have the same name.
+        SourceError: all are names of splits.
     """
-    reason = "image beside the archives; only those in archives and folders are looked for"
-    loose = [Ignored(top.path, name, reason) for name in top.images]
-    return make_units("images", "", _containers(top), top.inside, [*top.stray, *loose])
+    if names and all(map(split_of_folder, names)):
+        raise SourceError(
+            f"{printable(place)} holds {some_of(names)} in {printable(inside)}/, which are splits "
+            f"and no classes; did you mean --inside {printable(inside)} ?"
+        )
 
 
 def make_units(
@@ -222,102 +240,50 @@ def make_units(
 
 
 def _find_splits(raw: Path, top: Level, options: FolderOptions) -> Found:
-    if options.cut:
-        names = some_of([*top.folders, *top.archives])
-        raise SourceError(
-            f"--fractions with split folders: found {names}; expected one of the two; leave "
-            "--fractions out, name one of them with --inside, or give --split_folders never if "
-            "they are classes"
-        )
     places: dict[str, list[str]] = {}
     for name in (*top.folders, *top.archives):
         places.setdefault(split_of_folder(container_stem(name)), []).append(name)
     units: list[ContainerUnit] = []
     description: list[str] = []
-    stray = top.stray
     splits = in_usual_order(places)
     for split in splits:
-        name, *others = places[split]
-        if others:
-            raise SourceError(
-                f"found {some_of(places[split])}, which are all {split}; expected one; move the "
-                "others out of the raw directory"
+        stray = [] if units else [*top.stray]
+        containers: list[Container] = []
+        for name in places[split]:
+            if name in top.archives:
+                containers.append(Container(top.at(name)))
+                continue
+            level = _open(raw, Level(top.at(name)))
+            _refuse_unlabelled(
+                level, options, f"; if {printable(name)} is a class, give --split_folders never"
             )
-        kinds, containers, ignored = _split_content(raw, top, name, options)
-        place = printable(top.at(name))
-        description.append(f"{split}: {place}{kinds}{_ignoring([*stray, *ignored])}")
-        units += make_units(split, split, containers, top.inside, [*stray, *ignored])
-        stray = []
+            containers += level.containers()
+            stray += level.stray
+            if not (level.folders or level.archives):
+                raise _nothing(raw, level)
+        named = ", ".join(printable(top.at(name)) for name in places[split])
+        description.append(_describe(f"{split}: {named}", containers, stray))
+        units += make_units(split, split, containers, top.inside, stray)
     return Found(tuple(description), tuple(units), splits, whole=True)
 
 
-def _split_content(
-    raw: Path, top: Level, name: str, options: FolderOptions
-) -> tuple[str, list[Container], list[Ignored]]:
-    if name in top.archives:
-        return " (one archive, read in place)", [Container(top.at(name))], []
-    level = _open(raw, Level(top.at(name)))
-    _refuse_unused(
-        raw, level, options, f"; if {printable(name)} is a class, give --split_folders never"
-    )
-    if not level.folders and not level.archives:
+def _refuse_mixture(splits: Sequence[str], others: Sequence[str], options: FolderOptions) -> None:
+    if options.cut:
         raise SourceError(
-            f"no images in {printable(level.path)}/: found {_named(level)}; expected class folders "
-            "or class archives; fill it or remove it"
+            f"--fractions with split folders: found {some_of(splits)}; expected one of the two; "
+            "leave --fractions out, name one of them with --inside, or give --split_folders never "
+            "if they are classes"
         )
-    return f"/ ({_kinds(level)})", _containers(level), level.stray
-
-
-def _are_splits(top: Level) -> bool:
-    names = [*top.folders, *top.archives]
-    splits = [name for name in names if split_of_folder(container_stem(name))]
-    if splits and len(splits) < len(names):
-        others = [name for name in names if name not in splits]
+    if others:
         raise SourceError(
             f"found {some_of(splits)}, which could be splits, beside {some_of(others)}; expected "
             "all of them or none; move what does not belong out of the raw directory, or give "
             "--split_folders never if all are classes"
         )
-    return bool(splits)
 
 
-def _suggest_inside(raw: Path, top: Level, options: FolderOptions) -> None:
-    """Refuse a lone folder that holds the splits, which would be taken for the only class."""
-    if len(top.folders) != 1 or top.archives or not options.split_folders:
-        return
-    level = _open(raw, Level(top.at(top.folders[0])))
-    names = [*level.folders, *level.archives]
-    if names and all(split_of_folder(container_stem(name)) for name in names):
-        raise SourceError(
-            f"{printable(level.path)}/ holds {some_of(names)}, which are splits and no classes; "
-            f"did you mean --inside {printable(level.path)} ?"
-        )
-
-
-def _containers(level: Level) -> list[Container]:
-    both = set(level.folders).intersection(map(container_stem, level.archives))
-    if both:
-        raise SourceError(
-            f"found {some_of(both)} both as a folder and as an archive in "
-            f"{printable(level.path) or 'the raw directory'}; expected each class in one form "
-            "only; remove one of them"
-        )
-    folders = [Container(level.at(name), prefix=name) for name in level.folders]
-    return folders + [
-        Container(level.at(name), stem=container_stem(name)) for name in level.archives
-    ]
-
-
-def _refuse_unused(raw: Path, level: Level, options: FolderOptions, advice: str = "") -> None:
-    """Refuse what would be left out though it belongs to the data: images, tables, broken links."""
-    for entry in level.stray:
-        path = raw / level.at(entry.name)
-        # Without the class that a link led to, others would get its label.
-        if path.is_symlink() and not path.exists() and not is_clutter_folder(entry.name):
-            try:
-                path.stat()
-            except OSError as error:
-                raise broken_link(path, level.at(entry.name), error) from error
+def _refuse_unlabelled(level: Level, options: FolderOptions, advice: str = "") -> None:
+    """Refuse what would be left out though it belongs to the data: images and tables."""
     images = [level.at(name) for name in level.images]
     refuse_listing(level.path, level.stray, options, images)
     if images:
@@ -325,6 +291,14 @@ def _refuse_unused(raw: Path, level: Level, options: FolderOptions, advice: str 
             f"images outside a class folder: {some_of(images)}; expected class folders or "
             f"--listing FILE; move them into their class folder{advice}"
         )
+
+
+def _nothing(raw: Path, level: Level) -> SourceError:
+    found = some_of([entry.name for entry in level.stray]) or "nothing"
+    return SourceError(
+        f"no images in {printable(str(raw / level.path))}: found {found}; expected {_EXPECTED}; "
+        "check --raw_data_dir and --inside"
+    )
 
 
 def _open(raw: Path, level: Level) -> Level:
@@ -343,17 +317,10 @@ def _open(raw: Path, level: Level) -> Level:
     return level
 
 
-def _named(level: Level) -> str:
-    names = [*level.folders, *level.archives, *level.images]
-    return some_of([*names, *(entry.name for entry in level.stray)]) or "nothing"
-
-
-def _kinds(level: Level) -> str:
-    folders = [counted(len(level.folders), "class folder")] if level.folders else []
-    archives = [counted(len(level.archives), "archive")] if level.archives else []
-    read = ", read in place" if archives else ""
-    return " and ".join(folders + archives) + read
-
-
-def _ignoring(stray: Sequence[Ignored]) -> str:
-    return f", ignoring {some_of([entry.name for entry in stray])}" if stray else ""
+def _describe(place: str, containers: Sequence[Container], stray: Sequence[Ignored]) -> str:
+    folders = sum(bool(container.prefix) for container in containers)
+    archives = len(containers) - folders
+    kinds = [counted(folders, "class folder")] if folders else []
+    kinds += [counted(archives, "archive") + ", read in place"] if archives else []
+    ignoring = f", ignoring {some_of([entry.name for entry in stray])}" if stray else ""
+    return f"{place} ({' and '.join(kinds)}){ignoring}"

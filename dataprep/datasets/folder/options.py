@@ -9,14 +9,7 @@ from typing import Final
 
 from dataprep.archives.listing import clean_path
 from dataprep.datasets.base import Option
-from dataprep.datasets.splits import (
-    SPLIT_FOLDERS,
-    Cut,
-    in_usual_order,
-    parse_seed,
-    parse_share,
-    split_name,
-)
+from dataprep.datasets.splits import SPLIT_FOLDERS, Cut, parse_seed, parse_share, split_name
 from dataprep.errors import UsageError
 from dataprep.system.messages import printable
 
@@ -123,27 +116,25 @@ LISTING_FORMATS: Final = {
 _NEED_LISTING: Final = (
     *("split_column", "size_column", "label_separator", "no_label", "attribute_columns"),
 )
-_PATHS: Final = frozenset({"listing", "classes"})
 
 
 @dataclass(frozen=True, slots=True)
-class ListingOptions:
-    """Which file lists the images, and how it is read.
+class FolderOptions:
+    """What the options say; a field is called like its option.
 
     Attributes:
-        path: the file, absolute, or relative to the raw directory.
-        format: ``csv``, ``tsv``, ``jsonl``, ``parquet`` or ``txt``.
-        path_column: its column of paths.
-        label_column: its column of labels.
-        split_column: its column of splits; None: ``split``, if there is one; empty: none.
-        size_column: its column of sizes; None: ``size``, if there is one; empty: none.
-        label_separator: between the labels of one image; empty: an image has one label.
-        no_label: the label that means none; empty if there is no such.
-        attribute_columns: its columns that become attributes; ``("all",)``: all others.
+        listing: the file that lists the images, absolute, or relative to the raw directory; None:
+            folders tell the classes.
+        listing_ruled_out: whether the user said that there is none.
+        split_column: None: ``split``, if there is one; empty: none.
+        size_column: None: ``size``, if there is one; empty: none.
+        attribute_columns: ``("all",)``: all that are not used otherwise.
+        inside: empty for the top.
+        cut: how to cut the images into splits; None: they are not cut.
     """
 
-    path: Path
-    format: str
+    listing: Path | None
+    listing_ruled_out: bool
     path_column: str
     label_column: str
     split_column: str | None
@@ -151,34 +142,12 @@ class ListingOptions:
     label_separator: str
     no_label: str
     attribute_columns: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FolderOptions:
-    """What the user wants of a folder of images.
-
-    Attributes:
-        listing: the file that lists the images; None: folders tell the classes.
-        listing_ruled_out: whether the user said that there is none.
-        inside: the path below which everything starts; empty for the top.
-        class_from: ``top`` or ``path``.
-        classes: the list of classes; None: they are what is found.
-        split_folders: whether folders may be splits.
-        split_name: the split where nothing tells one.
-        cut: how to cut the images into splits; None: they are not cut.
-        splits: the splits that `cut` makes, in the usual order.
-        group_by: ``path``, ``folder`` or a column of the listing.
-    """
-
-    listing: ListingOptions | None
-    listing_ruled_out: bool
     inside: str
     class_from: str
     classes: Path | None
     split_folders: bool
     split_name: str
     cut: Cut | None
-    splits: tuple[str, ...]
     group_by: str
 
 
@@ -191,17 +160,23 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
     Raises:
         UsageError: a value is not understood, or two contradict each other.
     """
-    shares = _shares(options["fractions"]) if "fractions" in options else ()
+    seed = parse_seed("split_seed", options["split_seed"])
     parsed = FolderOptions(
         listing=_listing(options),
         listing_ruled_out=options.get("listing") == NO_LISTING,
+        path_column=options["path_column"],
+        label_column=options["label_column"],
+        split_column=options.get("split_column"),
+        size_column=options.get("size_column"),
+        label_separator=options.get("label_separator", ""),
+        no_label=options.get("no_label", ""),
+        attribute_columns=tuple(_words(options.get("attribute_columns", ""))),
         inside=_inside(options.get("inside", "")),
         class_from=options["class_from"],
         classes=Path(options["classes"]) if "classes" in options else None,
         split_folders=options["split_folders"] == "auto",
         split_name=_split_name("split_name", options["split_name"]),
-        cut=_cut(shares, parse_seed("split_seed", options["split_seed"])),
-        splits=in_usual_order(split for split, _ in shares),
+        cut=_cut(options["fractions"], seed) if "fractions" in options else None,
         group_by=options["group_by"],
     )
     if parsed.listing is None and parsed.group_by not in ("path", "folder"):
@@ -209,55 +184,32 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
             f"--group_by {printable(parsed.group_by)}: without --listing there are no columns; "
             "expected path or folder"
         )
-    if parsed.listing is None and parsed.group_by == "folder" and parsed.cut is None:
-        raise UsageError("--group_by folder needs --fractions: without them nothing is cut")
     return parsed
 
 
-def shaping(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that shape the index; no paths."""
-    return {name: value for name, value in options.items() if name not in _PATHS}
-
-
-def _listing(options: Mapping[str, str]) -> ListingOptions | None:
+def _listing(options: Mapping[str, str]) -> Path | None:
     if options.get("listing", NO_LISTING) == NO_LISTING:
         if alone := [name for name in _NEED_LISTING if name in options]:
             raise UsageError(f"--{alone[0]} needs --listing, the file it is about")
         return None
     path = Path(options["listing"])
-    form = LISTING_FORMATS.get(path.suffix.lower())
-    if form is None:
+    if path.suffix.lower() not in LISTING_FORMATS:
         raise UsageError(
             f"--listing {printable(path.name)}: expected a name that ends in "
             f"{', '.join(LISTING_FORMATS)}; rename it"
         )
-    separator = options.get("label_separator", "")
-    if "label_separator" in options and not separator:
-        raise UsageError("--label_separator is empty; expected what separates labels, such as '|'")
-    if form == "txt" and separator.isspace():
-        raise UsageError("--label_separator: in a .txt listing a space already ends the path")
-    columns = options.get("attribute_columns", "").split(",")
-    return ListingOptions(
-        path=path.absolute() if path.exists() else path,
-        format=form,
-        path_column=options["path_column"],
-        label_column=options["label_column"],
-        split_column=options.get("split_column"),
-        size_column=options.get("size_column"),
-        label_separator=separator,
-        no_label=options.get("no_label", ""),
-        attribute_columns=tuple(filter(None, map(str.strip, columns))),
-    )
+    return path.absolute() if path.exists() else path
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _inside(text: str) -> str:
     try:
         return clean_path(text) if text else ""
     except ValueError as error:
-        raise UsageError(
-            f"--inside {printable(text)}: {error}; expected a path below the raw directory, such "
-            "as data_large"
-        ) from error
+        raise UsageError(f"--inside {printable(text)}: {error}") from error
 
 
 def _split_name(option: str, text: str) -> str:
@@ -267,21 +219,11 @@ def _split_name(option: str, text: str) -> str:
         raise UsageError(f"--{option} {printable(text)}: {error}") from error
 
 
-def _shares(text: str) -> tuple[tuple[str, str], ...]:
-    shares: dict[str, str] = {}
+def _cut(text: str, seed: int) -> Cut:
+    shares = {}
     for part in text.split(","):
         name, _, share = part.partition("=")
-        split = _split_name("fractions", name)
-        if split in shares:
-            raise UsageError(f"--fractions {printable(text)}: {split} is named twice")
-        shares[split] = share.strip()
-    return tuple(shares.items())
-
-
-def _cut(texts: tuple[tuple[str, str], ...], seed: int) -> Cut | None:
-    if not texts:
-        return None
-    shares = {split: parse_share("fractions", share) for split, share in texts}
+        shares[_split_name("fractions", name)] = parse_share("fractions", share.strip())
     if sum(shares.values()) != 1:
         raise UsageError(
             f"--fractions: the shares add up to {float(sum(shares.values())):g}; expected 1, as "

@@ -6,21 +6,20 @@ import csv
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from itertools import pairwise
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Final, cast
 
 from dataprep.archives.containers import list_archive, stat_fingerprint
 from dataprep.archives.directory import list_folder
-from dataprep.archives.listing import StoredImage, basename
+from dataprep.archives.listing import basename
 from dataprep.archives.tar import Archive
 from dataprep.datasets.base import Dataset, Found, Option, ScanUnit, wanted_splits
 from dataprep.datasets.imagenet.labels import class_indices, classify, load_label_list
 from dataprep.datasets.imagenet.layout import ImageNetUnit, find_layouts
 from dataprep.errors import SourceError
 from dataprep.index import Box, Scanned
-from dataprep.system.messages import printable
+from dataprep.system.messages import unreadable
 from dataprep.system.state_files import file_sha256
 from dataprep_schemas import imagenet_classes
 
@@ -28,7 +27,7 @@ from dataprep_schemas import imagenet_classes
 # have no labels. Source: tensorflow.org/datasets/catalog/imagenet2012.
 _OFFICIAL_COUNTS: Final = {"train": 1_281_167, "validation": 50_000}
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 3
+_SCAN_RULES: Final = 4
 
 
 class ImageNet(Dataset):
@@ -54,9 +53,24 @@ class ImageNet(Dataset):
     splits: ClassVar[tuple[str, ...]] = ("train", "validation")
 
     def config(self) -> Mapping[str, str]:
-        """Identifies the boxes, if there are any."""
-        boxes = self.options.get("bbox_csv")
-        return {} if boxes is None else {"bbox_csv": boxes_sha256(Path(boxes))}
+        """Identifies the boxes, if there are any.
+
+        Raises:
+            SourceError: they cannot be read.
+        """
+        return {} if self._boxes_sha256 is None else {"bbox_csv": self._boxes_sha256}
+
+    @cached_property  # each of a thousand class archives asks for it
+    def _boxes_sha256(self) -> str | None:
+        path = self.options.get("bbox_csv")
+        try:
+            return None if path is None else file_sha256(Path(path))
+        except OSError as error:
+            raise unreadable(f"--bbox_csv {path}", error) from error
+
+    @cached_property
+    def _boxes(self) -> Mapping[str, tuple[Box, ...]]:
+        return read_bounding_boxes(Path(self.options["bbox_csv"])) if self.has_boxes else {}
 
     @property
     def has_boxes(self) -> bool:
@@ -91,38 +105,32 @@ class ImageNet(Dataset):
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
         """List one unit: rows sorted by key, and whatever was left out and why.
 
-        Keys are unique within the unit. Two class folders of validation images may still hold
-        the same file name; only whoever merges the units can see that.
-
         Args:
             raw: the raw directory.
             unit: a unit that `find` returned for it.
 
         Raises:
-            SourceError: the unit is unreadable, damaged or truncated, holds a file name twice, or
-                has images that the label list does not fit.
+            SourceError: the unit is unreadable, damaged or truncated, or has images that the label
+                list does not fit.
         """
         unit = cast("ImageNetUnit", unit)
-        if unit.kind == "folder":
-            listing = list_folder(raw, unit.container)
-        else:
+        if unit.container.endswith(".tar"):
             archive = Archive(unit.container, unit.offset, unit.size, unit.inner)
             listing = list_archive(raw, archive)
+        else:
+            listing = list_folder(raw, unit.container)
         images = sorted((basename(image.path), image) for image in listing.images)
-        _require_unique(images, unit)
         if unit.category:
             labels = [class_indices()[unit.category]] * len(images)
         else:
-            labels = classify([name for name, _ in images], load_label_list(raw, unit.labels))
+            classes = load_label_list(raw, unit.labels)
+            labels = classify([name for name, _ in images], unit.labels, classes)
         prefix = f"{unit.category}/" if unit.split == "train" else ""
-        given = self.options.get("bbox_csv")
-        boxes = {} if given is None else read_bounding_boxes(Path(given))
         rows = [
-            image.row(prefix + name, (label,), boxes=boxes.get(name, ()))
+            image.row(prefix + name, (label,), boxes=self._boxes.get(name, ()))
             for (name, image), label in zip(images, labels, strict=True)
         ]
-        ignored = sorted(listing.ignored, key=lambda entry: entry.name)
-        return Scanned({unit.split: rows}, [*unit.stray, *ignored])
+        return Scanned({unit.split: rows}, sorted(listing.ignored, key=lambda entry: entry.name))
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         """Identify what `scan` would read from, with one or two `stat` calls.
@@ -140,31 +148,6 @@ class ImageNet(Dataset):
         return json.dumps([_SCAN_RULES, *(stat_fingerprint(raw, path) for path in paths if path)])
 
 
-def _require_unique(images: Sequence[tuple[str, StoredImage]], unit: ImageNetUnit) -> None:
-    for (name, earlier), (same, later) in pairwise(images):
-        if name == same:
-            inner = f" (inner archive {unit.inner})" if unit.inner else ""
-            raise SourceError(
-                f"{printable(unit.container)}{inner} holds {printable(name)} twice, at bytes "
-                f"{earlier.offset} and {later.offset}; expected each image once; copy or download "
-                "it again"
-            )
-
-
-@lru_cache(maxsize=1)  # each of a thousand class archives asks for them
-def boxes_sha256(path: Path) -> str:
-    """Identifies a file of boxes.
-
-    Raises:
-        SourceError: it cannot be read.
-    """
-    try:
-        return file_sha256(path)
-    except OSError as error:
-        raise SourceError(f"--bbox_csv {path}: {error.strerror}") from error
-
-
-@lru_cache(maxsize=1)
 def read_bounding_boxes(path: Path) -> Mapping[str, tuple[Box, ...]]:
     """The boxes (xmin, ymin, xmax, ymax) of each file name, in the order of the file.
 
@@ -175,25 +158,25 @@ def read_bounding_boxes(path: Path) -> Mapping[str, tuple[Box, ...]]:
     Raises:
         SourceError: the file cannot be read, or a line is not a box; names the line.
     """
-    boxes: defaultdict[str, list[Box]] = defaultdict(list)
+    boxes: defaultdict[str, tuple[Box, ...]] = defaultdict(tuple)
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            for number, line in enumerate(csv.reader(file), start=1):
-                name, box = _parse(line, f"{path}: line {number}")
-                boxes[name].append(box)
+            for number, (name, *sides) in enumerate(csv.reader(file), start=1):
+                left, top, right, bottom = box = _sides(sides)
+                if not (0 <= left <= right <= 1 and 0 <= top <= bottom <= 1):
+                    raise SourceError(
+                        f"{path}: line {number}: expected 'file name,xmin,ymin,xmax,ymax' with "
+                        f"fractions of the image's size, found {','.join([name, *sides])!r}"
+                    )
+                boxes[name] += (box,)
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"--bbox_csv {path}: {error}") from error
-    return {name: tuple(found) for name, found in boxes.items()}
+    return boxes
 
 
-def _parse(line: list[str], where: str) -> tuple[str, Box]:
+def _sides(texts: Sequence[str]) -> Box:
     try:
-        left, top, right, bottom = (float(text) for text in line[1:])
+        left, top, right, bottom = map(float, texts)
     except ValueError:
-        left, top, right, bottom = 1.0, 1.0, 0.0, 0.0
-    if not (0 <= left <= right <= 1 and 0 <= top <= bottom <= 1):
-        raise SourceError(
-            f"{where}: expected 'file name,xmin,ymin,xmax,ymax' with fractions of the image's "
-            f"size, found {','.join(line)!r}"
-        )
-    return line[0], (left, top, right, bottom)
+        return (1.0, 1.0, 0.0, 0.0)  # no box
+    return (left, top, right, bottom)

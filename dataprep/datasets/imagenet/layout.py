@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-from dataprep.archives.directory import broken_link
-from dataprep.archives.listing import basename, is_image_name, refusal
+from dataprep.archives.listing import basename, is_image_name
 from dataprep.archives.tar import Archive, ArchiveMember, members
 from dataprep.datasets.base import ScanUnit
 from dataprep.datasets.imagenet.labels import class_indices, find_label_list
-from dataprep.datasets.raw_directory import likely, list_entries, list_raw
+from dataprep.datasets.raw_directory import list_entries, list_raw, meant
 from dataprep.errors import SourceError
-from dataprep.index import Ignored
-from dataprep.system.messages import counted, printable, some_of, unreadable
+from dataprep.system.messages import counted, printable, some_of
 
 _TRAIN_ARCHIVE: Final = "ILSVRC2012_img_train.tar"
 _VALIDATION_ARCHIVE: Final = "ILSVRC2012_img_val.tar"
@@ -39,23 +36,19 @@ class ImageNetUnit(ScanUnit):
 
     Attributes:
         split: ``train`` or ``validation``.
-        kind: whether `container` is a directory of images or a tar archive.
+        category: the class all images of the unit have; empty when labels come from a list.
+        labels: the list of labels, relative to the raw directory; empty for the shipped list.
         offset: where in the container the archive starts, in bytes; 0 unless it is nested.
         size: how many bytes a nested archive has; None for everything else.
         inner: the nested archive's name inside the container; empty unless it is nested.
-        category: the class all images of the unit have; empty when labels come from a list.
-        labels: the list of labels, relative to the raw directory; empty for the shipped list.
-        stray: what lay next to the unit and belongs to none; reported when this unit is scanned.
     """
 
     split: str
-    kind: Literal["folder", "archive"]
+    category: str = ""
+    labels: str = ""
     offset: int = 0
     size: int | None = None
     inner: str = ""
-    category: str = ""
-    labels: str = ""
-    stray: tuple[Ignored, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +61,13 @@ class SplitLayout:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A split's directory: names of its folders and of its other entries, and what is neither."""
+    """A split's directory: names of its folders, images and archives, and of what is neither."""
 
     path: str
     folders: list[str]
-    files: list[str]
-    stray: list[Ignored]
+    images: list[str]
+    archives: list[str]
+    others: list[str]
 
 
 def find_layouts(raw: Path, splits: Iterable[str]) -> dict[str, SplitLayout]:
@@ -93,67 +87,33 @@ def find_layouts(raw: Path, splits: Iterable[str]) -> dict[str, SplitLayout]:
 
 
 def _find_train(raw: Path) -> SplitLayout | None:
-    folder = _open(raw, _TRAIN)
-    if not _is_archive(raw, _TRAIN_ARCHIVE):
-        return _train_tree(folder) if folder else None
-    if folder:
-        raise _contradiction("training", (_TRAIN_ARCHIVE, f"{_TRAIN}/"))
-    return _archive_of_archives(raw)
-
-
-def _train_tree(found: _Folder) -> SplitLayout | None:
-    archives = [name.removesuffix(_TAR) for name in found.files if name.endswith(_TAR)]
-    others = [name for name in found.files if not name.endswith(_TAR)]
-    if loose := [f"{found.path}/{name}" for name in others if is_image_name(name)]:
+    folder = _one_form(raw, "training", _TRAIN_ARCHIVE, [_TRAIN])
+    if folder is None:
+        return _archive_of_archives(raw) if (raw / _TRAIN_ARCHIVE).is_file() else None
+    if folder.images:
+        loose = [f"{folder.path}/{name}" for name in folder.images]
         raise SourceError(
             f"images outside a class folder: {some_of(loose)}; expected "
-            f"{found.path}/<WordNet id>/*.JPEG; move them into their class folder; {_OTHER_SET}"
+            f"{folder.path}/<WordNet id>/*.JPEG; move them into their class folder; {_OTHER_SET}"
         )
-    places = [(name, f"{found.path}/{name}/") for name in found.folders]
-    places += [(name, f"{found.path}/{name}{_TAR}") for name in archives]
-    _require_known(places, "class folders or class archives")
-    if both := set(archives).intersection(found.folders):
-        raise SourceError(
-            f"found {some_of(both)} both as a folder and as an archive in {found.path}/; expected "
-            "each class in one form only; remove one of them"
-        )
-    if not places:
-        return None
-    parts = [counted(len(found.folders), "class folder")] if found.folders else []
-    if archives:
-        parts.append(counted(len(archives), "class archive") + ", read in place")
-    reason = "neither a class folder nor a class archive"
-    units = _folder_units("train", found)
-    for synset in archives:
-        container = f"{found.path}/{synset}{_TAR}"
-        units.append(
-            ImageNetUnit(f"train-{synset}", container, "train", "archive", category=synset)
-        )
-    stray = [*found.stray, *(Ignored(found.path, name, reason) for name in others)]
-    return _layout("train", f"{found.path}/ ({' and '.join(parts)})", units, stray)
+    return _classes("train", folder) if folder.folders or folder.archives else None
 
 
 def _archive_of_archives(raw: Path) -> SplitLayout:
     inner: dict[str, ArchiveMember] = {}
-    stray: list[Ignored] = []
     for member in members(raw, Archive(_TRAIN_ARCHIVE)):
         name = basename(member.name)
+        if name.startswith("."):  # left behind by macOS
+            continue
         synset = name.removesuffix(_TAR)
         place = f"{printable(member.name)} in {_TRAIN_ARCHIVE}"
-        if reason := member.refusal or ("hidden file" if name.startswith(".") else ""):
-            stray.append(Ignored(_TRAIN_ARCHIVE, member.name, reason))
-            continue
-        if synset == name:
+        if synset == name or member.refusal:
             raise SourceError(
-                f"found {place}; expected class archives only, such as n01440764.tar, as "
-                f"published; if it is an archive of a tree, unpack it; {_OTHER_SET}"
+                f"found {place} {member.refusal}; expected class archives only, such as "
+                "n01440764.tar, as published; if it is an archive of a tree, unpack it; "
+                f"{_OTHER_SET}"
             )
         _require_known([(synset, place)], "class archives")
-        if synset in inner:
-            raise SourceError(
-                f"{_TRAIN_ARCHIVE} holds {name} twice, at bytes {inner[synset].offset} and "
-                f"{member.offset}; expected each class once; copy or download it again"
-            )
         inner[synset] = member
     if not inner:
         raise SourceError(
@@ -164,87 +124,85 @@ def _archive_of_archives(raw: Path) -> SplitLayout:
         ImageNetUnit(
             split="train",
             name=f"train-{synset}",
-            kind="archive",
             container=_TRAIN_ARCHIVE,
+            category=synset,
             offset=member.offset,
             size=member.size,
             inner=f"{synset}{_TAR}",
-            category=synset,
         )
-        for synset, member in inner.items()
+        for synset, member in sorted(inner.items())
     ]
     form = f"{_TRAIN_ARCHIVE} ({counted(len(inner), 'class archive')}, read in place)"
-    return _layout("train", form, units, stray)
+    return SplitLayout(f"train: {form}", tuple(units))
 
 
 def _find_validation(raw: Path) -> SplitLayout | None:
-    opened = [folder for name in _VALIDATION if (folder := _open(raw, name))]
-    forms = [f"{folder.path}/" for folder in opened]
-    if _is_archive(raw, _VALIDATION_ARCHIVE):
-        forms.insert(0, _VALIDATION_ARCHIVE)
-    if len(forms) > 1:
-        raise _contradiction("validation", forms)
-    if not forms:
-        return None
-    found = opened[0] if opened else _Folder(_VALIDATION_ARCHIVE, [], [], [])
-    images = [name for name in found.files if is_image_name(name)]
-    if images and found.folders:
-        folders = some_of([f"{found.path}/{name}/" for name in found.folders])
+    folder = _one_form(raw, "validation", _VALIDATION_ARCHIVE, _VALIDATION)
+    if folder is not None and folder.images and folder.folders:
         raise SourceError(
-            f"found images directly in {found.path}/ ({some_of(images)}) and folders ({folders}); "
-            "expected all validation images in one directory or all in class folders; move one "
-            "of the two out of the raw directory"
+            f"found images directly in {folder.path}/ ({some_of(folder.images)}) and folders "
+            f"({some_of(folder.folders)}); expected all validation images in one directory or all "
+            "in class folders; move one of the two out of the raw directory"
         )
-    if found.folders:
-        places = [(name, f"{found.path}/{name}/") for name in found.folders]
-        _require_known(places, "class folders")
-        stray = [Ignored(found.path, name, refusal(name)) for name in found.files]
-        form = f"{found.path}/ ({counted(len(found.folders), 'class folder')})"
-        return _layout(
-            "validation", form, _folder_units("validation", found), [*found.stray, *stray]
-        )
-    if opened and not images:
+    if folder is not None and not folder.images:
+        return _classes("validation", folder) if folder.folders or folder.archives else None
+    if folder is None and not (raw / _VALIDATION_ARCHIVE).is_file():
         return None
     labels = find_label_list(raw)
-    # The scan of a directory itself reports what is stray in it.
-    kind: Literal["folder", "archive"] = "folder" if opened else "archive"
-    unit = ImageNetUnit("validation", found.path, "validation", kind, labels=labels)
-    how = f"{found.path}/ (one directory" if opened else f"{found.path} (read in place"
+    place = folder.path if folder else _VALIDATION_ARCHIVE
+    how = f"{place}/ (one directory" if folder else f"{place} (read in place"
     form = f"{how}, labels from {labels or 'the shipped list'})"
-    return _layout("validation", form, [unit], [])
+    unit = ImageNetUnit("validation", place, "validation", labels=labels)
+    return SplitLayout(f"validation: {form}", (unit,))
 
 
-def _is_archive(raw: Path, name: str) -> bool:
-    path = raw / name
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError) and not path.is_symlink():
-            return False
-        raise broken_link(path, name, error) from error
+def _one_form(raw: Path, what: str, archive: str, names: Iterable[str]) -> _Folder | None:
+    """A split's directory, if it holds anything and nothing else holds the split too."""
+    folders = [folder for name in names if (folder := _open(raw, name))]
+    forms = [archive] if (raw / archive).is_file() else []
+    forms += [f"{folder.path}/" for folder in folders]
+    if len(forms) > 1:
+        raise SourceError(
+            f"found {' and '.join(forms)}; expected the {what} images in one form only; move what "
+            "should not be read out of the raw directory"
+        )
+    return folders[0] if folders else None
 
 
 def _open(raw: Path, name: str) -> _Folder | None:
     """List a split's directory; None if it does not exist or holds nothing of interest."""
-    try:
-        if not (raw / name).is_dir():
-            return None
-    except OSError as error:
-        raise unreadable(name, error) from error
-    found = _Folder(name, [], [], [])
+    if not (raw / name).is_dir():
+        return None
+    found = _Folder(name, [], [], [], [])
     for entry, is_folder, reason in list_entries(raw, name):
         if reason:
-            found.stray.append(Ignored(name, entry, reason))
+            found.others.append(entry)
+        elif is_folder:
+            found.folders.append(entry)
+        elif entry.endswith(_TAR):
+            found.archives.append(entry)
         else:
-            (found.folders if is_folder else found.files).append(entry)
-    return found if found.folders or found.files else None
+            (found.images if is_image_name(entry) else found.others).append(entry)
+    return found if found.folders or found.images or found.archives else None
 
 
-def _contradiction(split: str, forms: Iterable[str]) -> SourceError:
-    return SourceError(
-        f"found {' and '.join(forms)}; expected the {split} images in one form only; move what "
-        "should not be read out of the raw directory"
-    )
+def _classes(split: str, found: _Folder) -> SplitLayout:
+    """Class folders and class archives."""
+    names = [*found.folders, *found.archives]
+    places = [
+        *((name, f"{found.path}/{name}/") for name in found.folders),
+        *((name.removesuffix(_TAR), f"{found.path}/{name}") for name in found.archives),
+    ]
+    _require_known(places, "class folders or class archives")
+    parts = [counted(len(found.folders), "class folder")] if found.folders else []
+    if found.archives:
+        parts.append(counted(len(found.archives), "class archive") + ", read in place")
+    units = [
+        ImageNetUnit(f"{split}-{name}", f"{found.path}/{name}", split, name.removesuffix(_TAR))
+        for name in sorted(names)
+    ]
+    note = f", ignoring {some_of(found.others)}" if found.others else ""
+    return SplitLayout(f"{split}: {found.path}/ ({' and '.join(parts)}){note}", tuple(units))
 
 
 def _require_known(places: Iterable[tuple[str, str]], expected: str) -> None:
@@ -257,34 +215,17 @@ def _require_known(places: Iterable[tuple[str, str]], expected: str) -> None:
         )
 
 
-def _folder_units(split: str, found: _Folder) -> list[ImageNetUnit]:
-    return [
-        ImageNetUnit(
-            f"{split}-{synset}", f"{found.path}/{synset}", split, "folder", category=synset
-        )
-        for synset in found.folders
-    ]
-
-
-def _layout(
-    split: str, form: str, units: Iterable[ImageNetUnit], stray: Sequence[Ignored]
-) -> SplitLayout:
-    """Put a split together; what is stray is reported with its first unit."""
-    first, *others = sorted(units, key=lambda unit: unit.name)
-    note = f", ignoring {some_of([entry.name for entry in stray])}" if stray else ""
-    return SplitLayout(f"{split}: {form}{note}", (replace(first, stray=tuple(stray)), *others))
-
-
-def _missing(raw: Path, names: list[str], lacking: list[str], there: list[str]) -> SourceError:
+def _missing(
+    raw: Path, names: Sequence[str], lacking: Sequence[str], there: Sequence[str]
+) -> SourceError:
     """Says what to do when splits are not where they were looked for."""
     looked_for = "; ".join(f"for {split}: {_LOOKED_FOR[split]}" for split in lacking)
     name = raw.resolve().name
     above = 1 if name in (_TRAIN, *_VALIDATION) else 2 if name in class_indices() else 0
-    right = next(likely(raw, (*_KAGGLE, *names), above, _holds_split), None)
-    if right:
-        advice = f"did you mean --raw_data_dir {printable(right)} ?"
-    elif there:
+    if there:
         advice = f"--splits {','.join(there)} would take only what is there"
+    elif right := meant(raw, (*_KAGGLE, *names), above, _holds_split):
+        advice = f"did you mean --raw_data_dir {printable(right)} ?"
     elif any(is_image_name(name) for name in names):
         advice = "check --raw_data_dir; `dataprep folder` with --listing FILE takes loose images"
     else:
@@ -296,6 +237,5 @@ def _missing(raw: Path, names: list[str], lacking: list[str], there: list[str]) 
 
 
 def _holds_split(directory: Path) -> bool:
-    files = (directory / name for name in (_TRAIN_ARCHIVE, _VALIDATION_ARCHIVE))
-    folders = (directory / name for name in (_TRAIN, *_VALIDATION))
-    return any(path.is_file() for path in files) or any(path.is_dir() for path in folders)
+    names = (_TRAIN_ARCHIVE, _VALIDATION_ARCHIVE, _TRAIN, *_VALIDATION)
+    return any((directory / name).exists() for name in names)
