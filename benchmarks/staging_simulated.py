@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from benchmarks.results import Row
 from benchmarks.staging_model import Estimates, Machine, Mode, estimate
-from dataprep.staging.selection import least_replicas
 
 NODES = (4, 16, 64, 256, 1024, 1536)
 
@@ -53,7 +52,7 @@ def simulated(data: DataSet) -> Iterator[tuple[int, Estimates]]:
     """Estimates for every number of nodes, with as many replicas as a share needs at least."""
     machine = Machine(stripes=data.stripes)
     for nodes in NODES:
-        replicas = least_replicas(data.files, nodes)
+        replicas = -(-nodes // data.files)
         yield (
             nodes,
             estimate(

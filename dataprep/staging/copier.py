@@ -139,15 +139,7 @@ def _look(plan: StagePlan, directory: StageDirectory) -> _View:
                 f"{printable(str(path))} is not of this data set, but readers would take it in; "
                 "move it away, or stage into another directory (--to)"
             )
-    present = find_present(
-        directory,
-        plan.inventory,
-        plan.selection,
-        sentinel,
-        planned=planned,
-        verify=plan.request.verify,
-    )
-    return _View(sentinel, planned, present)
+    return _View(sentinel, planned, find_present(plan, directory, sentinel, planned))
 
 
 def _sweep(plan: StagePlan, directory: StageDirectory) -> None:

@@ -6,15 +6,15 @@ import hashlib
 import json
 import os
 import stat
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from dataprep.build.manifest import NAME, PART, read_manifest, refuse_part
 from dataprep.errors import DatasetError, UsageError
-from dataprep.staging.target.paths import PRIVATE, is_inside
+from dataprep.staging.target.paths import is_inside
 from dataprep.system.durable_files import is_partial
 from dataprep.system.messages import printable
 from dataprep.system.state_files import to_json
@@ -77,44 +77,36 @@ def read_inventory(source: Path) -> Inventory:
             dataprep, or is a part of a data set; it holds what cannot be copied.
         UsageError: it is a file.
     """
-    _check_directory(source)
-    if _is_plain(source):
+    try:
+        if not stat.S_ISDIR(source.stat().st_mode):
+            raise UsageError(
+                f"{printable(str(source))} is no directory, and only directories are staged; name "
+                f"the one that it is in, {printable(str(source.absolute().parent))}"
+            )
+        if not _is_plain(source):
+            manifest = read_manifest(source)
+            refuse_part(source, manifest, "staged")
+            return _named(source, manifest)
         if (source / _OURS).is_dir():
             raise DatasetError(
                 f"{source} holds an unfinished data set, without {NAME}; finish it first, with "
                 "the command that makes it: `dataprep status` tells how far it has come"
             )
         return _listed(source)
-    manifest = read_manifest(source)
-    refuse_part(source, manifest, "staged")
-    return _named(source, manifest)
-
-
-def _check_directory(source: Path) -> None:
-    try:
-        mode = source.stat().st_mode
     except OSError as error:
         raise DatasetError(
-            f"{printable(str(source))} cannot be staged: {_reason(error)}; name the directory of "
-            "a data set"
+            f"{printable(str(error.filename or source))} cannot be staged: "
+            f"{error.strerror or error}; name the directory of a data set, and check that it can "
+            "be read and that nobody changes it"
         ) from error
-    if not stat.S_ISDIR(mode):
-        raise UsageError(
-            f"{printable(str(source))} is no directory, and only directories are staged; name "
-            f"the one that it is in, {printable(str(source.absolute().parent))}"
-        )
 
 
 def _is_plain(source: Path) -> bool:
     """Whether there is no manifest of ours; one that is damaged is still ours."""
     try:
-        data = (source / NAME).read_bytes()
+        found = json.loads((source / NAME).read_bytes())
     except FileNotFoundError:
         return True
-    except OSError as error:
-        raise _unreadable(source / NAME, error) from error
-    try:
-        found = json.loads(data)
     except (ValueError, RecursionError):
         return False
     return not (isinstance(found, dict) and str(found.get("format")).startswith("dataprep-"))
@@ -128,7 +120,15 @@ def _named(source: Path, manifest: Mapping[str, Any]) -> Inventory:
         SourceFile(file["path"], file["bytes"], file["sha256"]) for file in _files_of(manifest)
     )
     files.sort(key=lambda file: file.path)
-    _check_paths(source, [file.path for file in files])
+    # Somebody may have written it otherwise.
+    paths = [file.path for file in files]
+    strange = [path for path in paths if not is_inside(path) or path == PART]
+    strange += [path for path, after in pairwise(paths) if path == after]
+    if strange:
+        raise DatasetError(
+            f"{source / NAME} names {printable(min(strange))} twice, or as a file where none can "
+            "be; make the data set again"
+        )
     return Inventory(source, manifest["sha256"], tuple(files), manifest)
 
 
@@ -138,17 +138,6 @@ def _files_of(manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for shard in split["shards"]:
             yield from shard["files"]
         yield from split["files"]
-
-
-def _check_paths(source: Path, paths: Sequence[str]) -> None:
-    """Refuse a manifest, which somebody may have written otherwise, that names strange places."""
-    strange = [path for path in paths if not is_inside(path) or path == PART]
-    strange += [path for path, count in Counter(paths).items() if count > 1]
-    if strange:
-        raise DatasetError(
-            f"{source / NAME} names {printable(min(strange))} twice, or as a file where none can "
-            "be; make the data set again"
-        )
 
 
 def _listed(source: Path) -> Inventory:
@@ -167,52 +156,23 @@ def _walk(source: Path) -> Iterator[SourceFile]:
     waiting = [""]
     while waiting:
         below = waiting.pop()
-        try:
-            with os.scandir(source / below) as entries:
-                for entry in entries:
-                    path = below + entry.name
-                    if not entry.is_dir(follow_symlinks=False):
-                        if not _is_left_out(entry.name):
-                            yield _file(entry, path)
-                    elif not entry.name.startswith(_OURS):
+        with os.scandir(source / below) as entries:
+            for entry in entries:
+                path = below + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    if not entry.name.startswith(_OURS):
                         waiting.append(f"{path}/")
-        except OSError as error:
-            raise _unreadable(source / below, error) from error
-
-
-def _is_left_out(name: str) -> bool:
-    return name == _LMDB_LOCK or is_partial(Path(name))
+                elif entry.name != _LMDB_LOCK and not is_partial(Path(entry.name)):
+                    yield _file(entry, path)
 
 
 def _file(entry: os.DirEntry[str], path: str) -> SourceFile:
     """A file, or what a link leads to."""
-    try:
-        found = entry.stat()
-    except OSError as error:
-        if entry.is_symlink() and isinstance(error, FileNotFoundError):
-            raise _not_copied(entry, "is a link that leads nowhere", "fix or remove it") from error
-        raise _unreadable(Path(entry.path), error) from error
-    if stat.S_ISDIR(found.st_mode):
-        what = "is a link to a directory, which is not followed"
-        raise _not_copied(entry, what, "put the directory itself there")
-    if not stat.S_ISREG(found.st_mode):
-        raise _not_copied(entry, "is no regular file", "move it away")
-    if path.partition("/")[0] == PRIVATE:
-        raise _not_copied(entry, "has the name of staging's own directory", "rename it")
+    found = entry.stat()
+    if not stat.S_ISREG(found.st_mode) or not is_inside(path):
+        raise DatasetError(
+            f"{printable(entry.path)} is no regular file, nor a link to one, or has the name of "
+            "staging's own directory, so it cannot be staged; move it away"
+        )
     mode = stat.S_IMODE(found.st_mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR
     return SourceFile(path, found.st_size, modified=found.st_mtime_ns, mode=mode)
-
-
-def _not_copied(entry: os.DirEntry[str], what: str, remedy: str) -> DatasetError:
-    return DatasetError(f"{printable(entry.path)} {what}, so it cannot be staged; {remedy}")
-
-
-def _unreadable(path: Path, error: OSError) -> DatasetError:
-    return DatasetError(
-        f"{printable(str(path))} cannot be read: {_reason(error)}; check that nobody changes the "
-        "directory, that its permissions allow reading and that the file system is healthy"
-    )
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)

@@ -10,22 +10,21 @@ import hashlib
 import os
 import shlex
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from dataprep.build.manifest import NAME as MANIFEST
 from dataprep.build.manifest import PART
 from dataprep.errors import StagingError
-from dataprep.staging.inventory import Inventory, SourceFile
+from dataprep.staging.inventory import SourceFile
 from dataprep.staging.plan import StagePlan
-from dataprep.staging.selection import Selection
 from dataprep.staging.target.directory import (
     StageDirectory,
     read_file,
     remove_file,
     write_file,
 )
-from dataprep.staging.target.paths import CopiedFile, Verify, opened_parent
+from dataprep.staging.target.paths import CopiedFile, opened_parent, target_error
 from dataprep.staging.target.sentinel import (
     Sentinel,
     add_lease,
@@ -64,84 +63,66 @@ class Present:
 
 
 def find_present(
+    plan: StagePlan,
     directory: StageDirectory,
-    inventory: Inventory,
-    selection: Selection,
     sentinel: Sentinel | None,
-    *,
     planned: Collection[str],
-    verify: Verify,
 ) -> Present:
     """Look at the target, without reading any of its files.
 
     Args:
+        plan: what belongs here.
         directory: the target.
-        inventory: what there is.
-        selection: what belongs here.
         sentinel: what an earlier call that ended well left here.
         planned: what earlier calls, however they ended, may have put here.
-        verify: ``reread`` believes no file without hashing it, ``none`` any of the right size that
-            an earlier call has copied from this very source.
 
     Raises:
         StagingError: a file that staging did not put here is in the way.
     """
     recorded = {file.path: file for file in sentinel.files} if sentinel else {}
     changed = set(changed_files(directory, list(recorded.values())))
-    same_source = sentinel is not None and sentinel.digest == inventory.digest
-    labels = LABELS if inventory.manifest is not None else frozenset()
+    same_source = sentinel is not None and sentinel.digest == plan.inventory.digest
+    labels = LABELS if plan.inventory.manifest is not None else frozenset()
+    wanted = {file.path for file in plan.selection.files} | labels
+    ours = {*recorded, *planned}
+    for path in sorted(wanted - ours):
+        _refuse_foreign(directory, path, ours)
     good: list[CopiedFile] = []
     doubtful: list[SourceFile] = []
     lacking: list[SourceFile] = []
-    for path in sorted({*labels, *(file.path for file in selection.files)} - {*recorded, *planned}):
-        there = _find(directory, path)
-        if there is not None and not (
-            there.bytes < 0 and any(each.startswith(f"{path}/") for each in (*recorded, *planned))
-        ):
-            _refuse_foreign(directory, path)
-    for file in selection.files:
-        if file.path in labels:
-            continue
-        there, copied = _find(directory, file.path), recorded.get(file.path)
+    for file in copied_files(plan):
+        there, before = _find(directory, file.path), recorded.get(file.path)
         if there is None or there.bytes != file.bytes:
             lacking.append(file)
             continue
-        untouched = copied is not None and file.path not in changed
-        known = file.sha256 or (copied.sha256 if copied and same_source else None)
-        of_source = copied is not None and _is_of(copied, file, same_source, verify)
-        if copied and of_source and untouched and verify != "reread":
-            good.append(copied)
-        elif of_source and file.sha256 and verify == "none":
-            good.append(there)
+        known = file.sha256 or (before.sha256 if before and same_source else None)
+        untouched = before is not None and file.path not in changed
+        # A source that was made anew may have shards of the same sizes: these alone never tell.
+        same = before is not None and before.sha256 == known and (bool(known) or same_source)
+        believed = plan.request.verify != "reread"
+        if before and untouched and same and believed:
+            good.append(before)
         elif known:
             doubtful.append(replace(file, sha256=known))
-        elif verify != "reread" and there.modified == file.modified:
+        elif believed and there.modified == file.modified:
             # It got its source's time when it was whole, before it got its name.
-            good.append(there)
+            good.append(before if before and untouched else there)
         else:
             lacking.append(file)
-    wanted = {file.path for file in selection.files}
-    found = [_find(directory, path) for path in sorted({*recorded, *planned} - wanted - labels)]
+    found = [_find(directory, path) for path in sorted(ours - wanted)]
     # What is no regular file has been put in the place of one: a directory, by a newer source.
     obsolete = [file for file in found if file is not None and file.bytes >= 0]
     return Present(tuple(good), tuple(doubtful), tuple(lacking), tuple(obsolete))
 
 
-def _is_of(copied: CopiedFile, file: SourceFile, same_source: bool, verify: Verify) -> bool:
-    """Whether what has copied is this file of this source; what nobody hashed is not known to be.
-
-    A source that was made anew may have shards of the same sizes, so these alone never tell.
-    """
-    if copied.sha256 is not None and file.sha256 is not None:
-        return copied.sha256 == file.sha256
-    return same_source and (file.sha256 is None or verify == "none")
-
-
-def _refuse_foreign(directory: StageDirectory, path: str) -> None:
-    raise StagingError(
-        f"{directory.path}/{printable(path)} is in the way, and dataprep did not stage it; "
-        "move it away, or stage into another directory (--to)"
-    )
+def _refuse_foreign(directory: StageDirectory, path: str, ours: Collection[str]) -> None:
+    there = _find(directory, path)
+    is_folder_of_ours = any(each.startswith(f"{path}/") for each in ours)
+    if there is not None and not (there.bytes < 0 and is_folder_of_ours):
+        raise StagingError(
+            f"{directory.path}/{printable(path)} is in the way, and dataprep did not stage it; "
+            "move it away, or stage into another directory (--to)"
+        )
 
 
 def _find(directory: StageDirectory, path: str) -> CopiedFile | None:
@@ -152,10 +133,7 @@ def _find(directory: StageDirectory, path: str) -> CopiedFile | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise StagingError(
-            f"{directory.path}/{printable(path)} cannot be looked at: {error.strerror}; "
-            "check this node's storage"
-        ) from error
+        raise target_error(error, directory.path, f"looking at {path}") from error
     size = found.st_size if stat.S_ISREG(found.st_mode) else -1
     return CopiedFile(path, size, None, found.st_mtime_ns)
 
@@ -236,55 +214,33 @@ def claim(plan: StagePlan, directory: StageDirectory) -> Sentinel | None:
 
 
 def _check_owner(plan: StagePlan, directory: StageDirectory, sentinel: Sentinel | None) -> None:
-    users = other_jobs(directory, plan.placement.job)
-    if sentinel is None:
-        if users and not plan.request.shared:
-            raise StagingError(
-                f"{printable(str(directory.path))} is used by {some_of(users)}; stage into another "
-                "directory, or share one between jobs (--shared, in all of them)"
-            )
-        planned = read_planned(directory)
-        if users and planned is not None and planned.selection != plan.selection.digest:
-            _refuse_to_change(plan, directory, users)
+    job, shared, asked = plan.placement.job, plan.request.shared, plan.request.asked
+    users = other_jobs(directory, job)
+    planned = read_planned(directory)
+    selection = sentinel.selection if sentinel else planned.selection if planned else None
+    same_source = sentinel is None or (
+        sentinel.source == str(plan.inventory.source) or sentinel.digest == plan.inventory.digest
+    )
+    if sentinel is None and users and not shared:
+        what = f"is used by {some_of(users)}"
+    elif sentinel and sentinel.job not in (None, job) and not (sentinel.shared and shared):
+        what = f"was staged by {sentinel.job}, this is {job or 'outside of any job'}"
+    elif sentinel and not same_source:
+        what = f"holds a copy of {printable(sentinel.source)}"
+    elif users and selection not in (None, plan.selection.digest):
+        what = f"is used as it is by {some_of(users)}, and this call would change it"
+    elif sentinel and asked != sentinel.asked:
+        what = f"holds another part: {sentinel.asked}; this call asks for {asked}"
+    else:
         return
-    job = plan.placement.job
-    place, source = printable(str(directory.path)), printable(str(plan.inventory.source))
-    delete = printable(f"dataprep stage --clean --to {shlex.quote(str(directory.path))}")
-    shares = sentinel.shared and plan.request.shared
-    if sentinel.job not in (None, job) and not shares:
-        raise StagingError(
-            f"{place} was staged by {sentinel.job}, this is {job or 'outside of any job'}; stage "
-            f"into another directory, share one between jobs (--shared, in all of them), or delete "
-            f"it: {delete} --all_jobs"
-        )
-    if sentinel.source != str(plan.inventory.source) and sentinel.digest != plan.inventory.digest:
-        raise StagingError(
-            f"{place} holds a copy of {printable(sentinel.source)}; stage {source} into another "
-            f"directory, or delete the copy: {delete}"
-        )
-    if users and not is_current(sentinel, plan):
-        _refuse_to_change(plan, directory, users)
-    asked = plan.request.asked
-    if asked != sentinel.asked:
-        raise StagingError(
-            f"{place} holds another part of {source}: {sentinel.asked}; this call asks for "
-            f"{asked}, and would delete the rest; ask for both in one call (--split, twice), "
-            f"stage into another directory, or delete the copy: {delete}"
-        )
-
-
-def _refuse_to_change(plan: StagePlan, directory: StageDirectory, users: Sequence[str]) -> None:
+    place = str(directory.path)
+    delete = printable(f"dataprep stage --clean --to {shlex.quote(place)}")
     raise StagingError(
-        f"{printable(str(directory.path))} is used as it is by {some_of(users)}, and this call "
-        f"would change it: {printable(str(plan.inventory.source))} has changed, or other splits "
-        "are asked for; stage into another directory"
+        f"{printable(place)} {what}; stage into another directory, share one between jobs "
+        f"(--shared, in all of them), or delete it: {delete}{' --all_jobs' * bool(job or users)}"
     )
 
 
 def is_current(sentinel: Sentinel | None, plan: StagePlan) -> bool:
     """Whether it is of this source, and of the files that are asked for."""
-    return (
-        sentinel is not None
-        and sentinel.digest == plan.inventory.digest
-        and sentinel.selection == plan.selection.digest
-    )
+    return sentinel is not None and sentinel.selection == plan.selection.digest

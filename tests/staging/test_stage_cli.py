@@ -75,9 +75,9 @@ WRONG = {
     "whole without share": (("SRC", "--whole", "train"), "--replicas and --whole belong to"),
     "no such split to be whole": (
         ("SRC", "--share", "node", "--whole", "test", "--rank", 0, "--world_size", 2),
-        "--whole test",
+        "has no split test",
     ),
-    "no such split": (("SRC", "--split", "test"), "--split test"),
+    "no such split": (("SRC", "--split", "test"), "has no split test"),
     "share and broadcast": (("SRC", "--share", "node", "--broadcast", "mpi"), "--share"),
     "rank alone": (("SRC", "--rank", 0), "--world_size"),
     "rank too large": (("SRC", "--rank", 2, "--world_size", 2), "--rank 2"),

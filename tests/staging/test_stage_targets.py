@@ -82,7 +82,7 @@ def test_the_source_of_another_copy_is_not_replaced(cli: Cli, source: Path, tmp_
     other.mkdir()
     (other / "file").write_text("other")
     assert cli("stage", source, "--to", to).code == 0
-    refused(cli("stage", other, "--to", to), to, source, other, "--clean")
+    refused(cli("stage", other, "--to", to), to, source, "--clean")
     assert arrived(to) == named(source)
 
 
