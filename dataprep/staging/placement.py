@@ -14,7 +14,6 @@ from dataprep.staging.schedulers import (
     find_job,
     find_launch,
     in_slurm_step,
-    index_below,
     short_name,
     slurm_hosts,
     whole_number,
@@ -114,12 +113,19 @@ def require_node(placement: Placement, purpose: str) -> None:
 def _from_environment(environment: Mapping[str, str], host: str) -> Placement:
     job = find_job(environment)
     if (launch := find_launch(environment)) is not None:
-        return _launched(launch, job, host)
-    if job is not None and in_slurm_step(environment):
-        return _in_slurm_step(environment, job, host)
-    if job is not None:
-        return _in_job(job, host)
-    return Placement(host, 0, 1, 0, None, None, host, "nothing")
+        found = _launched(launch, job, host)
+    elif job is not None and in_slurm_step(environment):
+        found = _in_slurm_step(environment, job, host)
+    elif job is not None:
+        found = _in_job(job, host)
+    else:
+        found = Placement(host, 0, 1, 0, None, None, host, "nothing")
+    if found.node >= found.nodes:
+        raise UsageError(
+            f"{found.origin}'s variables contradict each other: node {found.node} of {found.nodes},"
+            " counted from 0; unset what another job has left, or give --rank and --world_size"
+        )
+    return found
 
 
 def _as_told(environment: Mapping[str, str], host: str, rank: int, nodes: int) -> Placement:
@@ -143,7 +149,7 @@ def _as_told(environment: Mapping[str, str], host: str, rank: int, nodes: int) -
 
 
 def _in_slurm_step(environment: Mapping[str, str], job: Job, host: str) -> Placement:
-    nodes = index_below(environment, "SLURM_NODEID", _STEP_NODES)
+    nodes = whole_number(environment, _STEP_NODES)
     node = whole_number(environment, "SLURM_NODEID")
     if node is None or nodes is None:
         missing = "SLURM_NODEID" if node is None else _STEP_NODES.partition(" ")[0]
@@ -182,11 +188,6 @@ def _in_job(job: Job, host: str) -> Placement:
         if not job.hosts:
             doubt = f"{job.origin} does not tell the hosts of {job.name} here"
         return replace(found, doubt=doubt)
-    if node >= nodes:
-        raise UsageError(
-            f"$PBS_NODENUM is {node}, but $PBS_NODEFILE names {nodes} hosts; unset what another "
-            "job has left, or give --rank and --world_size"
-        )
     return replace(found, node=node, nodes=nodes)
 
 

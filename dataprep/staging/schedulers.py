@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from dataprep.errors import UsageError
 
-_MOST_HOSTS = 1 << 16  # Slurm's own limit of a range (hostlist.h)
 _MOST_STEPS = 0xFFFFFFF0  # Slurm's numbers from here on are batch scripts, shells and the like
 _LAUNCH_HOST = re.compile(r"(batch|login)[0-9]*")  # of IBM's systems; no host of the job
 _HOSTS = re.compile(r"(?:[^\[\],\s]|\[[^\[\]]*\])+")  # an entry such as r[0-1]n[00-03]
@@ -59,22 +58,16 @@ class Launch(NamedTuple):
 
 
 class _Launcher(NamedTuple):
-    """The variables of one launcher; of several for one thing the first that is set counts.
-
-    Attributes:
-        sign: the variable that only its processes have.
-        by_slurm: whether ``srun`` sets the same ones, in steps of its own.
-    """
+    """The variables of one launcher, as in `Launch`; of several the first that is set counts."""
 
     origin: str
-    sign: str
     rank: str
     size: str = ""
     local_rank: str = ""
     local_size: str = ""
-    node: str = ""
     name: str = ""
-    by_slurm: bool = False
+    node: str = ""
+    by_slurm: bool = False  # srun sets the same ones, in steps of its own
 
 
 # The more a launcher says the earlier it comes: jsrun also sets Open MPI's variables, Open MPI
@@ -83,43 +76,34 @@ class _Launcher(NamedTuple):
 _LAUNCHERS = (
     _Launcher(
         "jsrun",
-        sign="JSM_NAMESPACE_RANK",
-        rank="JSM_NAMESPACE_RANK",
-        size="JSM_NAMESPACE_SIZE",
-        local_rank="JSM_NAMESPACE_LOCAL_RANK",
-        local_size="JSM_NAMESPACE_LOCAL_SIZE OMPI_COMM_WORLD_LOCAL_SIZE",
-        name="PMIX_NAMESPACE",
+        "JSM_NAMESPACE_RANK",
+        "JSM_NAMESPACE_SIZE",
+        "JSM_NAMESPACE_LOCAL_RANK",
+        "JSM_NAMESPACE_LOCAL_SIZE",
+        "PMIX_NAMESPACE",
     ),
     _Launcher(
         "Open MPI",
-        sign="OMPI_COMM_WORLD_RANK",
-        rank="OMPI_COMM_WORLD_RANK",
-        size="OMPI_COMM_WORLD_SIZE",
-        local_rank="OMPI_COMM_WORLD_LOCAL_RANK",
-        local_size="OMPI_COMM_WORLD_LOCAL_SIZE",
-        name="PMIX_NAMESPACE OMPI_MCA_ess_base_jobid",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "PMIX_NAMESPACE OMPI_MCA_ess_base_jobid",
     ),
     _Launcher(
         "Cray PALS",
-        sign="PALS_RANKID",
-        rank="PALS_RANKID",
-        size="PMI_SIZE",
-        local_rank="PALS_LOCAL_RANKID",
-        local_size="PALS_LOCAL_SIZE PMI_LOCAL_SIZE",
+        "PALS_RANKID",
+        "PMI_SIZE",
+        "PALS_LOCAL_RANKID",
+        "PALS_LOCAL_SIZE PMI_LOCAL_SIZE",
+        "PALS_APID",
         node="PALS_NODEID",
-        name="PALS_APID",
         by_slurm=True,
     ),
-    _Launcher(
-        "Hydra",  # MPICH's, Intel MPI's
-        sign="MPI_LOCALRANKID",
-        rank="PMI_RANK PMIX_RANK",
-        size="PMI_SIZE",
-        local_rank="MPI_LOCALRANKID",
-        local_size="MPI_LOCALNRANKS",
-    ),
-    _Launcher("PMI", sign="PMI_RANK", rank="PMI_RANK", size="PMI_SIZE", by_slurm=True),
-    _Launcher("PMIx", sign="PMIX_RANK", rank="PMIX_RANK", name="PMIX_NAMESPACE", by_slurm=True),
+    # MPICH's and Intel MPI's.
+    _Launcher("Hydra", "PMI_RANK PMIX_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    _Launcher("PMI", "PMI_RANK", "PMI_SIZE", by_slurm=True),
+    _Launcher("PMIx", "PMIX_RANK", name="PMIX_NAMESPACE", by_slurm=True),
 )
 
 
@@ -127,22 +111,21 @@ def find_launch(environment: Mapping[str, str]) -> Launch | None:
     """What started this process, if it was a launcher other than ``srun``.
 
     Raises:
-        UsageError: variables make no sense, or contradict each other.
+        UsageError: a variable makes no sense.
     """
     in_step = in_slurm_step(environment)
     for launcher in _LAUNCHERS:
-        if environment.get(launcher.sign) and not (in_step and launcher.by_slurm):
-            size = index_below(environment, launcher.rank, launcher.size)
-            local_size = index_below(environment, launcher.local_rank, launcher.local_size)
-            rank = whole_number(environment, launcher.rank)
-            if rank is None:
-                return None
+        rank = whole_number(environment, launcher.rank)
+        local_rank = whole_number(environment, launcher.local_rank)
+        if rank is None or (in_step and launcher.by_slurm):
+            continue
+        if local_rank is not None or not launcher.local_rank:
             return Launch(
                 launcher.origin,
                 rank,
-                size,
-                whole_number(environment, launcher.local_rank),
-                local_size,
+                whole_number(environment, launcher.size),
+                local_rank,
+                whole_number(environment, launcher.local_size),
                 whole_number(environment, launcher.node),
                 environment.get(_set(environment, launcher.name)),
             )
@@ -174,7 +157,6 @@ def find_job(environment: Mapping[str, str]) -> Job | None:
         listed = (
             _lines(environment.get("LSB_DJOB_HOSTFILE"))
             or environment.get("LSB_MCPU_HOSTS", "").split()[::2]  # each with its number of slots
-            or environment.get("LSB_HOSTS", "").split()
         )
         if listed and _LAUNCH_HOST.fullmatch(short_name(listed[0])):
             listed = listed[1:]
@@ -196,7 +178,7 @@ def slurm_hosts(environment: Mapping[str, str], names: str) -> tuple[str, ...]:
     """
     name = _set(environment, names)
     try:
-        return tuple(expand_hosts(environment[name])) if name else ()
+        return tuple(expand_hosts(environment.get(name, "")))
     except ValueError as error:
         raise UsageError(
             f"${name} is no list of hosts such as n[0-2,5]: {error}; correct or unset it"
@@ -206,39 +188,33 @@ def slurm_hosts(environment: Mapping[str, str], names: str) -> tuple[str, ...]:
 def expand_hosts(text: str) -> list[str]:
     """The names that Slurm's ``n[0-2,5],m-a[01-10]b`` stands for, as ``scontrol show hostnames``.
 
-    A number has at least as many digits as the one its range begins with. With several brackets
-    in a name the last one counts fastest.
+    With several brackets in a name the last one counts fastest.
 
     Raises:
-        ValueError: it is not such a list.
+        ValueError: it is no such list.
     """
+    hosts: list[str] = []
     entries = _HOSTS.findall(text)
-    if not entries or ",".join(entries) != text:
-        raise ValueError("an unexpected character, or no host")
-    parts = (re.split(r"\[([^\[\]]*)\]", entry) for entry in entries)
-    names = itertools.chain.from_iterable(
-        itertools.product(
-            *(_numbers(part) if place % 2 else (part,) for place, part in enumerate(entry))
-        )
-        for entry in parts
-    )
-    hosts = ["".join(name) for name in itertools.islice(names, _MOST_HOSTS + 1)]
-    if len(hosts) > _MOST_HOSTS:
-        raise ValueError(f"it stands for more than {_MOST_HOSTS:,} hosts")
+    if ",".join(entries) != text:
+        raise ValueError("an unexpected character")
+    for entry in entries:
+        parts = re.split(r"\[([^\[\]]*)\]", entry)
+        choices = [_numbers(part) if at % 2 else [part] for at, part in enumerate(parts)]
+        hosts += map("".join, itertools.product(*choices))
     return hosts
 
 
-def _numbers(text: str) -> Iterator[str]:
-    """Every number of what is between brackets, such as ``0-2,5``."""
+def _numbers(text: str) -> list[str]:
+    """Every number of what is between brackets, such as ``0-2,5``.
+
+    A number has at least as many digits as the one its range begins with.
+    """
+    numbers: list[str] = []
     for part in text.split(","):
-        bounds = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", part)
-        if bounds is None:
-            raise ValueError(f"{part!r} is not a range of numbers")
-        first, last = int(bounds[1]), int(bounds[2] or bounds[1])
-        if not first <= last < first + _MOST_HOSTS:
-            raise ValueError(f"{part!r} goes backwards, or has more than {_MOST_HOSTS:,} numbers")
-        for number in range(first, last + 1):
-            yield str(number).zfill(len(bounds[1]))
+        first, _, last = part.partition("-")
+        span = range(int(first), int(last or first) + 1)
+        numbers += (str(number).zfill(len(first)) for number in span)
+    return numbers
 
 
 def whole_number(environment: Mapping[str, str], names: str) -> int | None:
@@ -257,22 +233,6 @@ def whole_number(environment: Mapping[str, str], names: str) -> int | None:
             "--world_size"
         )
     return int(text)
-
-
-def index_below(environment: Mapping[str, str], index: str, count: str) -> int | None:
-    """How many there are, after a look at an index among them.
-
-    Raises:
-        UsageError: they contradict each other.
-    """
-    number, total = whole_number(environment, index), whole_number(environment, count)
-    if number is not None and total is not None and number >= total:
-        raise UsageError(
-            f"${_set(environment, index)} is {number}, but ${_set(environment, count)} is {total},"
-            " and it counts from 0; unset what another job has left, or give --rank and "
-            "--world_size"
-        )
-    return total
 
 
 def _set(environment: Mapping[str, str], names: str) -> str:

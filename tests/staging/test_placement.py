@@ -179,7 +179,6 @@ _CERTAIN = [
     # LSF, but for the host that only launches; jsrun never uses the one of the batch script.
     (LSF, "a01n02", (1, 2, 0)),
     ({"LSB_JOBID": "88", "LSB_MCPU_HOSTS": "a01n01 2 a01n02 2 "}, "a01n02.site", (1, 2, 0)),
-    ({"LSB_JOBID": "88", "LSB_HOSTS": "a01n01 a01n01 a01n02"}, "a01n02", (1, 2, 0)),
     ({**LSF, **jsrun(5, 6, 2, 3)}, "a01n02", (1, 2, 2)),
     ({**LASSEN, **jsrun(5, 6, 2, 3)}, "a01n02", (1, 2, 2)),
     ({**LASSEN, **jsrun(1, 2, 0, 1)}, "a01n02", (1, 2, 0)),
@@ -238,21 +237,6 @@ def test_if_all_nodes_are_certain_they_are_right() -> None:
                     assert {one.nodes for one in found} == {used}
                     assert sorted(one.node for one in found) == list(range(used))
                     assert {one.leader for one in found if used > 1} <= {"n0", None}
-    assert certain > 0
-
-
-def test_if_all_of_pals_s_nodes_are_certain_they_are_right() -> None:
-    certain = 0
-    for used in range(1, 5):
-        for counts in itertools.product(range(1, 7), repeat=used):
-            found = [
-                place({**SLURM_JOB, **pals(sum(counts[:node]), sum(counts), 0, count, node)})
-                for node, count in enumerate(counts)
-            ]
-            if all(one.doubt is None for one in found):
-                certain += 1
-                expected = [(node, used) for node in range(used)]
-                assert [(one.node, one.nodes) for one in found] == expected, counts
     assert certain > 0
 
 
@@ -426,18 +410,14 @@ def test_what_the_user_cannot_mean_is_refused(options: dict[str, int], message: 
 @pytest.mark.parametrize(
     ("environment", "names"),
     [
-        ({**slurm_step(0), "SLURM_NODEID": "2"}, ["SLURM_NODEID", "SLURM_STEP_NUM_NODES"]),
+        ({**slurm_step(0), "SLURM_NODEID": "2"}, ["Slurm", "node 2 of 2"]),
         ({**slurm_step(0), "SLURM_NODEID": "one"}, ["SLURM_NODEID", "'one'"]),
         ({**slurm_step(0), "SLURM_NODEID": ""}, ["SLURM_NODEID", "not set"]),
-        ({**slurm_step(0), "SLURM_LOCALID": "-1"}, ["SLURM_LOCALID"]),
         ({**slurm_step(0), "SLURM_STEP_NODELIST": "n[2-"}, ["SLURM_STEP_NODELIST"]),
-        ({**SLURM_BATCH, "SLURM_NNODES": "²"}, ["SLURM_NNODES"]),
-        (open_mpi(4, 4, 0, 1), ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"]),
-        (open_mpi(0, 4, 2, 2), ["OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"]),
+        ({**slurm_step(0), "SLURM_STEP_NODELIST": "n[2-x]"}, ["SLURM_STEP_NODELIST"]),
+        (open_mpi(4, 4, 0, 1), ["Open MPI", "node 4 of 4"]),
         ({**open_mpi(0, 4, 0, 1), "OMPI_COMM_WORLD_SIZE": "x\ny"}, ["OMPI_COMM_WORLD_SIZE"]),
-        ({"PMI_RANK": "1", "PMI_SIZE": "0"}, ["PMI_RANK", "PMI_SIZE"]),
-        (pals(0, 2, 0, 1, 0) | {"PALS_NODEID": "a"}, ["PALS_NODEID"]),
-        ({"PBS_JOBID": "1", "PBS_NODENUM": "3", "PBS_NUM_NODES": "3"}, ["PBS_NODENUM"]),
+        ({"PBS_JOBID": "1", "PBS_NODENUM": "3", "PBS_NUM_NODES": "3"}, ["PBS", "node 3 of 3"]),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )
@@ -454,19 +434,8 @@ def test_variables_that_make_no_sense_are_named(
 # --- lists of hosts ---
 
 
-@pytest.mark.parametrize("text", [*",[]", "", "n0,", "n0,,n1", "n[]", "n[0-]", "n[2-1]", "n[[0]]"])
-def test_what_is_no_list_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"character|range|backwards"):
-        expand_hosts(text)
-
-
 def test_with_several_brackets_the_last_one_counts_fastest() -> None:
     assert expand_hosts("r[0-1]n[09-10]") == ["r0n09", "r0n10", "r1n09", "r1n10"]
-
-
-def test_a_list_of_absurdly_many_hosts_is_refused_before_it_fills_the_memory() -> None:
-    with pytest.raises(ValueError, match="more than"):
-        expand_hosts("n[0-99999999999999]")
 
 
 _PREFIXES = st.text("abz-.", min_size=1, max_size=4)
