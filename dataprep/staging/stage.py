@@ -72,7 +72,6 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
         quiet = placement.node != 0  # thousands of processes need not say that they wait
         with ranks.election(progress, (lambda _: None) if quiet else reporter.line) as elected:
             if not elected:
-                ranks.follow()
                 return place
             watch = Watch(progress)
             with (

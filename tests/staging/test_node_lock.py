@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
-from dataprep.staging.local_ranks import Outcome, failed, read_outcome, write_outcome
+from dataprep.staging.local_ranks import Outcome, read_outcome, write_outcome
 from dataprep.staging.target import node_lock as module
 from dataprep.staging.target.directory import StageDirectory, private_name
 from dataprep.staging.target.node_lock import LOCK, NodeLock, describe_holder, node_lock, try_lock
@@ -55,7 +55,7 @@ with StageDirectory.make(pathlib.Path(sys.argv[1])) as directory:
             print("waited")
         else:
             time.sleep(0.2)
-            write_outcome(directory, "step", Outcome(ok=True))
+            write_outcome(directory, "step", Outcome())
             print("copied")
 """
 
@@ -302,8 +302,8 @@ def test_a_file_system_that_cannot_lock_is_named(
 
 
 def test_an_outcome_is_told_to_its_own_step_only(directory: StageDirectory) -> None:
-    write_outcome(directory, "slurm-1.0/2", Outcome(ok=True))
-    assert read_outcome(directory, "slurm-1.0/2") == Outcome(ok=True)
+    write_outcome(directory, "slurm-1.0/2", Outcome())
+    assert read_outcome(directory, "slurm-1.0/2") == Outcome()
     assert read_outcome(directory, "slurm-1.0_2") is None
 
 
@@ -320,27 +320,16 @@ def test_an_outcome_is_told_to_its_own_step_only(directory: StageDirectory) -> N
 def test_the_other_ranks_fail_as_the_copier_did(
     directory: StageDirectory, error: DataprepError, kind: type[DataprepError], code: int
 ) -> None:
-    write_outcome(directory, "step", failed(error))
+    write_outcome(directory, "step", Outcome.of(error))
     outcome = read_outcome(directory, "step")
     assert outcome is not None
-    assert not outcome.ok
     assert outcome.exit_code == error.exit_code
-    theirs = outcome.error()
-    assert (type(theirs), str(theirs), theirs.exit_code) == (kind, str(error), code)
+    with pytest.raises(kind) as caught:
+        outcome.check()
+    assert (str(caught.value), caught.value.exit_code) == (str(error), code)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"ok":1,"none":""}'])
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"error":"x","none":""}'])
 def test_an_outcome_that_makes_no_sense_is_none(directory: StageDirectory, data: bytes) -> None:
     directory.write_private(private_name("outcome", "step"), data)
     assert read_outcome(directory, "step") is None
-
-
-def test_old_outcomes_are_forgotten_and_the_latest_are_kept(directory: StageDirectory) -> None:
-    for number in range(20):
-        name = f"step-{number}"
-        write_outcome(directory, name, Outcome(ok=True))
-        path = directory.path / PRIVATE / private_name("outcome", name)
-        os.utime(path, ns=(number, number))  # clocks of file systems are coarse
-    assert len(directory.private_names("outcome")) == 9
-    assert read_outcome(directory, "step-19") is not None
-    assert read_outcome(directory, "step-0") is None
