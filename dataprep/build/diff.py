@@ -19,14 +19,14 @@ from dataprep.build.manifest import (
     read_manifest,
     refuse_part,
 )
-from dataprep.build.verify import KEY_HASH, key_hash, repeated
 from dataprep.sinks.example import Example
 from dataprep.system.messages import printable
 
 SHOWN = 5  # keys named for each kind of difference
 
-# One row an example: what it is called, what it shows, and what is said about it.
-_ROW = np.dtype([("key", KEY_HASH), ("image", "V16"), ("labels", "V16")])
+# One row an example, of hashes: what it is called, what it shows, and what is said about it. With
+# 128 bits, no two are ever taken for the same.
+_ROW = np.dtype([("key", "V16"), ("image", "V16"), ("labels", "V16")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,6 @@ class SplitDifference:
         only_b: likewise, in the second.
         changed: how many keys are in both with another image, or with other labels, boxes or
             attributes.
-        repeated: how many examples, in each, have the key of another one.
         same_order: whether examples that are in both come in the same order.
         examples: some keys, with what is the matter.
     """
@@ -48,14 +47,13 @@ class SplitDifference:
     only_a: int
     only_b: int
     changed: int
-    repeated: tuple[int, int]
     same_order: bool
     examples: tuple[str, ...]
 
     @property
     def same(self) -> bool:
         """Whether both hold the same examples, in whatever order."""
-        return not (self.only_a or self.only_b or self.changed or any(self.repeated))
+        return not (self.only_a or self.only_b or self.changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +148,16 @@ class _Comparison:
             said += [np.asarray(example.boxes, np.float32).tobytes(), example.box_labels]
         if self.attributes:
             said.append(sorted(example.attributes.items()))
-        labels = hashlib.blake2b(repr(said).encode(), digest_size=16).digest()
-        return key_hash(example.key), self._image_hash(example), labels
+        image = example.encoded
+        if self.pixels:
+            pixels = pixels_of(example, self.max_pixels)
+            image = repr(pixels.shape).encode() + pixels.tobytes()
+        key = example.key.encode("utf-8", "surrogateescape")
+        return _hash(key), _hash(image), _hash(repr(said).encode())
 
-    def _image_hash(self, example: Example) -> bytes:
-        digest = hashlib.blake2b(digest_size=16)
-        if not self.pixels:
-            digest.update(example.encoded)
-            return digest.digest()
-        found = pixels_of(example, self.max_pixels)
-        digest.update(repr(found.shape).encode())
-        digest.update(np.ascontiguousarray(found).data)
-        return digest.digest()
+
+def _hash(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def _rows(
@@ -186,17 +182,14 @@ def _rows(
 def _compare(both: list[FinishedSplit], rows: list[NDArray[np.void]], said: str) -> SplitDifference:
     a, b = rows
     # Numbers of the examples that both have, matched pairwise; of a repeated key, the first.
-    first_a, first_b = _first_of_each_key(a), _first_of_each_key(b)
-    _, at_a, at_b = np.intersect1d(
-        a["key"][first_a], b["key"][first_b], assume_unique=True, return_indices=True
-    )
-    at_a, at_b = first_a[at_a], first_b[at_b]
+    _, at_a, at_b = np.intersect1d(a["key"], b["key"], return_indices=True)
+    in_order = np.argsort(at_a)
+    at_a, at_b = at_a[in_order], at_b[in_order]
     other_image = a["image"][at_a] != b["image"][at_b]
     other_labels = a["labels"][at_a] != b["labels"][at_b]
     changed = np.flatnonzero(other_image | other_labels)
-    changed = changed[np.argsort(at_a[changed])]
-    only_a = np.setdiff1d(first_a, at_a)
-    only_b = np.setdiff1d(first_b, at_b)
+    only_a = np.setdiff1d(np.arange(len(a)), at_a)
+    only_b = np.setdiff1d(np.arange(len(b)), at_b)
     named = [
         *(f"only in {both[0].out}: {_key(both[0], at)}" for at in only_a[:SHOWN]),
         *(f"only in {both[1].out}: {_key(both[1], at)}" for at in only_b[:SHOWN]),
@@ -211,15 +204,9 @@ def _compare(both: list[FinishedSplit], rows: list[NDArray[np.void]], said: str)
         only_a=len(only_a),
         only_b=len(only_b),
         changed=len(changed),
-        repeated=(repeated(a["key"]), repeated(b["key"])),
-        same_order=bool(np.all(np.diff(at_b[np.argsort(at_a)]) > 0)),
+        same_order=bool(np.all(np.diff(at_b) > 0)),
         examples=tuple(named),
     )
-
-
-def _first_of_each_key(rows: NDArray[np.void]) -> NDArray[np.intp]:
-    _, first = np.unique(rows["key"], return_index=True)
-    return np.sort(first)
 
 
 def _what(image: bool, labels: bool, said: str) -> str:

@@ -190,8 +190,6 @@ def part_json(part: Part) -> str:
 def read_part(out: Path, manifest: Mapping[str, Any]) -> Part | None:
     """What ``part.json`` says; None if there is none of ours, so everything should be here.
 
-    The name is common: what does not state our format is somebody else's, and says nothing.
-
     Args:
         out: the directory that holds the manifest.
         manifest: what `read_manifest` gives.
@@ -199,8 +197,22 @@ def read_part(out: Path, manifest: Mapping[str, Any]) -> Part | None:
     Raises:
         DatasetError: it cannot be understood, or is a part of another data set.
     """
-    said = _said(out / PART)
-    return None if said is None else _checked_part(out / PART, said, manifest)
+    path = out / PART
+    said = _said(path)
+    if said is None:
+        return None
+    try:
+        fields = {name: value for name, value in said.items() if name != "format"}
+        fields["splits"] = {name: tuple(numbers) for name, numbers in said["splits"].items()}
+        fields["split_files"] = tuple(said["split_files"])
+        part = Part(**fields)
+        for name, numbers in part.splits.items():
+            _restricted(manifest["splits"][name], numbers, ())
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise _broken(path, "what it names is not the manifest's") from error
+    if said["format"] != PART_FORMAT or part.manifest_sha256 != manifest["sha256"]:
+        raise _broken(path, "it is of another data set, or another version of dataprep's")
+    return part
 
 
 def has_part(out: Path) -> bool:
@@ -234,17 +246,11 @@ def present(out: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shard_numbers(out: Path, manifest: Mapping[str, Any]) -> dict[str, Sequence[int]]:
-    """Which shards should be here, by split: the numbers of those that `present` leaves.
-
-    Raises:
-        DatasetError: ``part.json`` cannot be understood, or is of another data set.
-    """
+    """Which shards should be here, by split: the numbers of those that `present` leaves."""
     part = read_part(out, manifest)
-    return {
-        name: range(len(split["shards"])) if part is None else part.splits[name]
-        for name, split in manifest["splits"].items()
-        if part is None or name in part.splits
-    }
+    if part is not None:
+        return {name: part.splits[name] for name in manifest["splits"] if name in part.splits}
+    return {name: range(len(split["shards"])) for name, split in manifest["splits"].items()}
 
 
 def refuse_part(out: Path, manifest: Mapping[str, Any], doing: str) -> None:
@@ -282,38 +288,15 @@ def _restricted(
 
 
 def _said(path: Path) -> Mapping[str, Any] | None:
-    """What the file says if it is one of ours."""
+    """What the file says; None if it states another format than ours: its name is common."""
     try:
         said = json.loads(path.read_bytes())
     except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError):
         return None
     except OSError as error:
-        raise DatasetError(
-            f"{path} cannot be read: {error.strerror or error}; stage the data set again"
-        ) from error
+        raise _broken(path, f"{error.strerror}") from error
     ours = isinstance(said, dict) and str(said.get("format")).startswith(_ANY_PART_FORMAT)
     return said if ours else None
-
-
-def _checked_part(path: Path, said: Mapping[str, Any], manifest: Mapping[str, Any]) -> Part:
-    if said["format"] != PART_FORMAT:
-        raise _broken(path, f"its format is not {PART_FORMAT}")
-    if said.get("manifest_sha256") != manifest["sha256"]:
-        raise _broken(path, "it is of another data set than the manifest beside it")
-    known = {name: range(len(split["shards"])) for name, split in manifest["splits"].items()}
-    try:
-        splits = {name: tuple(numbers) for name, numbers in said["splits"].items()}
-        fields = {name: value for name, value in said.items() if name != "format"}
-        part = Part(**{**fields, "splits": splits, "split_files": tuple(said["split_files"])})
-        right = bool(part.splits) and all(
-            numbers and numbers == tuple(sorted(set(known[name]) & set(numbers)))
-            for name, numbers in part.splits.items()
-        )
-    except (KeyError, TypeError, AttributeError):
-        right = False
-    if not right:
-        raise _broken(path, "what it names is not the manifest's")
-    return part
 
 
 def _broken(path: Path, what: str) -> DatasetError:

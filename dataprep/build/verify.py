@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-import numpy as np
-import numpy.typing as npt
 import xxhash
 
 from dataprep.build.manifest import (
-    NAME,
     Part,
     dataset_info,
     manifest_sink,
@@ -29,7 +25,7 @@ from dataprep.build.workspace import foreign_files
 from dataprep.errors import DatasetError, ImageError, SinkError
 from dataprep.images import Recipe, prepare
 from dataprep.index.records import NAME as RECORDS
-from dataprep.index.records import STATUSES, STORED, RecordsTable, first_rows
+from dataprep.index.records import STORED, RecordsTable, first_rows
 from dataprep.sinks import DatasetInfo, Sink
 from dataprep.sinks.example import Example
 from dataprep.system.messages import printable
@@ -45,20 +41,6 @@ _COLUMNS: Final = (
     *("key", "labels", "classes", "format", "height", "width", "bytes", "xxh3"),
     *("split", "shard", "position"),
 )
-
-KEY_HASH: Final = np.dtype("V16")
-"""128 bits: a million keys fit in memory, and no two are ever taken for the same."""
-
-
-def key_hash(key: str) -> bytes:
-    """The 16 bytes of a `KEY_HASH`."""
-    return hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=16).digest()
-
-
-def repeated(hashes: npt.NDArray[Any]) -> int:
-    """How many of the hashes stand there for the second, third, … time."""
-    ordered = np.sort(hashes)
-    return int(np.count_nonzero(ordered[1:] == ordered[:-1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +64,11 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class _Shard:
-    """A shard, or the files that its split has besides, which hold no records of their own.
+    """A shard, or files besides, which hold no records of their own.
 
     Attributes:
         row: of its first record in the table.
+        records: how many it has; None if there are none to look at.
     """
 
     split: str
@@ -93,15 +76,6 @@ class _Shard:
     row: int
     records: int | None
     files: tuple[dict[str, Any], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """What a look at a shard gave: problems, records by class, and a hash of every key."""
-
-    problems: list[Problem]
-    classes: Counter[int]
-    keys: bytearray
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +97,10 @@ def verify(
     Args:
         out: the directory that holds ``manifest.json``.
         level: ``size``: every file is there, with its size. ``hash``: and with its SHA-256.
-            ``records``: and the format's own checksums, record counts, labels, class names where
-            the format stores them, and class counts hold, and the table of records says the same
-            of each. ``decode``: and every image decodes in
-            full. ``reader``: and the format's own reader, not written by us, gives the same images
-            and labels.
+            ``records``: and the format's own checksums, record counts, labels, and class names
+            where the format stores them hold, and the table of records says the same of each.
+            ``decode``: and every image decodes in full. ``reader``: and the format's own reader,
+            not written by us, gives the same images and labels.
         threads: shards looked at at the same time.
         progress: told the bytes of each shard when it is done.
 
@@ -146,25 +119,15 @@ def verify(
     )
     check = _Check(out, level, manifest_sink(manifest), dataset_info(manifest), recipe)
     shards = [*_shards(manifest, whole, shard_numbers(out, whole))]
-    problems = [*_check_accounts(whole), *_check_foreign_files(out, manifest, part)]
-    classes: dict[str, Counter[int]] = {split: Counter() for split in manifest["splits"]}
-    keys = {split: bytearray() for split in manifest["splits"]}
-
-    def check_shard(shard: _Shard) -> _Result:
-        return _check_shard(check, shard)
-
+    problems = [*_check_foreign_files(out, manifest, part)]
     # Other people's readers are not always made for threads.
     with ThreadPoolExecutor(1 if level == "reader" else threads) as pool:
-        for shard, result in zip(shards, pool.map(check_shard, shards), strict=True):
-            problems += result.problems
-            classes[shard.split] += result.classes
-            keys[shard.split] += result.keys
+        for shard, found in zip(
+            shards, pool.map(partial(_check_shard, check), shards), strict=True
+        ):
+            problems += found
             if progress is not None:
                 progress(sum(file["bytes"] for file in shard.files))
-    if level in _READING and not problems:
-        problems += _check_class_counts(manifest, whole, classes)
-        problems += _check_totals(out, whole)
-    problems += _check_unique(keys)
     return Verified(
         files=sum(len(shard.files) for shard in shards),
         bytes=sum(file["bytes"] for shard in shards for file in shard.files),
@@ -179,7 +142,7 @@ def _shards(
 ) -> Iterator[_Shard]:
     """The shards, and what else the manifest names, as shards without records."""
     rows = first_rows(whole)
-    yield _Shard(next(iter(manifest["splits"])), 0, 0, None, (manifest["records_table"],))
+    yield _Shard("", 0, 0, None, (manifest["records_table"],))
     for split, content in manifest["splits"].items():
         for number, shard in zip(numbers[split], content["shards"], strict=True):
             row = rows[split][number]
@@ -188,25 +151,24 @@ def _shards(
             yield _Shard(split, 0, 0, None, tuple(content["files"]))
 
 
-def _check_shard(check: _Check, shard: _Shard) -> _Result:
-    found = _Result([], Counter(), bytearray())
-    for file in shard.files:
-        what = _check_file(check.out / file["path"], file, hashed=check.level != "size")
-        if what:
-            found.problems.append(Problem(file["path"], what))
-    if check.level in _READING and not found.problems and shard.records is not None:
-        place = shard.files[0]["path"]
-        try:
-            for what in _read_shard(check, shard, found):
-                found.problems.append(Problem(place, what))
-        except SinkError as error:
-            found.problems.append(Problem(place, str(error)))
-        except DatasetError as error:
-            found.problems.append(Problem(RECORDS, str(error)))
-    return found
+def _check_shard(check: _Check, shard: _Shard) -> list[Problem]:
+    hashed = check.level != "size"
+    looked = [(file["path"], _check_file(check.out, file, hashed=hashed)) for file in shard.files]
+    problems = [Problem(path, what) for path, what in looked if what]
+    if check.level not in _READING or problems or shard.records is None:
+        return problems
+    place = shard.files[0]["path"]
+    try:
+        problems += [Problem(place, what) for what in _read_shard(check, shard, shard.records)]
+    except SinkError as error:
+        problems.append(Problem(place, str(error)))
+    except DatasetError as error:
+        problems.append(Problem(RECORDS, str(error)))
+    return problems
 
 
-def _check_file(path: Path, expected: dict[str, Any], *, hashed: bool) -> str | None:
+def _check_file(out: Path, expected: dict[str, Any], *, hashed: bool) -> str | None:
+    path = out / expected["path"]
     try:
         size = path.stat().st_size
         if size != expected["bytes"]:
@@ -220,29 +182,26 @@ def _check_file(path: Path, expected: dict[str, Any], *, hashed: bool) -> str | 
     return None
 
 
-def _read_shard(check: _Check, shard: _Shard, found: _Result) -> Iterator[str]:
-    """What is wrong with the shard's records; takes in their classes and keys."""
+def _read_shard(check: _Check, shard: _Shard, expected: int) -> Iterator[str]:
+    """What is wrong with the shard's records."""
     paths = [check.out / file["path"] for file in shard.files]
-    expected, position = shard.records or 0, -1
+    same_table = True
     with check.sink.reader(paths, check.info) as reader, RecordsTable(check.out) as table:
         own = tuple(name for name, _ in check.info.attributes)
         rows = table.rows(shard.row, shard.row + expected, (*_COLUMNS, *own, "status"))
-        for position, example in enumerate(reader):
-            found.classes.update(example.labels)
-            found.keys.extend(key_hash(example.key))
-            row = next(rows, None)
+        for position, (example, row) in enumerate(zip_longest(reader, rows)):
+            if example is None or row is None:
+                yield f"holds {'fewer' if example is None else 'more'} than {expected} records"
+                return
             what = _judge(check, example)
-            if what is None and row is not None:
+            if what is None and same_table:
                 place = (shard.split, shard.number, position)
                 what = _other_row(row, example, place, check.info)
-                if what is not None:
-                    rows = iter(())  # of a table that is of another data set, one row says it
+                same_table = what is None  # of a table of another data set, one row says it
             if what is not None:
                 yield f"record {position}: {printable(what)}"
         if check.level == "reader":
             _compare_with_reference(check, paths, iter(reader))
-    if position + 1 != expected and not found.problems:
-        yield f"holds {position + 1} records, the manifest says {expected}"
 
 
 def _judge(check: _Check, example: Example) -> str | None:
@@ -304,55 +263,6 @@ def _compare_with_reference(check: _Check, paths: list[Path], ours: Iterator[Exa
             raise SinkError(f"record {number}: {name} gives another image")
         if tuple(other[1]) != example.labels:
             raise SinkError(f"record {number}: {name} gives {other[1]}, expected {example.labels}")
-
-
-def _check_class_counts(
-    manifest: dict[str, Any], whole: dict[str, Any], classes: dict[str, Counter[int]]
-) -> Iterator[Problem]:
-    """Exactly those of the manifest; of some of a split's shards no more than it has."""
-    for split, found in classes.items():
-        described = whole["splits"][split]
-        expected = Counter(
-            {int(label): count for label, count in described["class_records"].items()}
-        )
-        some = len(manifest["splits"][split]["shards"]) < len(described["shards"])
-        if found - expected if some else found != expected:
-            yield Problem(NAME, f"{split}: its records by class are not what the shards hold")
-
-
-def _check_unique(keys: dict[str, bytearray]) -> Iterator[Problem]:
-    for split, hashes in keys.items():
-        twice = repeated(np.frombuffer(hashes, KEY_HASH))
-        if twice:
-            yield Problem(NAME, f"{split}: {twice} records have the key of another one")
-
-
-def _check_accounts(manifest: dict[str, Any]) -> Iterator[Problem]:
-    """Every image of the input is a record or a rejection."""
-    for name, split in manifest["splits"].items():
-        known = split["records"] + split["rejected"]
-        images = manifest["input"][name]["images"]
-        if not known == split["images_found"] == images:
-            what = f"{name}: {known} records and rejected images, but the input had {images}"
-            yield Problem(NAME, what)
-
-
-def _check_totals(out: Path, manifest: dict[str, Any]) -> Iterator[Problem]:
-    """The table has as many rows of each status as the manifest says."""
-    with RecordsTable(out) as table:
-        found = table.totals()
-    everything: Counter[str] = sum(found.values(), Counter())
-    pairs = [("all splits", everything, manifest["totals"])]
-    pairs += [
-        (name, found.get(name, Counter()), split) for name, split in manifest["splits"].items()
-    ]
-    for name, counts, said in pairs:
-        stored = sum(counts[status] for status in STORED)
-        numbers = {"records": stored, **{status: counts[status] for status in STATUSES[1:]}}
-        for status, number in numbers.items():
-            if number != said[status]:
-                what = f"{name}: {number} rows are {status}, the manifest says {said[status]}"
-                yield Problem(RECORDS, what)
 
 
 def _check_foreign_files(

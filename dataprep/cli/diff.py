@@ -41,8 +41,6 @@ def command(a: Path, b: Path, workers: int | None, json: bool) -> None:
                 f"{split.only_a:,} only in {a}, {split.only_b:,} only in {b}, "
                 f"{split.changed:,} with another image, other labels, boxes or attributes"
             )
-            if any(split.repeated):
-                what += "; keys that repeat another's: {:,} and {:,}".format(*split.repeated)
         click.echo(f"{split.split}: {what}")
     if not found.same:
         raise DatasetError(f"{a} and {b} do not hold the same examples")

@@ -7,7 +7,6 @@ is known; then what is not in the data set, by status, split and key. The column
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -72,17 +71,13 @@ class RecordsTable:
             sizes = [self._file.metadata.row_group(group).num_rows for group in groups]
             self._ends = list(accumulate(sizes))
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
     def __enter__(self) -> Self:
         """The table itself."""
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Close."""
-        self.close()
+        """Close the file."""
+        self._file.close()
 
     @property
     def attributes(self) -> tuple[tuple[str, Kind], ...]:
@@ -121,15 +116,6 @@ class RecordsTable:
         """The same, each row as a tuple of these columns."""
         for table in self.between(start, stop, columns):
             yield from zip(*(table.column(name).to_pylist() for name in columns), strict=True)
-
-    def totals(self) -> dict[str | None, Counter[str]]:
-        """By split, or None where nobody knows it, how many rows have each status."""
-        found: dict[str | None, Counter[str]] = {}
-        for table in self.between(0, columns=["split", "status"]):
-            grouped = table.group_by(["split", "status"]).aggregate([([], "count_all")])
-            for row in grouped.to_pylist():
-                found.setdefault(row["split"], Counter())[row["status"]] += row["count_all"]
-        return found
 
 
 def conspicuous(path: Path, columns: Sequence[str], most: int | None = None) -> Iterator[Any]:

@@ -190,19 +190,6 @@ def test_a_damaged_or_missing_set_is_one_line(
     assert str(shard) in result.error
 
 
-def test_a_key_that_comes_twice_is_found_by_diff_and_verify(
-    cli: Cli, tiny: Made, other: Path
-) -> None:
-    second = Records(other, "train")[1].key
-    rewrite(other, lambda examples: [replace(examples[0], key=second), *examples[1:]])
-    result = cli("diff", tiny.out, other)
-    assert result.code == 1
-    assert "keys that repeat another's: 0 and 1" in result.out
-    result = cli("verify", other, "--level", "records")
-    assert result.code == 1
-    assert "train: 1 records have the key of another one" in result.out
-
-
 RADIOGRAPHS = {"multilabel": True, "boxes": True, "attributes": [["view", "text"]]}
 
 

@@ -18,14 +18,11 @@ from dataprep.build.manifest import (
     present,
     read_manifest,
     read_part,
-    refuse_part,
-    seal_manifest,
 )
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError, UsageError
 from dataprep.staging.inventory import read_inventory
 from dataprep.staging.selection import Share, select
-from dataprep.system.state_files import to_json
 from tests.conftest import Cli, Made
 
 
@@ -94,11 +91,6 @@ def test_verify_checks_what_should_be_here(
     assert result.out.endswith(f" 6 records: all good ({level}), only validation\n")
 
 
-def test_verify_of_a_whole_copy_says_nothing_of_parts(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    result = cli("verify", staged(tiny, tmp_path / "out"))
-    assert result.out.endswith(" 30 records: all good (hash)\n")
-
-
 def damaged(second: Path, out: Path) -> Path:
     shutil.copytree(second, out)
     return out
@@ -123,23 +115,6 @@ def test_verify_names_a_shard_of_another_part(
         "bad: train/train-00000-of-00006: is not in what should be here (part 2 of 3), but readers "
         "would take it in; move it away\n"
     )
-
-
-def test_verify_counts_no_class_more_often_than_the_whole_has_it(
-    cli: Cli, second: Path, tmp_path: Path
-) -> None:
-    out = damaged(second, tmp_path / "out")
-    manifest = json.loads((out / "manifest.json").read_bytes())
-    del manifest["sha256"]
-    classes = manifest["splits"]["train"]["class_records"]
-    classes[min(classes)] = 1  # every shard has one, and two are here
-    sealed = seal_manifest(manifest)
-    (out / "manifest.json").write_bytes(to_json(sealed))
-    part = json.loads((out / "part.json").read_text())
-    (out / "part.json").write_text(json.dumps({**part, "manifest_sha256": sealed["sha256"]}))
-    result = cli("verify", out, "--level", "records")
-    what = "train: its records by class are not what the shards hold"
-    assert result.out == f"bad: manifest.json: {what}\n"
 
 
 def test_inspect_shows_what_is_here(cli: Cli, second: Path, validation: Path) -> None:
@@ -189,13 +164,6 @@ def test_overwriting_takes_a_note_of_ours_along(
     assert (out / "part.json").exists() == (not ours)
 
 
-def test_a_whole_data_set_is_not_refused(tiny: Made) -> None:
-    manifest = read_manifest(tiny.out)
-    refuse_part(tiny.out, manifest, "converted")
-    assert read_part(tiny.out, manifest) is None
-    assert present(tiny.out, manifest) == manifest
-
-
 def test_the_manifest_of_a_part_counts_what_is_here(tiny: Made, second: Path) -> None:
     whole = read_manifest(tiny.out)
     found = present(second, read_manifest(second))
@@ -234,15 +202,11 @@ def test_what_is_written_is_read(tiny: Made, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"format": "dataprep-part-2"}, "its format is not dataprep-part-1"),
-        ({"manifest_sha256": 64 * "0"}, "it is of another data set than the manifest beside it"),
-        ({"splits": {}}, "is not the manifest's"),
-        ({"splits": [1]}, "is not the manifest's"),
+        ({"format": "dataprep-part-2"}, "another version of dataprep's"),
+        ({"manifest_sha256": 64 * "0"}, "it is of another data set"),
         ({"splits": {"test": [0]}}, "is not the manifest's"),
         ({"splits": {"train": []}}, "is not the manifest's"),
         ({"splits": {"train": [1, 6]}}, "is not the manifest's"),
-        ({"splits": {"train": [4, 1]}}, "is not the manifest's"),
-        ({"splits": {"train": ["1"]}}, "is not the manifest's"),
         ({"split_files": None}, "is not the manifest's"),
         ({"of": "another version"}, "is not the manifest's"),
     ],
@@ -261,8 +225,8 @@ def test_what_cannot_be_a_part_is_refused(
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "[]", "[" * 100_000, '"\udcff"', '{"format": ["a"]}'],
-    ids=["torn", "list", "deep", "no text", "odd format"],
+    ["{", "[]", '"\udcff"', '{"format": ["a"]}'],
+    ids=["torn", "list", "no text", "odd format"],
 )
 def test_what_does_not_state_our_format_is_somebody_else_s(
     second: Path, tmp_path: Path, text: str
@@ -274,7 +238,7 @@ def test_what_does_not_state_our_format_is_somebody_else_s(
 
 def test_a_part_that_cannot_be_read_is_an_error(second: Path, tmp_path: Path) -> None:
     (tmp_path / "part.json").symlink_to("part.json")
-    with pytest.raises(DatasetError, match=r"part\.json cannot be read: Too many levels"):
+    with pytest.raises(DatasetError, match=r"part\.json cannot be trusted: Too many levels"):
         read_part(tmp_path, read_manifest(second))
 
 
@@ -296,4 +260,4 @@ def test_a_damaged_part_is_one_line_in_every_command(
     out = damaged(second, tmp_path / "out")
     (out / "part.json").write_text('{"format": "dataprep-part-2"}')
     for command in ("verify", "inspect", "status"):
-        assert "part.json cannot be trusted: its format is not" in cli(command, out).error
+        assert "part.json cannot be trusted: what it names is not" in cli(command, out).error
