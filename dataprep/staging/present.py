@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from dataprep.build.manifest import NAME as MANIFEST
 from dataprep.build.manifest import PART
+from dataprep.build.workspace import foreign_files
 from dataprep.errors import StagingError
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.plan import StagePlan
@@ -30,6 +31,7 @@ from dataprep.staging.target.sentinel import (
     add_lease,
     changed_files,
     other_jobs,
+    planned_paths,
     read_planned,
     read_sentinel,
     remove_lease,
@@ -42,49 +44,53 @@ LABELS = frozenset({MANIFEST, PART})
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The files of a selection, by what is known of the target's.
+    """What is in a target before anything is changed: a selection's files by what is known of them.
 
     Attributes:
+        sentinel: of an earlier call that ended well; None if there is none.
+        planned: what earlier calls, however they ended, may have put here.
         good: there, as the sentinel says, and untouched since.
         doubtful: there and of the right size; to be hashed before they are believed.
         lacking: to be copied.
         obsolete: files that an earlier call staged and that do not belong here any more.
+        labels: those of the data set, if all is as it should be and nothing is to be done.
     """
 
+    sentinel: Sentinel | None
+    planned: frozenset[str]
     good: tuple[CopiedFile, ...]
     doubtful: tuple[SourceFile, ...]
     lacking: tuple[SourceFile, ...]
     obsolete: tuple[CopiedFile, ...]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether there is nothing to do."""
-        return not (self.doubtful or self.lacking or self.obsolete)
+    labels: tuple[CopiedFile, ...] | None
 
 
-def find_present(
-    plan: StagePlan,
-    directory: StageDirectory,
-    sentinel: Sentinel | None,
-    planned: Collection[str],
-) -> Present:
+def look(plan: StagePlan, directory: StageDirectory) -> Present:
     """Look at the target, without reading any of its files.
 
     Args:
         plan: what belongs here.
         directory: the target.
-        sentinel: what an earlier call that ended well left here.
-        planned: what earlier calls, however they ended, may have put here.
 
     Raises:
-        StagingError: a file that staging did not put here is in the way.
+        StagingError: it is another job's, in use by others, or a copy of something else; a file
+            that staging did not put here is in the way, or readers would take it in.
     """
+    sentinel = _claim(plan, directory)
+    planned = planned_paths(directory)
     recorded = {file.path: file for file in sentinel.files} if sentinel else {}
     changed = set(changed_files(directory, list(recorded.values())))
     same_source = sentinel is not None and sentinel.digest == plan.inventory.digest
     labels = LABELS if plan.inventory.manifest is not None else frozenset()
     wanted = {file.path for file in plan.selection.files} | labels
     ours = {*recorded, *planned}
+    if plan.inventory.manifest is not None:
+        mine = {directory.path / path for path in ours | wanted}
+        for foreign in foreign_files(plan.inventory.manifest["splits"], mine):
+            raise StagingError(
+                f"{printable(str(foreign))} is not of this data set, but readers would take it in; "
+                "move it away, or stage into another directory (--to)"
+            )
     for path in sorted(wanted - ours):
         _refuse_foreign(directory, path, ours)
     good: list[CopiedFile] = []
@@ -112,7 +118,17 @@ def find_present(
     found = [_find(directory, path) for path in sorted(ours - wanted)]
     # What is no regular file has been put in the place of one: a directory, by a newer source.
     obsolete = [file for file in found if file is not None and file.bytes >= 0]
-    return Present(tuple(good), tuple(doubtful), tuple(lacking), tuple(obsolete))
+    is_current = sentinel is not None and sentinel.selection == plan.selection.digest
+    is_whole = is_current and not (doubtful or lacking or obsolete)
+    return Present(
+        sentinel=sentinel,
+        planned=planned,
+        good=tuple(good),
+        doubtful=tuple(doubtful),
+        lacking=tuple(lacking),
+        obsolete=tuple(obsolete),
+        labels=_labels_here(plan, directory) if is_whole else None,
+    )
 
 
 def _refuse_foreign(directory: StageDirectory, path: str, ours: Collection[str]) -> None:
@@ -152,12 +168,12 @@ def _labels(plan: StagePlan) -> dict[str, bytes | None]:
     return {PART: None if part is None else part.encode(), MANIFEST: to_json(manifest)}
 
 
-def labels_here(plan: StagePlan, directory: StageDirectory) -> list[CopiedFile] | None:
+def _labels_here(plan: StagePlan, directory: StageDirectory) -> tuple[CopiedFile, ...] | None:
     """The labels, if all are as they should be: two nodes' parts may be of the same files."""
     wanted = _labels(plan)
     if any(read_file(directory.descriptor, name) != data for name, data in wanted.items()):
         return None
-    return [_copied(directory, name, data) for name, data in wanted.items() if data is not None]
+    return tuple(_copied(directory, name, data) for name, data in wanted.items() if data)
 
 
 def remove_labels(plan: StagePlan, directory: StageDirectory) -> None:
@@ -189,7 +205,7 @@ def _copied(directory: StageDirectory, name: str, data: bytes) -> CopiedFile:
     return CopiedFile(name, len(data), hashlib.sha256(data).hexdigest(), found.st_mtime_ns)
 
 
-def claim(plan: StagePlan, directory: StageDirectory) -> Sentinel | None:
+def _claim(plan: StagePlan, directory: StageDirectory) -> Sentinel | None:
     """Make sure that this job may use and change what an earlier call left in the target.
 
     Returns:
@@ -239,8 +255,3 @@ def _check_owner(plan: StagePlan, directory: StageDirectory, sentinel: Sentinel 
         f"{printable(place)} {what}; stage into another directory, share one between jobs "
         f"(--shared, in all of them), or delete it: {delete}{' --all_jobs' * bool(job or users)}"
     )
-
-
-def is_current(sentinel: Sentinel | None, plan: StagePlan) -> bool:
-    """Whether it is of this source, and of the files that are asked for."""
-    return sentinel is not None and sentinel.selection == plan.selection.digest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,18 +9,14 @@ from pathlib import Path
 from dataprep.errors import DataprepError
 from dataprep.staging import mpi
 from dataprep.staging.agreement import Alone, Peers
-from dataprep.staging.broadcast import MOST_LANES, broadcast_files
-from dataprep.staging.copier import Transfer, run_copier
-from dataprep.staging.copying import Watch, copy_files, default_streams
-from dataprep.staging.inventory import SourceFile
+from dataprep.staging.copier import Copier
+from dataprep.staging.copying import Watch
 from dataprep.staging.local_ranks import LocalRanks, Progress
 from dataprep.staging.placement import Placement, find_placement
 from dataprep.staging.plan import StagePlan, find_place, make_plan, share_of
-from dataprep.staging.present import copied_files
 from dataprep.staging.rendezvous import connected
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.paths import CopiedFile
 
 
 def stage(request: StageRequest, reporter: StageReporter) -> Path:
@@ -81,8 +76,7 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
                 else connect(watch) as peers,
             ):
                 plan = plan or make_plan(request, placement)
-                transfer = _reading(plan, directory)
-                run_copier(plan, directory, peers, transfer, watch, reporter, progress, tell)
+                Copier(plan, directory, peers, watch, reporter, progress).run(tell)
     return place
 
 
@@ -97,58 +91,5 @@ def _stage_by_broadcast(
                 request, replace(placement, node=peers.index, nodes=peers.count, doubt=None)
             )
             progress = Progress(reporter if peers.index == 0 else None)
-            watch = Watch(progress)
-            run_copier(
-                plan,
-                directory,
-                peers,
-                _broadcasting(plan, directory, peers),
-                watch,
-                reporter,
-                progress,
-                lambda: None,
-            )
+            Copier(plan, directory, peers, Watch(progress), reporter, progress).run()
     return place
-
-
-def _reading(plan: StagePlan, directory: StageDirectory) -> Transfer:
-    request = plan.request
-
-    def transfer(
-        files: Sequence[SourceFile], watch: Watch, on_copied: Callable[[CopiedFile], None]
-    ) -> None:
-        copy_files(
-            plan.inventory.source,
-            files,
-            directory.descriptor,
-            verify=request.verify,
-            streams=request.streams or default_streams(),
-            watch=watch,
-            on_copied=on_copied,
-            bandwidth=request.bandwidth,
-            node=plan.placement.node,
-        )
-
-    return transfer
-
-
-def _broadcasting(plan: StagePlan, directory: StageDirectory, peers: mpi.MpiPeers) -> Transfer:
-    request = plan.request
-
-    def transfer(
-        files: Sequence[SourceFile], watch: Watch, on_copied: Callable[[CopiedFile], None]
-    ) -> None:
-        broadcast_files(
-            peers,
-            plan.inventory.source,
-            copied_files(plan),
-            directory.descriptor,
-            lacking={file.path for file in files},
-            verify=request.verify,
-            streams=request.streams or MOST_LANES,
-            watch=watch,
-            on_copied=on_copied,
-            bandwidth=request.bandwidth,
-        )
-
-    return transfer
