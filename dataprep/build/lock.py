@@ -114,22 +114,18 @@ class Sighting:
     modified: int
     changed: int
 
-    def __str__(self) -> str:
-        """Whose it is, for messages."""
-        if self.marker is None:
-            return "an unknown process"
-        return f"process {self.marker.process} on {self.marker.host}"
-
     @property
     def marker(self) -> Marker | None:
-        """What it says; None if that is no marker."""
+        """What it says; None if a power cut tore it, or it is just being written."""
         return Marker.parse(self.text)
 
-    def is_alive(self) -> bool | None:
-        """Whether its process runs; None if that cannot be told from here.
+    def __str__(self) -> str:
+        """Whose it is, for messages."""
+        marker = self.marker
+        return f"process {marker.process} on {marker.host}" if marker else "an unknown process"
 
-        A marker without a process is one that a power cut left, or that is just being written.
-        """
+    def is_alive(self) -> bool | None:
+        """Whether its process runs; None if that cannot be told from here."""
         return None if self.marker is None else self.marker.is_alive()
 
 
@@ -196,10 +192,6 @@ class _Knowledge:
     over: bool = False  # dead, or a worker has failed
     taken_over: bool = False  # once and for ever
 
-    @property
-    def lost(self) -> bool:
-        return self.silent or self.over or self.taken_over
-
 
 _KNOWN: dict[tuple[Path, str], _Knowledge] = {}
 
@@ -231,36 +223,35 @@ class Lease:
         Either its run is over, or it has been silent for so long that another may take its place. A
         run that was only suspended, and shows a sign of life before that, is not lost any more.
         """
-        known = self._known()
-        if time.monotonic() - known.looked >= self.look_seconds:
-            known = self._look_now()
-        return known.lost
+        known = self._known(self.look_seconds)
+        return known.silent or known.over or known.taken_over
 
     def lost_now(self) -> bool:
         """The same, looking at once: before anything that another run could see."""
-        return self._look_now().lost
+        known = self._known(0)
+        return known.silent or known.over or known.taken_over
 
     def over(self) -> bool:
         """Whether the run is certainly over, and not only silent; as the last look found it."""
-        known = self._known()
+        known = self._known(math.inf)
         return known.taken_over or known.over
 
     def taken_over_now(self) -> bool:
         """Whether the directory is another run's, or nobody's; looks at once."""
-        return self._look_now().taken_over
+        return self._known(0).taken_over
 
-    def _known(self) -> _Knowledge:
-        # Otherwise the lease that comes with every task would begin to listen anew.
+    def _known(self, seconds: float) -> _Knowledge:
+        """What is known of the run; looks if the last look was so long ago."""
+        # Kept apart, or the lease that comes with every task would begin to listen anew.
         key = self.path, self.marker
         if key not in _KNOWN:
             # At least three looks must find nothing new, however rare they are.
             gap = max(2 * self.look_seconds, self.lease_seconds / 3)
             _KNOWN.setdefault(key, _Knowledge(Silence(gap)))
-        return _KNOWN[key]
-
-    def _look_now(self) -> _Knowledge:
-        known = self._known()
-        known.looked = time.monotonic()
+        known, now = _KNOWN[key], time.monotonic()
+        if now - known.looked < seconds or seconds == math.inf:
+            return known
+        known.looked = now
         # A file system that hiccups is no reason to give up, nor to go on.
         with suppress(OSError):
             found = sight(self.path)
@@ -314,15 +305,19 @@ def locked(
     lease = Lease(workspace.lock, text, workspace.new_failure_file(), lease_seconds=lease_seconds)
     try:
         with _beating(lease, beat_seconds):
-            _remove_run_files(workspace, of="")
+            for path in workspace.run_files():
+                path.unlink(missing_ok=True)
             yield lease
     finally:
         # What is left lying is of a dead process; how the run ended is what matters.
         with suppress(OSError):
-            _remove(workspace.lock, text)
-        # Only its own: if this run was taken over, the others are the new run's.
-        with suppress(OSError):
-            _remove_run_files(workspace, of=lease.failure.stem)
+            found = sight(workspace.lock)
+            if found is not None and found.text == text:
+                workspace.lock.unlink(missing_ok=True)
+            # Only its own: if this run was taken over, the others are the new run's.
+            for path in workspace.run_files():
+                if lease.failure.stem in path.name:
+                    path.unlink(missing_ok=True)
 
 
 def _take(workspace: Workspace, report: Callable[[str], None], lease_seconds: float) -> str:
@@ -390,19 +385,6 @@ def claim_marker(path: Path, guard: Path, before: Sighting | None) -> str | None
         temporary.unlink(missing_ok=True)
         if sight(guard) == ours:  # else this process was suspended, and it is another's
             guard.unlink(missing_ok=True)
-
-
-def _remove(path: Path, text: str) -> None:
-    """Remove the file if it is the one with that text."""
-    found = sight(path)
-    if found is not None and found.text == text:
-        path.unlink(missing_ok=True)
-
-
-def _remove_run_files(workspace: Workspace, *, of: str) -> None:
-    for path in workspace.run_files():
-        if of in path.name:
-            path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 from dataprep.build.claim import read_job
 from dataprep.build.commit import CommitRecord, finished_shards, images_under_way
@@ -117,6 +115,9 @@ def read_status(out: Path) -> Status:
     # First, and once: a run may end, or begin, while the rest is read.
     held = holder(workspace)
     records = finished_shards(workspace)
+    # Without a look into the manifest where there is no need, as it takes longer than the rest.
+    staged = workspace.manifest.exists() and (out / PART).exists()
+    part = read_part(out, read_manifest(out)) if staged else None
     return Status(
         splits=_splits(workspace, records),
         under_way=images_under_way(workspace),
@@ -124,22 +125,14 @@ def read_status(out: Path) -> Status:
         sealed=workspace.manifest.exists(),
         holder=held,
         images_per_second=_rate(workspace, records, held),
-        part=_part(workspace),
+        part=None if part is None else str(part),
     )
-
-
-def _part(workspace: Workspace) -> str | None:
-    out = workspace.out
-    if not workspace.manifest.exists() or not (out / PART).exists():
-        return None  # without a look into the manifest, which takes longer than the rest
-    part = read_part(out, read_manifest(out))
-    return None if part is None else str(part)
 
 
 def _splits(workspace: Workspace, records: list[CommitRecord]) -> tuple[SplitStatus, ...]:
     if not workspace.job.exists():
         return ()
-    identity = cast("Mapping[str, Any]", read_job(workspace)["identity"])
+    identity = read_job(workspace)["identity"]
     return tuple(
         SplitStatus(
             name=split,

@@ -10,7 +10,7 @@ For every input this gives:
 
 * the shards' sizes differ by at most 1;
 * the count of every label set differs by at most 1 between any two shards;
-* the count of a label differs by at most its `runs`: how many stretches of consecutive label sets
+* the count of a label differs by at most its runs: how many stretches of consecutive label sets
   have it. The label of rank r, the rarest being 1, has at most 2 ** (r - 2) runs, and the two
   rarest have one; and never more runs than there are combinations of rarer labels it occurs with.
 """
@@ -18,7 +18,7 @@ For every input this gives:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 LabelSet = tuple[int, ...]
 """The labels of an image, ascending; empty if it has none."""
@@ -28,15 +28,6 @@ def rank_label_sets(counts: Mapping[LabelSet, int]) -> dict[LabelSet, int]:
     """Each label set's place in the sequence, from 0, given how many images have it."""
     places = {label: place for place, label in enumerate(_rarest_first(counts))}
     return {labels: rank for rank, labels in enumerate(sorted(counts, key=_gray_order(places)))}
-
-
-def runs(label_sets: Iterable[LabelSet], label: int) -> int:
-    """How many stretches of consecutive label sets have the label, in the order given."""
-    found, within = 0, False
-    for labels in label_sets:
-        found += label in labels and not within
-        within = label in labels
-    return found
 
 
 def _rarest_first(counts: Mapping[LabelSet, int]) -> list[int]:

@@ -139,27 +139,6 @@ def test_a_byte_that_flips_in_scratch_is_noticed_and_the_shard_made_again(
     assert hashes(out) == made.files
 
 
-@pytest.mark.parametrize(
-    ("name", "first"), [("lmdb", 0), ("hdf5", 3)], ids=["every shard", "the last shard"]
-)
-def test_scratch_that_flips_bytes_for_good_is_an_error(
-    cli: Cli, shelf: Shelf, tmp_path: Path, lustre: pytest.MonkeyPatch, name: str, first: int
-) -> None:
-    made = shelf(name, "--num_shards", 2)
-    flip(lustre, lambda delivery: delivery >= first)
-    out = tmp_path / "out"
-    result = cli(*made.command(out, "--workers", 1))
-    assert result.code == 1
-    assert "is not what was written" in result.error
-    assert str(tmp_path / "scratch") in result.error
-    assert not (out / "manifest.json").exists()
-    assert leftovers(tmp_path) == []
-    assert list((tmp_path / "scratch").iterdir()) == []
-    lustre.undo()
-    assert cli(*made.command(out)).code == 0
-    assert hashes(out) == made.files
-
-
 def test_only_what_killed_runs_of_the_same_output_left_is_removed(tmp_path: Path) -> None:
     scratch, mine, other = tmp_path / "scratch", tmp_path / "mine", tmp_path / "other"
     scratch.mkdir()

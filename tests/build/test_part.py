@@ -12,9 +12,7 @@ import pytest
 import dataprep
 from dataprep.build.claim import remove_built_files
 from dataprep.build.manifest import (
-    Part,
     has_part,
-    part_json,
     present,
     read_manifest,
     read_part,
@@ -181,24 +179,6 @@ def test_the_manifest_of_a_part_counts_what_is_here(tiny: Made, second: Path) ->
     assert read_manifest(second) == whole
 
 
-def test_of_the_files_of_a_split_those_that_came_with_it(tmp_path: Path) -> None:
-    file = {"path": "a.h5", "bytes": 3, "sha256": 64 * "0"}
-    split = {"shards": [{"records": 2, "files": [file]}] * 2, "files": [file], "records": 4}
-    manifest = {"sha256": "m", "splits": {"a": split, "b": {**split, "files": []}}}
-    for names in ((), ("a.h5",)):
-        (tmp_path / "part.json").write_text(part_json(Part("m", {"a": (0, 1), "b": (1,)}, names)))
-        found = present(tmp_path, manifest)["splits"]
-        assert found["a"]["files"] == [file] * len(names)
-        assert found["b"]["files"] == []
-
-
-def test_what_is_written_is_read(tiny: Made, tmp_path: Path) -> None:
-    manifest = read_manifest(tiny.out)
-    part = Part(manifest["sha256"], {"train": (0, 5), "validation": (1,)}, (), 1, 4, 2)
-    (tmp_path / "part.json").write_text(part_json(part))
-    assert read_part(tmp_path, manifest) == part
-
-
 @pytest.mark.parametrize(
     ("change", "what"),
     [
@@ -234,24 +214,6 @@ def test_what_does_not_state_our_format_is_somebody_else_s(
     (tmp_path / "part.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     assert not has_part(tmp_path)
     assert read_part(tmp_path, read_manifest(second)) is None
-
-
-def test_a_part_that_cannot_be_read_is_an_error(second: Path, tmp_path: Path) -> None:
-    (tmp_path / "part.json").symlink_to("part.json")
-    with pytest.raises(DatasetError, match=r"part\.json cannot be trusted: Too many levels"):
-        read_part(tmp_path, read_manifest(second))
-
-
-def test_somebody_else_s_part_json_changes_nothing(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    out = staged(tiny, tmp_path / "out")
-    (out / "part.json").write_text('{"name": "left wing", "format": 3}')
-    for command, says in (
-        ("verify", "30 records: all good (hash)\n"),
-        ("status", ": sealed\n"),
-        ("inspect", "train: 24 records of"),
-    ):
-        assert says in cli(command, out).out
-    assert len(keys(out, "train")) == 24
 
 
 def test_a_damaged_part_is_one_line_in_every_command(

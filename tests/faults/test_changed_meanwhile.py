@@ -72,20 +72,6 @@ def test_an_archive_that_is_exchanged_after_it_was_indexed_is_refused(
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-def test_a_conversion_goes_on_under_another_spelling_of_its_source(
-    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = tiny.copy(tmp_path / "source")
-    monkeypatch.chdir(tmp_path)
-    words = ("--sink", "webdataset", "--to", "new")
-    assert cli("convert", "source", *words).code == 0
-    made = hashes(tmp_path / "new")
-    (tmp_path / "new" / "manifest.json").unlink()
-    source.rename(tmp_path / "moved")
-    assert cli("convert", tmp_path / "moved", *words).code == 0
-    assert hashes(tmp_path / "new") == made
-
-
 def test_workers_in_another_directory_find_what_was_named_relative_to_this_one(
     cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,19 +95,6 @@ def test_what_a_killed_job_published_without_a_record_goes_with_it(
     assert (out / "train.lmdb").exists()
     assert cli(*tiny.command(out)).code == 0
     assert hashes(out) == tiny.files
-
-
-def test_overwriting_lets_a_linked_directory_be(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "train").symlink_to(tmp_path / "elsewhere")
-    assert cli(*tiny.command(out)).code == 0
-    assert cli(*tiny.command(out, "--overwrite")).code == 0
-    assert (out / "train").is_symlink()
-    assert {path.name for path in (tmp_path / "elsewhere").iterdir()} == {
-        Path(name).name for name in tiny.files if name.startswith("train/")
-    }
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["stays", "comes back"])

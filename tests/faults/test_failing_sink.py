@@ -75,7 +75,6 @@ SHARD = "train-00003-of-00006"
     ("fault", "message", "workers"),
     [
         ("2|RuntimeError|the sink's own words", "RuntimeError.*the sink's own words", 5),
-        ("0|OSError|the first record", "the first record", 1),
         (
             "1|SinkError|an error of dataprep's",
             f"error: {SHARD} failed 3 times: an error of dataprep's; finished shards are kept",
@@ -112,24 +111,3 @@ def test_the_error_arrives_and_nothing_of_that_shard_is_published(
     assert leftovers(out) == []
     shards = {name: digest for name, digest in tiny.files.items() if name != "manifest.json"}
     assert {name: digest for name, digest in hashes(out).items() if name in shards} == shards
-
-
-def test_debug_shows_where_in_the_sink_it_was(
-    cli: Cli, tiny: Made, tmp_path: Path, failing: pytest.MonkeyPatch
-) -> None:
-    failing.setenv("FAILING_SINK", f"{SHARD}|1|RuntimeError|the sink's own words")
-    result = cli("--debug", *tiny.command(tmp_path / "out", "--sink", "failing"))
-    assert result.code == 1
-    assert "failing_sink.py" in result.err
-    assert "Traceback" in result.err
-
-
-def test_a_sink_that_cannot_be_imported_is_one_line(
-    cli: Cli, tiny: Made, tmp_path: Path, failing: pytest.MonkeyPatch
-) -> None:
-    points = tmp_path / "site" / "failing_sink-1.dist-info" / "entry_points.txt"
-    points.write_text("[dataprep.sinks]\nbroken = no_such_module_at_all:Sink\n")
-    result = cli(*tiny.command(tmp_path / "out", "--sink", "broken"))
-    assert result.code == 1
-    assert "no_such_module_at_all" in result.error
-    assert hashes(tmp_path / "out") == {}

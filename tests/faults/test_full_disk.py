@@ -46,18 +46,6 @@ def test_a_disk_that_is_too_small_is_refused_before_anything_is_written(
     assert hashes(out) == photos.files
 
 
-def test_the_estimate_of_what_is_needed_can_be_read(
-    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A set of a few MB must not be told that 0.0 GB are needed and 0.0 GB free."""
-    monkeypatch.setattr(
-        "dataprep.build.build_directory.shutil.disk_usage", lambda path: SimpleNamespace(free=1000)
-    )
-    result = cli(*tiny.command(tmp_path))
-    assert result.code == 1
-    assert "0.0 GB needed, 0.0 GB free" not in result.error
-
-
 @pytest.mark.thorough
 def test_a_disk_that_is_full_at_any_time_is_one_clear_line_and_is_healed(
     cli: Cli, photos: Made, small_disk: Callable[[str], Path], optimist: pytest.MonkeyPatch

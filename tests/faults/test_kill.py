@@ -65,29 +65,6 @@ def test_a_kill_before_any_change_is_healed_by_the_same_command(
 
 
 @pytest.mark.thorough
-def test_a_kill_before_missing_images_are_refused_changes_nothing(
-    cli: Cli, few: Made, forks: Forks, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    refused = few.command(out, "--max_bad", "0")
-    assert cli(*refused).code == 3
-    named = (out / ".dataprep" / "unmatched.csv").read_bytes()
-    for step in range(4, 200, 9):
-        shutil.rmtree(out)
-        code = forks.run(refused, step=step, out=out)
-        assert code in (3, -signal.SIGKILL)
-        assert cli(*refused).code == 3, step
-        assert hashes(out) == {}, step
-        assert (out / ".dataprep" / "unmatched.csv").read_bytes() == named, step
-        assert leftovers(out) == [], step
-        if code == 3:
-            break
-    assert step > 9
-    assert cli(*few.command(out)).code == 0
-    assert hashes(out) == few.files
-
-
-@pytest.mark.thorough
 def test_a_kill_before_any_change_leaves_only_what_overwrite_may_replace(
     cli: Cli, mini: Made, forks: Forks, tmp_path: Path
 ) -> None:
@@ -165,27 +142,6 @@ def test_kills_at_random_moments_are_healed(
 
 
 @pytest.mark.thorough
-def test_kills_of_the_real_command_from_its_start_up_on_are_healed(
-    cli: Cli, long: Made, tmp_path: Path
-) -> None:
-    moments = random.Random(1967)
-    for latest in (0.5, 1.5):
-        process = cli.start(*long.command(tmp_path, "--workers", 2))
-        time.sleep(moments.uniform(0.0, latest))
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-    for shards in (1, 5):
-        process = cli.start(*long.command(tmp_path, "--workers", 2))
-        while len(commits(tmp_path)) < shards and process.poll() is None:
-            time.sleep(0.005)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-    result = cli(*long.command(tmp_path, "--workers", 2))
-    assert result.code == 0, result
-    check_finished(long, tmp_path)
-
-
-@pytest.mark.thorough
 def test_workers_whose_launcher_was_killed_stop_and_do_no_harm(
     cli: Cli, long: Made, tmp_path: Path
 ) -> None:
@@ -232,22 +188,6 @@ def test_a_signal_stops_cleanly_and_says_how_to_go_on(
     again = {path.name: path.stat().st_mtime_ns for path in commits(tmp_path)}
     assert {name: again[name] for name in kept} == kept
     check_finished(long, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("command", "function"),
-    [("verify", "dataprep.build.verify.verify"), ("status", "dataprep.build.status.read_status")],
-)
-def test_control_c_is_130_in_every_command(
-    cli: Cli, tiny: Made, monkeypatch: pytest.MonkeyPatch, command: str, function: str
-) -> None:
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(function, interrupt)
-    result = cli(command, tiny.out)
-    assert "stopped" in result.error
-    assert result.code == 130
 
 
 def test_a_killed_worker_process_is_an_error_and_not_a_hang(tiny: Made, tmp_path: Path) -> None:

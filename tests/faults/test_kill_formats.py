@@ -171,27 +171,6 @@ def test_helpers_end_when_their_launcher_is_killed(helped: Helped) -> None:
 
 
 @pytest.mark.thorough
-def test_a_killed_helper_is_one_clear_line(cli: Cli, helped: Helped) -> None:
-    helped.helpers[-1].kill()
-    result = cli.done(helped.process, timeout=60)
-    assert result.code == 1
-    assert "a worker process died" in result.error
-    assert "use fewer --workers" in result.error
-    assert leftovers(helped.out) == []
-    helped.check_resumed()
-
-
-@pytest.mark.thorough
-def test_control_c_in_all_of_them_is_one_clear_line(cli: Cli, helped: Helped) -> None:
-    os.killpg(helped.process.pid, signal.SIGINT)
-    result = cli.done(helped.process, timeout=60)
-    assert result.code == 130
-    assert "stopped by SIGINT" in result.error
-    assert leftovers(helped.out) == []
-    helped.check_resumed()
-
-
-@pytest.mark.thorough
 def test_control_c_while_helpers_start_is_one_clear_line(
     cli: Cli, long_shelf: Shelf, tmp_path: Path
 ) -> None:

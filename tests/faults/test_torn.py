@@ -112,22 +112,6 @@ def test_a_bit_of_a_commit_record_or_its_rows_is_healed(
         assert leftovers(out) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "tear"),
-    [("train.json", half), ("train-00000.parquet", half_zeros), ("summary.json", nothing)],
-)
-def test_a_torn_order_is_made_again(
-    cli: Cli, tiny: Made, tmp_path: Path, name: str, tear: Callable[[Path], None]
-) -> None:
-    out = tiny.copy(tmp_path / "out")
-    tear(out / ".dataprep" / "order" / name)
-    for shard in (out / "train").iterdir():
-        shard.unlink()
-    result = cli(*tiny.command(out))
-    assert result.code == 0, result
-    assert hashes(out) == tiny.files
-
-
 @pytest.mark.parametrize("directory", ["index", "order", "commits"])
 def test_a_bit_in_every_state_file_changes_nothing(
     cli: Cli, tiny: Made, tmp_path: Path, directory: str
@@ -145,21 +129,6 @@ def test_a_bit_in_every_state_file_changes_nothing(
     assert hashes(out) == tiny.files
 
 
-@pytest.mark.parametrize("tear", [half, zeros])
-def test_a_torn_index_part_is_scanned_again(
-    cli: Cli, tiny: Made, tmp_path: Path, tear: Callable[[Path], None]
-) -> None:
-    out = tiny.copy(tmp_path / "out")
-    for part in (out / ".dataprep" / "index").iterdir():
-        tear(part)
-    for shard in (out / "train").iterdir():
-        shard.unlink()
-    result = cli(*tiny.command(out))
-    assert result.code == 0, result
-    assert "reused" not in result.out
-    assert hashes(out) == tiny.files
-
-
 @pytest.mark.parametrize("tear", [half, nothing])
 def test_a_torn_manifest_is_refused_by_verify_and_sealed_anew(
     cli: Cli, tiny: Made, tmp_path: Path, tear: Callable[[Path], None]
@@ -171,18 +140,6 @@ def test_a_torn_manifest_is_refused_by_verify_and_sealed_anew(
         assert result.code == 1
         assert "manifest.json" in result.error
         assert len(result.error) < 500
-    assert cli(*tiny.command(out)).code == 0
-    assert hashes(out) == tiny.files
-
-
-def test_an_order_or_a_manifest_that_is_gone_is_made_again(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    out = tiny.copy(tmp_path / "out")
-    for name in ("order/train.json", "order/validation-00000.parquet"):
-        (out / ".dataprep" / name).unlink()
-    (out / "manifest.json").unlink()
-    (out / "validation" / "validation-00000-of-00002").unlink()
     assert cli(*tiny.command(out)).code == 0
     assert hashes(out) == tiny.files
 
@@ -223,23 +180,3 @@ def test_a_shard_in_any_state_is_made_right_by_the_same_command(cli: Cli, tmp_pa
     assert commits(out) == records
     assert {path: path.stat().st_mtime_ns for path in untouched} == untouched
     assert leftovers(out) == []
-
-
-@SETTINGS
-@given(damage=st.dictionaries(st.integers(0, 7), st.sampled_from(["missing", "short", "record"])))
-def test_only_damaged_shards_are_made_again(cli: Cli, tiny: Made, damage: dict[int, str]) -> None:
-    with TemporaryDirectory() as name:
-        out = tiny.copy(Path(name) / "out")
-        shards = sorted(path for path in out.glob("*/*-of-*") if path.parent.name != "index")
-        for number, kind in damage.items():
-            if kind == "record":
-                commits(out)[0].with_name(f"{shards[number].name}.json").unlink(missing_ok=True)
-            else:
-                FILE_STATES[kind](shards[number])
-        kept = [shard for number, shard in enumerate(shards) if number not in damage]
-        before = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in kept}
-        result = cli(*tiny.command(out))
-        assert result.code == 0, result
-        assert hashes(out) == tiny.files
-        assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in kept} == before
-        assert leftovers(out) == []

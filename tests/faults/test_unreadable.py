@@ -93,34 +93,6 @@ def test_a_forbidden_image_stops_the_run_and_is_not_rejected(
     assert hashes(out) == tiny.files
 
 
-def test_a_forbidden_class_folder_is_named(
-    cli: Cli, tiny: Made, public_path: Path, ordinary_user: AsUser
-) -> None:
-    raw = tiny.raw.copy(public_path / "raw")
-    folder = an_image(raw.path).parent
-    folder.chmod(0)
-    try:
-        with ordinary_user():
-            result = cli(*raw.command(public_path / "out", "--max_bad", "100%"))
-    finally:
-        folder.chmod(0o755)
-    assert result.code == 1
-    assert folder.name in result.error
-    assert "Permission denied" in result.error
-
-
-def test_an_output_directory_that_may_not_be_made_is_one_line(
-    cli: Cli, tiny: Made, public_path: Path, ordinary_user: AsUser
-) -> None:
-    raw = tiny.raw.copy(public_path / "raw")
-    public_path.chmod(0o755)
-    with ordinary_user():
-        result = cli(*raw.command(public_path / "out"))
-    assert result.code == 1
-    assert f"--local_scratch_dir {public_path / 'out'}" in result.error
-    assert "Permission denied" in result.error
-
-
 def test_an_output_directory_that_became_read_only_is_one_clear_line(
     cli: Cli, tiny: Made, public_path: Path, ordinary_user: AsUser
 ) -> None:
@@ -133,30 +105,3 @@ def test_an_output_directory_that_became_read_only_is_one_clear_line(
     assert str(out) in result.error
     assert "unexpected" not in result.error
     assert hashes(out) == tiny.files
-
-
-def test_an_output_path_that_is_a_file_is_a_one_line_error(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    (tmp_path / "out").write_text("mine")
-    result = cli(*tiny.command(tmp_path / "out"))
-    assert result.code in (1, 2)
-    assert str(tmp_path / "out") in result.error
-    assert (tmp_path / "out").read_text() == "mine"
-
-
-def test_a_raw_directory_that_is_missing_is_a_one_line_error(cli: Cli, tmp_path: Path) -> None:
-    words = ("--raw_data_dir", tmp_path / "none", "--local_scratch_dir", tmp_path / "out")
-    result = cli("imagenet", *words)
-    assert result.code == 1
-    assert str(tmp_path / "none") in result.error
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_raw_directory_without_images_is_a_one_line_error(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "raw").mkdir()
-    words = ("--raw_data_dir", tmp_path / "raw", "--local_scratch_dir", tmp_path / "out")
-    result = cli("imagenet", *words)
-    assert result.code == 1
-    assert str(tmp_path / "raw") in result.error
-    assert not (tmp_path / "out").exists()
