@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from dataprep.errors import SinkError, UsageError
+from dataprep.errors import UsageError
 from dataprep.sinks import DatasetInfo, Example, Sink
 from dataprep.sinks.hashed_file import write_file
 from tests.sinks import documented_sink
@@ -19,36 +18,50 @@ JsonReader: Any = documented_sink.JsonReader  # type: ignore[attr-defined]
 JsonWriter: Any = documented_sink.JsonWriter  # type: ignore[attr-defined]
 
 
-class ReadsWrongly(JsonSink):
-    """Each changes what is read, by ``change``."""
+class UsesReader(JsonSink):
+    """Each reads by a ``Reader`` of its own."""
+
+    Reader: Any = JsonReader
 
     def reader(self, paths: Sequence[Path], info: DatasetInfo) -> Any:
-        sink = self
-
-        class Reader(JsonReader):
-            def __getitem__(self, number: int) -> Example:
-                return sink.change(super().__getitem__(number))
-
-        return Reader(paths[0], info)
+        return self.Reader(paths, info)
 
 
-class ShiftsLabels(ReadsWrongly):
-    def change(self, example: Example) -> Example:
-        return replace(example, labels=tuple(label + 1 for label in example.labels))
+class ShiftsLabels(UsesReader):
+    class Reader(JsonReader):
+        def read(self, number: int) -> Example:
+            example = super().read(number)
+            return replace(example, labels=tuple(label + 1 for label in example.labels))
 
 
-class ShortensKeys(ReadsWrongly):
-    def change(self, example: Example) -> Example:
-        return replace(example, key=example.filename)
-
-
-class CleansKeys(ReadsWrongly):
-    def change(self, example: Example) -> Example:
-        return replace(example, key=example.key.replace("\n", " "))
+class CleansKeys(UsesReader):
+    class Reader(JsonReader):
+        def read(self, number: int) -> Example:
+            example = super().read(number)
+            return replace(example, key=example.key.replace("\n", " "))
 
 
 class LosesAttributes(JsonSink):
     keeps_attributes = True
+
+
+class LeaksReader(UsesReader):
+    class Reader(JsonReader):
+        def close(self) -> None:
+            pass
+
+
+class RefusesNothing(UsesReader):
+    class Reader(JsonReader):
+        def __iter__(self) -> Iterator[Example]:
+            yield self[0]
+            yield from list(super().__iter__())[1:]
+
+
+class TrustsEverything(UsesReader):
+    class Reader(JsonReader):
+        def __getitem__(self, number: int) -> Example:
+            return self.read(number)
 
 
 class WritesWrongly(JsonSink):
@@ -57,27 +70,22 @@ class WritesWrongly(JsonSink):
     Writer: Any = JsonWriter
 
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> Any:
-        writer = self.Writer(paths[0])
+        writer = self.Writer(paths, info)
         writer.path = paths[0]
         return writer
 
 
 class StoresProcess(WritesWrongly):
     class Writer(JsonWriter):
-        def write(self, example: Example) -> None:
-            super().write(replace(example, format=f"{example.format} {os.getpid()}"))
+        def append(self, example: Example) -> None:
+            super().append(replace(example, format=f"{example.format} {os.getpid()}"))
 
 
 class StoresTemporaryName(WritesWrongly):
     class Writer(JsonWriter):
-        def write(self, example: Example) -> None:
-            super().write(replace(example, format=str(self.path)))
-
-
-class TakesPixels(WritesWrongly):
-    class Writer(JsonWriter):
-        def write(self, example: Example) -> None:
-            super().write(replace(example, format="JPEG"))
+        def append(self, example: Example) -> None:
+            name = str(self.path).rsplit("telltale", 1)[-1]
+            super().append(replace(example, format=name))
 
 
 class LeavesLock(WritesWrongly):
@@ -97,58 +105,6 @@ class KeepsFilesOpen(WritesWrongly):
     class Writer(JsonWriter):
         def abandon(self) -> None:
             pass
-
-
-class UsesReader(JsonSink):
-    """Each reads by a ``Reader`` of its own."""
-
-    Reader: Any = JsonReader
-
-    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> Any:
-        return self.Reader(paths[0], info)
-
-
-class LeaksReader(UsesReader):
-    class Reader(JsonReader):
-        def close(self) -> None:
-            pass
-
-
-class WrapsAround(UsesReader):
-    class Reader(JsonReader):
-        def __getitem__(self, number: int) -> Example:
-            return super().__getitem__(number % max(len(self), 1))
-
-
-class RefusesNothing(UsesReader):
-    class Reader(JsonReader):
-        def __iter__(self) -> Iterator[Example]:
-            yield self[0]
-            yield from list(super().__iter__())[1:]
-
-
-class TrustsEverything(UsesReader):
-    class Reader(JsonReader):
-        def __getitem__(self, number: int) -> Example:
-            self.file.seek(self.starts[number])
-            json.loads(self.file.readline())
-            return super().__getitem__(number)
-
-
-class Crashes(UsesReader):
-    class Reader(JsonReader):
-        def __getitem__(self, number: int) -> Example:
-            try:
-                return super().__getitem__(number)
-            except SinkError:
-                os.abort()
-
-
-class IgnoresTheRest(UsesReader):
-    class Reader(JsonReader):
-        def __len__(self) -> int:
-            self.file.seek(0)
-            return self.file.read().count(b"\n")
 
 
 class NoSummary(JsonSink):
@@ -185,24 +141,19 @@ class DisagreesWithItself(JsonSink):
 
 BROKEN: list[tuple[type[Sink], str]] = [
     (ShiftsLabels, "test_examples_come_back"),
-    (ShortensKeys, "test_examples_come_back"),
     (LosesAttributes, "test_examples_come_back"),
     (LeaksReader, "test_examples_come_back"),
-    (WrapsAround, "test_examples_come_back"),
     (CleansKeys, "test_awkward_texts_come_back_or_are_refused"),
     (RefusesNothing, "test_no_examples_and_lost_sidecars"),
     (StoresProcess, "test_equal_examples_give_equal_bytes"),
-    (StoresTemporaryName, "test_files_are_as_declared"),
-    (LeavesLock, "test_files_are_as_declared"),
-    (LiesAboutSize, "test_files_are_as_declared"),
+    (StoresTemporaryName, "test_a_split_can_be_finished_and_moved"),
+    (LeavesLock, "test_a_split_can_be_finished_and_moved"),
+    (LiesAboutSize, "test_examples_come_back"),
     (KeepsFilesOpen, "test_a_shard_can_be_abandoned"),
-    (TakesPixels, "test_what_it_cannot_hold_is_refused"),
     (TrustsEverything, "test_damage_is_one_line"),
-    (Crashes, "test_damage_is_one_line"),
-    (IgnoresTheRest, "test_damage_is_one_line"),
     (NoSummary, "test_it_describes_itself"),
     (OnePlaceForAll, "test_files_have_places_of_their_own"),
-    (RefusesSeveralLabels, "test_every_kind_of_data_set_is_held"),
+    (RefusesSeveralLabels, "test_it_describes_itself"),
     (ListsAbsolutePaths, "test_a_split_can_be_finished_and_moved"),
     (DisagreesWithItself, "test_the_formats_own_reader_agrees"),
 ]

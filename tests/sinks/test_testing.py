@@ -42,13 +42,11 @@ def test_the_documented_sink_passes_in_an_author_s_package(tmp_path: Path) -> No
     assert "passed" in done.stdout
 
 
-def complaint(
-    broken: type[Sink], test: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> BaseException | None:
+def complaint(broken: type[Sink], test: str, tmp_path: Path) -> BaseException | None:
     """The first failure of a test with any kind of data set."""
     method = getattr(SinkTests(), test)
     wanted = inspect.signature(method).parameters
-    known = {"variant": broken(), "variants": [broken()], "monkeypatch": monkeypatch}
+    known = {"variant": broken(), "variants": [broken()]}
     for number, case in enumerate(CASES):
         (tmp_path / str(number)).mkdir()
         given = {**known, "case": case, "tmp_path": tmp_path / str(number)}
@@ -62,10 +60,8 @@ def complaint(
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # some are broken by leaving files open
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("broken", "test"), BROKEN)
-def test_what_is_broken_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: type[Sink], test: str
-) -> None:
-    assert complaint(broken, test, tmp_path, monkeypatch)
+def test_what_is_broken_is_found(tmp_path: Path, broken: type[Sink], test: str) -> None:
+    assert complaint(broken, test, tmp_path)
 
 
 def test_every_test_has_found_something() -> None:
