@@ -18,6 +18,6 @@ class DoNothing(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
     def __init__(self, spec: TaskSpec, parallelism: Parallelism, failures: FailureLog) -> None:
         self._given = spec, parallelism, failures
 
-    def process(self, shard: ShardName) -> Sequence[ShardName]:  # noqa: ARG002  # Beam's signature
+    def process(self, shards: Sequence[ShardName]) -> Sequence[ShardName]:  # noqa: ARG002  # Beam's
         """Make nothing of it."""
         return ()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.dask_cluster import Cluster, cluster, cpu_seconds, resident_bytes
 from benchmarks.results import Row, Target
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import apache_beam as beam
     from distributed import Client
 
+    from dataprep.build.lock import Lease
     from dataprep.sinks import ShardName
 
 _BOUND = Target("<=", 1.2)
@@ -96,7 +97,7 @@ def _given(runs: Sequence[tuple[float, tuple[int, ...]]]) -> str:
 def _run_timed(client: Client, seconds: float, notes: Path) -> None:
     from benchmarks.timed_shards import TimedShards
 
-    _run(client, TimedShards(_SHARDS, seconds, notes))
+    _run(client, range(_SHARDS), TimedShards(seconds, notes))
 
 
 def _map_timed(client: Client, seconds: float, notes: Path) -> None:
@@ -192,20 +193,17 @@ def _warm(client: Client, found: Cluster) -> None:
 
 
 def _run_empty(client: Client, count: int) -> None:
-    import apache_beam as beam
-
-    _run(client, beam.Create(_shards(count)) | beam.ParDo(_nothing()))
+    _run(client, _shards(count), _nothing())
 
 
-def _run(client: Client, graph: beam.PTransform) -> None:
-    import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
+def _run(client: Client, elements: Sequence[Any], work: beam.DoFn) -> None:
+    from dataprep_pipelines.failures import FailureLog
+    from dataprep_pipelines.runners import Parallelism
+    from dataprep_pipelines.runners.dask import DaskEngine
 
-    from dataprep_pipelines.runners.dask import ElementRunner
-
-    pipeline = beam.Pipeline(runner=ElementRunner(client), options=PipelineOptions([]))
-    _ = pipeline | graph
-    pipeline.run().wait_until_finish()
+    engine = DaskEngine(client, 60.0, lambda: False, lambda _: None)
+    failures = FailureLog(_lease())
+    engine.run(elements, work, Parallelism(), watch=lambda: None, failures=failures)
 
 
 def _shards(count: int) -> list[ShardName]:
@@ -214,16 +212,21 @@ def _shards(count: int) -> list[ShardName]:
     return [ShardName("train", number, count) for number in range(count)]
 
 
+def _lease() -> Lease:
+    from dataprep.build.lock import Lease
+
+    private = Path("/scratch/project/imagenet/.dataprep")  # only its name is sent
+    return Lease(private / "lock", "m" * 200, private / "failure-0123456789abcdef.json")
+
+
 def _nothing() -> beam.DoFn:
     from benchmarks.empty_shards import DoNothing
-    from dataprep.build.lock import Lease
     from dataprep_pipelines.failures import FailureLog
     from dataprep_pipelines.runners import Parallelism
     from dataprep_pipelines.tasks import TaskSpec
 
-    private = Path("/scratch/project/imagenet/.dataprep")  # only its name is sent
-    lease = Lease(private / "lock", "m" * 200, private / "failure-0123456789abcdef.json")
-    spec = TaskSpec(private / "task.pickle", lease, "0" * 64)
+    lease = _lease()
+    spec = TaskSpec(lease.failure.with_name("task.pickle"), "0" * 64)
     return DoNothing(spec, Parallelism(), FailureLog(lease))
 
 

@@ -26,30 +26,20 @@ def wait(number: int, seconds: float, notes: Path) -> None:
     (notes / str(number)).write_text(f"{os.getpid()} {start} {time.time()}")
 
 
-class _Wait(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
-    def __init__(self, seconds: float, notes: Path) -> None:
-        self._seconds = seconds
-        self._notes = notes
-
-    def process(self, number: int) -> Sequence[int]:
-        wait(number, self._seconds, self._notes)
-        return ()
-
-
-class TimedShards(beam.PTransform):  # type: ignore[misc]  # Beam ships no types
-    """A graph of shards that only `wait`.
+class TimedShards(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
+    """Makes shards that only `wait`.
 
     Args:
-        count: how many.
         seconds: for each, on a worker of speed 1.
         notes: where they note it.
     """
 
-    def __init__(self, count: int, seconds: float, notes: Path) -> None:
-        super().__init__()
-        self._count = count
-        self._wait = _Wait(seconds, notes)
+    def __init__(self, seconds: float, notes: Path) -> None:
+        self._seconds = seconds
+        self._notes = notes
 
-    def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection:
-        """One element a shard."""
-        return pbegin | beam.Create(range(self._count)) | beam.ParDo(self._wait)
+    def process(self, numbers: Sequence[int]) -> Sequence[int]:
+        """Wait for each shard."""
+        for number in numbers:
+            wait(number, self._seconds, self._notes)
+        return ()

@@ -14,8 +14,6 @@ from dataprep.build.job import Job
 from dataprep_pipelines.failures import FailureLog
 
 _NAMED = 5  # failures of a round that get a line of their own
-_FAILURE_SECONDS = 1.0  # between two looks at the failures
-_NOTE_SECONDS = 2.0  # between two looks at how far unfinished shards are
 _LOOKING = 0.05  # of the time: a metadata server should not pay for a progress bar
 
 
@@ -54,65 +52,41 @@ class RoundWatch:
     def __init__(
         self, job: Job, failures: FailureLog, reporter: Reporter, most_failed: float
     ) -> None:
-        self._job = job
+        self._workspace = job.workspace
         self._failures = failures
         self._reporter = reporter
         self._most_failed = most_failed
         self._known: set[str] = set()
         self._made = 0
         self._named: set[str] = set()
-        self._under_way = 0
-        self._next_note = 0.0
-        self._next_failure = 0.0
-        self._look_for_new = Paced(self._progress)
-        reporter.writing(job, self._refresh())
+        reporter.writing(job, self._new_records())
+
+    def count(self) -> None:
+        """Show what was made."""
+        new = self._new_records()
+        self._made += len(new)
+        self._reporter.progress(new, images_under_way(self._workspace))
+
+    def _new_records(self) -> list[CommitRecord]:
+        new = read_records(self._workspace, self._known)
+        self._known |= {str(record.shard) for record in new}
+        return new
 
     def look(self) -> None:
-        """Show what is new.
+        """Show what was made, and what failed.
 
         Raises:
             DataprepError: nearly everything fails.
         """
-        self._look_for_new()
-        now = time.monotonic()
-        if now >= self._next_failure:
-            self._next_failure = now + _FAILURE_SECONDS
-            self._tell_failures()
-
-    def end(self) -> None:
-        """The round is over, one way or another."""
-        try:
-            self._progress()
-        finally:
-            self._reporter.finished()
-
-    def _refresh(self) -> list[CommitRecord]:
-        """The records that appeared since the last call."""
-        new = read_records(self._job.workspace, self._known)
-        self._known |= {str(record.shard) for record in new}
-        return new
-
-    def _progress(self) -> None:
-        new = self._refresh()
-        self._made += len(new)
-        now = time.monotonic()
-        if new or now >= self._next_note:
-            self._next_note = now + _NOTE_SECONDS
-            self._under_way = images_under_way(self._job.workspace)
-        self._reporter.progress(new, self._under_way)
-
-    def _tell_failures(self) -> None:
-        failed = self._failures.of_shards()
+        failed = self._failures.of_shards()  # first: what is made meanwhile must not be missed
+        self.count()
         for shard in sorted(failed.keys() - self._named):
             self._named.add(shard)
             if len(self._named) <= _NAMED:
                 self._reporter.line(f"{shard} failed, others go on: {failed[shard]}")
             elif len(self._named) == _NAMED + 1:
                 self._reporter.line("more shards failed; they are not named here")
-        if len(failed) < self._most_failed or len(failed) <= self._made:
-            return
-        self._progress()  # the last look may be a while ago
-        if len(failed) > self._made:
+        if len(failed) >= self._most_failed and len(failed) > self._made:
             shard, error = next(iter(failed.items()))
             raise type(error)(
                 f"stopped, since more shards fail than are made ({len(failed)} and {self._made}); "

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from dataprep.build.index_parts import (
     summarize,
 )
 from dataprep.build.job import Job, describe_splits
-from dataprep.build.lock import check_held, locked
+from dataprep.build.lock import Lease, check_held, locked
 from dataprep.build.request import (
     ConvertRequest,
     MaxBad,
@@ -51,17 +52,23 @@ from dataprep.build.seal import seal
 from dataprep.build.verify import Level, verify
 from dataprep.build.workspace import Workspace
 from dataprep.datasets import Dataset, ScanUnit, close_archives
-from dataprep.errors import DataprepError, DatasetError, PipelineError
+from dataprep.errors import (
+    DataprepError,
+    DatasetError,
+    PipelineError,
+    SinkError,
+    SourceError,
+)
 from dataprep.plugins import load_dataset
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import storage_error
 from dataprep.system.messages import counted
 from dataprep.system.state_files import remove_unless_file
-from dataprep_pipelines.failures import KillsWorkersError, TasksFailedError
+from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.progress import Paced, Reporter, RoundWatch
-from dataprep_pipelines.runners import Engine, Parallelism
-from dataprep_pipelines.runners.engine import check
-from dataprep_pipelines.tasks import TaskSpec, WorkerRequirements, Workers, workers_for
+from dataprep_pipelines.runners import Engine, Parallelism, RunningEngine
+from dataprep_pipelines.runners.engine import check, started
+from dataprep_pipelines.tasks import TaskSpec, WorkerRequirements, task_file
 
 _PAUSES = (0.5, 3.0)  # seconds before failed shards are tried again, so many times
 _MANY_FAILED = 8  # and more than were made: it is not the shards
@@ -84,21 +91,19 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
     check(engine)
     for text in found.description:
         reporter.line(text)
-    workspace = Workspace(request.out)
+    workspace, raw = Workspace(request.out), request.raw
     given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
-    places = tuple((option, path) for option, path in given.items() if path)
+    places = {"--raw_data_dir": raw} | {option: path for option, path in given.items() if path}
     with _storage("preparing", request.out):
         _make_directories("--local_scratch_dir", request.out, workspace.private_directories())
         if request.index_dir is not None:
             _make_directories("--index_dir", request.index_dir, [request.index_dir])
-        requirements = WorkerRequirements(request.out, request.raw, workspace.lock, places)
-        splits = found.splits or ()
-        with _working(engine, requirements, splits, request.build_dir, reporter) as workers:
+        with _working(workspace, engine, places, found.splits or (), reporter) as workers:
             index = workspace.index
             if request.index_dir is not None:
-                index = shared_index_directory(request.index_dir, dataset, request.raw)
+                index = shared_index_directory(request.index_dir, dataset, raw)
             trust = not request.overwrite
-            parts = _scan_what_changed(dataset, found.units, index, workers, reporter, trust=trust)
+            parts = _scan_what_changed(dataset, raw, found.units, index, workers, trust=trust)
             with open_images(parts, dataset, request.splits, workspace.private) as images:
                 summary = summarize(request, dataset, found, parts, images)
                 report_summary(summary, reporter.line)
@@ -111,7 +116,7 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
                 # Only now, when nothing that was asked for can be refused any more.
                 claim(job, identity, parts.digests(), overwrite=request.overwrite)
                 order_images(job, images, [identity, parts.digests()])
-            records = _write_shards(job, workers, reporter)
+            records = _write_shards(job, workers)
             check_unchanged(parts, dataset, request.raw)
             with open_images(parts, dataset, request.splits, workspace.private) as images:
                 unmatched = summary.unmatched
@@ -164,12 +169,12 @@ def convert(
     splits = list(manifest["splits"])
     with _storage("converting", request.out):
         _make_directories("--to", request.out, workspace.private_directories())
-        requirements = WorkerRequirements(request.out, request.source, workspace.lock)
-        with _working(engine, requirements, splits, request.build_dir, reporter) as workers:
+        places = {"SRC": request.source}
+        with _working(workspace, engine, places, splits, reporter) as workers:
             job, identity = plan_conversion(request, manifest, workers.lease, reporter.line)
             units = {CONVERTED: manifest["sha256"]}
             claim(job, identity, units, overwrite=request.overwrite)
-            records = _write_shards(job, workers, reporter)
+            records = _write_shards(job, workers)
             return seal(
                 job,
                 identity,
@@ -181,21 +186,58 @@ def convert(
             )
 
 
+@dataclass(frozen=True, slots=True)
+class _Workers:
+    """A run's engine, and what its workers are given and tell.
+
+    Attributes:
+        chosen: where they run, as the user asked for it.
+        engine: the same, running.
+        requirements: what workers elsewhere must share with this process; None: there are none.
+        lease: with which they know whether the run still holds its directory.
+        failures: where they tell what went wrong.
+        reporter: who is told how far they are.
+    """
+
+    chosen: Engine
+    engine: RunningEngine
+    requirements: WorkerRequirements | None
+    lease: Lease
+    failures: FailureLog
+    reporter: Reporter
+
+
 @contextmanager
 def _working(
+    workspace: Workspace,
     engine: Engine,
-    requirements: WorkerRequirements,
+    places: dict[str, Path],
     splits: Sequence[str],
-    build_dir: Path | None,
     reporter: Reporter,
-) -> Iterator[Workers]:
-    """The lock, a directory without what killed runs left there, and workers."""
-    workspace = Workspace(requirements.out)
+) -> Iterator[_Workers]:
+    """The lock, a directory without what killed runs left there, and workers.
+
+    Args:
+        workspace: the output directory.
+        engine: where the workers are.
+        places: what they must see, by the options that name it.
+        splits: those that the run makes, as far as they are known.
+        reporter: who is told what takes time.
+    """
     with locked(workspace, report=reporter.line) as lease:
         remove_partial_files(workspace, splits)
-        remove_build_directories(workspace.out, build_dir)
-        with workers_for(engine, requirements, lease, splits, reporter.line) as workers:
-            yield workers
+        remove_build_directories(workspace.out, places.get("--build_dir"))
+        try:
+            with started(engine, workspace.private / "slurm", reporter.line) as running:
+                # Of many workers, each should look less often.
+                lease = replace(lease, look_seconds=running.look_seconds)
+                requirements = None if engine.is_local else WorkerRequirements(places)
+                failures = FailureLog(lease).reserve()
+                yield _Workers(engine, running, requirements, lease, failures, reporter)
+        finally:
+            # Workers elsewhere that died or were cancelled could not, and nobody else knows.
+            if not engine.is_local and not lease.taken_over_now():
+                remove_partial_files(workspace, splits)
 
 
 def _make_directories(option: str, place: Path, directories: Sequence[Path]) -> None:
@@ -221,10 +263,10 @@ def _storage(doing: str, out: Path) -> Iterator[None]:
 
 def _scan_what_changed(
     dataset: Dataset,
+    raw: Path,
     units: Sequence[ScanUnit],
     index: Path,
-    workers: Workers,
-    reporter: Reporter,
+    workers: _Workers,
     *,
     trust: bool,
 ) -> IndexParts:
@@ -232,17 +274,17 @@ def _scan_what_changed(
 
     Args:
         dataset: what is prepared.
+        raw: where it is.
         units: what was found of it.
         index: where the index is.
         workers: who scans.
-        reporter: who is told.
         trust: False: all is scanned again. Files rewritten in place leave their folder's time as
             it was.
 
     Raises:
         DataprepError: something cannot be scanned.
     """
-    raw = workers.requirements.raw
+    reporter, failures = workers.reporter, workers.failures
     kept = {unit: read_part(index, unit) for unit in units}
     stale = [
         unit for unit, part in kept.items() if not trust or not is_current(part, dataset, raw, unit)
@@ -258,19 +300,18 @@ def _scan_what_changed(
         def watch() -> None:
             reporter.scanning(sum(has_part(index, unit) for unit in stale), len(stale))
 
-        scan = Scan(dataset, raw, index)
+        helpers = workers.chosen.workers if workers.chosen.is_local else 0
         try:
-            with workers.task(scan, "scan") as spec:
-                work = ScanIntoIndex(spec, workers.engine.scan_processes(), workers.failures)
-                stop = workers.failures.stop
-                workers.engine.run(stale, work, Parallelism(), watch=Paced(watch), stop=stop)
+            scan = Scan(dataset, raw, index)
+            with task_file(scan, workers.lease, workers.requirements, "scan") as spec:
+                work = ScanIntoIndex(spec, helpers, failures)
+                workers.engine.run(
+                    stale, work, Parallelism(), watch=Paced(watch), failures=failures
+                )
             watch()
-        except TasksFailedError:
-            workers.failures.reraise()  # says more
-            raise
         finally:
             reporter.finished()
-        workers.failures.reraise()
+        failures.reraise()
         kept |= {unit: read_part(index, unit) for unit in stale}
     parts = IndexParts(index, {unit: part for unit, part in kept.items() if part is not None})
     for unit in kept.keys() - parts.units.keys():
@@ -280,7 +321,7 @@ def _scan_what_changed(
     return parts
 
 
-def _write_shards(job: Job, workers: Workers, reporter: Reporter) -> list[CommitRecord]:
+def _write_shards(job: Job, workers: _Workers) -> list[CommitRecord]:
     """Make and commit every shard of the job that is not there yet, in as many rounds as it takes.
 
     A shard that fails is tried again when the others are done, twice.
@@ -288,7 +329,6 @@ def _write_shards(job: Job, workers: Workers, reporter: Reporter) -> list[Commit
     Args:
         job: what to build.
         workers: who makes the shards.
-        reporter: who is told.
 
     Returns:
         The commit record of every shard.
@@ -298,42 +338,41 @@ def _write_shards(job: Job, workers: Workers, reporter: Reporter) -> list[Commit
             so far is kept.
         LockedError: another run has taken the directory over.
     """
-    workspace, engine = job.workspace, workers.engine
+    workspace, line = job.workspace, workers.reporter.line
     done = _finished(workspace, job.shard_names())
     job.check_rejected(done.values())
     pending = [shard for shard in job.shard_names() if shard not in done]
     if not pending:
-        reporter.line(f"{counted(len(done), 'shard')} already there, nothing to write")
+        line(f"{counted(len(done), 'shard')} already there, nothing to write")
         return list(done.values())
     if done:
-        reporter.line(
-            f"resuming: {counted(len(done), 'shard')} already there, {len(pending)} to make"
-        )
+        line(f"resuming: {counted(len(done), 'shard')} already there, {len(pending)} to make")
     # Looking took a while, and what is a lie in this run's eyes may be another's finished work.
     check_held(job.lease)
     _forget(workspace, pending)
     images = sum(split.images for split in job.splits) if job.works_on_images else 0
-    parallelism = engine.parallelism(len(pending), images=images)
-    check_free_space(job, pending, at_once=engine.shards_at_once(parallelism))
-    lay_out(job, pending, reporter.line)
+    parallelism = workers.engine.parallelism(len(pending), images=images)
+    check_free_space(job, pending, at_once=parallelism.at_once)
+    lay_out(job, pending, line)
+    # In later rounds, which hold nothing but what has failed, it says nothing that much fails.
+    most_failed: float = max(_MANY_FAILED, _PER_SHARD * parallelism.at_once)
     failed: dict[ShardName, DataprepError] = {}
-    with workers.task(job, "write") as spec:
+    with task_file(job, workers.lease, workers.requirements, "write") as spec:
         for pause in (0.0, *_PAUSES):
             if failed:
-                pending = [shard for shard, error in failed.items() if _may_succeed(error)]
-                if not pending:
-                    break
-                reporter.line(f"trying {counted(len(pending), 'failed shard')} again")
+                line(f"trying {counted(len(pending), 'failed shard')} again")
                 time.sleep(pause)
-            said = _write_round(job, pending, workers, spec, parallelism, reporter, failed)
+            failed |= _write_round(job, pending, workers, spec, parallelism, most_failed)
             check_held(job.lease)
-            made = _finished(workspace, pending)
-            done |= made
-            failed |= {shard: said[shard] for shard in pending if shard not in made}
-            failed = {shard: error for shard, error in failed.items() if shard not in made}
-            if not failed:
-                return [done[shard] for shard in job.shard_names()]
-    raise _all_failures(failed)
+            done |= _finished(workspace, pending)
+            failed = {shard: error for shard, error in failed.items() if shard not in done}
+            pending = [shard for shard, error in failed.items() if _may_pass(error)]
+            if not pending:
+                break
+            most_failed = math.inf
+    if failed:
+        raise _all_failures(failed)
+    return [done[shard] for shard in job.shard_names()]
 
 
 def _finished(workspace: Workspace, shards: Sequence[ShardName]) -> dict[ShardName, CommitRecord]:
@@ -355,52 +394,38 @@ def _forget(workspace: Workspace, pending: Sequence[ShardName]) -> None:
 def _write_round(
     job: Job,
     shards: Sequence[ShardName],
-    workers: Workers,
+    workers: _Workers,
     spec: TaskSpec,
     parallelism: Parallelism,
-    reporter: Reporter,
-    before: Mapping[ShardName, DataprepError],
+    most_failed: float,
 ) -> dict[ShardName, DataprepError]:
-    """Try each of the shards once.
-
-    Returns:
-        What went wrong with each that is not there now: as ``before`` where nobody says.
-    """
+    """Try each of the shards once; returns what went wrong with each, if it is not there now."""
     from dataprep_pipelines.write import WriteShard
 
-    failures = workers.failures
+    failures, reporter = workers.failures, workers.reporter
     failures.forget_shards()
-    # Later rounds hold nothing but what has failed: there it says nothing that much fails.
-    at_once = workers.engine.shards_at_once(parallelism)
-    # Elsewhere more may fail: a bad node fails faster than others work.
-    most = _MANY_FAILED if workers.engine.is_local else max(_MANY_FAILED, _PER_SHARD * at_once)
-    watch = RoundWatch(job, failures, reporter, math.inf if before else most)
-    lost: Mapping[int, DataprepError] = {}
+    watch = RoundWatch(job, failures, reporter, most_failed)
+    work = WriteShard(spec, parallelism, failures)
     try:
-        with workers.engine.elements(shards, parallelism) as elements:
-            work = WriteShard(spec, parallelism, failures)
-            workers.engine.run(elements, work, parallelism, watch=watch.look, stop=failures.stop)
-    except TasksFailedError as error:
-        lost = error.errors
+        workers.engine.run(shards, work, parallelism, watch=Paced(watch.look), failures=failures)
+        watch.count()
     finally:
-        watch.end()
+        reporter.finished()
     failures.reraise()
     told = failures.of_shards()
     silent = PipelineError("the engine ended without making it")
-    return {
-        shard: told.get(str(shard)) or lost.get(position) or before.get(shard) or silent
-        for position, shard in enumerate(shards)
-    }
+    return {shard: told.get(str(shard), silent) for shard in shards}
 
 
-def _may_succeed(error: DataprepError) -> bool:
-    return not isinstance(error, KillsWorkersError)
+def _may_pass(error: DataprepError) -> bool:
+    """Whether it is the shard's alone; not, for example, that all workers died of it."""
+    return isinstance(error, (SourceError, SinkError))
 
 
 def _all_failures(failed: Mapping[ShardName, DataprepError]) -> DataprepError:
     shard, error = next(iter(failed.items()))
     others = f"; {counted(len(failed) - 1, 'other shard')} failed too" if len(failed) > 1 else ""
-    tries = f" {len(_PAUSES) + 1} times" if _may_succeed(error) else ""
+    tries = f" {len(_PAUSES) + 1} times" if _may_pass(error) else ""
     found = type(error)(
         f"{shard} failed{tries}: {error}{others}; finished shards are kept: run the same command "
         "again to resume"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,33 +54,26 @@ class ScanIntoIndex(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
         self._failures = failures
         self._processes = processes
 
-    def setup(self) -> None:
-        """Read what is scanned."""
-        self._task: Scan = self._spec.read()
-        self._alone_until = time.monotonic() + _ALONE_SECONDS
-        self._pool: ProcessPoolExecutor | None = None
-        self._ends: list[Future[None]] = []
-
-    def process(self, unit: ScanUnit) -> None:
-        """Scan one directory, archive or list, here or in another process."""
-        if self._processes < 2 or time.monotonic() < self._alone_until:
-            _scan(self._task, self._failures, unit)
-            return
-        if self._pool is None:
-            block_interrupts()
-            self._pool = helper_processes(self._processes)
-        self._ends.append(self._pool.submit(_scan, self._task, self._failures, unit))
-
-    def finish_bundle(self) -> None:
-        """Wait for the other processes."""
+    def process(self, units: Iterable[ScanUnit]) -> None:
+        """Scan directories, archives or lists, here or in other processes."""
+        scan: Scan = self._spec.read()
+        alone_until = time.monotonic() + _ALONE_SECONDS
+        pool: ProcessPoolExecutor | None = None
+        ends: list[Future[None]] = []
         try:
-            for end in self._ends:
+            for unit in units:
+                if self._processes < 2 or time.monotonic() < alone_until:
+                    _scan(scan, self._failures, unit)
+                    continue
+                if pool is None:
+                    block_interrupts()
+                    pool = helper_processes(self._processes)
+                ends.append(pool.submit(_scan, scan, self._failures, unit))
+            for end in ends:
                 end.result()
         except BrokenExecutor as error:
             with self._failures.recorded():
                 raise worker_died(str(error)) from error
-
-    def teardown(self) -> None:
-        """End them."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        finally:
+            if pool is not None:
+                pool.shutdown(cancel_futures=True)

@@ -15,23 +15,18 @@ import socket
 import sys
 import threading
 import zlib
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Any
 
-from dataprep.build.claim import remove_partial_files
 from dataprep.build.lock import Lease
-from dataprep.build.workspace import Workspace
 from dataprep.datasets import close_archives
 from dataprep.errors import PipelineError
 from dataprep.system.durable_files import write_durably
-from dataprep_pipelines.failures import FailureLog
-from dataprep_pipelines.runners.engine import Engine, RunningEngine, started
 
 # What has a part in the bytes of a shard besides `codec_versions`, or in graphs sent to workers.
 _PACKAGES = (
@@ -42,7 +37,6 @@ _PLUGINS = ("dataprep.sinks", "dataprep.datasets")
 _SHARED = "put it on a file system that all workers share, under the same path"
 
 _READING = threading.Lock()
-_READ: OrderedDict[Path, Any] = OrderedDict()
 _KEPT = 8  # a worker may serve several runs at a time
 
 
@@ -55,7 +49,12 @@ def programs() -> dict[str, str]:
     """The versions of all that has a part in the bytes: here, in this process."""
     from dataprep.images import codec_versions
 
-    found = {name: _version(name) for name in _PACKAGES} | codec_versions()
+    found = dict.fromkeys(_PACKAGES, "none") | codec_versions()
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
     for group in _PLUGINS:
         for entry in entry_points(group=group):
             if entry.dist is not None:
@@ -66,34 +65,17 @@ def programs() -> dict[str, str]:
     return found
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"
-
-
 @dataclass(frozen=True, slots=True)
 class WorkerRequirements:
-    """What workers must share with the launcher.
+    """What workers elsewhere must share with the launcher.
 
     Attributes:
-        out: the output directory, as the launcher names it.
-        raw: the raw data.
-        marker: a file in the output directory that only this run has.
-        others: further directories that were asked for, by the options that name them.
-        programs: what the launcher runs; see `with_programs`.
+        places: directories that they must see, by the options that name them.
+        programs: what they must run.
     """
 
-    out: Path
-    raw: Path
-    marker: Path
-    others: tuple[tuple[str, Path], ...] = ()
-    programs: dict[str, str] = field(default_factory=dict)
-
-    def with_programs(self) -> WorkerRequirements:
-        """The same, with what this process runs, for workers elsewhere to compare."""
-        return replace(self, programs=programs())
+    places: dict[str, Path]
+    programs: dict[str, str] = field(default_factory=programs)
 
     def check(self) -> None:
         """Whether this process, wherever it is, may work for the launcher.
@@ -102,17 +84,12 @@ class WorkerRequirements:
             CannotWorkError: it may not; the message says why, and on which host.
         """
         host = socket.gethostname()
-        for option, place, path in (
-            ("--local_scratch_dir", self.out, self.marker),
-            ("--raw_data_dir", self.raw, self.raw),
-            *((option, path, path) for option, path in self.others),
-        ):
+        for option, path in self.places.items():
             if not path.exists():
                 remedy = "make it on every worker's host" if option == "--build_dir" else _SHARED
-                raise CannotWorkError(f"a worker on {host} does not see {option} {place}; {remedy}")
-        own = programs()
+                raise CannotWorkError(f"a worker on {host} does not see {option} {path}; {remedy}")
         for name, there in sorted(self.programs.items()):
-            here = own.get(name, "none")
+            here = programs().get(name, "none")
             if here != there:
                 raise CannotWorkError(
                     f"a worker on {host} has {name} {here}, this command has {there}; the bytes "
@@ -125,13 +102,11 @@ class TaskSpec:
     """Where it says what is to be done; pickled into every task, so it is small.
 
     Attributes:
-        path: the file.
-        lease: of the run that wrote it.
+        path: the file; only this run has one of that name.
         sha256: of the file. Reading it runs what is in it, and others may be able to write there.
     """
 
     path: Path
-    lease: Lease
     sha256: str
 
     def read(self) -> Any:
@@ -142,37 +117,32 @@ class TaskSpec:
                 which looks the same from a host with a directory of that name of its own.
         """
         with _READING:
-            if self.path in _READ:
-                return _READ[self.path]
-            host = socket.gethostname()
-            try:
-                requirements, task = self._load()
-            except FileNotFoundError:
-                raise CannotWorkError(
-                    f"a worker on {host} does not see --local_scratch_dir {self.path.parents[1]}; "
-                    f"{_SHARED}"
-                ) from None
-            except (ImportError, AttributeError) as error:
-                raise CannotWorkError(
-                    f"a worker on {host} does not have what its task needs ({error}); give all the "
-                    "same environment"
-                ) from error
-            if requirements is not None:
-                requirements.check()
-            # This process may have worked for another run, and the raw data changed since.
-            close_archives()
-            _READ[self.path] = task
-            while len(_READ) > _KEPT:
-                _READ.popitem(last=False)
-            return task
+            return _load(self)
 
-    def _load(self) -> Any:
-        content = self.path.read_bytes()
-        if hashlib.sha256(content).hexdigest() != self.sha256:
-            raise CannotWorkError(
-                f"{self.path} is not what this run wrote; see who else can write there"
-            )
-        return pickle.loads(content)  # noqa: S301  # ours, as was just made sure
+
+@lru_cache(maxsize=_KEPT)
+def _load(spec: TaskSpec) -> Any:
+    host = socket.gethostname()
+    try:
+        content = spec.path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != spec.sha256:
+            raise CannotWorkError(f"{spec.path} is not what this run wrote")
+        requirements, task = pickle.loads(content)  # noqa: S301  # ours, as was just made sure
+    except FileNotFoundError:
+        out = spec.path.parents[1]
+        raise CannotWorkError(
+            f"a worker on {host} does not see --local_scratch_dir {out}; {_SHARED}"
+        ) from None
+    except (ImportError, AttributeError) as error:
+        raise CannotWorkError(
+            f"a worker on {host} does not have what its task needs ({error}); give all the same "
+            "environment"
+        ) from error
+    if requirements is not None:
+        requirements.check()
+    # This process may have worked for another run, and the raw data changed since.
+    close_archives()
+    return task
 
 
 @contextmanager
@@ -191,67 +161,6 @@ def task_file(
     content = pickle.dumps((requirements, task))
     write_durably(path, content)
     try:
-        yield TaskSpec(path, lease, hashlib.sha256(content).hexdigest())
+        yield TaskSpec(path, hashlib.sha256(content).hexdigest())
     finally:
         path.unlink(missing_ok=True)
-        with _READING:
-            _READ.pop(path, None)
-
-
-@dataclass(frozen=True, slots=True)
-class Workers:
-    """A run's engine, and what its workers are given and tell.
-
-    Attributes:
-        engine: where they run.
-        requirements: what they must share with this process.
-        lease: with which they know whether the run still holds its directory.
-        failures: where they tell what went wrong.
-    """
-
-    engine: RunningEngine
-    requirements: WorkerRequirements
-    lease: Lease
-    failures: FailureLog
-
-    @contextmanager
-    def task(self, task: Any, name: str) -> Iterator[TaskSpec]:
-        """See `task_file`."""
-        requirements = None if self.engine.is_local else self.requirements.with_programs()
-        with task_file(task, self.lease, requirements, name) as spec:
-            yield spec
-
-
-@contextmanager
-def workers_for(
-    engine: Engine,
-    requirements: WorkerRequirements,
-    lease: Lease,
-    splits: Sequence[str],
-    report: Callable[[str], None],
-) -> Iterator[Workers]:
-    """The workers of a run that holds its directory; nothing of theirs is left behind.
-
-    At the end, temporary files are removed of workers elsewhere that died or were cancelled: they
-    could not, and nobody else knows of them.
-
-    Args:
-        engine: where.
-        requirements: what workers must share with this process.
-        lease: of this run.
-        splits: those that it makes, as far as they are known.
-        report: told what takes time.
-
-    Raises:
-        PipelineError: the engine does not start, or none of its workers can work for this run.
-    """
-    try:
-        with started(engine, requirements, report) as running:
-            # Of many workers, each should look less often.
-            lease = replace(lease, look_seconds=running.look_seconds)
-            failures = FailureLog(lease)
-            failures.reserve()
-            yield Workers(running, requirements, lease, failures)
-    finally:
-        if not engine.is_local and not lease.taken_over_now():
-            remove_partial_files(Workspace(requirements.out), splits)

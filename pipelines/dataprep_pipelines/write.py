@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 
 import apache_beam as beam
@@ -16,20 +15,16 @@ from dataprep.sinks import ShardName
 from dataprep.system.durable_files import storage_error
 from dataprep_pipelines.failures import FailureLog, QuietLauncherError, worker_died
 from dataprep_pipelines.runners import STOP, Parallelism
-from dataprep_pipelines.runners.local import WorkQueue
 from dataprep_pipelines.tasks import TaskSpec
 from dataprep_pipelines.worker import block_interrupts, helper_processes
 
 _IN_FLIGHT = 3  # images a helper: enough to keep it busy, few enough to bound the memory
 _LEAST_IN_FLIGHT = 32  # what helpers get through while the writer ends one of LMDB's transactions
-_LONGEST_PAUSE = 16.0
 _LOOK_SECONDS = 0.5  # between two looks at whether to stop, during a pause
 
 
 class WriteShard(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
     """Makes and commits shards, each by one thread, which hands nothing to other threads.
-
-    An element is a shard; or, for each process of this machine, the queue that all take them from.
 
     Measured (docs/performance.md) as fast as a process a shard, and up to half as fast again as
     one shard at a time with a pool for its images. The pool is for the rest: few shards, the
@@ -56,14 +51,14 @@ class WriteShard(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
         elif helpers:
             self._pool = ThreadPoolExecutor(helpers, thread_name_prefix="image")
 
-    def process(self, element: ShardName | WorkQueue) -> None:
-        """Make one shard, or with so many threads all that others leave."""
-        if not isinstance(element, WorkQueue):
-            self._write(element)
-            return
+    def process(self, shards: Iterable[ShardName]) -> None:
+        """Make shards: each thread takes the next one that nobody else has."""
         threads = self._parallelism.shards
+        if threads == 1:
+            self._write_all(shards)
+            return
         with ThreadPoolExecutor(threads, "shard", initializer=block_interrupts) as pool:
-            ends = [pool.submit(self._write_all, element) for _ in range(threads)]
+            ends = [pool.submit(self._write_all, shards) for _ in range(threads)]
         for end in ends:
             end.result()
 
@@ -72,21 +67,19 @@ class WriteShard(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def _write_all(self, queue: WorkQueue) -> None:
-        for shard in queue:
-            self._write(shard)
+    def _write_all(self, shards: Iterable[ShardName]) -> None:
+        for shard in shards:
+            made: bool | None = None
+            with self._failures.recorded(shard):
+                made = self._write(self._job, shard)
+            lease = self._job.lease
+            if not made and lease.lost() and not lease.over() and not STOP.is_set():
+                # It may only have been suspended. What is not made must not look as if it were.
+                raise QuietLauncherError(f"no sign of life of the launcher; {shard} was not made")
+            if made is None:
+                self._pause()
 
-    def _write(self, shard: ShardName) -> None:
-        made: bool | None = None
-        with self._failures.recorded(shard):
-            made = self._make(self._job, shard)
-        lease = self._job.lease
-        if not made and lease.lost() and not lease.over() and not STOP.is_set():
-            # It may only have been suspended. What is not made must not look as if it were.
-            raise QuietLauncherError(f"no sign of life of the launcher; {shard} was not made")
-        pause_after(made is not None, self._parallelism.pause, self._stopped)
-
-    def _make(self, job: Job, shard: ShardName) -> bool:
+    def _write(self, job: Job, shard: ShardName) -> bool:
         """Make a shard that nobody has made; False: this process was told to stop."""
         try:
             if self._stopped() or self._failures.occurred():
@@ -103,25 +96,11 @@ class WriteShard(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
             raise storage_error(error, job.workspace.out, f"writing {shard}") from error
         return True
 
+    def _pause(self) -> None:
+        """After a failure: a machine that fails at once would take shards from those that work."""
+        end = time.monotonic() + self._parallelism.pause
+        while (left := end - time.monotonic()) > 0 and not self._stopped():
+            time.sleep(min(left, _LOOK_SECONDS))
+
     def _stopped(self) -> bool:
         return STOP.is_set() or self._job.lease.lost()
-
-
-_FAILED = threading.local()
-
-
-def pause_after(succeeded: bool, seconds: float, stop: Callable[[], bool]) -> None:
-    """Wait after a failure; after each in a row that this thread has seen twice as long.
-
-    Where shards are handed out as workers get free, a machine that fails at once would otherwise
-    take shard after shard from those that work.
-
-    Args:
-        succeeded: nothing failed, and there is no need to wait.
-        seconds: after the first failure; 0 for never.
-        stop: asked meanwhile; True ends the wait.
-    """
-    _FAILED.pause = 0.0 if succeeded else max(2 * getattr(_FAILED, "pause", 0.0), seconds)
-    end = time.monotonic() + min(_FAILED.pause, _LONGEST_PAUSE)
-    while (left := end - time.monotonic()) > 0 and not stop():
-        time.sleep(min(left, _LOOK_SECONDS))

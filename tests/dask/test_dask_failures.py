@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import Cli, Made
 from tests.dask.conftest import Cluster
 from tests.faults.conftest import commits, eventually
 from tests.steering import Steer, check_same, remains
 
+pytestmark = pytest.mark.usefixtures("_hasty")
+
 SHARD = "train-00003-of-00006"
 SHARDS = 8  # of the tiny set
 SINK = ("--sink", "steered")
+
+
+@pytest.fixture
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    dask = pytest.importorskip("dataprep_pipelines.runners.dask")
+    monkeypatch.setattr(dask, "_PAUSE_SECONDS", 0.0)
 
 
 def test_a_shard_that_fails_is_tried_three_times_and_others_are_finished_first(

@@ -217,8 +217,8 @@ def test_when_the_last_worker_dies_and_none_comes_the_run_ends(
     command = tiny.command(out, *SINK, *cluster.options(), "--dask_patience", 1)
     result = cli(*command)
     assert result.code == 1
-    assert "no worker is left; waiting 1 s for another" in result.out
-    assert "no worker was left for 1 s; finished shards are kept: start workers" in result.error
+    assert "; waiting 1 s for one" in result.out
+    assert "had no worker for 1 s; finished shards are kept: start some" in result.error
     cluster.start_workers(1)
     result = cli(*command)
     assert result.code == 0, result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -30,7 +29,6 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
         "dataprep_pipelines.runners.dask", reason="the extra dask is not installed"
     )
     monkeypatch.setattr(dask, "_CONNECT_SECONDS", 0.5)
-    monkeypatch.setattr(dask, "_ANSWER_SECONDS", 0.5)
 
 
 def test_an_address_without_a_scheduler_is_one_line(
@@ -41,11 +39,6 @@ def test_an_address_without_a_scheduler_is_one_line(
     result = cli(*tiny.command(tmp_path, *DASK, "--dask_client_address", address))
     assert result.code == 1
     assert f"no Dask scheduler answers at {address}" in result.error
-    file = tmp_path / "file"
-    file.write_text(json.dumps({"address": address}))
-    result = cli(*tiny.command(tmp_path / "out", *DASK, "--dask_scheduler_file", file))
-    assert result.code == 1
-    assert f"answers at {address}, which --dask_scheduler_file {file} names" in result.error
 
 
 @pytest.mark.parametrize(
@@ -77,7 +70,7 @@ def test_something_else_at_the_address_is_one_line(
             caller.close()
     assert callers
     assert result.code == 1
-    assert f"no Dask scheduler answers at {address} (what listens there is no Dask" in result.error
+    assert f"no Dask scheduler answers at {address} (" in result.error
     assert "usually 8786, 8787 is its dashboard's" in result.error
 
 
@@ -87,33 +80,23 @@ def test_a_cluster_without_workers_is_one_line(
     cluster = own_cluster(0)
     result = cli(*tiny.command(tmp_path / "out", *cluster.options(), "--dask_patience", "1"))
     assert result.code == 1
-    assert "had no worker for 1 s; start some: dask worker tcp://127.0.0.1:" in result.error
-
-
-@pytest.mark.usefixtures("_dask_is_installed")
-def test_a_scheduler_file_that_never_comes_is_one_line(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    file = tmp_path / "never.json"
-    words = (*DASK, "--dask_scheduler_file", file, "--dask_patience", "1")
-    result = cli(*tiny.command(tmp_path / "out", *words))
-    assert result.code == 1
-    assert f"--dask_scheduler_file {file} did not appear within 1 s" in result.error
-
-
-@pytest.mark.usefixtures("_dask_is_installed")
-@pytest.mark.parametrize("text", ["", '{"address": "tcp:', "[]", '{"address": null}', "\0"])
-def test_a_scheduler_file_that_is_none_is_one_line(
-    cli: Cli, tiny: Made, tmp_path: Path, text: str
-) -> None:
-    file = tmp_path / "scheduler.json"
-    file.write_text(text)
-    words = (*DASK, "--dask_scheduler_file", file, "--dask_patience", "1")
-    result = cli(*tiny.command(tmp_path / "out", *words))
-    assert result.code == 1
-    assert f"--dask_scheduler_file {file} is not a scheduler's file (expected JSON with an" in (
+    assert "had no worker for 1 s; finished shards are kept: start some (dask worker" in (
         result.error
     )
+
+
+@pytest.mark.usefixtures("_dask_is_installed")
+@pytest.mark.parametrize("text", [None, '{"address": "tcp:', "[]"])
+def test_a_scheduler_file_that_is_none_is_one_line(
+    cli: Cli, tiny: Made, tmp_path: Path, text: str | None
+) -> None:
+    file = tmp_path / "scheduler.json"
+    if text is not None:
+        file.write_text(text)
+    words = (*DASK, "--dask_scheduler_file", file, "--dask_patience", "1")
+    result = cli(*tiny.command(tmp_path / "out", *words))
+    assert result.code == 1
+    assert f"--dask_scheduler_file {file} has no scheduler's address after 1 s" in result.error
 
 
 def test_a_scheduler_file_is_waited_for_until_it_is_whole(
@@ -178,13 +161,9 @@ def test_without_dask_the_extra_is_named(tiny: Made, tmp_path: Path) -> None:
         (DASK, "needs to know which cluster: give one of --dask_client_address"),
         (
             (*DASK, "--dask_client_address", "tcp://h:1", "--dask_scheduler_file", "f"),
-            "is for one cluster: give only one of --dask_client_address",
+            "needs to know which cluster: give one of --dask_client_address",
         ),
         (("--dask_patience", "9"), "is for Dask's workers, but --runner is direct"),
-        (
-            (*DASK, "--dask_client_address", "tcp://h:1", "--", "--dask_client_address=tcp://h:2"),
-            "before the `--`: the cluster is dataprep's business",
-        ),
     ],
 )
 def test_options_that_do_not_go_together_are_wrong_usage(
@@ -201,45 +180,14 @@ def test_options_that_do_not_go_together_are_wrong_usage(
 
 @pytest.mark.usefixtures("_dask_is_installed")
 @pytest.mark.parametrize(
-    "address",
-    [
-        *("no address at all", "10.0.0.1", "tcp://h", "tcp://h:many", "tcp://h:0", "tcp://h:99999"),
-        *("tcp://:8786", "http://h:8787/status", "http://h:8787", "inproc://h:1", "tcp://::1:1"),
-    ],
+    "address", ["no address at all", "tcp://h:many", "http://h:8787/status", "tls://h:8786"]
 )
-def test_what_is_no_address_is_wrong_usage(
-    cli: Cli, tiny: Made, tmp_path: Path, address: str
+def test_what_dask_cannot_connect_to_is_one_line(
+    cli: Cli, tiny: Made, tmp_path: Path, address: str, hasty: None
 ) -> None:
     result = cli(*tiny.command(tmp_path / "out", *DASK, "--dask_client_address", address))
-    assert result.code == 2
-    assert f"{address} is not the address of a Dask scheduler" in result.error
-    assert ("dashboard" in result.error) == address.startswith("http")
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    "address", ["tcp://10.0.0.1:8786", "node-1.site:8786", "tcp://[fe80::1]:1", "ucx://h:65535"]
-)
-def test_addresses_are_understood(address: str) -> None:
-    pytest.importorskip("dataprep_pipelines.runners.dask").check_address(address)
-
-
-def test_encryption_without_certificates_is_wrong_usage(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    dask = pytest.importorskip("dask", reason="the extra dask is not installed")
-    words = tiny.command(tmp_path, *DASK, "--dask_client_address", "tls://h:8786")
-    result = cli(*words)
-    assert result.code == 2
-    assert 'needs certificates, and Dask\'s configuration names none; see "Security" in docs' in (
-        result.error
-    )
-    names = {f"distributed.comm.tls.{name}": f"{tmp_path}/no.pem" for name in ("ca-file",)}
-    names |= {f"distributed.comm.tls.client.{name}": f"{tmp_path}/no" for name in ("cert", "key")}
-    with dask.config.set(names):
-        result = cli(*words)
-    assert result.code == 2
-    assert "names cannot be used" in result.error
+    assert result.code == 1
+    assert f"no Dask scheduler answers at {address} (" in result.error
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.run import prepare
 from dataprep_pipelines.runners import Engine, Parallelism
 from dataprep_pipelines.runners.local import LocalEngine
-from dataprep_pipelines.tasks import WorkerRequirements, task_file
+from dataprep_pipelines.tasks import task_file
 from dataprep_pipelines.write import WriteShard
 from tests.conftest import Made, hashes, leftovers
 
@@ -125,11 +125,10 @@ def job(tiny: Made, tmp_path: Path) -> Job:
 def work_as_orphan(job: Job, lease: object) -> None:
     orphan = dataclasses.replace(job, lease=lease)  # type: ignore[arg-type]
     failures = FailureLog(orphan.lease)
-    requirements = WorkerRequirements(job.workspace.out, job.workspace.out, job.workspace.out)
-    with task_file(orphan, orphan.lease, requirements, "write") as spec:
+    with task_file(orphan, orphan.lease, None, "write") as spec:
         work = WriteShard(spec, Parallelism(), failures)
         engine = LocalEngine(Engine(1))
-        engine.run([SHARD], work, Parallelism(), watch=lambda: None, stop=lambda: None)
+        engine.run([SHARD], work, Parallelism(), watch=lambda: None, failures=failures)
 
 
 def test_an_orphan_whose_files_were_swept_does_not_fail_the_new_run(tiny: Made, job: Job) -> None:

@@ -18,7 +18,6 @@ from dataprep.cli.stopping import resumable
 from dataprep.errors import PipelineError, StoppedError, UsageError
 from dataprep.plugins import load_sink
 from dataprep.sinks import ShardName
-from dataprep_pipelines import write
 from dataprep_pipelines.runners import STOP, Engine, Parallelism
 from dataprep_pipelines.runners.engine import check
 from dataprep_pipelines.runners.local import (
@@ -28,7 +27,6 @@ from dataprep_pipelines.runners.local import (
     local_parallelism,
     work_queue,
 )
-from dataprep_pipelines.runners.named import NamedEngine
 from tests.conftest import Cli, Made, leftovers
 from tests.steering import add_distribution
 
@@ -47,7 +45,7 @@ def _nothing_happened_yet() -> Iterator[None]:
 
 
 class SlowToStop(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
-    def process(self, element: int) -> None:
+    def process(self, elements: object) -> None:
         HAPPENED.append("started")
         STOP.wait(30)
         time.sleep(0.5)  # removing temporary files may take a while
@@ -55,8 +53,13 @@ class SlowToStop(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
 
 
 class Fails(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
-    def process(self, element: int) -> None:
+    def process(self, elements: object) -> None:
         raise OSError("the disk is on fire")
+
+
+class Told:
+    def stop(self) -> None:
+        HAPPENED.append("told")
 
 
 def nothing() -> None:
@@ -64,8 +67,7 @@ def nothing() -> None:
 
 
 def run(work: beam.DoFn, *, watch: Callable[[], None]) -> None:
-    engine = LocalEngine(Engine(1))
-    engine.run([1], work, Parallelism(), watch=watch, stop=lambda: HAPPENED.append("told"))
+    LocalEngine(Engine(1)).run([1], work, Parallelism(), watch=watch, failures=Told())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -105,56 +107,6 @@ def test_a_failure_of_beam_is_one_line() -> None:
 def test_an_option_beam_does_not_know_is_a_usage_error(option: str) -> None:
     with pytest.raises(UsageError, match=f"Beam has no option '{option}'"):
         check(Engine(1, beam_options=(option,)))
-
-
-@pytest.mark.parametrize(
-    "option", ["--flink_master=h:1", "--spark_master_url=spark://h:1", "--job_port=1"]
-)
-def test_an_option_of_another_runner_is_a_usage_error(option: str) -> None:
-    with pytest.raises(UsageError, match=f"{option} is for another .* but --runner is direct"):
-        check(Engine(1, beam_options=("--direct_num_workers=2", option)))
-
-
-@pytest.mark.parametrize(
-    ("runner", "options", "said"),
-    [
-        ("DataflowRunner", (), "Missing required option: project."),
-        ("no_such_module.Runner", (), "No module named 'no_such_module'; use direct, dask, or"),
-        ("FlinkRunner", (), "needs Java for Beam's job server"),
-        ("SparkRunner", ("--spark_master_url=spark://h:1",), "--job_endpoint=HOST:PORT"),
-    ],
-)
-def test_what_a_runner_lacks_is_one_line_before_any_work(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runner: str, options: tuple[str], said: str
-) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(UsageError) as caught:
-        check(Engine(1, runner, options))
-    assert str(caught.value).startswith(f"--runner {runner}")
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("said", "meant"),
-    [
-        (
-            "Unable to fetch remote job server jar at https://x/y.jar: <urlopen error>. " * 9,
-            "Beam's job server is not on this host and cannot be downloaded; stage its jar",
-        ),
-        (
-            "Unable to fetch remote prism binary at https://x/y.zip: <urlopen error>",
-            "Beam's Prism is not on this host and cannot be downloaded; stage it",
-        ),
-        ("first\n" + "last " * 200, "Beam failed: last last"),
-    ],
-)
-def test_what_a_runner_says_is_cut_to_what_helps(said: str, meant: str) -> None:
-    found = str(NamedEngine(Engine(1, "FlinkRunner")).explained(RuntimeError(said)))
-    assert meant in found
-    assert "https" not in found
-    assert "\n" not in found
-    assert len(found) < 350
 
 
 def test_a_runner_beam_does_not_know_is_a_usage_error() -> None:
@@ -303,27 +255,3 @@ def test_one_slow_shard_keeps_a_process_from_no_other(
     per_process = [note.name.partition("-")[0] for note in slow_sink.iterdir()]
     makers = sorted(per_process.count(name) for name in set(per_process) - {"first"})
     assert makers == [1, 11]
-
-
-# --- a process that fails again and again takes shards ever more slowly ---
-
-
-def test_every_failure_in_a_row_costs_twice_as_much_up_to_a_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = [100.0]
-    monkeypatch.setattr(write.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(write.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
-
-    def waited(*, succeeded: bool = False, pause: float = 2.0, stop: bool = False) -> float:
-        began = now[0]
-        write.pause_after(succeeded, pause, lambda: stop)
-        return now[0] - began
-
-    assert waited(succeeded=True) == 0
-    assert [waited() for _ in range(6)] == [2, 4, 8, 16, 16, 16]
-    assert waited(stop=True) == 0
-    assert waited(succeeded=True) == 0
-    assert waited() == 2
-    assert waited(succeeded=True) == 0
-    assert waited(pause=0.0) == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep_pipelines import progress, run
+from dataprep_pipelines import run
 from tests.conftest import Cli, Made
 from tests.faults.conftest import commits, eventually
 from tests.steering import Steer, check_same, install_sink, remains, sink_in
@@ -21,7 +21,6 @@ SINK = ("--sink", "steered")
 @pytest.fixture(autouse=True)
 def _steered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(run, "_PAUSES", (0.0, 0.0))
-    monkeypatch.setattr(progress, "_FAILURE_SECONDS", 0.0)
     (tmp_path / "site").mkdir()
     with sink_in(install_sink(tmp_path / "site"), monkeypatch):
         yield

@@ -20,7 +20,7 @@ from typing import Any
 
 from dataprep.errors import PipelineError, UsageError
 from dataprep.system.messages import counted
-from dataprep_pipelines.failures import first_line
+from dataprep_pipelines.failures import line_of
 from dataprep_pipelines.runners.local import processes_for
 
 _NUMBERS = ("nodes", "cores")
@@ -42,7 +42,6 @@ _SETTINGS = {
 _CLOSE_SECONDS = 10
 _LOOK_SECONDS = 10.0  # between two questions to Slurm's controller, which serves a whole site
 _COMMAND_SECONDS = 60
-_CLEAN_UP_SECONDS = 15.0  # at most: workers look every few seconds whether to stop
 
 
 def parse_slurm(text: str) -> dict[str, Any]:
@@ -62,15 +61,14 @@ def parse_slurm(text: str) -> dict[str, Any]:
         name = _RENAMED.get(key, key)
         if key in _REPEATED:
             values.setdefault(name, []).append(value)
-        elif key not in _NUMBERS:
-            values[name] = value
-        # Not isdecimal alone, which takes the digits of every script.
-        elif value.isascii() and value.isdecimal() and int(value) >= 1:
-            values[name] = int(value)
         else:
-            raise UsageError(f"--dask_slurm {text}: {key} must be a number from 1")
-    if "nodes" not in values:
-        raise UsageError(f"--dask_slurm {text}: say how many: nodes=4")
+            values[name] = value
+    try:
+        values |= {key: int(values[key]) for key in _NUMBERS if key in values}
+    except ValueError as error:
+        raise UsageError(f"--dask_slurm {text}: nodes and cores are numbers") from error
+    if values.get("nodes", 0) < 1 or values.get("cores", 1) < 1:
+        raise UsageError(f"--dask_slurm {text}: say how many: nodes=4,cores=16")
     return values
 
 
@@ -83,7 +81,9 @@ def cluster_options(text: str, logs: Path) -> dict[str, Any]:
     import dask
 
     site = dask.config.get("jobqueue.slurm", {})
-    found = parse_slurm(text)
+    found: dict[str, Any] = {"log_directory": site.get("log-directory") or str(logs)} | parse_slurm(
+        text
+    )
     del found["nodes"]
     if "cores" in found:
         found["processes"] = processes_for(found["cores"])
@@ -93,8 +93,6 @@ def cluster_options(text: str, logs: Path) -> dict[str, Any]:
         # Slurm's own default then; dask-jobqueue wants a number all the same.
         skipped = [*(site.get("job-directives-skip") or ()), "#SBATCH --mem="]
         found |= {"memory": "1GB", "job_directives_skip": skipped}
-    if "log_directory" not in found and site.get("log-directory") is None:
-        found["log_directory"] = str(logs)
     scheduler = {"dashboard_address": ":0"}  # another user's may be at the usual port
     return found | {
         "python": shlex.quote(sys.executable),
@@ -134,7 +132,7 @@ def slurm_cluster(
         try:
             cluster = cluster_class()(job_name=name, **cluster_options(text, logs))
         except (OSError, RuntimeError, ValueError, TypeError) as error:
-            raise PipelineError(f"--dask_slurm {text}: {first_line(error)}") from error
+            raise PipelineError(f"--dask_slurm {text}: {line_of(error)}") from error
     try:
         try:
             # Not `scale`, which tells of no refusal.
@@ -144,17 +142,12 @@ def slurm_cluster(
         except (OSError, RuntimeError) as error:
             for job in cluster._created:  # the cluster would not end with one that has not begun
                 job.status = Status.failed
-            raise PipelineError(f"Slurm refuses the worker jobs: {_refusal(error)}") from error
+            # What sbatch says, which dask-jobqueue puts into a message of several lines.
+            said = [line for line in str(error).splitlines() if "error: " in line] or [str(error)]
+            refused = line_of(said[0].rpartition("error: ")[2])
+            raise PipelineError(f"Slurm refuses the worker jobs: {refused}") from error
         report(f"Slurm: {counted(jobs, 'worker job')} submitted")
-        yield cluster, _Jobs(name)
-    except BaseException:
-        # Workers learn that the run has stopped, and remove what they had begun.
-        end = time.monotonic() + _CLEAN_UP_SECONDS
-        while time.monotonic() < end and any(
-            worker.processing for worker in list(cluster.scheduler.workers.values())
-        ):
-            time.sleep(0.1)
-        raise
+        yield cluster, _jobs_are_left(name)
     finally:
         with suppress(Exception):  # the run is over
             cluster.close(timeout=_CLOSE_SECONDS)
@@ -169,21 +162,19 @@ def cluster_class() -> Any:
     return SLURMCluster
 
 
-class _Jobs:
+def _jobs_are_left(name: str) -> Callable[[], bool]:
     """Asks Slurm now and then whether jobs of a name are left, which wait or have workers."""
+    asked, command = -_LOOK_SECONDS, ["squeue", "--noheader", "--me", f"--name={name}"]
 
-    def __init__(self, name: str) -> None:
-        self._command = ("squeue", "--noheader", "--me", f"--name={name}")
-        self._next = 0.0
-
-    def __call__(self) -> bool:
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + _LOOK_SECONDS
+    def jobs_are_left() -> bool:
+        nonlocal asked
+        if time.monotonic() - asked >= _LOOK_SECONDS:
+            asked = time.monotonic()
             said = b"nobody knows"
             with suppress(OSError, subprocess.SubprocessError):
                 # In a session of its own, since Ctrl-C is for the launcher alone.
                 said = subprocess.check_output(  # noqa: S603  # Slurm's own program
-                    self._command, timeout=_COMMAND_SECONDS, start_new_session=True
+                    command, timeout=_COMMAND_SECONDS, start_new_session=True
                 )
             if not said.strip():
                 raise PipelineError(
@@ -192,8 +183,4 @@ class _Jobs:
                 )
         return True
 
-
-def _refusal(error: Exception) -> str:
-    """What sbatch says, which dask-jobqueue puts into a message of several lines."""
-    said = [line for line in str(error).splitlines() if "error: " in line]
-    return said[0].split("error: ", 1)[1] if said else first_line(error)
+    return jobs_are_left

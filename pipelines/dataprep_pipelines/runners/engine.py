@@ -1,8 +1,4 @@
-"""Where Beam graphs run: which engine the user chose, and what each of them can do.
-
-Beam blocks while it runs, so it runs in a thread of its own; the main thread watches the commit
-records and takes the signals.
-"""
+"""Where Beam graphs run: which engine the user chose, and what each of them can do."""
 
 from __future__ import annotations
 
@@ -11,23 +7,16 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dataprep.errors import DataprepError, UsageError
-from dataprep.sinks import ShardName
-from dataprep_pipelines.failures import (
-    WORKER_DIED,
-    TasksFailedError,
-    engine_error,
-)
+from dataprep.errors import UsageError
+from dataprep_pipelines.failures import WORKER_DIED, FailureLog, engine_error
 
 if TYPE_CHECKING:
     import apache_beam as beam
-
-    from dataprep_pipelines.tasks import WorkerRequirements
 
 DIRECT, DASK = "direct", "dask"
 _OWN_NAMES = {"direct": DIRECT, "dask": DASK}  # Beam calls them DirectRunner and DaskRunner
@@ -90,11 +79,12 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """How many worker processes there are on this machine, and how each works.
+    """How many workers there are, and how each works.
 
     Attributes:
-        processes: local worker processes; 1 means this one, without start-up cost.
-        shards: written at the same time by a process, each by a thread of its own.
+        processes: workers, as far as this process knows; of this machine, 1 means this one,
+            without start-up cost.
+        shards: written at the same time by a worker, each by a thread of its own.
         helpers: threads or processes that only convert images; 0 for none.
         helper_processes: whether the helpers are processes.
         pause: seconds to wait after a shard failed. A machine that fails fast would otherwise
@@ -107,12 +97,14 @@ class Parallelism:
     helper_processes: bool = False
     pause: float = 0.0
 
+    @property
+    def at_once(self) -> int:
+        """How many shards are written at the same time, all workers together."""
+        return self.processes * self.shards
+
 
 class RunningEngine(ABC):
     """An engine that is ready to run graphs."""
-
-    is_local = False
-    """Whether its workers end with this process, on this machine."""
 
     @property
     def look_seconds(self) -> float:
@@ -130,42 +122,6 @@ class RunningEngine(ABC):
         """
 
     @abstractmethod
-    def shards_at_once(self, parallelism: Parallelism) -> int:
-        """How many shards are written at the same time, all workers together."""
-
-    def elements(
-        self,
-        shards: Sequence[ShardName],
-        parallelism: Parallelism,  # noqa: ARG002  # for our own processes
-    ) -> AbstractContextManager[Sequence[Any]]:
-        """What the graph is given: the shards, or what local processes take them from."""
-        return nullcontext(shards)
-
-    def scan_processes(self) -> int:
-        """How many processes a worker may start to scan with; 0 or 1 for none."""
-        return 0
-
-    @abstractmethod
-    def pipeline(self, parallelism: Parallelism) -> beam.Pipeline:
-        """An empty pipeline that will run here."""
-
-    def attend(self, *, ended: bool = False) -> None:  # noqa: B027  # most engines need none
-        """Look after the engine itself; called as often as progress is, and at the end.
-
-        Args:
-            ended: the graph was run; what the user was not told yet must be told now.
-
-        Raises:
-            PipelineError: it is gone.
-        """
-
-    def cancel(self) -> None:  # noqa: B027  # most engines need none
-        """Begin nothing any more; what has begun learns of the stop through the file system."""
-
-    def explained(self, error: BaseException) -> DataprepError:
-        """What to tell the user of an error that ended a graph."""
-        return engine_error(error)
-
     def run(
         self,
         elements: Sequence[Any],
@@ -173,63 +129,72 @@ class RunningEngine(ABC):
         parallelism: Parallelism,
         *,
         watch: Callable[[], None],
-        stop: Callable[[], None],
+        failures: FailureLog,
     ) -> None:
-        """Run a graph to its end, calling ``watch`` about four times a second meanwhile.
+        """Process all elements, and call ``watch`` about four times a second meanwhile.
 
         Args:
             elements: what there is to do; nothing larger than a shard's name crosses Beam.
-            work: what is done with each of them.
-            parallelism: how local worker processes work.
+            work: what is done with them: its ``process`` takes some at a time, one or all there
+                are.
+            parallelism: how workers work.
             watch: progress; may raise, which stops the run.
-            stop: told when the run is to be stopped, so that workers elsewhere learn of it.
+            failures: told when the run is to be stopped, so that workers elsewhere learn of it,
+                and what a worker could not tell.
 
         Raises:
-            TasksFailedError: some elements were not processed.
-            DataprepError: Beam itself failed, or told what a worker could not write down.
+            DataprepError: the engine itself failed, or told what a worker could not write down.
         """
-        STOP.clear()
-        import apache_beam as beam
 
-        pipeline = self.pipeline(parallelism)
-        _ = pipeline | beam.Create(elements) | beam.ParDo(work)
-        failures: list[BaseException] = []
-        # Not Thread.join: a signal's exception raised in it marks the thread as ended for ever.
-        done = threading.Event()
 
-        def execute() -> None:
-            try:
-                pipeline.run().wait_until_finish()
-            except BaseException as error:  # noqa: BLE001  # handed to the main thread below
-                failures.append(error)
-            finally:
-                done.set()
+def run_graph(
+    pipeline: beam.Pipeline,
+    elements: Sequence[Any],
+    work: beam.DoFn,
+    *,
+    watch: Callable[[], None],
+    failures: FailureLog,
+) -> None:
+    """Run ``Create | ParDo`` with Beam, as `RunningEngine.run`.
 
-        def died(error: BaseException) -> None:
-            failures.append(error)
+    Beam blocks while it runs, so it runs in a thread of its own; the main thread watches the
+    commit records and takes the signals.
+    """
+    STOP.clear()
+    import apache_beam as beam
+
+    _ = pipeline | beam.Create(elements) | beam.ParDo(work)
+    errors: list[BaseException] = []
+    # Not Thread.join: a signal's exception raised in it marks the thread as ended for ever.
+    done = threading.Event()
+
+    def execute() -> None:
+        try:
+            pipeline.run().wait_until_finish()
+        except BaseException as error:  # noqa: BLE001  # handed to the main thread below
+            errors.append(error)
+        finally:
             done.set()
 
-        # A daemon, so that a runner that does not stop cannot keep the process alive.
-        threading.Thread(target=execute, name="beam", daemon=True).start()
-        try:
-            with _watching_worker_processes(died):
-                while not done.wait(_WATCH_SECONDS):
-                    watch()
-                    self.attend()
-                self.attend(ended=True)
-        except BaseException:
+    def died(error: BaseException) -> None:
+        errors.append(error)
+        done.set()
+
+    # A daemon, so that a runner that does not stop cannot keep the process alive.
+    threading.Thread(target=execute, name="beam", daemon=True).start()
+    finished = False
+    try:
+        with _watching_worker_processes(died):
+            while not done.wait(_WATCH_SECONDS):
+                watch()
+        finished = not errors
+    finally:
+        if not finished:
             STOP.set()
-            stop()
-            self.cancel()
+            failures.stop()
             done.wait(_STOP_SECONDS)
-            raise
-        if failures:
-            if isinstance(failures[0], TasksFailedError):
-                raise failures[0]
-            STOP.set()
-            stop()
-            self.cancel()
-            raise self.explained(failures[0]) from failures[0]
+    if errors:
+        raise engine_error(errors[0]) from errors[0]
 
 
 @contextmanager
@@ -254,18 +219,16 @@ def _watching_worker_processes(died: Callable[[BaseException], None]) -> Iterato
 
 
 @contextmanager
-def started(
-    engine: Engine, requirements: WorkerRequirements, report: Callable[[str], None]
-) -> Iterator[RunningEngine]:
+def started(engine: Engine, logs: Path, report: Callable[[str], None]) -> Iterator[RunningEngine]:
     """The engine, ready; whatever was started for it is ended.
 
     Args:
         engine: which.
-        requirements: what its workers must be able to read, write and run.
+        logs: a directory for what jobs of ``--dask_slurm`` say.
         report: told what takes time.
 
     Raises:
-        PipelineError: it does not start, or its workers are not as this process is.
+        PipelineError: it does not start.
     """
     logging.getLogger("apache_beam").setLevel(logging.ERROR)
     if engine.is_local:
@@ -279,7 +242,7 @@ def started(
     elif engine.is_dask:
         from dataprep_pipelines.runners.dask import dask_cluster
 
-        with dask_cluster(engine.dask, requirements, report) as running:
+        with dask_cluster(engine.dask, logs, report) as running:
             yield running
     else:
         from dataprep_pipelines.runners.named import NamedEngine
@@ -293,23 +256,16 @@ def check(engine: Engine) -> None:
     Raises:
         UsageError: it is not, or they are not.
     """
-    from dataprep_pipelines.runners.named import check_flags, check_named
+    from dataprep_pipelines.runners.named import check_flags, check_runner
 
-    for option in engine.beam_options:
-        if option.split("=")[0] == "--runner":
-            raise UsageError(
-                "--runner is an option of dataprep: write it before the `--`, and what that "
-                "runner needs after it"
-            )
+    check_flags(engine.beam_options)
     if engine.is_dask:
-        _check_dask(engine)
-    check_flags(engine)
-    if not engine.is_local and not engine.is_dask:
-        check_named(engine)
+        _check_dask(engine.dask)
+    elif not engine.is_local:
+        check_runner(engine.runner)
 
 
-def _check_dask(engine: Engine) -> None:
-    choice = engine.dask
+def _check_dask(choice: DaskChoice) -> None:
     needed = ["dask", "distributed", *(["dask_jobqueue"] if choice.slurm is not None else [])]
     missing = [name for name in needed if not importlib.util.find_spec(name)]
     if missing:
@@ -318,20 +274,8 @@ def _check_dask(engine: Engine) -> None:
             "install the extra: dask"
         )
     places = (choice.address, choice.scheduler_file, choice.slurm)
-    given = sum(place is not None for place in places)
-    if given > 1:
-        raise UsageError(f"--runner dask is for one cluster: give only one of {_CLUSTERS}")
-    if given == 0:
-        raise UsageError(
-            f"--runner dask needs to know which cluster: give one of {_CLUSTERS}; for this machine "
-            "alone, leave --runner out"
-        )
-    if any(option.startswith("--dask_") for option in engine.beam_options):
-        raise UsageError(f"write {_CLUSTERS} before the `--`: the cluster is dataprep's business")
-    if choice.address is not None:
-        from dataprep_pipelines.runners.dask import check_address
-
-        check_address(choice.address)
+    if sum(place is not None for place in places) != 1:
+        raise UsageError(f"--runner dask needs to know which cluster: give one of {_CLUSTERS}")
     if choice.slurm is not None:
         from dataprep_pipelines.runners.dask_slurm import parse_slurm
 

@@ -10,15 +10,15 @@ import fcntl
 import math
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dataprep.sinks import ShardName
 from dataprep.system.throttle import divide
-from dataprep_pipelines.runners.engine import Engine, Parallelism, RunningEngine
+from dataprep_pipelines.failures import FailureLog
+from dataprep_pipelines.runners.engine import Engine, Parallelism, RunningEngine, run_graph
 from dataprep_pipelines.worker import command_line
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ _COUNTER_BYTES = 8
 class LocalEngine(RunningEngine):
     """Threads of this process, and further processes of it beyond a few cores."""
 
-    is_local = True
-
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
@@ -45,33 +43,28 @@ class LocalEngine(RunningEngine):
         """Divides the shards among processes, or their images where shards are few."""
         return local_parallelism(self._engine.workers, shards, images=images)
 
-    def shards_at_once(self, parallelism: Parallelism) -> int:
-        """Those of all processes."""
-        return parallelism.processes * parallelism.shards
-
-    @contextmanager
-    def elements(
-        self, shards: Sequence[ShardName], parallelism: Parallelism
-    ) -> Iterator[Sequence[Any]]:
-        """For every process the same queue: Beam would divide the shards in advance."""
-        with work_queue(shards) as queue:
-            yield [queue] * parallelism.processes
-
-    def scan_processes(self) -> int:
-        """One a core."""
-        return self._engine.workers
-
-    def pipeline(self, parallelism: Parallelism) -> beam.Pipeline:
-        """One that never asks the network for anything."""
+    def run(
+        self,
+        elements: Sequence[Any],
+        work: beam.DoFn,
+        parallelism: Parallelism,
+        *,
+        watch: Callable[[], None],
+        failures: FailureLog,
+    ) -> None:
+        """Give every process the same queue, since Beam would divide the elements in advance."""
         # Imported here so that `dataprep --help` and staging never load Beam.
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
 
-        divide(parallelism.processes)
+        processes = parallelism.processes
+        divide(processes)
         # Not --direct_running_mode=multi_processing: it would start Beam's worker, not ours.
-        workers = f"--direct_num_workers={parallelism.processes}"
+        workers = f"--direct_num_workers={processes}"
         options = PipelineOptions([workers, *self._engine.beam_options])
-        return beam.Pipeline(runner=_runner(options, parallelism.processes), options=options)
+        pipeline = beam.Pipeline(runner=_runner(options, processes), options=options)
+        with work_queue(elements) as queue:
+            run_graph(pipeline, [queue] * processes, work, watch=watch, failures=failures)
 
 
 def _runner(options: Any, processes: int) -> Any:
@@ -121,7 +114,7 @@ def local_parallelism(workers: int, shards: int, *, images: int) -> Parallelism:
 
 @dataclass(frozen=True, slots=True)
 class WorkQueue:
-    """Shards that the processes of one machine take one by one, each as it gets free.
+    """Elements that the processes of one machine take one by one, each as it gets free.
 
     Pickled into every process. How many are taken is in a file without a name, in the launcher's
     memory: it ends with the launcher, however that ends.
@@ -129,22 +122,22 @@ class WorkQueue:
     Attributes:
         path: where the launcher has that file open.
         name: of the file; the launcher's number may be another process's by then.
-        shards: all there are.
+        elements: all there are.
     """
 
     path: str
     name: str
-    shards: tuple[ShardName, ...]
+    elements: tuple[Any, ...]
 
-    def __iter__(self) -> Iterator[ShardName]:
-        """One shard after another that nobody else gets; none if the launcher is gone."""
-        while (position := self._take()) < len(self.shards):
-            yield self.shards[position]
+    def __iter__(self) -> Iterator[Any]:
+        """One element after another that nobody else gets; none if the launcher is gone."""
+        while (position := self._take()) < len(self.elements):
+            yield self.elements[position]
 
     def _take(self) -> int:
         try:
             if self.name not in str(Path(self.path).readlink()):
-                return len(self.shards)
+                return len(self.elements)
             with Path(self.path).open("r+b", buffering=0) as counter:
                 fcntl.flock(counter, fcntl.LOCK_EX)
                 position = int.from_bytes(counter.read(_COUNTER_BYTES), "little")
@@ -152,15 +145,15 @@ class WorkQueue:
                 counter.write((position + 1).to_bytes(_COUNTER_BYTES, "little"))
                 return position
         except OSError:
-            return len(self.shards)
+            return len(self.elements)
 
 
 @contextmanager
-def work_queue(shards: Sequence[ShardName]) -> Iterator[WorkQueue]:
+def work_queue(elements: Sequence[Any]) -> Iterator[WorkQueue]:
     """A queue for as long as this lasts, or this process."""
     name = f"dataprep-{secrets.token_hex(8)}"
     descriptor = os.memfd_create(name)
     try:
-        yield WorkQueue(f"/proc/{os.getpid()}/fd/{descriptor}", name, tuple(shards))
+        yield WorkQueue(f"/proc/{os.getpid()}/fd/{descriptor}", name, tuple(elements))
     finally:
         os.close(descriptor)
