@@ -2,22 +2,20 @@
 
 ::
 
-    node k                                                      node 0
-                                                     ◀───────   {"nonce": …}
-    {"node": 3, "host": …, "nonce": …, "proof": …}   ───────▶
-                                                     ◀───────   {"proof": …}
-                                                     ◀───────   {"answer": null}   all are there
-    {"report": {…}}                                  ───────▶
-                                                     ◀───────   {"answer": …}      all have reported
-    {"failed": "node 3 …"}                           ───────▶
-                                                     ◀───────   {"failed": …}      at any time
+    node k                                        node 0
+    {"node": 3, "host": …}      ───────▶
+                                ◀───────   {"welcome": …}
+                                ◀───────   {"answer": null}   once all are there
+    {"report": {…}}             ───────▶
+                                ◀───────   {"answer": …}      once all have reported
+    {"failed": "node 3 …"}      ───────▶
+                                ◀───────   {"failed": …}      at any time
 
-A message is JSON behind its length. Node 0 draws the conclusion, so that what it sends is short.
-
-Every other user of the cluster can reach the port. Each side proves, for a nonce of the other, that
-it knows the job, step, user and source, and ``$DATAPREP_RENDEZVOUS_SECRET`` if it is set. Without
-that secret, who guesses the rest can make a job fail. Nothing that arrives is run or unpickled,
-every length is bounded, and no data and no path of a file to be written travels here.
+Node 0 draws the conclusion, so that what it sends is short. Every other user of the cluster can
+reach the port, so each message is signed by who knows the job, step, user and source, and
+``$DATAPREP_RENDEZVOUS_SECRET`` if it is set. Without that secret, who guesses the rest can make a
+job fail. Nothing that arrives is run or unpickled, every length is bounded, and no data and no
+path of a file to be written travels here.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ import hmac
 import json
 import os
 import resource
-import secrets
 import socket
 import threading
 import time
@@ -48,7 +45,6 @@ from dataprep.system.messages import printable, some_of
 SECRET = "DATAPREP_RENDEZVOUS_SECRET"  # noqa: S105  # the variable's name
 
 _LONGEST = 1 << 16  # bytes of a message
-_LONGEST_TEXT = 2000  # characters of a reason
 _PORTS = 16  # that a job tries, for some may be taken
 # Below 32768, where Linux begins to take ports for outgoing connections.
 _FIRST_PORT, _LAST_PORT = 20_000, 32_767
@@ -56,6 +52,10 @@ _FILES = 256  # descriptors besides those for nodes
 _CONNECT_SECONDS = 2.0  # a firewall that swallows everything must not hold up the other ports
 _HELLO_SECONDS = 2.0  # the same of strangers who come to node 0
 _WELCOME_SECONDS = 10.0  # node 0 may have 1535 others to greet
+_STRANGER = (
+    "another program answers, another job, another version of dataprep, or not the same "
+    f"--world_size or ${SECRET}"
+)
 _ADVICE = (
     "see what was said there, whether its storage hangs, and whether a firewall is between "
     "(--rendezvous names a HOST:PORT); srun -K ends all when one fails"
@@ -117,17 +117,17 @@ def meet(
         UsageError: the address cannot be one.
         StagingError: not all nodes came, or they contradict each other.
     """
-    host, ports = placement.leader, candidate_ports(token)
+    ports, host = candidate_ports(token), placement.leader
     if address is not None:
         host, port = parse_address(address)
         ports = [port]
     key = f"{token}\n{placement.nodes}\n{__version__}\n{os.environ.get(SECRET, '')}".encode()
-    met = _Met(placement, on_failure)
+    met = _Met(placement, key, on_failure)
     try:
         if placement.node == 0:
-            met.gather(key, ports, seconds)
+            met.gather(ports, seconds)
         else:
-            met.join(key, str(host), ports, seconds)
+            met.join(str(host), ports, seconds)
     except BaseException as error:
         met.__exit__(None, error, None)
         raise
@@ -140,19 +140,22 @@ class _Met:
     A thread hears what is said on them, so that a failure stops the copying at once.
     """
 
-    def __init__(self, placement: Placement, on_failure: Callable[[StagingError], None]) -> None:
+    def __init__(
+        self, placement: Placement, key: bytes, on_failure: Callable[[StagingError], None]
+    ) -> None:
         self.index = placement.node
         self.count = placement.nodes
         self._host = placement.host
+        self._key = key
         self._on_failure = on_failure
         self._links: dict[int, socket.socket] = {}
-        self._names = {placement.node: _named(placement.node, placement.host)}
+        self._names = {self.index: _named(self.index, self._host)}
         self._inbox: SimpleQueue[tuple[int, _Message] | StagingError] = SimpleQueue()
         self._sending = threading.Lock()
         self._over = False  # all know of a failure, or this node leaves
         self._thread = threading.Thread(target=self._listen, daemon=True)
 
-    def gather(self, key: bytes, ports: Sequence[int], seconds: float) -> None:
+    def gather(self, ports: Sequence[int], seconds: float) -> None:
         """On node 0: wait until all nodes are there. Nobody is let in after that."""
         deadline = time.monotonic() + seconds
         with _listener(ports, self.count) as listener:
@@ -167,50 +170,57 @@ class _Met:
                         f"{seconds:g} s; {_ADVICE}"
                     ) from None
                 try:
-                    node, host = _greeted(link, key)
-                except Exception:  # noqa: BLE001  # whatever a stranger says
+                    link.settimeout(_HELLO_SECONDS)
+                    hello = _receive(link, self._key)
+                    _send(link, self._key, {"welcome": self._host})
+                except (OSError, ValueError):
                     link.close()
-                else:
-                    self._admit(link, node, host)
+                    continue
+                node, name = hello["node"], _named(hello["node"], hello["host"])
+                if node in self._names:
+                    self._links[-1] = link  # it is told, too
+                    raise StagingError(
+                        f"{self._names[node]} and {name} have the same index; start one process a "
+                        "node, each with its own (--rank, --world_size)"
+                    )
+                self._links[node], self._names[node] = link, name
         self._thread.start()
         self._tell({"answer": None})
 
-    def _admit(self, link: socket.socket, node: int, host: str) -> None:
-        if node in self._names:
-            error = StagingError(
-                f"{self._names[node]} and {_named(node, host)} have the same index; start one "
-                "process a node, each with its own (--rank, --world_size)"
-            )
-            _send(link, {"failed": str(error)})
-            link.close()
-            raise error
-        self._links[node], self._names[node] = link, _named(node, host)
-
-    def join(self, key: bytes, host: str, ports: Sequence[int], seconds: float) -> None:
-        """On any other node: find node 0, and wait until all are there."""
-        self._links[0] = self._found(key, host, ports, seconds)
-        self._names[0] = _named(0, host)
-        self._thread.start()
-        self._next()
-
-    def _found(self, key: bytes, host: str, ports: Sequence[int], seconds: float) -> socket.socket:
-        """A connection to the node 0 of this job, which may come later."""
+    def join(self, host: str, ports: Sequence[int], seconds: float) -> None:
+        """On any other node: find node 0, which may come later, and wait until all are there."""
         deadline = time.monotonic() + seconds
         # A crowd that is turned away together must not come back together.
         pause = 0.05 * (1 + self.index % 97 / 97)
-        while True:
+        while not self._links:
             for port in ports:
                 try:
-                    return _introduced((host, port), key, {"node": self.index, "host": self._host})
+                    self._links[0] = self._introduced(host, port)
+                    break
                 except (OSError, ValueError, KeyError) as error:
                     reason = f"port {port}: {error}"
-            if time.monotonic() + pause > deadline:
-                raise StagingError(
-                    f"{self._names[self.index]} did not find node 0 at {printable(host)} within "
-                    f"{seconds:g} s: {reason}; {_ADVICE}"
-                )
-            time.sleep(pause)
-            pause = min(2 * pause, 2.0)
+            else:
+                if time.monotonic() + pause > deadline:
+                    raise StagingError(
+                        f"{self._names[self.index]} did not find node 0 at {printable(host)} "
+                        f"within {seconds:g} s: {reason}; {_ADVICE}"
+                    )
+                time.sleep(pause)
+                pause = min(2 * pause, 2.0)
+        self._thread.start()
+        self._next()
+
+    def _introduced(self, host: str, port: int) -> socket.socket:
+        """A connection to node 0, which knows this node."""
+        link = socket.create_connection((host, port), _CONNECT_SECONDS)
+        try:
+            link.settimeout(_WELCOME_SECONDS)
+            _send(link, self._key, {"node": self.index, "host": self._host})
+            self._names[0] = _named(0, _receive(link, self._key)["welcome"])
+        except BaseException:
+            link.close()
+            raise
+        return link
 
     def exchange(self, report: Report, conclude: Conclude) -> Any:
         if self.index != 0:
@@ -234,7 +244,7 @@ class _Met:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:
             reason = " ".join(str(error).split()) or type(error).__name__
-            text = _text(f"{self._names[self.index]} failed: {reason}")
+            text = f"{self._names[self.index]} failed: {reason}"
             self._end({"failed": text, "no_room": isinstance(error, NoRoomError)})
         self._over = True
         for link in [*self._links.values()]:
@@ -257,7 +267,7 @@ class _Met:
         with self._sending:
             for link in [*self._links.values()]:
                 with suppress(OSError):  # the thread that listens finds out
-                    _send(link, message)
+                    _send(link, self._key, message)
 
     def _end(self, message: _Message) -> bool:
         """Tell of a failure; only of the first, for what follows is its consequence."""
@@ -267,12 +277,14 @@ class _Met:
         return first
 
     def _listen(self) -> None:
+        for each in self._links.values():
+            _wait_for_ever(each)
         nodes = {link: node for node, link in self._links.items()}
         while nodes:
             for link in wait([*nodes]):
                 assert isinstance(link, socket.socket)  # noqa: S101  # for mypy
                 try:
-                    message = _receive(link)
+                    message = _receive(link, self._key)
                 except (OSError, ValueError):
                     message = {
                         "failed": f"{self._names[nodes[link]]} is lost: its connection ended; see "
@@ -284,7 +296,7 @@ class _Met:
                 del nodes[link]
                 if self._end(message):
                     kind = NoRoomError if message.get("no_room") is True else StagingError
-                    error = kind(_text(message["failed"]))
+                    error = kind(message["failed"])
                     self._inbox.put(error)
                     self._on_failure(error)
 
@@ -327,45 +339,8 @@ def _listener(ports: Sequence[int], nodes: int) -> socket.socket:
     )
 
 
-def _greeted(link: socket.socket, key: bytes) -> tuple[int, str]:
-    """On node 0: the index and the host of who comes, once it is proven that it belongs here."""
-    link.settimeout(_HELLO_SECONDS)
-    nonce = secrets.token_hex(16)
-    _send(link, {"nonce": nonce})
-    hello = _receive(link)
-    _check_proof(hello, key, "node", nonce)
-    _send(link, {"proof": _proof(key, "leader", hello["nonce"])})
-    _keep(link)
-    return int(hello["node"]), _text(hello["host"])
-
-
-def _introduced(address: tuple[str, int], key: bytes, hello: _Message) -> socket.socket:
-    """On any other node: a connection to node 0, which has taken this one."""
-    link = socket.create_connection(address, _CONNECT_SECONDS)
-    try:
-        link.settimeout(_WELCOME_SECONDS)
-        proof, nonce = _proof(key, "node", _receive(link)["nonce"]), secrets.token_hex(16)
-        _send(link, {**hello, "nonce": nonce, "proof": proof})
-        _check_proof(_receive(link), key, "leader", nonce)
-        _keep(link)
-    except BaseException:
-        link.close()
-        raise
-    return link
-
-
-def _proof(key: bytes, role: str, nonce: object) -> str:
-    """What shows that a ``node`` or the ``leader`` knows the key, without telling it."""
-    return hmac.new(key, f"dataprep {role} {nonce}".encode(), "sha256").hexdigest()
-
-
-def _check_proof(message: _Message, key: bytes, role: str, nonce: str) -> None:
-    if not hmac.compare_digest(ascii(message["proof"]), ascii(_proof(key, role, nonce))):
-        raise ValueError("not of this job")
-
-
-def _keep(link: socket.socket) -> None:
-    """Wait on it for ever, but let the kernel notice within a minute that the machine has gone."""
+def _wait_for_ever(link: socket.socket) -> None:
+    """But let the kernel notice within a minute that the other machine has gone."""
     link.settimeout(None)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)  # seconds of silence
@@ -373,19 +348,20 @@ def _keep(link: socket.socket) -> None:
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)  # ms unacknowledged
 
 
-def _send(link: socket.socket, message: _Message) -> None:
+def _send(link: socket.socket, key: bytes, message: _Message) -> None:
     data = json.dumps(message).encode()
-    link.sendall(len(data).to_bytes(4) + data)
+    link.sendall(len(data).to_bytes(4) + hmac.digest(key, data, "sha256") + data)
 
 
-def _receive(link: socket.socket) -> _Message:
-    """The next message; raises ValueError or OSError if there is none."""
+def _receive(link: socket.socket, key: bytes) -> _Message:
+    """The next message; raises ValueError or OSError if there is none of this job."""
     length = int.from_bytes(_exactly(link, 4))
     if length > _LONGEST:
-        raise ValueError("another program answers")
-    message = json.loads(_exactly(link, length))
-    if not isinstance(message, dict):
-        raise ValueError("another program answers")  # noqa: TRY004  # bad data, no caller's mistake
+        raise ValueError(_STRANGER)
+    signature, data = _exactly(link, 32), _exactly(link, length)
+    if not hmac.compare_digest(signature, hmac.digest(key, data, "sha256")):
+        raise ValueError(_STRANGER)
+    message: _Message = json.loads(data)
     return message
 
 
@@ -394,18 +370,10 @@ def _exactly(link: socket.socket, count: int) -> bytes:
     while len(data) < count:
         part = link.recv(count - len(data))
         if not part:
-            raise ValueError(
-                "who answers hung up: another program, another job, another version of dataprep, "
-                f"or not the same --world_size or ${SECRET}"
-            )
+            raise ValueError(_STRANGER)
         data += part
     return data
 
 
 def _named(node: int, host: str) -> str:
-    return f"node {node} ({host})"
-
-
-def _text(value: object) -> str:
-    """What another process says, as it can be shown."""
-    return printable(str(value))[:_LONGEST_TEXT]
+    return f"node {node} ({printable(host)})"
