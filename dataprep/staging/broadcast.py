@@ -146,9 +146,6 @@ def broadcast_files(
     """
     from mpi4py import MPI
 
-    def new_writer(file: SourceFile) -> TargetWriter:
-        return TargetWriter(target, file, source=source, verify=verify, pulse=watch.pulse)
-
     needed = frozenset(lacking)
     with peers.in_step():
         lanes = peers.nodes.allreduce(max(1, min(streams, MOST_LANES)), MPI.MIN)
@@ -156,14 +153,15 @@ def broadcast_files(
         peers.nodes.Allreduce(MPI.IN_PLACE, [anywhere, MPI.BYTE], MPI.BOR)
         travelling = [file for file, lacks in zip(files, anywhere, strict=True) if lacks]
         broadcast = _Broadcast(
-            peers=peers,
-            order=partial(chunks, travelling, nodes=peers.count, lanes=lanes, length=chunk_bytes),
-            source=source,
-            needed=needed,
-            new_writer=new_writer,
-            watch=watch,
-            on_copied=on_copied,
-            limit=Bandwidth(bandwidth),
+            peers,
+            partial(chunks, travelling, nodes=peers.count, lanes=lanes, length=chunk_bytes),
+            source,
+            target,
+            needed,
+            verify,
+            watch,
+            on_copied,
+            Bandwidth(bandwidth),
             spare=deque(bytearray(chunk_bytes + 1) for _ in range(_READ_BUFFERS)),
             free=deque(bytearray(chunk_bytes + 1) for _ in range(_BUFFERS)),
         )
@@ -174,30 +172,19 @@ def broadcast_files(
 
 @dataclass
 class _Broadcast:
-    """One node's part: a thread that reads, the calls of MPI, and a thread a lane that stores.
-
-    Attributes:
-        peers: all nodes.
-        order: makes all chunks, in the same order on every node.
-        source: the directory that the files are in.
-        needed: paths of the files that are lacking here.
-        new_writer: begins such a file.
-        watch: told of every chunk that is stored.
-        on_copied: told of every file that is.
-        limit: of what is read.
-        spare: buffers for what is read here; behind each chunk's bytes one that says whether the
-            reader has succeeded.
-        free: such buffers for what arrives.
-    """
+    """One node's part: a thread that reads, the calls of MPI, and a thread a lane that stores."""
 
     peers: MpiPeers
     order: Callable[[], Iterator[Chunk]]
     source: Path
+    target: int
     needed: Collection[str]
-    new_writer: Callable[[SourceFile], TargetWriter]
+    verify: Verify
     watch: Watch
     on_copied: Callable[[CopiedFile], None]
     limit: Bandwidth
+    # For what is read here, and for what arrives; behind each chunk's bytes is one that says
+    # whether the reader has succeeded.
     spare: deque[bytearray]
     free: deque[bytearray]
     bytes_read: int = 0
@@ -286,7 +273,13 @@ class _Broadcast:
             if not buffer[chunk.length] or self.peers.failure is not None:
                 self._drop(chunk.lane)
             elif chunk.offset == 0 and chunk.file.path in self.needed:
-                self._writers[chunk.lane] = self.new_writer(chunk.file)
+                self._writers[chunk.lane] = TargetWriter(
+                    self.target,
+                    chunk.file,
+                    source=self.source,
+                    verify=self.verify,
+                    pulse=self.watch.pulse,
+                )
             if (writer := self._writers.get(chunk.lane)) is not None:
                 writer.write(memoryview(buffer)[: chunk.length], chunk.offset)
                 self.watch.advance(chunk.length)

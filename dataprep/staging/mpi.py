@@ -38,13 +38,7 @@ _LONGEST_REASON = 500  # characters; short messages are on their way before anyb
 
 
 def unavailable(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Why there can be no broadcast through MPI; None if there can.
-
-    Starts MPI in this process if nothing speaks against it.
-
-    Args:
-        environment: launchers leave their marks here.
-    """
+    """Why there can be no broadcast through MPI; None if there can, and then MPI is started."""
     if importlib.util.find_spec("mpi4py") is None:
         return "mpi4py is not installed (install the extra: mpi (mpi4py))"
     # Unless launched, MPI must not even be started: under srun without PMI it ends the process.
@@ -74,9 +68,6 @@ class MpiPeers:
 
     Left with an exception, it tells the other nodes. Left without, it waits for them, and raises
     if one of them has failed meanwhile.
-
-    Args:
-        nodes: the communicator.
 
     Attributes:
         index: of this node, 0-based.
@@ -171,12 +162,10 @@ class MpiPeers:
 
 
 def _reason(error: BaseException) -> str:
-    line = " ".join(str(error).split()) or type(error).__name__
-    return line[:_LONGEST_REASON]
+    return (" ".join(str(error).split()) or type(error).__name__)[:_LONGEST_REASON]
 
 
 def _end_mpi() -> None:
-    """All other processes of the launch are about to do the same."""
     from mpi4py import MPI
 
     MPI.Finalize()
