@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from gzip import BadGzipFile
 from pathlib import Path
 from typing import Final, Literal
 
 from dataprep.archives.directory import list_folder
-from dataprep.archives.gzip import find_restarts, spacing_for, unpack
+from dataprep.archives.gzip import find_restarts, unpack
 from dataprep.archives.listing import (
     Listing,
     StoredImage,
@@ -29,7 +30,6 @@ from dataprep.system.messages import printable, unreadable
 
 Kind = Literal["tar", "gzip", "zip"]
 
-_SUPPORTED: Final = "a folder, .tar, .tar.gz, .tgz or .zip"
 _SUFFIXES: Final[dict[str, Kind]] = {
     ".tar": "tar",
     ".tar.gz": "gzip",
@@ -72,16 +72,16 @@ def list_container(
         return list_folder(raw, container, deep=deep)
     kind = container_kind(container)
     if kind is None or not stat.S_ISREG(mode):
-        finding = "no archive that can be read in place" if kind is None else "not a regular file"
         raise SourceError(
-            f"{printable(container)} is {finding}; expected {_SUPPORTED}; pack its images again as "
-            "one of these, or move it away"
+            f"{printable(container)} cannot be read in place; expected a folder, .tar, .tar.gz, "
+            ".tgz or .zip; pack its images again as one of these, or move it away"
         )
-    if kind == "tar":
-        return list_archive(raw, Archive(container))
+    archive = Archive(container)
+    if kind == "gzip":
+        return _list_gzip(raw, archive, restarts_name)
     if kind == "zip":
-        return _listing(zip_members(raw, container), Archive(container), _mtime(raw, container))
-    return _list_gzip(raw, container, restarts_name)
+        return _listing(zip_members(raw, container), archive, _mtime(raw, container))
+    return list_archive(raw, archive)
 
 
 def list_archive(raw: Path, archive: Archive) -> Listing:
@@ -117,17 +117,20 @@ def _mtime(raw: Path, container: str) -> int:
     return stat_fingerprint(raw, container)[1]
 
 
-def _list_gzip(raw: Path, container: str, restarts_name: str) -> Listing:
+def _list_gzip(raw: Path, archive: Archive, restarts_name: str) -> Listing:
     """Unpacks it twice, in memory and piece by piece: to list and check it, and for the points."""
-    archive = Archive(container)
+    container = archive.container
     try:
         with open(raw / container, "rb", buffering=0) as file:
-            stream = ForwardStream(_checked(file.fileno(), container))
-            found = walk(stream, archive)
+            stream = ForwardStream(unpack(file.fileno()))
             mtime = os.fstat(file.fileno()).st_mtime_ns
-            listing = _listing(found, archive, mtime, ("gzip", restarts_name))
-            spacing = spacing_for(stream.produced, len(listing.images))
-            restarts = find_restarts(file.fileno(), container, stream.produced, spacing=spacing)
+            listing = _listing(walk(stream, archive), archive, mtime, ("gzip", restarts_name))
+            images, length = len(listing.images), stream.produced
+            restarts = find_restarts(file.fileno(), container, length, images)
+    except (zlib.error, BadGzipFile, EOFError) as error:
+        raise SourceError(
+            f"{printable(container)} is damaged or truncated: {printable(str(error))}; {AGAIN}"
+        ) from error
     except OSError as error:
         raise unreadable(container, error) from error
     return Listing(listing.images, listing.ignored, restarts)
@@ -157,8 +160,6 @@ def _path_of(member_name: str) -> tuple[str, str]:
     """The path of a member, and why it is left out; that is empty for an image."""
     if "/" not in member_name and "\0" not in member_name and is_image_name(member_name):
         return member_name, ""  # by far the most: nothing to clean
-    if ".." in member_name.split("/"):
-        return "", "its name leads out of the archive"
     try:
         path = clean_path(member_name)
     except ValueError as error:
@@ -166,19 +167,3 @@ def _path_of(member_name: str) -> tuple[str, str]:
     if in_clutter(path):
         return path, "in a hidden or system folder"
     return path, refusal(basename(path))
-
-
-def _checked(descriptor: int, container: str) -> Iterator[bytes]:
-    """What a gzip file unpacks to."""
-    try:
-        yield from unpack(descriptor)
-    except EOFError as error:
-        size = os.fstat(descriptor).st_size
-        raise SourceError(
-            f"{printable(container)} is truncated: its compressed data do not end with the file at "
-            f"byte {size}; {AGAIN}"
-        ) from error
-    except zlib.error as error:
-        raise SourceError(
-            f"{printable(container)} is damaged: {printable(str(error))}; {AGAIN}"
-        ) from error

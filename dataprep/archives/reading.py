@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from dataprep.archives.gzip import Restarts, read_unpacked
+from dataprep.archives.gzip import Restarts
 from dataprep.archives.open_files import Descriptor, read_at
 from dataprep.errors import SourceError
 from dataprep.index import Row
@@ -51,13 +51,10 @@ def read_image(raw: Path, row: Row, index: Path | None = None) -> bytes:
         if not row.packing:
             return _read_member(archive, row, row.size)
         if row.packing[0] == "stored":
-            data = _read_member(archive, row, row.size)
-            if zlib.crc32(data) != row.packing[1]:
-                raise _damaged(row, "its CRC-32 is not what the archive says")
-            return data
+            return _checked(row, _read_member(archive, row, row.size), row.packing[1])
         if row.packing[0] == "deflate":
             return _read_deflated(archive, row)
-        return _read_gzip(archive, _restarts(index, row), row)
+        return _read_gzip(archive, index, row)
     except FileNotFoundError as error:
         raise _changed(row, "it no longer exists") from error
     except OSError as error:
@@ -101,21 +98,6 @@ def _open_restarts(path: str, name: str) -> Restarts:
     return Restarts(path, name)
 
 
-def _restarts(index: Path | None, row: Row) -> Restarts:
-    if index is None:
-        raise ValueError(f"{row.container} is a gzip archive: the directory of its index is needed")
-    name = str(row.packing[1])
-    try:
-        return _open_restarts(f"{index}/{name}", name)
-    except FileNotFoundError as error:
-        raise SourceError(
-            f"the index lacks {printable(name)}, the restart points of {printable(row.container)}; "
-            "start anew with --overwrite, which indexes the raw data again"
-        ) from error
-    except OSError as error:
-        raise unreadable(name, error) from error
-
-
 def _read_file(path: str, row: Row) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -154,21 +136,29 @@ def _read_deflated(archive: Descriptor, row: Row) -> bytes:
         data = zlib.decompressobj(_RAW_DEFLATE).decompress(packed, row.size + 1)
     except zlib.error as error:
         raise _damaged(row, str(error)) from error
+    return _checked(row, data, crc)
+
+
+def _checked(row: Row, data: bytes, crc: int | str) -> bytes:
     if len(data) != row.size or zlib.crc32(data) != crc:
         raise _damaged(row, "its CRC-32 or size is not what the archive says")
     return data
 
 
-def _read_gzip(archive: Descriptor, restarts: Restarts, row: Row) -> bytes:
-    size = os.fstat(archive.number).st_size
-    if size != restarts.packed:
-        raise _changed(row, f"it has {size} bytes, expected {restarts.packed}")
+def _read_gzip(archive: Descriptor, index: Path | None, row: Row) -> bytes:
+    if index is None:
+        raise ValueError(f"{row.container} is a gzip archive: the directory of its index is needed")
+    name = str(row.packing[1])
     try:
-        data = read_unpacked(archive.number, restarts, row.offset, row.size)
+        restarts = _open_restarts(f"{index}/{name}", name)
+        data = restarts.read(archive.number, row.offset, row.size)
+    except FileNotFoundError as error:
+        raise SourceError(
+            f"the index lacks {printable(name)}, the restart points of {printable(row.container)}; "
+            "start anew with --overwrite, which indexes the raw data again"
+        ) from error
     except zlib.error as error:
         raise _damaged(row, str(error)) from error
-    except EOFError as error:
-        raise _damaged(row, "its compressed data end too early") from error
     if len(data) < row.size:
         raise _damaged(row, "its compressed data end too early")
     return data

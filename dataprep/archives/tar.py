@@ -43,21 +43,6 @@ _DAMAGE: Final = (
     MemoryError,
 )
 
-_REFUSED_TYPES: Final = {
-    tarfile.SYMTYPE: "symbolic link, never followed",
-    tarfile.LNKTYPE: "hard link, never followed",
-    tarfile.CHRTYPE: "character device",
-    tarfile.BLKTYPE: "block device",
-    tarfile.FIFOTYPE: "named pipe",
-}
-_COMPRESSIONS: Final = {
-    b"\x1f\x8b": "gzip",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"\x28\xb5\x2f\xfd": "zstandard",
-    b"PK\x03\x04": "zip",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Archive:
@@ -114,16 +99,15 @@ def members(raw: Path, archive: Archive) -> Iterator[ArchiveMember]:
             whole = os.fstat(file.fileno()).st_size
             size = whole - archive.offset if archive.size is None else archive.size
             if archive.offset + size > whole:
-                raise SourceError(
-                    f"{printable(archive.container)} is truncated: it has {whole} bytes, but "
-                    f"{printable(archive.inner)} inside it ends at byte {archive.offset + size}; "
-                    f"{AGAIN}"
+                end = archive.offset + size
+                raise _faulty(
+                    archive, f"is truncated: its file has {whole} bytes, but it ends at byte {end}"
                 )
             if size == 0:
-                raise SourceError(f"{archive.place} has 0 bytes; expected a tar archive; {AGAIN}")
+                raise _faulty(archive, "has 0 bytes; expected a tar archive")
             yield from walk(FileRange(file.fileno(), archive.offset, size), archive)
     except EOFError as error:
-        raise SourceError(f"{archive.place} became shorter while it was read; {AGAIN}") from error
+        raise _faulty(archive, "became shorter while it was read") from error
     except OSError as error:
         raise unreadable(archive.place, error) from error
 
@@ -138,8 +122,6 @@ def walk(stream: ByteStream, archive: Archive) -> Iterator[ArchiveMember]:
     Raises:
         SourceError: as `members`.
     """
-    start = stream.read(8)
-    stream.seek(0)
     try:
         with _Tar.open(
             fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape"
@@ -157,15 +139,15 @@ def walk(stream: ByteStream, archive: Archive) -> Iterator[ArchiveMember]:
                 if (info := tar.next()) is None:
                     break
                 tar.members.clear()  # or every header ever read stays in memory
-                if info.size < 0:
-                    raise _impossible(info)
                 if (reached := stream.reach(tar.offset)) < tar.offset:
                     raise _truncated(archive, info.name, tar.offset, reached)
                 if not info.isdir():
                     yield _member(info, archive, tar.offset)
             _require_end(stream, archive, tar.offset)
     except _DAMAGE as error:
-        raise _damaged(start, archive, error) from error
+        reason = printable(str(error)) or type(error).__name__
+        kind = "is damaged or not a tar archive (a compressed one must be called .tar.gz)"
+        raise _faulty(archive, f"{kind}: {reason}") from error
 
 
 def _plain_member(stream: ByteStream, archive: Archive, offset: int) -> ArchiveMember | None:
@@ -198,14 +180,10 @@ def _plain_member(stream: ByteStream, archive: Archive, offset: int) -> ArchiveM
 def _member(info: tarfile.TarInfo, archive: Archive, end: int) -> ArchiveMember:
     refusal = _refusal(info)
     # A global extension header can give a size which tarfile does not use to find the next header.
-    if not refusal and info.offset_data + info.size > end:
-        raise _impossible(info)
+    if info.size < 0 or (not refusal and info.offset_data + info.size > end):
+        raise tarfile.ReadError(f"impossible size of {printable(info.name)}")
     offset = archive.offset + info.offset_data
     return ArchiveMember(info.name, offset, info.size, int(info.mtime), refusal)
-
-
-def _impossible(info: tarfile.TarInfo) -> tarfile.ReadError:
-    return tarfile.ReadError(f"impossible size of {printable(info.name)}")
 
 
 def _refusal(info: tarfile.TarInfo) -> str:
@@ -213,25 +191,9 @@ def _refusal(info: tarfile.TarInfo) -> str:
         return "sparse file: its bytes are not stored in one piece"
     if info.isreg():
         return ""
-    return _REFUSED_TYPES.get(info.type, f"unknown member type {info.type!r}")
-
-
-def _truncated(archive: Archive, name: str, end: int, size: int) -> SourceError:
-    return SourceError(
-        f"{archive.place} is truncated: it has {size} bytes, but its member "
-        f"{printable(name)} ends at byte {end}; {AGAIN}"
-    )
-
-
-def _damaged(start: bytes, archive: Archive, error: BaseException) -> SourceError:
-    for magic, compression in _COMPRESSIONS.items():
-        if start.startswith(magic):
-            return SourceError(
-                f"{archive.place} is compressed ({compression}); expected a plain tar archive, "
-                "whose images can be read in place; if it is .tar.gz, call it so, or decompress it"
-            )
-    reason = printable(str(error)) or type(error).__name__
-    return SourceError(f"{archive.place} is damaged or not a tar archive: {reason}; {AGAIN}")
+    if info.issym() or info.islnk():
+        return "symbolic or hard link, never followed"
+    return "not a regular file"
 
 
 def _require_end(stream: ByteStream, archive: Archive, offset: int) -> None:
@@ -244,35 +206,35 @@ def _require_end(stream: ByteStream, archive: Archive, offset: int) -> None:
     stream.seek(offset)
     mark = stream.read(2 * _BLOCK)
     if len(mark) < _BLOCK:
-        raise SourceError(
-            f"{archive.place} is truncated: it ends at byte {offset + len(mark)} without an "
-            f"end-of-archive mark; {AGAIN}"
+        raise _faulty(
+            archive,
+            f"is truncated: it ends at byte {offset + len(mark)} without an end-of-archive mark",
         )
-    size = stream.size
     if any(mark[:_BLOCK]):
-        of_size = "" if size is None else f" of {size}"
-        raise SourceError(
-            f"{archive.place} is damaged: expected a tar header at byte {offset}{of_size}, found "
-            f"something else; {AGAIN}"
+        raise _faulty(
+            archive, f"is damaged: expected a tar header at byte {offset}, found something else"
         )
-    if size is not None and size - offset > _MOST_PADDING:
-        raise _trailing(archive, offset, size)
     if not any(mark):
         record = -(-(offset + 2 * _BLOCK) // _RECORD) * _RECORD
         stream.seek(stream.reach(record))
-    elif any(mark[_BLOCK:]):
-        raise _trailing(archive, offset, size)
-    while chunk := stream.read(_MOST_AT_ONCE):
-        if chunk.strip(b"\0") or stream.tell() - offset > _MOST_PADDING:
-            raise _trailing(archive, offset, size)
+    rest = mark[_BLOCK:] if any(mark[_BLOCK:]) else stream.read(_MOST_AT_ONCE)
+    while rest:
+        if rest.strip(b"\0") or stream.tell() - offset > _MOST_PADDING:
+            raise _faulty(
+                archive,
+                f"has an end-of-archive mark at byte {offset} but goes on; expected padding only: "
+                "an unfinished download or joined archives",
+            )
+        rest = stream.read(_MOST_AT_ONCE)
 
 
-def _trailing(archive: Archive, offset: int, size: int | None) -> SourceError:
-    more = "" if size is None else f" for {size - offset} bytes"
-    return SourceError(
-        f"{archive.place} has an end-of-archive mark at byte {offset} but goes on{more}; expected "
-        f"padding only: an unfinished download or joined archives; {AGAIN}"
-    )
+def _truncated(archive: Archive, name: str, end: int, size: int) -> SourceError:
+    member = f"its member {printable(name)} ends at byte {end}"
+    return _faulty(archive, f"is truncated: it has {size} bytes, but {member}")
+
+
+def _faulty(archive: Archive, finding: str) -> SourceError:
+    return SourceError(f"{archive.place} {finding}; {AGAIN}")
 
 
 class _Tar(tarfile.TarFile):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
 import os
@@ -62,8 +61,8 @@ def test_names_are_cleaned_and_those_that_lead_out_are_left_out(raw, forms):
         assert [image.path for image in found.images] == ["a.png", "etc/b.png", "x/c.png"]
         assert [image.name for image in found.images] == ["a.png", "b.png", "c.png"]
         assert [(ignored.name, ignored.reason) for ignored in found.ignored] == [
-            ("../d.png", "its name leads out of the archive"),
-            ("x/../e.png", "its name leads out of the archive"),
+            ("../d.png", "path with .. in it, which may lead elsewhere"),
+            ("x/../e.png", "path with .. in it, which may lead elsewhere"),
             ("..f.png", "hidden file"),
         ]
 
@@ -71,28 +70,24 @@ def test_names_are_cleaned_and_those_that_lead_out_are_left_out(raw, forms):
 @pytest.mark.parametrize(
     ("container", "content", "message"),
     [
-        ("a.csv", b"Image Index,Finding Labels\n", "a.csv is no archive that can be read in place"),
-        ("a.tar.bz2", bz2.compress(b"x"), "a.tar.bz2 is no archive that can be read in place"),
-        ("a.tgz", b"<html>", "a.tgz is damaged: Error -3 while decompressing data: incorrect head"),
-        ("a.tar", b"<html>", "a.tar is damaged or not a tar archive"),
-        ("a.zip", b"<html>", "a.zip is damaged or not a zip archive"),
-        ("a.tar", b"", "a.tar has 0 bytes"),
         (
-            "a.tar",
-            gzip.compress(b"x" * 999),
-            r"a.tar is compressed \(gzip\); .* call it so",
+            "a.csv",
+            b"Image Index,Finding\n",
+            "cannot be read in place; expected a folder, .tar, .tar.g",
         ),
-        ("a.tar", zipped(["a.png"]), r"a.tar is compressed \(zip\)"),
+        ("a.tgz", b"<html>", "is damaged or truncated: Not a gzipped file"),
+        ("a.tar", b"<html>", "is damaged or not a tar archive"),
+        ("a.zip", b"<html>", "is damaged or not a zip archive"),
+        ("a.tar", b"", "has 0 bytes"),
+        ("a.tar", gzip.compress(b"x" * 999, mtime=0), ".* must be called .tar.gz"),
     ],
-    ids=["list", "bzip2", "tgz", "tar", "zip", "empty", "gzip", "zip in tar"],
+    ids=["list", "tgz", "tar", "zip", "empty", "gzip"],
 )
 def test_anything_else_is_refused(raw, container, content, message):
     raw.write(container, content)
-    with pytest.raises(SourceError, match=message) as caught:
+    with pytest.raises(SourceError, match=f"{container} {message}") as caught:
         list_container(raw.path, container, restarts_name="r")
     assert "\n" not in str(caught.value)
-    if "is no" in message:
-        assert "expected a folder, .tar, .tar.gz, .tgz or .zip" in str(caught.value)
 
 
 def test_what_is_gone_or_no_file_is_refused(raw):
@@ -100,7 +95,7 @@ def test_what_is_gone_or_no_file_is_refused(raw):
         with pytest.raises(SourceError, match=r"cannot read gone.tar: No such file"):
             function(raw.path, "gone.tar")
     os.mkfifo(raw.path / "pipe.tar")
-    with pytest.raises(SourceError, match=r"pipe.tar is not a regular file"):
+    with pytest.raises(SourceError, match=r"pipe.tar cannot be read in place"):
         list_container(raw.path, "pipe.tar")
 
 
@@ -108,11 +103,6 @@ def test_names_tell_what_an_archive_should_be():
     kinds = {"a.tar": "tar", "A.TAR": "tar", "a.tar.gz": "gzip", "a.TGZ": "gzip", "a.zip": "zip"}
     assert {name: container_kind(name) for name in kinds} == kinds
     assert {container_kind(name) for name in ("a", "a.gz", "a.tar.bz2", "a.csv.gz")} == {None}
-
-
-def test_a_fingerprint_follows_size_and_time(raw):
-    raw.write("a.tar", b"four")
-    assert stat_fingerprint(raw.path, "a.tar") == [4, (raw.path / "a.tar").stat().st_mtime_ns]
 
 
 def test_a_folder_is_only_searched_below_if_asked(raw):

@@ -69,18 +69,6 @@ def test_a_new_search_sees_a_replaced_archive(raw):
     assert read_image(raw.path, first_row(raw)) == b"new bytes"
 
 
-def test_short_reads_are_completed(raw, monkeypatch):
-    raw.train_archive()
-    archived = first_row(raw)
-    raw.write("image.JPEG", b"0123456789")
-    file = replace(archived, container="image.JPEG", offset=0, size=10)
-    read, pread = os.read, os.pread
-    monkeypatch.setattr(os, "read", lambda fd, size: read(fd, min(size, 3)))
-    monkeypatch.setattr(os, "pread", lambda fd, size, offset: pread(fd, min(size, 3), offset))
-    assert read_image(raw.path, file) == b"0123456789"
-    assert len(read_image(raw.path, archived)) == archived.size
-
-
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 

@@ -20,7 +20,7 @@ def test_member_names_are_never_paths(raw):
         f"{SYNSET}/{name}" for name in ("a.JPEG", "b.JPEG", "d.JPEG")
     }
     assert {entry.name: entry.reason for entry in ignored} == {
-        "../../c.JPEG": "its name leads out of the archive",
+        "../../c.JPEG": "path with .. in it, which may lead elsewhere",
         "..\\e.JPEG": "hidden file",
     }
     assert {row.container for row in rows} == {f"train/{SYNSET}.tar"}
@@ -33,8 +33,6 @@ def test_only_regular_files_are_taken(raw):
         raw.special("a.JPEG", tarfile.SYMTYPE, linkname="/etc/passwd"),
         raw.special("b.JPEG", tarfile.LNKTYPE, linkname="ok.JPEG"),
         raw.special("c.JPEG", tarfile.CHRTYPE),
-        raw.special("d.JPEG", tarfile.BLKTYPE),
-        raw.special("e.JPEG", tarfile.FIFOTYPE),
         raw.special("f.JPEG", tarfile.GNUTYPE_SPARSE),
         raw.special("g.JPEG", b"Z"),
         ("._ok.JPEG", b"mac"),
@@ -46,13 +44,11 @@ def test_only_regular_files_are_taken(raw):
     assert read_image(raw.path, rows[0]) == b"image"
     reasons = {entry.name: entry.reason for entry in ignored}
     words = {
-        "a.JPEG": "symbolic link",
-        "b.JPEG": "hard link",
-        "c.JPEG": "character device",
-        "d.JPEG": "block device",
-        "e.JPEG": "named pipe",
+        "a.JPEG": "symbolic or hard link",
+        "b.JPEG": "symbolic or hard link",
+        "c.JPEG": "not a regular file",
         "f.JPEG": "sparse file",
-        "g.JPEG": "unknown member type",
+        "g.JPEG": "not a regular file",
         "._ok.JPEG": "hidden file",
         "notes.txt": "not an image name",
     }
