@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from dataprep.api.calls import convert, diff, inspect, prepare, stage, status, verify
     from dataprep.api.contents import Contents
     from dataprep.api.progress import Progress
-    from dataprep.api.results import JobStatus, SealedSet
+    from dataprep.api.results import SealedSet
     from dataprep.build.diff import Difference
+    from dataprep.build.status import JobStatus
     from dataprep.build.verify import Verified
     from dataprep.records import Records
     from dataprep.sinks.example import Example
@@ -48,7 +49,7 @@ _WHERE: Final = {
     "Contents": "dataprep.api.contents",
     "Difference": "dataprep.build.diff",
     "Example": "dataprep.sinks.example",
-    "JobStatus": "dataprep.api.results",
+    "JobStatus": "dataprep.build.status",
     "Progress": "dataprep.api.progress",
     "Records": "dataprep.records",
     "SealedSet": "dataprep.api.results",

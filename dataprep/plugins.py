@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
@@ -26,12 +26,8 @@ def installed(group: str) -> dict[str, EntryPoint]:
 
     Otherwise the one of the package that comes first in the alphabet.
     """
-    return {name: points[0] for name, points in _by_name(group).items()}
-
-
-def ignored(group: str) -> list[EntryPoint]:
-    """Those whose name is taken by one of `installed`."""
-    return [point for points in _by_name(group).values() for point in points[1:]]
+    points = sorted(entry_points(group=group), key=_precedence, reverse=True)
+    return dict(sorted({point.name: point for point in points}.items()))
 
 
 def package_of(point: EntryPoint) -> str:
@@ -39,17 +35,9 @@ def package_of(point: EntryPoint) -> str:
     return "" if point.dist is None else point.dist.name
 
 
-def _by_name(group: str) -> dict[str, list[EntryPoint]]:
-    """Every name's entry points, the one that counts first; the order of the path has no say."""
-    found: dict[str, list[EntryPoint]] = {}
-    for point in sorted(entry_points(group=group), key=_precedence):
-        found.setdefault(point.name, []).append(point)
-    return found
-
-
-def _precedence(point: EntryPoint) -> tuple[str, bool, str, str]:
+def _precedence(point: EntryPoint) -> tuple[bool, str, str]:
     package = package_of(point)
-    return point.name, package != OUR_PACKAGE, package, point.value
+    return package != OUR_PACKAGE, package, point.value
 
 
 def load_sink(name: str, options: Mapping[str, str] | None = None) -> Sink:
@@ -124,12 +112,23 @@ def _import(point: EntryPoint) -> object:
         return point.load()
     except DataprepError:
         raise
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        package = _PIP_NAMES.get(library, library)
+        extra = point.name if point.name in _extras(point) else ""
+        needed = f"{package_of(point)}[{extra}]" if extra else package
         raise DataprepError(
-            f"{_called(point)} cannot be loaded: {_one_line(error)}{_remedy(point, error)}"
+            f"{_called(point)} cannot be loaded: {error}; pip install '{needed}'"
         ) from error
     except Exception as error:
         raise _broken(point, error) from error
+
+
+def _extras(point: EntryPoint) -> Sequence[str]:
+    """Those of its distribution; of ours none: on a public index, our name may be another's."""
+    if point.dist is None or point.dist.name == OUR_PACKAGE:
+        return ()
+    return point.dist.metadata.get_all("Provides-Extra") or ()
 
 
 def _construct(point: EntryPoint, kind: object, options: Mapping[str, str]) -> object:
@@ -142,34 +141,11 @@ def _construct(point: EntryPoint, kind: object, options: Mapping[str, str]) -> o
 
 
 def _broken(point: EntryPoint, error: Exception) -> DataprepError:
-    return DataprepError(
-        f"{_called(point)} cannot be loaded: {type(error).__name__}: {_one_line(error)}"
-    )
+    said = " ".join(str(error).split())
+    return DataprepError(f"{_called(point)} cannot be loaded: {type(error).__name__}: {said}")
 
 
 def _called(point: EntryPoint) -> str:
     """What to call the plugin in a message: ``sink lmdb (dataprep.sinks.lmdb:LmdbSink)``."""
     kind = {SINKS: "sink", DATASETS: "data set"}.get(point.group, "plugin")
     return f"{kind} {point.name} ({point.value})"
-
-
-def _remedy(point: EntryPoint, error: ImportError) -> str:
-    """How to install what the plugin needs: by its distribution's extra, or the library itself.
-
-    The extra is that in brackets behind the entry point, or the one of the plugin's name. Of ours
-    none is named: on a public index, our name may be somebody else's.
-    """
-    if point.dist is not None and point.dist.name != OUR_PACKAGE:
-        declared = point.dist.metadata.get_all("Provides-Extra") or []
-        for extra in (*point.extras, point.name):
-            if extra in declared:
-                return f"; pip install '{point.dist.name}[{extra}]'"
-    library = error.name if isinstance(error, ModuleNotFoundError) else None
-    own = point.module.partition(".")[0]
-    if not library or "." in library or library == own:
-        return ""  # a part of something that is there
-    return f"; pip install {_PIP_NAMES.get(library, library)}"
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.cli import main
 from dataprep.errors import DataprepError, UsageError
-from dataprep.plugins import OUR_PACKAGE, SINKS, ignored, installed, load_sink, package_of
+from dataprep.plugins import OUR_PACKAGE, SINKS, installed, load_sink, package_of
 
 Install = Callable[..., None]
 
@@ -82,18 +81,10 @@ def test_a_missing_library_is_named_with_the_extra_of_the_sinks_name(install: In
     assert re.fullmatch(expected, refusal("needy"))
 
 
-def test_of_two_with_one_name_ours_is_taken_and_the_other_is_named(
-    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_two_with_one_name_ours_is_taken(install: Install) -> None:
     install("tfrecord", SINK.format(name="tfrecord"))
     assert load_sink("tfrecord").options == {}
     assert package_of(installed(SINKS)["tfrecord"]) == OUR_PACKAGE
-    assert [package_of(point) for point in ignored(SINKS)] == ["made-up"]
-    assert main(["sinks"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert said.endswith(
-        "ignored: tfrecord of made-up (made_up_tfrecord:MadeUp), the name is taken"
-    )
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.api.progress import Tell, told
-from dataprep.api.results import JobStatus, SealedSet
+from dataprep.api.results import SealedSet
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.cores import usable_cores
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dataprep.api.contents import Contents
     from dataprep.build.diff import Difference
     from dataprep.build.request import Request
+    from dataprep.build.status import JobStatus
     from dataprep.build.verify import Verified
     from dataprep.datasets.base import Dataset
     from dataprep.images import Recipe
@@ -213,7 +214,7 @@ def status(out: StrPath) -> JobStatus:
     """
     from dataprep.build.status import read_status
 
-    return JobStatus.of(Path(out), read_status(Path(out)))
+    return read_status(Path(out))
 
 
 def inspect(out: StrPath) -> Contents:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dataprep.build.manifest import present, read_manifest, read_part
 from dataprep.index.records import NAME, conspicuous
-from dataprep.system.messages import counted, printable, sized
+from dataprep.system.messages import printable, sized
 
 _SHOWN = 5  # images that are not just stored
 
@@ -56,31 +56,18 @@ class SplitContents:
 
     def lines(self) -> Iterator[str]:
         """What a person wants to see."""
-        smallest, largest = self.records_per_shard
-        size = f"{largest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
+        found = f"{self.records:,} records of {self.images_found:,} images"
+        shards = f"{self.shards:,} shards"
         if self.shards < self.all_shards:
-            yield (
-                f"{self.name}: {self.records:,} of {self.all_records:,} records, "
-                f"{sized(self.bytes)}"
-            )
-            yield (
-                f"  {self.shards:,} of {counted(self.all_shards, 'shard')} of {size} records; "
-                f"first shard {self.first_shard}"
-            )
-            return
+            found = f"{self.records:,} of {self.all_records:,} records"
+            shards = f"{self.shards:,} of {self.all_shards:,} shards"
+        yield f"{self.name}: {found}, {sized(self.bytes)}, shuffle {self.shuffle}"
+        size = " to ".join(f"{size:,}" for size in sorted({*self.records_per_shard}))
+        yield f"  {shards} of {size} records; first shard {self.first_shard}"
         yield (
-            f"{self.name}: {self.records:,} records of {self.images_found:,} images, "
-            f"{sized(self.bytes)}, {self.classes} classes, shuffle {self.shuffle}"
+            f"  {self.classes} classes, {self.rejected:,} rejected, {self.repaired:,} repaired, "
+            f"{self.warned:,} warned"
         )
-        spread = f"; no class differs by more than {self.class_spread} between two shards"
-        shards = counted(self.shards, "shard")
-        yield f"  {shards} of {size} records" + (spread if self.shards > 1 else "")
-        yield (
-            f"  {self.rejected:,} rejected, {self.repaired:,} repaired, {self.warned:,} warned; "
-            f"first shard {self.first_shard}"
-        )
-        if self.statistics and self.statistics["images"]:
-            yield from _statistics(self.statistics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +88,8 @@ class NotedImage:
 
     def __str__(self) -> str:
         """One line."""
-        text = f"{self.status}: {self.split}: {self.key}" if self.split else self.status
-        text = text if self.split else f"{text}: {self.key}"
-        return printable(f"{text}: {self.reason}" if self.reason else text)
+        words = (self.status, self.split, self.key, self.reason)
+        return printable(": ".join(word for word in words if word))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +107,6 @@ class Contents:
         unlisted: images that are there but not listed.
         counts: what else the raw data was found to hold.
         part: what of the data set is here, e.g. ``part 2 of 4``; None if all of it.
-        absent: splits of which nothing is here.
         splits: those of which something is.
         noted: the first few images that are not just stored; ``records.parquet`` names all.
         noted_images: how many there are.
@@ -136,7 +121,6 @@ class Contents:
     unlisted: int
     counts: Mapping[str, int]
     part: str | None
-    absent: tuple[str, ...]
     splits: tuple[SplitContents, ...]
     noted: tuple[NotedImage, ...]
     noted_images: int
@@ -147,22 +131,15 @@ class Contents:
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.out}: {self.dataset}, {self.sink}, seed {self.seed}"
-        for ancestor in self.lineage:
-            yield f"converted from {ancestor}"
+        yield from (f"converted from {ancestor}" for ancestor in self.lineage)
         if self.missing or self.unlisted:
-            yield (
-                f"{counted(self.missing, 'image')} listed but not there, "
-                f"{self.unlisted:,} there but not listed"
-            )
-        for what, number in self.counts.items():
-            yield f"{what}: {number:,} in the raw data"
+            yield f"{self.missing:,} listed but not there, {self.unlisted:,} there but not listed"
+        yield from (f"{what}: {number:,} in the raw data" for what, number in self.counts.items())
         if self.part is not None:
-            nothing = f", nothing of {', '.join(self.absent)}" if self.absent else ""
-            yield f"{self.part} is here{nothing}"
+            yield f"{self.part} is here"
         for split in self.splits:
             yield from split.lines()
-        for image in self.noted:
-            yield str(image)
+        yield from map(str, self.noted)
         if self.noted_images > len(self.noted):
             yield f"and {self.noted_images - len(self.noted):,} more; {NAME} names all of them"
 
@@ -191,9 +168,6 @@ def read_contents(out: Path) -> Contents:
         unlisted=unmatched["unlisted"],
         counts=manifest.get("counts", {}),
         part=None if part is None else str(part),
-        absent=()
-        if part is None
-        else tuple(name for name in manifest["splits"] if name not in part.splits),
         splits=tuple(
             _split(name, split, manifest)
             for name, split in present(out, manifest)["splits"].items()
@@ -205,6 +179,7 @@ def read_contents(out: Path) -> Contents:
 
 def _split(name: str, here: Mapping[str, Any], manifest: Mapping[str, Any]) -> SplitContents:
     whole = manifest["splits"][name]
+    same = ("images_found", "class_spread", "rejected", "repaired", "warned", "statistics")
     return SplitContents(
         name=name,
         records=here["records"],
@@ -213,30 +188,8 @@ def _split(name: str, here: Mapping[str, Any], manifest: Mapping[str, Any]) -> S
         records_per_shard=tuple(here["records_per_shard"]),
         all_records=whole["records"],
         all_shards=len(whole["shards"]),
-        images_found=whole["images_found"],
         classes=len(whole["class_records"]),
-        class_spread=whole["class_spread"],
         shuffle=manifest["shuffle"][name],
-        rejected=whole["rejected"],
-        repaired=whole["repaired"],
-        warned=whole["warned"],
         first_shard=here["shards"][0]["files"][0]["path"],
-        statistics=whole["statistics"],
+        **{key: whole[key] for key in same},
     )
-
-
-def _statistics(found: Mapping[str, Any]) -> Iterator[str]:
-    formats = ", ".join(f"{count:,} {kind}" for kind, count in found["formats"].items())
-    yield (
-        f"  {formats}; {_range(found['width'])} wide, {_range(found['height'])} high, "
-        f"{sized(found['bytes']['mean'])} an image"
-    )
-    if found["mean"] is not None:
-        channels = "R, G, B" if len(found["mean"]) == 3 else "grey"
-        mean, std = (", ".join(f"{value:.2f}" for value in found[key]) for key in ("mean", "std"))
-        yield f"  pixels ({channels}; 0 to 255): mean {mean}; standard deviation {std}"
-
-
-def _range(found: Mapping[str, Any]) -> str:
-    smallest, largest = found["min"], found["max"]
-    return f"{smallest}" if smallest == largest else f"{smallest} to {largest}"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from dataprep.system.messages import sized
@@ -57,7 +56,7 @@ class Progress:
     message: str | None = None
 
     def __str__(self) -> str:
-        """The message; or e.g. ``write: 25% 320/1,281 images, 214/s, 0:05 left``."""
+        """The message; or e.g. ``write: 25% 320/1,281 images, 214 images/s, 0:05 left``."""
         if self.message is not None:
             return self.message
         share = f"{100 * self.done // self.total}% " if self.total else ""
@@ -65,11 +64,13 @@ class Progress:
             text = f"{self.phase}: {share}{sized(self.done)} of {sized(self.total)}"
         else:
             text = f"{self.phase}: {share}{self.done:,}/{self.total:,} {self.unit}s"
-        return ", ".join([text, *self._details()])
+        return ", ".join([text, *self.details()])
 
-    def _details(self) -> Iterator[str]:
+    def details(self) -> Iterator[str]:
+        """How fast, how long still, and how many were rejected."""
         if self.rate is not None:
-            yield f"{sized(self.rate)}/s" if self.unit == "byte" else f"{self.rate:,.0f}/s"
+            rate = f"{self.rate:,.0f} {self.unit}s"
+            yield f"{sized(self.rate) if self.unit == 'byte' else rate}/s"
         if self.bytes_per_second is not None:
             yield f"{sized(self.bytes_per_second)}/s"
         if self.rate and not self.finished:
@@ -168,16 +169,6 @@ class Reporter:
         self._tell(self._now)
 
 
-@dataclass(slots=True)
-class _Shown:
-    """What of a phase is on the screen."""
-
-    latest: Progress
-    heard: float
-    bar: Any = None
-    said: float = field(default_factory=time.monotonic)
-
-
 class Display:
     """Messages on stdout; progress on stderr: a bar on a terminal or in a notebook, else lines.
 
@@ -192,7 +183,9 @@ class Display:
         self._messages = sys.stderr if quiet_stdout else sys.stdout
         self._bars = has_bars()
         self._lock = threading.RLock()
-        self._shown: _Shown | None = None
+        self._latest: Progress | None = None  # of the phase that is shown
+        self._heard = self._said = 0.0
+        self._bar: Any = None
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -212,8 +205,8 @@ class Display:
         if self._thread is not None:
             self._thread.join()
         with self._lock:
-            if self._shown is not None:
-                self._finish(self._shown.latest)
+            if self._latest is not None:
+                self._finish(self._latest)
 
     def _print(self, text: str) -> None:
         # That nobody reads any more, as in `dataprep … | head`, is no reason to stop a long job.
@@ -226,76 +219,56 @@ class Display:
             forget_stdout()
 
     def _hear(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if self._shown is None or self._shown.latest.phase != progress.phase:
-            bar = _new_bar(progress) if self._bars else None
-            self._shown = _Shown(progress, now, bar)
-        elif progress.done != self._shown.latest.done:
-            self._shown.latest, self._shown.heard = progress, now
-        else:
-            self._shown.latest = progress
+        before, self._latest = self._latest, progress
+        if before is None or before.phase != progress.phase:
+            self._heard = self._said = time.monotonic()
+            self._bar = _new_bar(progress) if self._bars else None
+        elif progress.done != before.done:
+            self._heard = time.monotonic()
         if self._thread is None:
             self._thread = threading.Thread(target=self._draw, name="progress", daemon=True)
             self._thread.start()
 
     def _finish(self, progress: Progress) -> None:
-        if self._shown is None:
+        if self._latest is None:
             return
-        bar, self._shown = self._shown.bar, None
-        if bar is None:
-            if (
-                progress.seconds >= _RATE_SECONDS
-            ):  # of what was done at once there is no need to tell
-                self._line(str(progress))
-            return
-        _set(bar, progress, progress.done)
-        bar.close()
+        self._latest = None
+        if self._bar is None:
+            self._line(str(progress))
+        else:
+            _set(self._bar, progress)
+            self._bar.close()
 
     def _draw(self) -> None:
         while not self._ended.wait(_REDRAW_SECONDS):
             with self._lock:
-                shown, now = self._shown, time.monotonic()
-                if shown is None:
+                latest, now = self._latest, time.monotonic()
+                if latest is None:
                     continue
-                if shown.bar is not None:
-                    _set(shown.bar, shown.latest, _guessed(shown, now))
-                elif now - shown.said >= _LINE_SECONDS:
-                    shown.said = now
-                    self._line(str(shown.latest))
+                if self._bar is not None:
+                    # If the work goes on as it went; never less than was shown.
+                    since = min(now - self._heard, _GUESSED_SECONDS)
+                    guess = max(latest.done + int((latest.rate or 0.0) * since), int(self._bar.n))
+                    _set(self._bar, replace(latest, done=min(guess, latest.total)))
+                elif now - self._said >= _LINE_SECONDS:
+                    self._said = now
+                    self._line(str(latest))
 
     def _line(self, text: str) -> None:
         with suppress(BrokenPipeError):
             print(text, file=sys.stderr, flush=True)  # noqa: T201  # its voice
 
 
-def _guessed(shown: _Shown, now: float) -> int:
-    """How much is done by now, if the work goes on as it went; never less than was shown."""
-    latest = shown.latest
-    since = min(now - shown.heard, _GUESSED_SECONDS)
-    guess = latest.done + int((latest.rate or 0.0) * since)
-    return min(max(guess, int(shown.bar.n)), latest.total)
-
-
-def _set(bar: Any, progress: Progress, done: int) -> None:
-    details = [f"{progress.rejected:,} rejected"] if progress.phase == "write" else []
-    if progress.bytes_per_second is not None:
-        details.insert(0, f"{sized(progress.bytes_per_second)}/s")
-    if progress.rate is not None and progress.unit != "byte":
-        details.insert(0, f"{progress.rate:,.0f} {progress.unit}s/s")
-    elif progress.rate is not None:
-        details.insert(0, f"{sized(progress.rate)}/s")
-    if progress.rate and not progress.finished:
-        details.append(f"{_clock((progress.total - done) / progress.rate)} left")
-    bar.n = done
-    bar.set_postfix_str(", ".join(details), refresh=True)
+def _set(bar: Any, progress: Progress) -> None:
+    bar.n = progress.done
+    bar.set_postfix_str(", ".join(progress.details()), refresh=True)
 
 
 def _new_bar(progress: Progress) -> Any:
     """A bar whose rate is ours: tqdm's own is nonsense in the first moments, and then jumps."""
-    from tqdm import tqdm
+    from tqdm.auto import tqdm
 
-    kind: Any = (_in_notebook() and _notebook_bar()) or tqdm
-    return kind(
+    return tqdm(
         desc=progress.phase,
         total=progress.total,
         initial=progress.done,
@@ -309,22 +282,9 @@ def _new_bar(progress: Progress) -> Any:
     )
 
 
-def _in_notebook() -> bool:
-    return "ipykernel" in sys.modules
-
-
-def _notebook_bar() -> Any:
-    """Tqdm's widget; None where there are no widgets."""
-    if importlib.util.find_spec("ipywidgets") is None:
-        return None
-    from tqdm.notebook import tqdm
-
-    return tqdm
-
-
 def has_bars() -> bool:
     """Whether somebody looks: on a terminal or in a notebook."""
-    return _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+    return "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
 
 
 @contextmanager
@@ -335,17 +295,13 @@ def told(progress: Tell | None) -> Iterator[Reporter]:
         progress: takes every `Progress`; None for the default.
     """
     display = Display() if progress is None and has_bars() else None
-    reporter = Reporter(progress or display or _nobody)
+    reporter = Reporter(progress or display or (lambda _: None))
     try:
         yield reporter
     finally:
         reporter.finished()
         if display is not None:
             display.close()
-
-
-def _nobody(progress: Progress) -> None:
-    """Where nobody looks and nobody asked."""
 
 
 def forget_stdout() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from dataprep.build.claim import read_job
 from dataprep.build.commit import CommitRecord, finished_shards, images_under_way
-from dataprep.build.lock import LEASE_SECONDS, sight
+from dataprep.build.lock import LEASE_SECONDS, Marker, sight
 from dataprep.build.manifest import (
     PART,
     explain_staged_half,
@@ -18,46 +20,9 @@ from dataprep.build.manifest import (
 )
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
+from dataprep.system.messages import counted
 
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """Who held the lock at one moment.
-
-    Attributes:
-        host: where it runs.
-        process: its number there.
-        is_running: whether it is alive; None if that cannot be told from this host.
-        since: when it took the lock, in seconds since 1970 by the file system's clock.
-        silent_seconds: how long ago it showed a sign of life. Compares a time of the file system
-            with this host's, so it is wrong by as much as they differ.
-    """
-
-    host: str
-    process: int
-    is_running: bool | None
-    since: float
-    silent_seconds: float
-
-    @property
-    def works(self) -> bool:
-        """Whether it seems to work."""
-        if self.is_running is None:
-            return self.silent_seconds <= LEASE_SECONDS
-        return self.is_running
-
-
-def holder(workspace: Workspace) -> Holder | None:
-    """Who is in the lock; None if there is none, or it cannot be read."""
-    try:
-        found = sight(workspace.lock)
-    except OSError:
-        return None
-    marker = None if found is None else found.marker
-    if found is None or marker is None:
-        return None
-    silent = max(time.time() - found.modified / 1e9, 0.0)
-    return Holder(marker.host, marker.process, marker.is_alive(), marker.since, silent)
+State = Literal["running", "silent", "stopped", "rejected", "written", "incomplete", "sealed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,35 +37,60 @@ class SplitStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """A job.
+class JobStatus:
+    """How far the job in a directory is.
 
     Attributes:
-        splits: what is to be made; empty while the raw data is still being indexed.
+        out: the directory.
+        state: ``running``; ``silent``: no sign of life, probably dead; ``stopped``: nobody works
+            and shards are missing; ``rejected``: all shards are there, but more images were
+            rejected than allowed; ``written``: all shards are there, not sealed; ``sealed``;
+            ``incomplete``: sealed, but shards were removed since.
+        description: the same in words, with what to do next.
+        splits: of each its name, and how many shards and images there will be and are done; none
+            while the raw data is still being indexed.
         under_way: images in shards that are being written.
-        records: the commit records of the shards that are there.
-        sealed: whether the manifest has been written.
-        holder: the run that holds the directory, if one does.
-        images_per_second: of the run that is working now, once it has committed a shard.
-        part: what of the data set was staged here, e.g. ``part 2 of 4``; None if all of it, or if
-            it was made here.
+        rejected: images that were rejected so far.
+        noted: images that were repaired, or about which there is a warning.
+        images_per_second: of the run that is working, once it has committed a shard.
+        seconds_left: as that rate goes.
+        host: where the run works, or worked last.
+        process: its number there.
+        part: which part of a data set was staged here, e.g. ``part 2 of 4``.
     """
 
+    out: Path
+    state: State
+    description: str
     splits: tuple[SplitStatus, ...]
     under_way: int
-    records: tuple[CommitRecord, ...]
-    sealed: bool
-    holder: Holder | None
+    rejected: int
+    noted: int
     images_per_second: float | None
-    part: str | None = None
+    seconds_left: float | None
+    host: str | None
+    process: int | None
+    part: str | None
 
-    @property
-    def works(self) -> bool:
-        """Whether somebody seems to work here."""
-        return self.holder is not None and self.holder.works
+    def __str__(self) -> str:
+        """A line for the job, and one for each split."""
+        lines = [f"{self.out}: {self.description}"]
+        lines += [
+            f"{split.name}: {split.shards_done} of {split.shards} shards, "
+            f"{split.images_done:,} of {split.images:,} images"
+            for split in self.splits
+        ]
+        if self.under_way:
+            lines.append(f"{self.under_way:,} images in unfinished shards")
+        if self.images_per_second is not None and self.seconds_left is not None:
+            minutes = self.seconds_left / 60
+            lines.append(
+                f"{self.images_per_second:,.0f} images/s; about {minutes:.0f} minutes left"
+            )
+        return "\n".join(lines)
 
 
-def read_status(out: Path) -> Status:
+def read_status(out: Path) -> JobStatus:
     """Look at an output directory without touching it.
 
     Raises:
@@ -113,20 +103,82 @@ def read_status(out: Path) -> Status:
             raise DatasetError(explain_staged_half(out))
         raise DatasetError(f"{out}: nothing of dataprep's here; is this the --local_scratch_dir?")
     # First, and once: a run may end, or begin, while the rest is read.
-    held = holder(workspace)
+    holder = _holder(workspace)
     records = finished_shards(workspace)
+    splits = _splits(workspace, records)
     # Without a look into the manifest where there is no need, as it takes longer than the rest.
     staged = workspace.manifest.exists() and (out / PART).exists()
-    part = read_part(out, read_manifest(out)) if staged else None
-    return Status(
-        splits=_splits(workspace, records),
-        under_way=images_under_way(workspace),
-        records=tuple(records),
-        sealed=workspace.manifest.exists(),
-        holder=held,
-        images_per_second=_rate(workspace, records, held),
-        part=None if part is None else str(part),
+    found = read_part(out, read_manifest(out)) if staged else None
+    part = None if found is None else str(found)
+    rejected = sum(record.rejected for record in records)
+    runs = _describe_run(*holder) if holder is not None else None
+    works = runs is not None and runs[0] == "running"
+    state, description = runs or _describe_rest(workspace, splits, rejected, part)
+    under_way = images_under_way(workspace) if works else 0
+    rate = _rate(workspace, records, holder[0].since) if works and holder is not None else None
+    left = sum(split.images - split.images_done for split in splits) - under_way
+    return JobStatus(
+        out=out,
+        state=state,
+        description=description,
+        splits=splits,
+        under_way=under_way,
+        rejected=rejected,
+        noted=sum(record.noted for record in records),
+        images_per_second=rate,
+        seconds_left=max(left, 0) / rate if rate else None,
+        host=None if holder is None else holder[0].host,
+        process=None if holder is None else holder[0].process,
+        part=part,
     )
+
+
+def _holder(workspace: Workspace) -> tuple[Marker, float] | None:
+    """Who is in the lock, and the seconds since a sign of life; None if there is nobody to tell of.
+
+    Compares a time of the file system with this host's, so it is wrong by as much as they differ.
+    """
+    try:
+        found = sight(workspace.lock)
+    except OSError:
+        return None
+    if found is None or found.marker is None:
+        return None
+    return found.marker, max(time.time() - found.modified / 1e9, 0.0)
+
+
+def _describe_run(marker: Marker, silent: float) -> tuple[State, str] | None:
+    """Of a run that holds the lock; None if it is known to be dead."""
+    alive = marker.is_alive()  # None: it cannot be told from this host
+    who = f"process {marker.process} on {marker.host}"
+    if alive is False:
+        return None
+    if alive:
+        return "running", f"running, {who}"
+    sign = f"last sign of life {silent:,.0f} s ago"
+    if silent <= LEASE_SECONDS:
+        return "running", f"running, {who}, {sign}"
+    again = "run the same command again: it makes sure and resumes"
+    return "silent", f"probably dead, {who}, {sign}; {again}"
+
+
+def _describe_rest(
+    workspace: Workspace, splits: Sequence[SplitStatus], rejected: int, part: str | None
+) -> tuple[State, str]:
+    """Where nobody works."""
+    sealed = workspace.manifest.exists()
+    missing = sum(split.shards - split.shards_done for split in splits)
+    if sealed and missing:
+        text = f"sealed, but {counted(missing, 'shard')} missing; run the same command again"
+        return "incomplete", text
+    if sealed:
+        return "sealed", f"sealed, {part}" if part else "sealed"
+    if missing or not splits:
+        return "stopped", "not running and not finished; run the same command again to resume"
+    if rejected:
+        text = f"not sealed: --max_bad {rejected} with the same command accepts what was rejected"
+        return "rejected", text
+    return "written", "every shard is there, not sealed; run the same command again to seal it"
 
 
 def _splits(workspace: Workspace, records: list[CommitRecord]) -> tuple[SplitStatus, ...]:
@@ -145,18 +197,16 @@ def _splits(workspace: Workspace, records: list[CommitRecord]) -> tuple[SplitSta
     )
 
 
-def _rate(workspace: Workspace, records: list[CommitRecord], held: Holder | None) -> float | None:
+def _rate(workspace: Workspace, records: list[CommitRecord], since: float) -> float | None:
     """Images a second since the run that holds the lock took it."""
-    if held is None:
-        return None
     try:
         made = [
             (status.st_mtime, record.images)
             for record in records
-            if (status := workspace.record(record.shard).stat()).st_mtime > held.since
+            if (status := workspace.record(record.shard).stat()).st_mtime > since
         ]
     except FileNotFoundError:
         return None  # a record that another run has just replaced
     if not made:
         return None
-    return sum(images for _, images in made) / (max(moment for moment, _ in made) - held.since)
+    return sum(images for _, images in made) / (max(moment for moment, _ in made) - since)

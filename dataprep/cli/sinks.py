@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import click
 
 from dataprep.errors import DataprepError
 
-if TYPE_CHECKING:
-    from dataprep.sinks import Sink
-
-_WIDTH = 80
 _MANY = 1024  # the training shards of formats that are read in any number
 
 
@@ -22,46 +18,37 @@ def command() -> None:
 
     A package adds one with an entry point in the group dataprep.sinks.
     """
-    from dataprep.plugins import OUR_PACKAGE, SINKS, ignored, installed, load_sink, package_of
+    from dataprep.plugins import OUR_PACKAGE, SINKS, installed, package_of
 
     for name, point in installed(SINKS).items():
         package = package_of(point)
         origin = "" if package in ("", OUR_PACKAGE) else f" (from {package})"
-        try:
-            sink = load_sink(name)
-        except DataprepError as error:
-            click.echo(f"{name}{origin}: cannot be used: {error}")
-            continue
-        _echo(f"{name}{origin}: {sink.summary}")
-        _show(sink)
-    for point in ignored(SINKS):
-        package = package_of(point) or "an unknown package"
-        _echo(f"ignored: {point.name} of {package} ({point.value}), the name is taken")
+        for number, line in enumerate(_lines(name, origin)):
+            indent = "  " if number else ""
+            wrapped = textwrap.fill(
+                line,
+                80,
+                initial_indent=indent,
+                subsequent_indent=f"{indent}    ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            click.echo(wrapped)
 
 
-def _show(sink: Sink) -> None:
+def _lines(name: str, origin: str) -> Iterator[str]:
+    from dataprep.plugins import load_sink
     from dataprep.sinks import ShardName
 
+    try:
+        sink = load_sink(name)
+    except DataprepError as error:
+        yield f"{name}{origin}: cannot be used: {error}"
+        return
+    yield f"{name}{origin}: {sink.summary}"
     shard = ShardName("train", 0, sink.usual_shards or _MANY)
-    files = [
-        *sink.paths(shard, "split"),
-        *sink.split_paths(shard.split, shard.count, "split"),
-    ]
-    _echo(f"files: {', '.join(map(str, files))}", indent=2)
+    files = [*sink.paths(shard, "split"), *sink.split_paths(shard.split, shard.count, "split")]
+    yield f"files: {', '.join(map(str, files))}"
     for option, choices in sink.OPTIONS.items():
-        _echo(f"--sink_option {option}={'|'.join(choices)} [default: {choices[0]}]", indent=2)
-    _echo(f"verify --level reader: {sink.reference or 'none'}", indent=2)
-
-
-def _echo(text: str, indent: int = 0) -> None:
-    """A line, continued further to the right where the terminal would break it."""
-    click.echo(
-        textwrap.fill(
-            text,
-            _WIDTH,
-            initial_indent=" " * indent,
-            subsequent_indent=" " * (indent + 4),
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    )
+        yield f"--sink_option {option}={'|'.join(choices)} [default: {choices[0]}]"
+    yield f"verify --level reader: {sink.reference or 'none'}"

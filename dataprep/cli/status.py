@@ -43,11 +43,12 @@ def command(out: Path, watch: bool, json: bool) -> None:
 
 def _conspicuous(out: Path) -> list[str]:
     """Images of the finished shards that are not just stored, and why."""
-    from dataprep.build.status import read_status
+    from dataprep.build.commit import finished_shards
+    from dataprep.build.workspace import Workspace
     from dataprep.index.records import conspicuous
 
     lines = []
-    for record in read_status(out).records:
+    for record in finished_shards(Workspace(out)):
         if record.rejected or record.noted:
             columns = ("status", "key", "container", "reason")
             for kind, key, container, reason in conspicuous(out / record.rows.path, columns):

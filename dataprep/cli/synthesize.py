@@ -4,66 +4,21 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from dataprep.api.parameters import choice, flag, number
 from dataprep.system.messages import counted, sized
 
 if TYPE_CHECKING:
-    from dataprep.synthesize.chestxray14 import ChestXray14Layout
     from dataprep.synthesize.files import Progress
-    from dataprep.synthesize.imagenet import Layout
-
-Command: TypeAlias = Callable[..., Any]
-
-_DIRECTORY = click.argument("directory", type=click.Path(path_type=Path))
-_MEANINGS = {
-    "cmyk": "a CMYK JPEG",
-    "png": "a PNG named .JPEG",
-    "truncated": "damaged: a file that ends too early",
-    "garbage": "damaged: random bytes",
-    "empty": "damaged: an empty file",
-    "html": "damaged: an HTML page",
-    "rgba": "an RGBA PNG of greys",
-    "palette": "a PNG with a palette",
-    "sixteen_bit": "a PNG with 16 bits of grey",
-    "missing": "listed, and missing",
-    "unlisted": "there, and not listed",
-}
 
 
-def _number(name: str, default: int, words: str) -> Callable[[Command], Command]:
-    return click.option(name, type=int, default=default, show_default=True, help=words)
-
-
-@click.group(name="synthesize")
-def command() -> None:
-    """Write made-up raw data in the layout of a real data set."""
-
-
-@command.command(name="imagenet")
-@_DIRECTORY
-@click.option(
-    "--layout",
-    type=click.Choice(["tar", "tree"]),
-    default="tar",
-    show_default=True,
-    help="The original archives, or the same unpacked into train/ and validation/.",
-)
-@_number("--classes", 10, "Number of classes, spread over the 1000 official ones.")
-@_number("--images_per_class", 30, "Training images in each class.")
-@_number(
-    "--validation_images",
-    50,
-    "The first so many of the 50,000 validation images, with their official classes.",
-)
-@click.option("--defects", is_flag=True, help="Add four damaged training images.")
-@_number("--seed", 0, "Another seed, other pictures.")
-def imagenet(directory: Path, layout: Layout, **options: Any) -> None:
+def _imagenet(directory: Path, **options: Any) -> None:
     """Write a made-up ImageNet to DIRECTORY, about 110 KB an image.
 
     The pictures are computed, not photographed, but have the statistics of photographs,
@@ -73,39 +28,16 @@ def imagenet(directory: Path, layout: Layout, **options: Any) -> None:
     from dataprep.synthesize.imagenet import synthesize_imagenet
 
     with _bar() as progress:
-        done = synthesize_imagenet(directory, layout=layout, progress=progress, **options)
-    mean = done.image_bytes / (done.training_images + done.validation_images) / 1000
+        done = synthesize_imagenet(directory, progress=progress, **options)
     click.echo(
-        f"wrote {directory} (layout {layout}): {done.training_images} training images in "
-        f"{counted(done.classes, 'class', 'classes')}, {done.validation_images} validation images, "
-        f"{done.image_bytes / 1e6:.1f} MB, {mean:.0f} KB an image"
+        f"wrote {directory}: {counted(done.training_images, 'training image')} in "
+        f"{counted(done.classes, 'class', 'classes')}, "
+        f"{counted(done.validation_images, 'validation image')}, {sized(done.image_bytes)}"
     )
-    click.echo(f"grey images: {done.grey_images}")
-    for image in done.special_images:
-        click.echo(f"special: {image.synset}/{image.name} is {_MEANINGS[image.kind]}")
     _say_next("imagenet", directory)
 
 
-@command.command(name="chestxray14")
-@_DIRECTORY
-@click.option(
-    "--layout",
-    type=click.Choice(["tar.gz", "tar", "zip", "folders", "flat"]),
-    default="tar.gz",
-    show_default=True,
-    help="The published archives, the same as tars or zips, unpacked into images_0NN/images/, "
-    "or all in one images/.",
-)
-@_number("--patients", 60, "Number of made-up patients, with 3.6 images each in the mean.")
-@_number("--archives", 12, "Number of archives.")
-@_number("--size", 256, "Pixels a side; the original has 1024.")
-@click.option(
-    "--defects",
-    is_flag=True,
-    help="Truncate one image, leave out another, and add one that is not listed.",
-)
-@_number("--seed", 0, "Another seed, other pictures.")
-def chestxray14(directory: Path, layout: ChestXray14Layout, patients: int, **options: Any) -> None:
+def _chestxray14(directory: Path, **options: Any) -> None:
     """Write a made-up ChestX-ray14 of the NIH to DIRECTORY.
 
     About 31 KB an image at the default size, 430 KB at the original's 1024. The pictures are
@@ -115,19 +47,11 @@ def chestxray14(directory: Path, layout: ChestXray14Layout, patients: int, **opt
     from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 
     with _bar() as progress:
-        done = synthesize_chestxray14(
-            directory, layout=layout, patients=patients, progress=progress, **options
-        )
-    cut = "" if layout == "flat" else f" in {counted(done.archives, 'archive')}"
+        done = synthesize_chestxray14(directory, progress=progress, **options)
     click.echo(
-        f"wrote {directory} (layout {layout}): {counted(done.images, 'image')} of "
-        f"{counted(patients, 'patient')}{cut}, {sized(done.image_bytes)}, "
-        f"{done.image_bytes / done.images / 1000:.1f} KB an image"
+        f"wrote {directory}: {counted(done.images, 'image')} of "
+        f"{counted(options['patients'], 'patient')}, {sized(done.image_bytes)}"
     )
-    click.echo(f"with {', '.join(done.documents)}")
-    for image in done.special_images:
-        if image.special is not None:
-            click.echo(f"special: {image.name} is {_MEANINGS[image.special]}")
     _say_next("chestxray14", directory)
 
 
@@ -147,3 +71,52 @@ def _bar() -> Iterator[Progress]:
 def _say_next(name: str, directory: Path) -> None:
     quoted = shlex.quote(str(directory))
     click.echo(f"next:\n  dataprep {name} --raw_data_dir {quoted} --local_scratch_dir OUT")
+
+
+def _directory() -> click.Argument:
+    return click.Argument(["directory"], type=click.Path(path_type=Path))
+
+
+_SEED = number("seed", "N", "Another seed, other pictures.", least=0, default=0)
+_VALIDATION = "The first so many of the 50,000 validation images, with their official classes."
+_TREE = "The original archives, or the same unpacked into train/ and validation/."
+_FORMS = (
+    "The published archives, the same as tars or zips, unpacked into images_0NN/images/, or all in "
+    "one images/."
+)
+_DEFECTS = "Truncate one image, leave out another, and add one that is not listed."
+
+command = click.Group(
+    "synthesize",
+    help="Write made-up raw data in the layout of a real data set.",
+    commands=[
+        click.Command(
+            "imagenet",
+            params=[
+                _directory(),
+                choice("layout", ["tar", "tree"], "tar", _TREE),
+                number("classes", "N", "Classes, of the 1000 official ones.", default=10),
+                number("images_per_class", "N", "Training images in each class.", default=30),
+                number("validation_images", "N", _VALIDATION, least=0, default=50),
+                flag("defects", "Add four damaged training images."),
+                _SEED,
+            ],
+            callback=_imagenet,
+            help=_imagenet.__doc__,
+        ),
+        click.Command(
+            "chestxray14",
+            params=[
+                _directory(),
+                choice("layout", ["tar.gz", "tar", "zip", "folders", "flat"], "tar.gz", _FORMS),
+                number("patients", "N", "With 3.6 images each in the mean.", default=60),
+                number("archives", "N", "Number of archives.", default=12),
+                number("size", "PIXELS", "Pixels a side; the original has 1024.", default=256),
+                flag("defects", _DEFECTS),
+                _SEED,
+            ],
+            callback=_chestxray14,
+            help=_chestxray14.__doc__,
+        ),
+    ],
+)

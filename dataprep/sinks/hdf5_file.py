@@ -116,17 +116,6 @@ def open_file(path: Path) -> h5py.File:
         return h5py.File(path, "r", locking=False, rdcc_nbytes=0)
 
 
-def formats_of(path: Path) -> Iterator[str | None]:
-    """The sink that wrote a file, by its attribute; None if that is not there.
-
-    Raises:
-        SinkError: it is damaged, or no HDF5 file.
-    """
-    with open_file(path) as file, damage(path, "attribute dataprep_format"):
-        found = file.attrs.get("dataprep_format")
-        yield found if isinstance(found, str) else None
-
-
 def describe(file: h5py.File, info: DatasetInfo, sink: str, more: Mapping[str, str]) -> None:
     """Write the attributes that all formats have, and ``more``."""
     file.attrs["dataprep_format"] = sink

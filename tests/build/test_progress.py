@@ -93,7 +93,7 @@ def test_a_single_large_shard_is_seen_before_it_is_committed(
 
     def looking(writer: RecordIOWriter) -> object:
         seen.append(images_under_way(Workspace(tmp_path / "out")))
-        statuses.append(str(read_status(tmp_path / "out")))
+        statuses.append(repr(read_status(tmp_path / "out")))
         return close(writer)
 
     monkeypatch.setattr(RecordIOWriter, "close", looking)

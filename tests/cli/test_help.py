@@ -108,7 +108,6 @@ def test_options_are_spelled_with_either_dash(cli: Cli, tiny: Made, tmp_path: Pa
         "--num-shards",
         "train=6,validation=2",
         "--max-bad=0",
-        "--keep-rejected",
         "--center_crop",
         16,
     )

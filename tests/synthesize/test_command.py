@@ -28,23 +28,17 @@ def test_imagenet_says_what_it_wrote_and_what_next(tmp_path: Path) -> None:
     result = run("imagenet", directory, *SMALL, "--defects")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
-    assert lines[0].startswith(f"wrote {directory} (layout tar): 10 training images in 2 classes")
-    for words, count in (("CMYK", 1), ("PNG", 1), ("damaged", 4)):
-        assert sum(words in line for line in lines) == count
+    assert lines[0].startswith(f"wrote {directory}: 10 training images in 2 classes")
     next_step = f"  dataprep imagenet --raw_data_dir '{directory}' --local_scratch_dir OUT"
     assert lines[-2:] == ["next:", next_step]
 
 
-def test_radiographs_are_written_and_the_special_ones_named(tmp_path: Path) -> None:
+def test_radiographs_are_written(tmp_path: Path) -> None:
     options = ("--patients", "6", "--size", "8", "--archives", "2", "--defects")
     result = run("chestxray14", tmp_path / "raw", *options)
     assert (result.exit_code, result.stderr) == (0, "")
-    lines = result.stdout.splitlines()
-    assert lines[0].startswith(f"wrote {tmp_path / 'raw'} (layout tar.gz): ")
-    assert "of 6 patients in 2 archives" in lines[0]
-    special = [line for line in lines if line.startswith("special: ")]
-    meanings = ("RGBA", "palette", "16 bits", "RGBA", "ends too early", "missing", "not listed")
-    assert all(meaning in line for meaning, line in zip(meanings, special, strict=True))
+    assert result.stdout.startswith(f"wrote {tmp_path / 'raw'}: ")
+    assert "images of 6 patients" in result.stdout
 
 
 def test_options_are_passed_on_or_refused(tmp_path: Path) -> None:
