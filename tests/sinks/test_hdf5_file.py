@@ -6,14 +6,12 @@ import fcntl
 import os
 from pathlib import Path
 
-import h5py
 import pytest
 
 from dataprep.errors import SinkError
 from dataprep.sinks.base import DatasetInfo
 from dataprep.sinks.hdf5_arrays import Hdf5ArraysSink
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
-from dataprep.sinks.hdf5_file import formats_of
 from tests.sinks.hdf5_cases import CLASSES, ONE, arrays, photographs, read, write
 
 SINK = Hdf5Sink()
@@ -84,13 +82,3 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
     with pytest.raises(SinkError):
         SINK.reader([path], ONE)
     assert files() == before
-
-
-def test_a_file_says_its_format(tmp_path: Path) -> None:
-    assert [*formats_of(write(SINK, tmp_path / "a", photographs(1), ONE))] == ["hdf5"]
-    with h5py.File(tmp_path / "c", "w") as file:
-        file["x"] = 1
-    assert [*formats_of(tmp_path / "c")] == [None]
-    (tmp_path / "d").write_bytes(b"junk")
-    with pytest.raises(SinkError, match="d: HDF5 structure: "):
-        [*formats_of(tmp_path / "d")]
