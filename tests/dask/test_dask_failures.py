@@ -42,19 +42,6 @@ def test_a_shard_that_fails_is_tried_three_times_and_others_are_finished_first(
     check_same(tiny, out)
 
 
-def test_a_shard_that_fails_once_is_made_in_the_next_round(
-    cli: Cli, tiny: Made, cluster: Cluster, steered: None, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    steer = Steer.of(out)
-    steer.order(SHARD, "SourceError", times=2)
-    result = cli(*tiny.command(out, *SINK, *cluster.options()))
-    assert result.code == 0, result
-    assert len(steer.obeyed(SHARD)) == 2
-    assert f"{SHARD} failed, others go on: the sink's own words" in result.out + result.err
-    check_same(tiny, out)
-
-
 def test_a_worker_that_is_busy_is_given_nothing_more(
     cli: Cli, tiny: Made, cluster: Cluster, steered: None, tmp_path: Path
 ) -> None:

@@ -136,7 +136,7 @@ def assert_says_nothing_else(result: Result) -> None:
 # --- the launcher ---
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT])
 def test_a_signal_ends_the_run_and_the_cluster_can_go_on(
     cli: Cli, tiny: Made, own_cluster: Start, steered: None, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -160,25 +160,6 @@ def test_a_signal_ends_the_run_and_the_cluster_can_go_on(
     assert result.code == 0, result
     check_same(tiny, out)
     assert [worker.poll() for worker in cluster.workers] == [None, None]
-
-
-def test_a_signal_ends_the_run_even_if_the_scheduler_hangs(
-    cli: Cli, tiny: Made, own_cluster: Start, steered: None, tmp_path: Path
-) -> None:
-    cluster = own_cluster(1)
-    out = tmp_path / "out"
-    steer = Steer.of(out)
-    steer.order(SHARD, "wait")
-    process = cli.start(*tiny.command(out, *SINK, *cluster.options()))
-    eventually(lambda: steer.obeyed(SHARD))
-    assert cluster.scheduler is not None
-    cluster.scheduler.send_signal(signal.SIGSTOP)
-    os.killpg(process.pid, signal.SIGTERM)
-    result = cli.done(process, timeout=60)
-    assert result.code == 128 + signal.SIGTERM
-    assert_says_nothing_else(result)
-    steer.go()
-    eventually(lambda: remains(out) == [])
 
 
 def test_workers_of_a_killed_launcher_stop_and_the_same_command_resumes(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import DATAPREP, Cli, Made
+from tests.conftest import Cli, Made
 from tests.dask.conftest import Cluster, Start
 from tests.faults.conftest import commits, eventually
 from tests.steering import Steer, add_distribution, check_same
@@ -145,11 +145,6 @@ def test_without_dask_the_extra_is_named(tiny: Made, tmp_path: Path) -> None:
         "dataprep: error: --runner dask needs the Python package dask, which is not installed; "
         "install the extra: dask"
     )
-    words = tiny.command(tmp_path, "--workers", 1)  # and all else works without it
-    done = subprocess.run(
-        [sys.executable, "-c", _WITHOUT_DASK, *words], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done
 
 
 @pytest.mark.usefixtures("_dask_is_installed")
@@ -235,39 +230,3 @@ def test_a_worker_of_another_version_is_named_with_both_and_others_go_on(
     assert "Dask: 2 workers, 2 threads, at" in result.out
     assert not any(other.pid in makers for makers in steer.made().values())
     check_same(tiny, out)
-
-
-@pytest.mark.parametrize("stale", [False, True])
-def test_a_worker_that_comes_later_and_cannot_work_leaves_it_to_the_others(
-    tiny: Made,
-    own_cluster: Start,
-    steered: None,
-    blind: list[str],
-    tmp_path: Path,
-    stale: bool,
-) -> None:
-    """It may see nothing, or a directory of its own that an earlier run has left there."""
-    cluster = own_cluster(1)
-    out = tmp_path / "out"
-    if stale:
-        blind[-2] = blind[-2].replace("&& exec", f'&& mkdir "{out}/.dataprep" && exec')
-    steer = Steer.of(out)
-    first = "train-00000-of-00006"
-    steer.order(first, "wait")
-    said = tmp_path / "said"
-    command = [*DATAPREP, *tiny.command(out, *SINK, *cluster.options())]
-    with said.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file)
-    try:
-        eventually(lambda: steer.obeyed(first))
-        (late,) = cluster.start_workers(1, before=blind)
-        eventually(lambda: "is of no use, others go on: a worker on" in said.read_text())
-        steer.go()
-        assert process.wait(60) == 0, said.read_text()
-    finally:
-        process.kill()
-        process.wait()
-    assert f"does not see --local_scratch_dir {out}; put it" in said.read_text()
-    check_same(tiny, out)
-    assert late.poll() is None
-    assert "trying" not in said.read_text()  # no round failed for it

@@ -30,7 +30,7 @@ def check(cli: Cli, made: Made, out: Path, *words: object) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize(
-    ("shards", "counts"), [((), [4]), (("--num_shards", 2), [2])], ids=["default", "2"]
+    ("shards", "workers"), [((), 4), (("--num_shards", 2), 2)], ids=["default", "2"]
 )
 def test_threads_do_not_show(
     cli: Cli,
@@ -38,12 +38,10 @@ def test_threads_do_not_show(
     tmp_path: Path,
     name: str,
     shards: tuple[object, ...],
-    counts: list[int],
+    workers: int,
 ) -> None:
     made = shelf(name, *shards)
-    for workers in counts:
-        out = tmp_path / str(workers)
-        check(cli, made, out, *made.command(out, "--workers", workers))
+    check(cli, made, tmp_path, *made.command(tmp_path, "--workers", workers))
 
 
 @pytest.mark.usefixtures("_single_threads")
@@ -82,25 +80,6 @@ def test_threads_do_not_show_in_a_conversion(
             assert leftovers(out) == []
             found.append(hashes(out))
         assert found[0] == found[1]
-
-
-@pytest.mark.usefixtures("_single_threads")
-@pytest.mark.parametrize("name", ["hdf5-arrays", "recordio"])
-def test_processes_that_help_with_a_conversion_do_not_show(
-    cli: Cli, shelf: Shelf, tmp_path: Path, name: str
-) -> None:
-    """Pixels are decoded in the helpers; image files only pass through them."""
-    one = ("--splits", "train", "--num_shards", 1)
-    source = shelf("tfrecord", "--resize", "16x16", *one).out
-    found = []
-    for workers in (1, 2):
-        out = tmp_path / str(workers)
-        words = ("--to", out, *FORMATS[name][:2], "--num_shards", 1, "--workers", workers)
-        result = cli("convert", source, *words)
-        assert result.code == 0, result
-        assert leftovers(out) == []
-        found.append(hashes(out))
-    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("name", FORMATS)

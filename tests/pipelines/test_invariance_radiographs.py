@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
-import signal
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dataprep.api.progress import Reporter
 from dataprep_pipelines.runners.local import processes_for
 from tests.conftest import Cli, Made, Raw, hashes, leftovers, write_radiographs
-
-
-def test_threads_do_not_show(cli: Cli, radiographs: Made, tmp_path: Path) -> None:
-    result = cli(*radiographs.command(tmp_path, "--workers", 4))
-    assert result.code == 0, result
-    assert hashes(tmp_path) == radiographs.files
-    assert leftovers(tmp_path) == []
 
 
 def test_worker_processes_do_not_show(cli: Cli, radiographs: Made, tmp_path: Path) -> None:
@@ -40,19 +29,6 @@ def test_the_raw_layout_does_not_show(
     result = cli(*raw.command(tmp_path / "out", "--workers", 2))
     assert result.code == 0, result
     assert hashes(tmp_path / "out") == radiographs.files
-
-
-def test_a_run_begun_on_archives_is_finished_on_the_unpacked_images_or_refused(
-    cli: Cli, radiographs: Made, tmp_path: Path
-) -> None:
-    write_radiographs(tmp_path / "raw", layout="folders")
-    out = radiographs.copy(tmp_path / "out")
-    (out / "train" / "train-00001-of-00004").unlink()
-    result = cli(*replace(radiographs.raw, path=tmp_path / "raw").command(out))
-    if result.code == 0:
-        assert hashes(out) == radiographs.files
-    else:
-        assert re.search("the raw data of .* changed", result.error)
 
 
 def test_lists_elsewhere_and_relative_paths_do_not_show(
@@ -86,33 +62,3 @@ def test_two_outputs_share_an_index(cli: Cli, radiographs: Made, tmp_path: Path)
     assert result.code == 0
     assert "index: 4 parts reused" in result.out  # three archives, and the lists
     assert hashes(tmp_path / "c") == radiographs.files
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_cleanly_and_the_same_command_ends_with_the_same_bytes(
-    cli: Cli,
-    radiographs: Made,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    number: signal.Signals,
-) -> None:
-    told: list[object] = []
-
-    def progress(self: Reporter, new: Sequence[object], under_way: int) -> None:
-        told.extend(new)
-        if new:
-            signal.raise_signal(number)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Reporter, "progress", progress)
-        patched.setattr("dataprep_pipelines.runners.engine._WATCH_SECONDS", 0.001)
-        result = cli(*radiographs.command(tmp_path))
-    assert told
-    assert result.code == 128 + number, result
-    assert f"stopped by {number.name}" in result.error
-    assert "run the same command again" in result.error
-    assert not (tmp_path / "manifest.json").exists()
-    assert [name for name in leftovers(tmp_path) if not name.endswith("failure.json")] == []
-    assert cli(*radiographs.command(tmp_path)).code == 0
-    assert hashes(tmp_path) == radiographs.files
-    assert leftovers(tmp_path) == []

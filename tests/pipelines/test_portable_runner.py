@@ -59,14 +59,3 @@ def test_a_job_service_that_does_not_answer_is_one_line(
     assert result.code == 1
     assert "Beam failed" in result.error
     assert remains(tmp_path) == []
-
-
-@pytest.mark.parametrize("name", ["NoSuchRunner", "no.such.module.Runner", "no_such.Runner"])
-def test_a_runner_that_beam_does_not_know_is_wrong_usage(
-    cli: Cli, tiny: Made, tmp_path: Path, name: str
-) -> None:
-    result = cli(*tiny.command(tmp_path / "out", "--runner", name))
-    assert result.code == 2
-    assert f"--runner {name}: " in result.error
-    assert "use direct, dask, or one of Beam's runners" in result.error
-    assert not (tmp_path / "out").exists()

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.archives import reading
 from dataprep.build.lock import Lease
 from dataprep_pipelines import tasks
 from dataprep_pipelines.tasks import (
@@ -36,13 +35,6 @@ def as_in_another_process(here: TaskSpec) -> TaskSpec:
     arrived = pickle.loads(pickle.dumps(here))
     assert isinstance(arrived, TaskSpec)
     return arrived
-
-
-def test_a_task_arrives_and_all_threads_share_it(lease: Lease) -> None:
-    with task_file({"classes": ["a", "b"]}, lease, None, "write") as here:
-        there = as_in_another_process(here)
-        assert there.read() == {"classes": ["a", "b"]}
-        assert there.read() is there.read()
 
 
 def test_a_specification_is_small_however_large_the_task(lease: Lease) -> None:
@@ -77,21 +69,6 @@ def test_a_worker_without_a_plugin_refuses(lease: Lease, monkeypatch: pytest.Mon
         monkeypatch.delitem(sys.modules, module.__name__)
         with pytest.raises(CannotWorkError, match=r"plugin_of_the_launcher.*same environment"):
             as_in_another_process(here).read()
-
-
-def test_raw_data_are_opened_anew_for_every_run(
-    lease: Lease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archive = tmp_path / "raw.tar"
-    archive.write_bytes(b"old")
-    opened = reading._open_archive(str(archive))
-    with task_file(1, lease, None, "write") as here:
-        as_in_another_process(here).read()
-        assert reading._open_archive(str(archive)) is not opened
-        assert here.read() == 1
-        again = reading._open_archive(str(archive))
-        assert here.read() == 1
-        assert reading._open_archive(str(archive)) is again
 
 
 class _Intrusion:

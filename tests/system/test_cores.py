@@ -10,29 +10,6 @@ import pytest
 
 from dataprep.system.cores import one_thread_each
 
-_SHOW = (
-    sys.executable,
-    "-c",
-    "from dataprep.system.cores import usable_cores; print(usable_cores())",
-)
-
-
-@pytest.mark.parametrize("by_slurm", [False, True])
-def test_a_process_that_is_bound_to_a_core_uses_one(by_slurm: bool) -> None:
-    core = min(os.sched_getaffinity(0))
-    job = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "1", "SLURM_CPUS_ON_NODE": "1"}
-    done = subprocess.run(
-        _SHOW,
-        env=os.environ | job if by_slurm else None,
-        preexec_fn=None if by_slurm else lambda: os.sched_setaffinity(0, {core}),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert done.stdout == "1\n"
-
-
 _NICE = """
 import os, subprocess, sys, threading
 from dataprep.system.cores import be_nice
@@ -105,14 +82,6 @@ def test_numpy_starts_no_threads_behind_the_command_line() -> None:
     if threads("") == 1:
         pytest.skip("numpy starts no threads here anyway: one core, or another BLAS")
     assert threads(_BY_COMMAND_LINE) == 1
-
-
-def test_to_import_dataprep_changes_no_environment() -> None:
-    code = (
-        "import os; before = dict(os.environ); import dataprep, dataprep.cli, dataprep.datasets; "
-        "assert dict(os.environ) == before"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.errors import StagingError
 from dataprep.system import filesystems
 from dataprep.system.filesystems import (
     filesystem_of,
-    is_memory,
-    is_network,
     node_local_scratch,
     scratch_conventions,
     space_of,
@@ -68,12 +65,6 @@ def test_the_mount_that_is_nearest_counts(mounts: Path, path: str, kind: str) ->
     assert filesystem_of(Path(path), mounts) == kind
 
 
-def test_a_link_is_followed(mounts: Path, tmp_path: Path) -> None:
-    (tmp_path / "out").symlink_to("/lustre/project")
-    assert filesystem_of(tmp_path / "out", mounts) == "lustre"
-    assert filesystem_of(tmp_path / "out" / "new", mounts) == "lustre"
-
-
 def test_without_a_list_nothing_is_claimed(tmp_path: Path) -> None:
     assert filesystem_of(tmp_path, tmp_path / "none") == ""
     (tmp_path / "empty").write_bytes(b"")
@@ -108,19 +99,6 @@ def test_room_is_told_of_a_path_and_of_a_descriptor(tmp_path: Path) -> None:
         assert space_of(descriptor).block == block
     finally:
         os.close(descriptor)
-
-
-def test_room_that_cannot_be_told_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(StagingError, match=r"none.*No such file"):
-        space_of(tmp_path / "none")
-
-
-def test_which_are_on_another_machine_and_which_take_memory() -> None:
-    remote = ["lustre", "nfs", "nfs4", "gpfs", "beegfs", "fuse.glusterfs", "fuse.sshfs"]
-    local = ["ext4", "xfs", "overlay", "fuse.ntfs-3g", "fuse", "fuse.squashfuse", "s3fs", ""]
-    memory = ["tmpfs", "ramfs"]
-    assert [kind for kind in [*remote, *local, *memory] if is_network(kind)] == remote
-    assert [kind for kind in [*remote, *local, *memory] if is_memory(kind)] == memory
 
 
 # --- node-local scratch ---

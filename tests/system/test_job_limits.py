@@ -15,7 +15,6 @@ from dataprep.system.memory import available
 
 GB = 10**9
 _AVAILABLE = 64 * GB // 1024 * 1024
-_UNLIMITED = 9223372036854771712  # version 1's way to say so
 V1_GROUPS = "12:memory:{group}\n4:cpuacct,cpu:{group}\n1:name=systemd:{group}\n0::/\n"
 ROOT = "sys/fs/cgroup"
 
@@ -115,15 +114,6 @@ def test_a_group_s_limit_counts_less_what_is_used_and_cannot_be_taken_back(
     assert machine.memory() == 26 * GB
     machine.write("slurm/job_4711", "memory", max=GB, current=2 * GB)
     assert machine.memory() == 0
-
-
-def test_memory_of_version_1_is_understood(machine: Machine) -> None:
-    machine.process(V1_GROUPS.format(group="/slurm/job_2"))
-    stat = f"inactive_file 7\ntotal_inactive_file {2 * GB}"
-    used = {"usage_in_bytes": 5 * GB, "stat": stat}
-    machine.write("memory/slurm/job_2", "memory", limit_in_bytes=8 * GB, **used)
-    machine.write("memory", "memory", limit_in_bytes=_UNLIMITED, usage_in_bytes=50 * GB)
-    assert machine.memory() == 5 * GB
 
 
 @pytest.fixture

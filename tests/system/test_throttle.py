@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
@@ -19,13 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.archives import reading
-from dataprep.archives.listing import StoredImage
 from dataprep.build import build_directory
 from dataprep.build.verify import verify
 from dataprep.cli.stopping import resumable
-from dataprep.datasets import close_archives, list_container, read_image
 from dataprep.errors import StagingError, StoppedError
-from dataprep.index import Row
 from dataprep.system import throttle
 from dataprep.system.throttle import Bandwidth, divide, io_limited, pay
 from tests.conftest import Cli, Made, Shelf
@@ -135,15 +128,6 @@ def written(meter: Recorder, monkeypatch: pytest.MonkeyPatch) -> Recorder:
     return recorder
 
 
-@pytest.mark.parametrize("bound", [None, 1_000_000])
-def test_a_bound_ends_with_its_block(bound: int | None) -> None:
-    before = dict(os.environ)
-    with io_limited(bound):
-        assert (dict(os.environ) != before) == (bound is not None)
-    assert dict(os.environ) == before
-    pay(1 << 60)
-
-
 def test_processes_share_the_bound_equally() -> None:
     with io_limited(4_000_000):
         divide(4)
@@ -171,79 +155,12 @@ def test_once_a_signal_lifts_it_no_thread_waits_any_more() -> None:
         pay(1 << 40)
 
 
-def bytes_read(work: Callable[[], object]) -> int:
-    """By this thread, as the kernel counts them."""
-
-    def count() -> int:
-        with open("/proc/thread-self/io", "rb", buffering=0) as file:
-            return int(file.read(200).split()[1])
-
-    if not Path("/proc/thread-self/io").exists():
-        pytest.skip("the kernel does not count what threads read")
-    before = count()
-    nothing = count() - before
-    before = count()
-    work()
-    return count() - before - nothing
-
-
-IMAGES = {f"n01440764/{number}.JPEG": os.urandom(3_000 * number) for number in range(1, 30)}
-
-
-@pytest.fixture(params=["folder", "images.tar", "images.tar.gz", "images.zip"])
-def container(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Images in every kind of container, in ``tmp_path``."""
-    from tests.datasets.conftest import RawData
-
-    name: str = request.param
-    path = tmp_path / name
-    if name == "folder":
-        for image, data in IMAGES.items():
-            (path / image).parent.mkdir(parents=True, exist_ok=True)
-            (path / image).write_bytes(data)
-    elif name.endswith(".zip"):
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for image, data in IMAGES.items():
-                archive.writestr(image, data)
-    else:
-        tar = RawData.tar(IMAGES.items())
-        path.write_bytes(gzip.compress(tar) if name.endswith(".gz") else tar)
-    return name
-
-
-def row(image: StoredImage) -> Row:
-    place = (image.container, image.offset, image.size, image.modified)
-    return Row(image.path, *place, labels=(0,), packing=image.packing)
-
-
-def test_every_byte_that_is_read_is_paid_for(
-    tmp_path: Path, container: str, meter: Recorder
-) -> None:
-    def scan() -> None:
-        listing = list_container(tmp_path, container, deep=True, restarts_name="points")
-        (tmp_path / "points").write_bytes(listing.restarts)
-        images.extend(listing.images)
-
-    def read() -> None:
-        for image in images:
-            data = read_image(tmp_path, row(image), tmp_path)
-            assert data == IMAGES["n01440764" + image.path.rpartition("n01440764")[2]]
-
-    images: list[StoredImage] = []
-    scan()  # what is imported late is read, too, but once
-    for work in (scan, read):
-        meter.paid.clear()
-        assert bytes_read(work) == meter.total
-    assert meter.total >= sum(map(len, IMAGES.values()))
-    close_archives()
-
-
 def test_what_is_verified_is_paid_for(tiny: Made, meter: Recorder) -> None:
     found = verify(tiny.out, "hash", threads=1)
     assert meter.total == found.bytes
 
 
-@pytest.mark.parametrize("name", ["tfrecord", "hdf5-arrays"])
+@pytest.mark.parametrize("name", ["tfrecord"])
 def test_what_is_written_is_paid_for_record_by_record(
     cli: Cli, shelf: Shelf, tmp_path: Path, written: Recorder, name: str
 ) -> None:

@@ -40,13 +40,6 @@ def test_stripes_grow_as_the_square_root(size: int, stripes: int) -> None:
     assert stripes_for(size) == stripes
 
 
-@given(st.integers(GIB, 1 << 60))
-def test_they_are_those_of_lustre_itself(size: int) -> None:
-    # floor(sqrt(GiB) + 1), in whole numbers
-    stripes = stripes_for(size)
-    assert (stripes - 1) ** 2 * GIB <= size < stripes**2 * GIB
-
-
 @given(st.integers(0, 1 << 50), limits, limits, st.sampled_from(["auto", "pfl", 5, 2000, -1]))
 def test_no_limit_is_ever_exceeded(
     size: int, most: int | None, osts: int | None, count: object
