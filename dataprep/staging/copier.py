@@ -159,11 +159,11 @@ class Copier:
         plan, directory = self.plan, self.directory
         self._sweep()
         present = look(plan, directory)
-        if present.labels is None:
+        if not present.is_whole:
             self._open_up(present)
         proven, copied = self._bring(present)
         data = [*present.good, *proven, *copied]
-        if present.labels is None:
+        if not present.is_whole:
             self._seal(present, [*data, *write_labels(plan, directory)])
         elif present.sentinel and present.sentinel.job is None and plan.placement.job is not None:
             # Made outside of any job, it is now this one's, and nobody else's to clean or change.

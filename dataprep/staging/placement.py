@@ -83,8 +83,7 @@ def find_placement(
     if rank is None and world_size is None:
         return _from_environment(environment, host)
     if rank is None or world_size is None:
-        given, missing = ("--rank", "--world_size")[:: 1 if world_size is None else -1]
-        raise UsageError(f"{given} is given without {missing}; give both, or neither")
+        raise UsageError("--rank and --world_size go together; give both, or neither")
     if not 0 <= rank < world_size:
         raise UsageError(
             f"--rank {rank} is not one of {world_size} nodes; they count from 0 to --world_size "
@@ -152,10 +151,9 @@ def _in_slurm_step(environment: Mapping[str, str], job: Job, host: str) -> Place
     nodes = whole_number(environment, _STEP_NODES)
     node = whole_number(environment, "SLURM_NODEID")
     if node is None or nodes is None:
-        missing = "SLURM_NODEID" if node is None else _STEP_NODES.partition(" ")[0]
         raise UsageError(
-            f"${missing} is not set in a Slurm step, where Slurm sets it; pass it on to this "
-            "process, or give --rank and --world_size"
+            "$SLURM_NODEID or $SLURM_STEP_NUM_NODES is not set in a Slurm step, where Slurm sets "
+            "it; pass it on to this process, or give --rank and --world_size"
         )
     restart = environment.get("SLURM_RESTART_COUNT") or 0
     return Placement(
@@ -174,38 +172,23 @@ def _in_job(job: Job, host: str) -> Placement:
     """A process that no launcher has started: a batch script, or a task of pbsdsh or blaunch."""
     node, nodes = _index_of(host, job.hosts), job.count
     if node is None:
-        node = job.index
-    if node is None and job.origin == "Slurm":
-        node = 0  # the shell of salloc, on a login node
-    if nodes is None and not node:
-        node, nodes = 0, 1
+        # In Slurm, the shell of salloc, on a login node.
+        node = 0 if job.index is None and job.origin == "Slurm" else job.index
     found = Placement(host, 0, 1, 0, job.name, None, None, job.origin)
-    if node is None and nodes == 1:
+    if (nodes is None and not node) or (nodes == 1 and node is None):
         return found
     if node is None or nodes is None:
-        where = f"among the {len(job.hosts)} hosts that {job.origin} names for {job.name}"
-        doubt = f"{host} is not {where}"
-        if not job.hosts:
-            doubt = f"{job.origin} does not tell the hosts of {job.name} here"
-        return replace(found, doubt=doubt)
+        return replace(found, doubt=f"{host} is not among the hosts that {job.origin} names")
     return replace(found, node=node, nodes=nodes)
 
 
 def _launched(launch: Launch, job: Job | None, host: str) -> Placement:
     hosts = job.hosts if job else ()
-    fewer = (launch.local_size or 0) * (len(hosts) - 1) == launch.size
-    if launch.origin == "jsrun" and fewer and _index_of(host, hosts) != 0:
-        hosts = hosts[1:]  # the first one runs the batch script
     place = _node_of(launch, hosts, host)
     node, nodes = place or (0, 1)
     leader = doubt = None
     if place is None:
-        doubt = (
-            f"{launch.origin} tells that this is process {launch.rank} of {launch.size}, "
-            f"{launch.local_size} of them on this node, but not which node it is"
-        )
-        if launch.size is None or launch.local_size is None:
-            doubt = f"{launch.origin} does not tell how many processes there are, or how many here"
+        doubt = f"{launch.origin} does not tell which node of how many this is"
     elif nodes == 1:
         leader = host
     elif len(hosts) == nodes and _index_of(host, hosts) == node:

@@ -6,7 +6,6 @@ whatever kills a copier, what it leaves behind does not look like a finished dat
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 import stat
@@ -21,7 +20,6 @@ from dataprep.staging.inventory import SourceFile
 from dataprep.staging.plan import StagePlan
 from dataprep.staging.target.directory import (
     StageDirectory,
-    read_file,
     remove_file,
     write_file,
 )
@@ -53,7 +51,7 @@ class Present:
         doubtful: there and of the right size; to be hashed before they are believed.
         lacking: to be copied.
         obsolete: files that an earlier call staged and that do not belong here any more.
-        labels: those of the data set, if all is as it should be and nothing is to be done.
+        is_whole: whether nothing is to be done.
     """
 
     sentinel: Sentinel | None
@@ -62,7 +60,7 @@ class Present:
     doubtful: tuple[SourceFile, ...]
     lacking: tuple[SourceFile, ...]
     obsolete: tuple[CopiedFile, ...]
-    labels: tuple[CopiedFile, ...] | None
+    is_whole: bool
 
 
 def look(plan: StagePlan, directory: StageDirectory) -> Present:
@@ -119,7 +117,7 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
     # What is no regular file has been put in the place of one: a directory, by a newer source.
     obsolete = [file for file in found if file is not None and file.bytes >= 0]
     is_current = sentinel is not None and sentinel.selection == plan.selection.digest
-    is_whole = is_current and not (doubtful or lacking or obsolete)
+    left = doubtful or lacking or obsolete or changed & labels
     return Present(
         sentinel=sentinel,
         planned=planned,
@@ -127,7 +125,7 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
         doubtful=tuple(doubtful),
         lacking=tuple(lacking),
         obsolete=tuple(obsolete),
-        labels=_labels_here(plan, directory) if is_whole else None,
+        is_whole=is_current and not left,
     )
 
 
@@ -168,14 +166,6 @@ def _labels(plan: StagePlan) -> dict[str, bytes | None]:
     return {PART: None if part is None else part.encode(), MANIFEST: to_json(manifest)}
 
 
-def _labels_here(plan: StagePlan, directory: StageDirectory) -> tuple[CopiedFile, ...] | None:
-    """The labels, if all are as they should be: two nodes' parts may be of the same files."""
-    wanted = _labels(plan)
-    if any(read_file(directory.descriptor, name) != data for name, data in wanted.items()):
-        return None
-    return tuple(_copied(directory, name, data) for name, data in wanted.items() if data)
-
-
 def remove_labels(plan: StagePlan, directory: StageDirectory) -> None:
     """From here on it is no data set, nor a part of one.
 
@@ -192,17 +182,10 @@ def write_labels(plan: StagePlan, directory: StageDirectory) -> list[CopiedFile]
     Raises:
         StagingError: the storage is full, read-only, damaged, or gone.
     """
-    copied = []
-    for name, data in _labels(plan).items():
-        if data is not None:
-            write_file(directory.descriptor, name, data)
-            copied.append(_copied(directory, name, data))
-    return copied
-
-
-def _copied(directory: StageDirectory, name: str, data: bytes) -> CopiedFile:
-    found = os.stat(name, dir_fd=directory.descriptor, follow_symlinks=False)
-    return CopiedFile(name, len(data), hashlib.sha256(data).hexdigest(), found.st_mtime_ns)
+    wanted = {name: data for name, data in _labels(plan).items() if data is not None}
+    for name, data in wanted.items():
+        write_file(directory.descriptor, name, data)
+    return [copied for name in wanted if (copied := _find(directory, name)) is not None]
 
 
 def _claim(plan: StagePlan, directory: StageDirectory) -> Sentinel | None:

@@ -37,8 +37,8 @@ class Selection:
 
     Attributes:
         files: to be staged, in the order of their paths.
-        digest: SHA-256 (hex) of the inventory's digest and the paths selected; two selections of
-            one source are the same if and only if this is.
+        digest: SHA-256 (hex) of the inventory's digest, the part and the paths selected; two
+            selections of one source are the same if and only if this is.
         part: the text of ``part.json``, which says which shards are here; None if all are.
         notes: what the user should know, a line each, such as files that cannot be shared; the
             same on every node.
@@ -155,11 +155,12 @@ def _selection(
     inventory: Inventory, files: Sequence[SourceFile], part: Part | None, notes: Sequence[str]
 ) -> Selection:
     # No path holds a NUL, so no two selections are the same text.
-    named = "\0".join([inventory.digest, *(file.path for file in files)])
+    text = None if part is None else part_json(part)
+    named = "\0".join([inventory.digest, text or "", *(file.path for file in files)])
     return Selection(
         files=tuple(files),
         digest=hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest(),
-        part=None if part is None else part_json(part),
+        part=text,
         notes=tuple(notes),
     )
 

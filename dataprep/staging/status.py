@@ -47,28 +47,30 @@ class StagedStatus:
 
     def __str__(self) -> str:
         """A few lines for a person."""
-        place = printable(str(self.place))
-        lines = []
+        part = f" ({self.part})" if self.part else ""
+        by = f", staged by {self.job}" if self.job else ""
         if not self.exists:
-            lines.append(f"{place}: nothing was staged here")
+            what = "nothing was staged here"
         elif self.source is not None:
-            part = f" ({self.part})" if self.part else ""
-            by = f", staged by {self.job}" if self.job else ""
-            lines.append(
-                f"{place}: whole copy of {printable(self.source)}{part}, "
-                f"{counted(self.files, 'file')}, {sized(self.bytes)}{by}"
-                f"{', shared' if self.shared else ''}"
+            what = (
+                f"whole copy of {printable(self.source)}{part}, {counted(self.files, 'file')}, "
+                f"{sized(self.bytes)}{by}{', shared' if self.shared else ''}"
             )
-        elif self.holder is None:
-            lines.append(f"{place}: {_left(self.files)}")
+        elif self.holder is not None:
+            what = self.holder
+        else:
+            what = (
+                f"not whole, of {counted(self.files, 'file')}, and nobody is copying; run the same "
+                "dataprep stage again: what is there is checked and used"
+            )
+        lines = [f"{printable(str(self.place))}: {what}"]
         if self.changed:
-            lines.append(
-                f"changed since: {some_of(self.changed)}; the same dataprep stage mends them"
-            )
+            changed = some_of(self.changed)
+            lines.append(f"changed since: {changed}; the same dataprep stage mends them")
         if self.users:
             lines.append(f"used by: {some_of(self.users)}")
-        if self.holder is not None:
-            lines.append(f"{place}: {self.holder}")
+        if self.source is not None and self.holder is not None:
+            lines.append(self.holder)
         return "\n".join(lines)
 
 
@@ -100,16 +102,6 @@ def read_staged(path: Path) -> StagedStatus:
             users=tuple(other_jobs(directory, None)),
             holder=holder,
         )
-
-
-def _left(planned: int) -> str:
-    """Of a call that has ended before its copy was whole."""
-    if not planned:
-        return "nothing was copied, and nobody is copying; run dataprep stage"
-    return (
-        f"not whole, of {counted(planned, 'file')}, and nobody is copying; run the same dataprep "
-        "stage again: what is there is checked and used"
-    )
 
 
 def _which_part(path: Path) -> str | None:

@@ -105,7 +105,12 @@ class TargetWriter:
                 else; a directory has its name; the target does not take it.
         """
         found = None if self._digest is None else self._digest.hexdigest()
-        check_source_hash(self._source, self._file, found)
+        if None not in (found, self._file.sha256) and found != self._file.sha256:
+            raise StagingError(
+                f"{printable(str(self._source / self._file.path))} has SHA-256 {found}, expected "
+                f"{self._file.sha256}: it was damaged or changed; run dataprep verify "
+                f"{printable(str(self._source))}"
+            )
         with self._explained():
             if self._file.modified is not None:
                 # What has no hash is known again by this, should the copier be killed.
@@ -170,16 +175,3 @@ def file_sha256(descriptor: int, on_advance: Callable[[int], None]) -> str:
         offset += count
         on_advance(count)
     return digest.hexdigest()
-
-
-def check_source_hash(source: Path, file: SourceFile, found: str | None) -> None:
-    """Compare what was read with what is known of a file; either may be None.
-
-    Raises:
-        StagingError: they differ.
-    """
-    if None not in (found, file.sha256) and found != file.sha256:
-        raise StagingError(
-            f"{printable(str(source / file.path))} has SHA-256 {found}, expected {file.sha256}: it "
-            f"was damaged or changed; run dataprep verify {printable(str(source))}"
-        )

@@ -78,14 +78,6 @@ def test_everything_that_staging_made_goes(tmp_path: Path, whole: bool) -> None:
     assert tree(tmp_path) == []
 
 
-def test_the_directories_of_a_job_stay_as_long_as_it_has_copies(tmp_path: Path) -> None:
-    scratch = tmp_path / "dataprep-me" / "slurm-1"
-    for name in ("imagenet", "places"):
-        stage(scratch / name)
-    assert clean(scratch / "imagenet", JOB).files == 4
-    assert [path.name for path in scratch.iterdir()] == ["places"]
-
-
 def test_nothing_there_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "empty", tmp_path / "absent", tmp_path):
@@ -132,20 +124,6 @@ def test_a_link_in_a_folders_place_is_not_followed(tmp_path: Path) -> None:
     assert (target / "train").is_symlink()
 
 
-def test_links_and_folders_in_a_files_place_stay(tmp_path: Path) -> None:
-    target = tmp_path / "job"
-    stage(target)
-    (target / "train" / "a").rename(tmp_path / "precious")
-    (target / "train" / "a").symlink_to(tmp_path / "precious")
-    (target / "train" / "b").unlink()
-    put(target, "train/b/inside")
-    cleaned = clean(target, JOB)
-    left = "left what staging did not put there: train"
-    assert cleaned == Cleaned(2, 10, left)
-    assert (tmp_path / "precious").read_bytes() == b"12345"
-    assert tree(target) == ["train", "train/a", "train/b", "train/b/inside"]
-
-
 @pytest.mark.parametrize("path", ["../precious", f"{PRIVATE}/lock"])
 def test_a_plan_that_leads_out_is_not_followed(tmp_path: Path, path: str) -> None:
     target = tmp_path / "job"
@@ -183,13 +161,6 @@ def test_a_shared_copy_stays_until_its_last_job_is_over(tmp_path: Path) -> None:
         assert read_sentinel(directory) is not None
     assert clean(target, "slurm-2") == Cleaned(4, 20, None)
     assert tree(tmp_path) == []
-
-
-def test_all_jobs_takes_a_shared_copy_from_everybody(tmp_path: Path) -> None:
-    stage(tmp_path / "shared", shared=True)
-    with StageDirectory.make(tmp_path / "shared") as directory:
-        add_lease(directory, "slurm-2")
-    assert clean(tmp_path / "shared", None, all_jobs=True) == Cleaned(4, 20, None)
 
 
 def test_a_copy_in_the_making_is_not_cleaned(tmp_path: Path) -> None:
@@ -279,16 +250,6 @@ def test_a_cleaning_that_was_killed_can_be_done_again(tmp_path: Path, step: int)
     clean(target, JOB)
     left = [path for path in tree(tmp_path) if (tmp_path / path).is_file()]
     assert left == []
-
-
-@needs_root
-def test_files_of_another_user_stay(tmp_path: Path) -> None:
-    target = tmp_path / "job"
-    stage(target)
-    os.chown(target / "train" / "a", STRANGER, STRANGER)
-    cleaned = clean(target, JOB)
-    assert cleaned.files == 3
-    assert cleaned.left == "left what staging did not put there: train"
 
 
 _NAMES = st.sampled_from(["a", "b", "c"])

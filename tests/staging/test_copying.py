@@ -145,19 +145,6 @@ def test_a_source_that_is_written_to_meanwhile_is_named(
     assert everything(place) == []
 
 
-def test_a_source_that_gets_shorter_meanwhile_is_named(
-    source: Path, place: Path, target: int
-) -> None:
-    (file,) = (file for file in sealed(source) if file.path == "huge")
-
-    def cut(count: int) -> None:
-        os.truncate(source / "huge", _PIECE)
-
-    with pytest.raises(StagingError, match="changed while it was being copied"):
-        copy(source, [file], target, watch=Watch(cut))
-    assert everything(place) == []
-
-
 @pytest.mark.parametrize(("number", "piece"), [(errno.ENOSPC, 0), (errno.EIO, 5)])
 def test_a_piece_that_is_not_stored_is_never_overlooked(
     source: Path,
@@ -192,33 +179,6 @@ def test_the_failure_of_another_node_stops_every_stream(
         copy(source, sealed(source), target, streams=3, watch=watch)
     assert everything(place) == []
     assert watch.done < sum(_SIZES.values())
-
-
-@pytest.mark.parametrize("path", ["huge", "train/small"])
-def test_the_failure_of_another_node_stops_the_reading_back(
-    source: Path, place: Path, target: int, path: str
-) -> None:
-    def beat(count: int) -> None:
-        if count == 0:  # all of it is written
-            watch.stop(StagingError("n7: no space left"))
-
-    watch = Watch(beat)
-    (file,) = [file for file in sealed(source) if file.path == path]
-    with pytest.raises(StagingError, match="n7: no space left"):
-        copy(source, [file], target, verify="reread", watch=watch)
-    assert everything(place) == []
-    assert watch.done == file.bytes
-
-
-def test_an_error_of_the_caller_s_own_comes_out_as_it_is(
-    source: Path, place: Path, target: int
-) -> None:
-    def landed(_: CopiedFile) -> None:
-        raise ValueError("a defect")
-
-    with pytest.raises(ValueError, match="a defect"):
-        copy(source, sealed(source), target, streams=3, on_copied=landed)
-    assert not [name for name in everything(place) if name.endswith(".partial")]
 
 
 def test_no_descriptor_and_no_thread_is_left(source: Path, place: Path, target: int) -> None:
@@ -279,23 +239,6 @@ def test_a_signal_stops_the_streams_and_leaves_nothing(
     assert last.startswith(name)
     assert everything(place) == []
     assert process.returncode == 0
-
-
-def test_the_bound_on_bandwidth_is_of_all_streams(
-    source: Path, target: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken: list[int] = []
-
-    class Counting:
-        def __init__(self, rate: float | None) -> None:
-            assert rate == 5e9
-
-        def take(self, count: int, check: object) -> None:
-            taken.append(count)
-
-    monkeypatch.setattr("dataprep.staging.copying.Bandwidth", Counting)
-    copy(source, sealed(source), target, bandwidth=5e9)
-    assert sum(taken) == sum(_SIZES.values())
 
 
 # --- the order, and how many ---

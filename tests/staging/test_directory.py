@@ -81,13 +81,6 @@ def test_no_umask_changes_the_modes(tmp_path: Path, mask: int) -> None:
     assert mode(tmp_path / "a" / "b" / PRIVATE / "note") == 0o600
 
 
-def test_a_directory_of_the_user_keeps_its_mode(tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir(mode=0o770)
-    (tmp_path / "mine").chmod(0o770)  # the group is the user's own decision
-    make(tmp_path / "mine")
-    assert mode(tmp_path / "mine") == 0o770
-
-
 def test_nothing_staged_means_nothing_exists(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert StageDirectory.existing(tmp_path / "empty") is None
@@ -157,26 +150,6 @@ def test_what_is_not_safe_is_refused_in_one_line(
     assert descriptors() == open_before
 
 
-def test_a_path_through_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StagingError, match="Not a directory; a file, directory or link is in the"):
-        StageDirectory.make(tmp_path / "file" / "below")
-
-
-def test_links_in_a_circle_end(tmp_path: Path) -> None:
-    (tmp_path / "a").symlink_to("b")
-    (tmp_path / "b").symlink_to("a")
-    with pytest.raises(StagingError, match="is in the way"):
-        StageDirectory.make(tmp_path / "a" / "c")
-
-
-def test_an_impossible_name_is_one_line(tmp_path: Path) -> None:
-    open_before = descriptors()
-    with pytest.raises(StagingError, match="File name too long; choose"):
-        StageDirectory.make(tmp_path / "made first" / ("x" * 256))
-    assert descriptors() == open_before
-
-
 def test_a_full_node_has_no_room(small_disk: Callable[[str], Path]) -> None:
     disk = small_disk("64k")
     (disk / "mine").mkdir()
@@ -190,17 +163,6 @@ def test_a_full_node_has_no_room(small_disk: Callable[[str], Path]) -> None:
         assert not isinstance(raised.value, NoRoomError)  # something may be copied by then
         assert directory.private_names() == []
     assert descriptors() == open_before
-
-
-def test_a_node_without_inodes_has_no_room(small_disk: Callable[[str], Path]) -> None:
-    disk = small_disk("1m")
-    (disk / "mine").mkdir()
-    with pytest.raises(OSError, match="No space left"):  # noqa: PT012 - any of them
-        for number in range(1 << 13):
-            (disk / str(number)).touch()
-    for path in (disk / "job", disk / "mine"):
-        with pytest.raises(NoRoomError, match="no space left"):
-            StageDirectory.make(path)
 
 
 def fill(path: Path) -> None:

@@ -195,19 +195,6 @@ def test_a_holder_that_says_the_same_over_and_over_is_stuck(
     assert 1060 <= clock.now < 1070
 
 
-def test_a_holder_that_gets_on_is_waited_for(
-    directory: StageDirectory, holder: Holder, clock: Clock
-) -> None:
-    lines: list[str] = []
-    clock.on_sleep = lambda: holder.lock.note(f"{clock.now:.0f} GB")
-    with node_lock(
-        directory, patience=10, done=lambda: clock.now > 1600, on_wait=lines.append
-    ) as lock:
-        assert lock is None
-    assert 15 <= len(lines) <= 21  # at the start, and every 30 of 600 seconds
-    assert len(set(lines)) == len(lines)
-
-
 def test_notes_are_written_once_a_second_and_only_if_they_say_something_new(
     directory: StageDirectory, holder: Holder, clock: Clock
 ) -> None:
@@ -226,22 +213,6 @@ def test_notes_are_written_once_a_second_and_only_if_they_say_something_new(
     holder.lock.note("\U0001f600" * 5000)
     assert len(path.read_bytes()) == len(first)
     assert "on " in str(describe_holder(directory))
-
-
-def test_the_work_may_be_done_when_the_lock_comes(
-    directory: StageDirectory, holder: Holder
-) -> None:
-    released: list[str] = []
-
-    def release(line: str) -> None:
-        holder.release()
-        released.append(line)
-
-    with node_lock(
-        directory, patience=FOREVER, done=lambda: bool(released), on_wait=release
-    ) as lock:
-        assert lock is None
-    assert released
 
 
 def remove(target: Path) -> None:

@@ -151,36 +151,27 @@ _CERTAIN = [
     (SLURM_JOB, "login1", (0, 4, 0)),
     # What Slurm's MPI plugins set changes nothing.
     (slurm_step(1, 1, PMIX_RANK="3", PMIX_NAMESPACE="slurm.pmix.4711.3"), "n3", (1, 2, 1)),
-    (slurm_step(1, 1, PMI_RANK="3", PMI_SIZE="4"), "n3", (1, 2, 1)),
     (slurm_step(1, 1, **pals(3, 4, 1, 2, 1)), "n3", (1, 2, 1)),
     # Open MPI: one rank a node, all on one, or as many on each of the job's hosts.
     (open_mpi(2, 3, 0, 1), "c", (2, 3, 0)),
     (open_mpi(3, 4, 3, 4), "c", (0, 1, 3)),
     ({**SLURM_BATCH, **open_mpi(5, 8, 1, 2)}, "n2.site.org", (2, 4, 1)),
-    ({**SLURM_BATCH, **open_mpi(7, 8, 1, 2)}, "N3", (3, 4, 1)),
-    ({**SLURM_BATCH, **open_mpi(1, 2, 0, 1)}, "n1", (1, 2, 0)),
-    ({**SLURM_BATCH, **open_mpi(1, 2, 1, 2)}, "n0", (0, 1, 1)),
     ({**SLURM_DAEMON, **open_mpi(1, 4, 0, 1)}, "n1", (1, 4, 0)),
-    ({**SLURM_DAEMON, **open_mpi(3, 8, 1, 2)}, "n1", (1, 4, 1)),
     # Hydra, which passes the batch script's variables on, or those of its proxies' steps.
     ({**SLURM_BATCH, **hydra(5, 8, 1, 2)}, "n2", (2, 4, 1)),
     ({**slurm_step(0), **hydra(3, 4, 0, 1)}, "n3", (3, 4, 0)),
     ({"PMI_RANK": "0", "PMI_SIZE": "1"}, "n0", (0, 1, 0)),
     # PALS counts the nodes.
     ({**PBS, **pals(3, 12, 3, 4, 0)}, "n2", (0, 3, 3)),
-    ({**PBS, **pals(11, 12, 3, 4, 2)}, "n1", (2, 3, 3)),
     # PBS counts each host once; a task of pbsdsh knows its node's number.
     (PBS, "n0", (1, 3, 0)),
-    (PBS, "n1.other.net", (2, 3, 0)),
     ({**PBS, "PBS_NODENUM": "2"}, "n1-ib0", (2, 3, 0)),
     ({**PBS, "PBS_NODENUM": "2"}, "n0", (1, 3, 0)),
     ({"PBS_JOBID": "1", "PBS_NODENUM": "1", "PBS_NUM_NODES": "2"}, "n1", (1, 2, 0)),
-    ({"PBS_JOBID": "1.server", "PBS_NUM_NODES": "1"}, "n0", (0, 1, 0)),
     # LSF, but for the host that only launches; jsrun never uses the one of the batch script.
     (LSF, "a01n02", (1, 2, 0)),
     ({"LSB_JOBID": "88", "LSB_MCPU_HOSTS": "a01n01 2 a01n02 2 "}, "a01n02.site", (1, 2, 0)),
     ({**LSF, **jsrun(5, 6, 2, 3)}, "a01n02", (1, 2, 2)),
-    ({**LASSEN, **jsrun(5, 6, 2, 3)}, "a01n02", (1, 2, 2)),
     ({**LASSEN, **jsrun(1, 2, 0, 1)}, "a01n02", (1, 2, 0)),
 ]
 
@@ -188,11 +179,8 @@ _DOUBTFUL = [
     (open_mpi(5, 8, 1, 4), "n0"),  # several ranks a node, and no list of hosts
     ({**SLURM_BATCH, **open_mpi(0, 4, 0, 2)}, "n0"),  # on some of the job's nodes only
     ({"PMI_RANK": "1", "PMI_SIZE": "2"}, "n0"),
-    ({"PMIX_RANK": "1", "PMIX_NAMESPACE": "job.1"}, "n0"),
     ({**PBS, **pals(7, 12, 2, 4, 1)}, "n0"),  # ranks that are dealt over the nodes
     (pals(8, 12, 0, 4, 1), "n0"),  # 8 and 4
-    (pals(0, 12, 0, 8, 0), "n0"),
-    (pals(2, 12, 0, 4, 1), "n0"),  # 2, 4 and 6
     (PBS, "stranger"),
     ({**PBS, "PBS_NODEFILE": "/no/such/file", "PBS_NODENUM": "1"}, "n1"),
     (LSF, "batch1"),
@@ -391,11 +379,8 @@ def test_what_the_user_says_of_the_nodes_is_believed(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rank": 1}, "--rank is given without --world_size"),
-        ({"world_size": 1}, "--world_size is given without --rank"),
+        ({"rank": 1}, "--rank and --world_size go together"),
         ({"rank": 2, "world_size": 2}, "--rank 2 is not one of 2"),
-        ({"rank": -1, "world_size": 2}, "--rank -1 is not one of 2"),
-        ({"rank": 0, "world_size": 0}, "--rank 0 is not one of 0"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -434,10 +419,6 @@ def test_variables_that_make_no_sense_are_named(
 # --- lists of hosts ---
 
 
-def test_with_several_brackets_the_last_one_counts_fastest() -> None:
-    assert expand_hosts("r[0-1]n[09-10]") == ["r0n09", "r0n10", "r1n09", "r1n10"]
-
-
 _PREFIXES = st.text("abz-.", min_size=1, max_size=4)
 _RANGES = st.tuples(st.integers(0, 1200), st.integers(0, 12), st.integers(1, 4))
 
@@ -464,9 +445,7 @@ def test_every_list_expands_to_what_it_was_made_from(
 
 
 @pytest.mark.skipif(shutil.which("scontrol") is None, reason="scontrol (Slurm) is not installed")
-@pytest.mark.parametrize(
-    "text", ["n[0-2,5],m-a[01-10]", "r[0-1]n[00-03]", "n[8-11],login", "n[099-101]", "a[5],b-1x"]
-)
+@pytest.mark.parametrize("text", ["n[0-2,5],m-a[01-10]", "r[0-1]n[00-03]", "n[8-11],login"])
 def test_slurm_expands_alike(text: str, tmp_path: Path) -> None:
     configuration = tmp_path / "slurm.conf"  # no daemon is asked
     configuration.write_text("ClusterName=t\nSlurmctldHost=localhost\nNodeName=n0\n")

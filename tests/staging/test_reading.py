@@ -103,18 +103,6 @@ def test_a_file_that_is_not_as_listed_is_named(tmp_path: Path, change, says: str
     assert "\n" not in str(raised.value)
 
 
-def test_with_a_manifest_the_time_says_nothing_but_the_advice_is_to_verify(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"before")
-    file = listed(tmp_path, "a", sha256="0" * 64)
-    os.utime(path, ns=(1, 1))
-    with SourceReader(tmp_path, file):
-        pass
-    path.write_bytes(b"longer than before")
-    with pytest.raises(StagingError, match=f"run dataprep verify {tmp_path}"):
-        SourceReader(tmp_path, file)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -145,12 +133,3 @@ def test_a_file_that_gets_shorter_under_the_reader_is_named(tmp_path: Path) -> N
         reader.read(0, buffer)
         with pytest.raises(StagingError, match="changed while it was being copied"):
             reader.read(50, buffer)
-
-
-def test_a_file_that_must_not_be_read_is_named(tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may read everything")
-    (tmp_path / "a").write_bytes(b"before")
-    (tmp_path / "a").chmod(0)
-    with pytest.raises(StagingError, match="Permission denied; check its permissions"):
-        SourceReader(tmp_path, listed(tmp_path, "a"))

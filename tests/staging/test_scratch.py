@@ -94,14 +94,6 @@ def test_what_the_user_names_is_used_as_it_is(
     assert find(Path("~/x")).path == node / "~" / "x"
 
 
-@pytest.mark.parametrize("to", ["loop/x", "loop", "link/../x"])
-def test_links_in_what_the_user_names_are_left_as_they_are(node: Path, to: str) -> None:
-    (node / "loop").symlink_to("loop")
-    (node / "link").symlink_to("tmp")
-    target = find_target(node / to, "imagenet", JOB, environment={})
-    assert str(target.path) == f"{node}/{to}"
-
-
 def test_a_chosen_place_gets_a_directory_of_user_job_and_data_set(node: Path, find: Find) -> None:
     place = node / "slurm" / f"dataprep-{ME}"
     assert find(SLURM_TMPDIR="slurm").path == place / "slurm-4711" / "imagenet"
@@ -118,16 +110,6 @@ def test_any_data_set_s_name_becomes_one_plain_directory(node: Path, find: Find,
     assert path.name.isprintable()
     assert not path.name.startswith((".", "-"))
     assert 0 < len(path.name) < 120
-
-
-def test_a_pbs_array_s_elements_get_directories_that_differ(find: Find) -> None:
-    jobs = ["pbs-12[3].server", "pbs-12[4].server", "pbs-12-3.server"]
-    paths = {find(placement=Placement("n", 0, 1, 0, job, None, None, "PBS")).path for job in jobs}
-    assert len(paths) == len(jobs)
-    assert all(set(str(path.parent.name)) <= set(_PLAIN) for path in paths)
-
-
-_PLAIN = "abcdefghijklmnopqrstuvwxyz0123456789-."
 
 
 @pytest.mark.parametrize(
@@ -156,16 +138,6 @@ def test_other_places_are_passed_over(node: Path, find: Find, on: Callable[..., 
     on(bb="lustre", tmpdir="nfs")
     assert find(TMPDIR="tmpdir").why == str(node / "alcf")
     assert find(TMPDIR="nowhere").why == str(node / "alcf")
-
-
-def test_without_any_place_the_message_names_all_that_were_tried(
-    node: Path, find: Find, on: Callable[..., None]
-) -> None:
-    on(bb="lustre", tmpdir="nfs", alcf="gpfs", tmp="nfs4")
-    with pytest.raises(StagingError, match="no node-local scratch") as caught:
-        find(TMPDIR="tmpdir")
-    for part in ("lustre", "$TMPDIR", "nfs", "gpfs", "nfs4", "--to"):
-        assert part in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["lustre", "nfs4"])

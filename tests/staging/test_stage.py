@@ -81,7 +81,7 @@ def test_a_second_call_reads_no_shard_of_the_source(cli: Cli, mine: Path, tmp_pa
     assert times(to) == before
 
 
-@pytest.mark.parametrize("verify", ["copy", "reread", "none"])
+@pytest.mark.parametrize("verify", ["copy", "none"])
 def test_without_its_sentinel_what_is_there_is_proven_and_not_copied(
     cli: Cli, mine: Path, tmp_path: Path, verify: str
 ) -> None:
@@ -275,15 +275,11 @@ def test_reread_finds_a_flipped_bit_that_no_time_tells_of(
     assert arrived(to) == named(source)
 
 
-def test_verify_none_believes_sizes(cli: Cli, mine: Path, tmp_path: Path) -> None:
+def test_verify_none_compares_sizes(cli: Cli, mine: Path, tmp_path: Path) -> None:
     to = tmp_path / "to"
     flip(shards(mine)[0])
     staged(cli, mine, to, "--verify", "none")
     assert arrived(to) == arrived(mine)
-    flip(shards(to)[1])
-    damaged = arrived(to)
-    assert "nothing to copy" in staged(cli, mine, to, "--verify", "none").out
-    assert arrived(to) == damaged
     # Nothing of this is believed by a call that looks closer.
     refused = cli("stage", mine, "--to", to)
     assert refused.code == 1, refused
@@ -291,15 +287,3 @@ def test_verify_none_believes_sizes(cli: Cli, mine: Path, tmp_path: Path) -> Non
     assert not is_sealed(to)
 
 
-def test_a_source_made_anew_with_shards_of_the_same_sizes_is_never_mixed_up(
-    cli: Cli, sets: Sets, tmp_path: Path
-) -> None:
-    source, to = tmp_path / "source", tmp_path / "to"
-    shutil.copytree(sets.first.out, source)
-    staged(cli, source, to, "--verify", "none")
-    for path in shards(to):  # as long as the new ones, which is usual in formats of raw pixels
-        path.write_bytes(bytes((sets.anew.out / path.relative_to(to)).stat().st_size))
-    shutil.rmtree(source)
-    shutil.copytree(sets.anew.out, source)
-    staged(cli, source, to, "--verify", "none")
-    assert arrived(to) == named(source)

@@ -129,7 +129,7 @@ def test_status_is_zero_only_for_a_whole_and_unchanged_copy(
 
     def status() -> str:
         result = cli("stage", source, "--to", to, "--status")
-        assert result.code == ("whole" not in result.out or "changed" in result.out)
+        assert result.code == ("whole copy" not in result.out or "changed" in result.out)
         assert result.code == 0 or "is not a whole, unchanged copy" in result.error
         told = json.loads(cli("stage", source, "--to", to, "--status", "--json").out)
         assert (told["place"], told["is_whole"]) == (str(to), result.code == 0)
@@ -138,7 +138,7 @@ def test_status_is_zero_only_for_a_whole_and_unchanged_copy(
 
     assert "nothing was staged here" in status()
     StageDirectory.make(to).close()
-    assert "nothing was copied, and nobody is copying" in status()
+    assert "not whole, of 0 files, and nobody is copying" in status()
     assert cli("stage", source, "--to", to).code == 0
     assert "whole copy of" in status()
     flip(shards(to)[0])

@@ -72,16 +72,6 @@ def test_a_file_lands_below_directories_that_were_not_there(
     assert everything(place) == ["train", "train/a", "train/a/shard"]
 
 
-def test_it_has_no_final_name_before_it_is_finished(place: Path, target: int) -> None:
-    file = SourceFile("shard", len(_DATA), _SHA256)
-    with TargetWriter(target, file, source=_SOURCE, verify="copy") as writer:
-        writer.write(_DATA, 0)
-        (name,) = everything(place)
-        assert name.startswith(".")
-        assert name.endswith(".partial")
-    assert everything(place) == []  # left without finish()
-
-
 @pytest.mark.parametrize("verify", ["copy", "reread"])
 def test_a_flipped_byte_in_the_source_is_found(place: Path, target: int, verify: Verify) -> None:
     damaged = bytearray(_DATA)
@@ -162,12 +152,6 @@ def test_a_path_that_leads_out_is_refused(place: Path, target: int, path: str) -
     assert everything(place.parent) == ["target"]
 
 
-def test_a_target_that_was_removed_is_named(place: Path, target: int) -> None:
-    place.rmdir()
-    with pytest.raises(StagingError, match=r"writing shard: .*; somebody removed it"):
-        write(target, "shard")
-
-
 @pytest.mark.parametrize(
     ("call", "number", "says"),
     [
@@ -232,31 +216,6 @@ def test_what_killed_copiers_left_is_removed_and_nothing_else(
         [*kept, "link", "train", *(f"train/{name}" for name in kept)]
     )
     assert len(list(outside.iterdir())) == len(names)
-
-
-@pytest.mark.parametrize("mode", [0o000, 0o100], ids=oct)
-def test_a_directory_that_cannot_be_looked_into_is_one_line(
-    place: Path, target: int, mode: int
-) -> None:
-    (place / "train").mkdir()
-    (place / "train").chmod(mode)
-    place.chmod(0o755)
-    user = os.geteuid()
-    if user == 0:  # who may look into everything
-        os.seteuid(65534)
-    try:
-        with pytest.raises(StagingError, match=r"removing .*: Permission denied; choose"):
-            remove_partials(target, ["train/a"])
-    finally:
-        os.seteuid(user)
-        (place / "train").chmod(0o700)
-
-
-def test_what_is_left_and_cannot_be_removed_is_named(place: Path, target: int) -> None:
-    left = partial_name("a")
-    (place / left).mkdir()
-    with pytest.raises(StagingError, match=f"{place}: cannot go on removing {left}"):
-        remove_partials(target, ["a"])
 
 
 # --- reading it back ---

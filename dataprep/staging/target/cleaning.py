@@ -95,43 +95,27 @@ def clean(
 def _clean_locked(
     directory: StageDirectory, job: str | None, *, all_jobs: bool, end: float
 ) -> Cleaned:
-    waited = False
-
-    def is_over() -> bool:
-        nonlocal waited
-        over, waited = waited and time.monotonic() >= end, True
-        return over
-
-    with node_lock(directory, patience=math.inf, done=is_over) as lock:
+    with node_lock(directory, patience=math.inf, done=lambda: time.monotonic() >= end) as lock:
         if lock is None:
             holder = describe_holder(directory) or "another process has been working on it"
             raise StagingError(f"{directory.path}: {holder}; end that first")
         lock.note("removing what is there")
         sentinel, planned = read_sentinel(directory), read_planned(directory)
         whose = sentinel or planned
-        if whose and not all_jobs:
-            if not whose.shared:
-                _check_job(directory, whose.job, job)
-                users = []
-            else:
-                if job is not None:
-                    remove_lease(directory, job)  # this job uses it no more
-                users = other_jobs(directory, job)
-            if users:
+        if whose and whose.shared and not all_jobs:
+            if job is not None:
+                remove_lease(directory, job)  # this job uses it no more
+            if users := other_jobs(directory, job):
                 return Cleaned(left=f"the copy stays, used by {some_of(users)} (see --all_jobs)")
+        elif whose and whose.job not in (None, job) and not all_jobs:
+            raise StagingError(
+                f"{directory.path} was staged by {whose.job}, this is {job or 'outside of any job'}"
+                "; if that job is over, clean with --all_jobs"
+            )
         # Who asks to share it from here on finds no copy, and then no directory.
         remove_sentinel(directory)
         paths = {file.path for file in sentinel.files} if sentinel else set()
         return _remove(directory, paths | planned_paths(directory))
-
-
-def _check_job(directory: StageDirectory, owner: str | None, job: str | None) -> None:
-    if owner is not None and owner != job:
-        raise StagingError(
-            f"{directory.path} was staged by {printable(owner)}, this is "
-            f"{printable(job) if job else 'outside of any job'}; if that job is over, clean with "
-            "--all_jobs"
-        )
 
 
 def _remove(directory: StageDirectory, paths: Collection[str]) -> Cleaned:
