@@ -129,11 +129,6 @@ def row(**fields: Any) -> dict[str, Any]:
     return {"row": staticmethod(lambda row: replace(row, **fields))}
 
 
-def scanned(**fields: Any) -> dict[str, Any]:
-    """Every unit holds this."""
-    return {"scanned": staticmethod(lambda scanned: replace(scanned, **fields))}
-
-
 def option(*values: Any, **fields: Any) -> dict[str, Any]:
     """There is one more option."""
     return {"OPTIONS": (*Toy.OPTIONS, Option(*values, **fields))}
@@ -157,25 +152,20 @@ BROKEN: dict[str, list[dict[str, Any]]] = {
     "test_it_declares_itself": [
         {"summary": ""},
         {"name": "Toy Set"},
-        {"formats": frozenset({"GIF"})},
         {"attributes": (*Toy.attributes, Attribute("eye colour", "text"))},
         {"attributes": (*Toy.attributes, Attribute("size", "int"))},
         {"config": lambda self: self.options},
         {"config": lambda _: {"call": str(next(calls))}},
-    ],
-    "test_its_options_are_documented_and_checked": [
         option("extra", ""),
         option("extra-thing", "More."),
         option("extra", "More.", default="x", choices=("y",)),
         option("mood", "Again."),
-        {"__init__": lambda self, **options: Dataset.__init__(self, note=options["note"])},
     ],
     "test_its_classes_are_listed_once": [
         {"classes": lambda _: [("0", "zero"), ("1", "one"), ("1", "won")]},
         {"classes": lambda _: None, "order_classes": lambda _, names: [(it, it) for it in names]},
     ],
     "test_what_is_found_can_be_scanned_elsewhere": [
-        {"found": staticmethod(lambda found: replace(found, description=()))},
         unit("toy/{}"),
         unit("toy"),
         {"unit": lambda _, split: ScanUnit("toy" if split == "train" else "Toy", split)},
@@ -186,46 +176,23 @@ BROKEN: dict[str, list[dict[str, Any]]] = {
     "test_what_is_not_there_is_refused": [{"find": anything}],
     "test_a_split_can_be_had_alone": [
         {"found": staticmethod(lambda found: replace(found, splits=tuple(LISTED)))},
-        {
-            "found": staticmethod(
-                lambda found: replace(found, units=found.units[: len(found.units) // 2 * 2])
-            )
-        },
     ],
     "test_rows_say_what_they_must": [
-        {
-            "scanned": staticmethod(
-                lambda it: replace(it, rows=dict.fromkeys(["other"], *it.rows.values()))
-            )
-        },
         row(key="same"),
         row(labels=(2,)),
         row(labels=(0, 1)),
-        {"multilabel": True, **row(labels=(1, 0))},
+        {"multilabel": True, **row(labels=(1, 1))},
         {"classes": lambda _: None},
-        row(attributes={"height": 3}),
-        row(attributes={"age": True}),
         row(attributes={"view": ""}),
-        row(attributes={"age": -(1 << 63)}),
         row(boxes=((0, 10, 20, 30),)),
-        row(boxes=((0.5, 0.25, 0.0, 1.0),)),
         row(boxes=((0.0, 0.25, 0.5, 1.0),) * 2),
         {"has_boxes": False},
         row(group="everybody"),
-        scanned(counts={"age out of range": 0}),
-        {
-            "scanned": staticmethod(
-                lambda it: replace(it, ignored=[replace(one, reason="") for one in it.ignored])
-            )
-        },
-    ],
-    "test_scanning_again_gives_the_same": [
-        {"row": staticmethod(lambda row: replace(row, modified=next(calls)))}
+        {"row": staticmethod(lambda row: replace(row, modified=next(calls)))},
     ],
     "test_images_can_be_read": [row(size=0), row(container="/etc/hostname")],
     "test_fingerprints_notice_every_change": [
         {"fingerprint": lambda *_: str(next(calls))},
-        {"fingerprint": lambda *_: "toy"},
         {"fingerprint": lambda _, raw, unit: json.dumps(stat_fingerprint(raw, unit.container))},
         {"fingerprint": lambda _, raw, unit: json.dumps(stat_fingerprint(raw, LABELS))},
     ],
@@ -253,15 +220,12 @@ class TestImageNet(DatasetTests):
         boxes.write_text(f"{name},0.1,0.2,0.3,0.4\n")
         return ImageNet(bbox_csv=str(boxes))
 
-    @pytest.fixture(params=["tree", "tars", "archives"])
+    @pytest.fixture(params=["tree", "archives"])
     def raw(self, request, tmp_path, make_raw):
         made = make_raw(tmp_path / "raw")
         if request.param == "tree":
             made.train_tree()
             made.validation_classes()
-        elif request.param == "tars":
-            made.train_tars()
-            made.validation_flat()
         else:
             made.train_archive()
             made.validation_archive()
