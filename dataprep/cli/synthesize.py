@@ -30,9 +30,8 @@ def _imagenet(directory: Path, **options: Any) -> None:
     with _bar() as progress:
         done = synthesize_imagenet(directory, progress=progress, **options)
     click.echo(
-        f"wrote {directory}: {counted(done.training_images, 'training image')} in "
-        f"{counted(done.classes, 'class', 'classes')}, "
-        f"{counted(done.validation_images, 'validation image')}, {sized(done.image_bytes)}"
+        f"wrote {directory}: {counted(done.images, 'image')} in "
+        f"{counted(options['classes'], 'class', 'classes')}, {sized(done.image_bytes)}"
     )
     _say_next("imagenet", directory)
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias, cast
 
@@ -25,14 +25,15 @@ from dataprep.errors import UsageError
 from dataprep.synthesize.files import (
     NamedFile,
     Progress,
+    Written,
     drawn,
     keyed_seed,
     require,
     saved,
     spoil,
-    staged,
     write_folder,
     write_tar,
+    writing_to,
 )
 from dataprep.synthesize.radiograph import lesion_box, radiograph
 
@@ -105,17 +106,6 @@ class PlannedRadiograph:
     special: Special | None = None
 
 
-@dataclass(frozen=True)
-class ChestXray14Summary:
-    """What was written: names of the documents, numbers, and the images to be treated apart."""
-
-    documents: tuple[str, ...]
-    archives: int
-    images: int
-    image_bytes: int
-    special_images: tuple[PlannedRadiograph, ...]
-
-
 def synthesize_chestxray14(
     directory: Path,
     *,
@@ -126,7 +116,7 @@ def synthesize_chestxray14(
     defects: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
-) -> ChestXray14Summary:
+) -> Written:
     """Write a made-up ChestX-ray14; equal arguments give equal bytes.
 
     Args:
@@ -159,23 +149,17 @@ def synthesize_chestxray14(
     }
     planned, sizes = _planned(listed, defects=defects), list[int]()
     images = [image for image in planned if image.special != "missing"]
-    names = [archive_name(layout, number + 1) for number in range(min(archives, len(images)))]
     contents = drawn(partial(_encoded, size, seed), images, sizes, progress)
     files = ((image.name, content) for image, content in zip(images, contents, strict=True))
-    bounds = [len(images) * number // len(names) for number in range(len(names) + 1)]
-    # The images come last: without them nothing takes the directory for a complete one.
-    with staged(directory, [*documents, *dict.fromkeys(names)]) as staging:
+    count = min(archives, len(images))
+    with writing_to(directory):
         for name, text in documents.items():
-            (staging / name).write_text(text, encoding="ascii")
-        for number, (begin, end) in enumerate(pairwise(bounds), start=1):
-            write_archive(staging, layout, number, islice(files, end - begin))
-    return ChestXray14Summary(
-        documents=tuple(documents),
-        archives=len(names),
-        images=len(images),
-        image_bytes=sum(sizes),
-        special_images=tuple(image for image in planned if image.special is not None),
-    )
+            (directory / name).write_text(text, encoding="ascii")
+        for number in range(1, count + 1):
+            own = len(images) * number // count - len(images) * (number - 1) // count
+            write_archive(directory, layout, number, islice(files, own))
+    special = {image.name: str(image.special) for image in planned if image.special}
+    return Written(len(images), sum(sizes), special)
 
 
 def made_up_labels(patients: int, seed: int) -> tuple[str, list[tuple[str, str]]]:
@@ -300,13 +284,6 @@ def _picture(pixels: NDArray[np.uint8], special: Special | None) -> Image.Image:
     return Image.fromarray(pixels)
 
 
-def archive_name(layout: ChestXray14Layout, number: int) -> str:
-    """What the archive of that number, counted from 1, is called at the top."""
-    if layout == "flat":
-        return _FOLDER
-    return f"images_{number:03d}" + ("" if layout == "folders" else f".{layout}")
-
-
 def write_archive(
     directory: Path, layout: ChestXray14Layout, number: int, files: Iterable[NamedFile]
 ) -> None:
@@ -318,10 +295,12 @@ def write_archive(
         number: the archive's, from 1.
         files: base names and contents.
     """
-    path = directory / archive_name(layout, number)
+    path = directory / f"images_{number:03d}.{layout}"
     members = ((f"{_FOLDER}/{name}", content) for name, content in files)
-    if layout in ("folders", "flat"):
-        write_folder(path if layout == "flat" else path / _FOLDER, files)
+    if layout == "flat":
+        write_folder(directory / _FOLDER, files)
+    elif layout == "folders":
+        write_folder(directory / f"images_{number:03d}" / _FOLDER, files)
     elif layout == "zip":
         with zipfile.ZipFile(path, "w") as archive:
             for name, content in members:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
-import shutil
 import tarfile
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from itertools import islice
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, TypeAlias, TypeVar, get_args
 
@@ -29,12 +27,20 @@ Progress: TypeAlias = Callable[[int, int], object]
 Item = TypeVar("Item")
 
 _MODIFIED = 1_339_200_000  # June 2012; any constant keeps the tars equal from run to run
-_STAGING = ".synthesize.partial"
-_AHEAD = 4  # images a thread that may be drawn and not yet written
+_AHEAD = 8  # images a thread that may be drawn and not yet written
 _GARBAGE_BYTES = 30_000
 # No image format starts like this, so that chance cannot make one.
 _GARBAGE_START = b"\xde\xad\xbe\xef"
 _HTML = b"<!DOCTYPE html>\n<html><body><h1>404 Not Found</h1></body></html>\n"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written: how many image files, their bytes, and kinds of special ones by name."""
+
+    images: int
+    image_bytes: int
+    special: dict[str, str]
 
 
 def keyed_seed(*key: str | int) -> int:
@@ -77,8 +83,6 @@ def drawn(
 ) -> Iterator[bytes]:
     """Make files of items in as many threads as there are cores to use, in their order.
 
-    ``Executor.map`` would hold every result that the disk has not come to.
-
     Args:
         draw: makes one file.
         items: of what.
@@ -86,17 +90,14 @@ def drawn(
         progress: told of every file.
     """
     threads = usable_cores()
-    pending: deque[Future[bytes]] = deque()
-    rest = iter(items)
+    ahead = _AHEAD * threads  # all at once would hold every file that the disk has not come to
     with ThreadPoolExecutor(threads, thread_name_prefix="synthesize") as executor:
-        while len(sizes) < len(items):
-            for item in islice(rest, _AHEAD * threads - len(pending)):
-                pending.append(executor.submit(draw, item))
-            content = pending.popleft().result()
-            sizes.append(len(content))
-            yield content
-            if progress is not None:
-                progress(len(sizes), len(items))
+        for start in range(0, len(items), ahead):
+            for content in executor.map(draw, items[start : start + ahead]):
+                sizes.append(len(content))
+                yield content
+                if progress is not None:
+                    progress(len(sizes), len(items))
 
 
 def write_tar(stream: IO[bytes], files: Iterable[NamedFile]) -> None:
@@ -121,44 +122,22 @@ def write_folder(folder: Path, files: Iterable[NamedFile]) -> None:
 
 
 @contextmanager
-def staged(directory: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Give out a hidden directory to write to; move its contents up when all went well.
-
-    Args:
-        directory: where the results belong; made if missing, else it must be empty.
-        names: what will have been written, in the order of its appearance there.
-
-    Yields:
-        The hidden directory, on the same file system. It is gone afterwards, and after
-        an error nothing else has changed.
+def writing_to(directory: Path) -> Iterator[None]:
+    """Make a directory to write to, and word the system's refusals.
 
     Raises:
         DatasetError: the directory holds something, or cannot be written.
     """
-    existed = directory.exists()
-    staging = directory / _STAGING
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        found = {path.name for path in directory.iterdir()} - {_STAGING}
-        if found:
+        if found := [path.name for path in directory.iterdir()]:
             raise DatasetError(
                 f"{directory} is not empty: it holds {some_of(found)}; choose another directory, "
                 "or remove it first"
             )
-        shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir()
-        try:
-            yield staging
-            for name in names:
-                (staging / name).rename(directory / name)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+        yield
     except OSError as error:
         raise DatasetError(
             f"cannot write to {directory}: {error}; "
             "choose a directory that is writable and has room enough"
         ) from error
-    finally:
-        if not existed:
-            with suppress(OSError):  # not empty, so it is wanted
-                directory.rmdir()

@@ -25,15 +25,16 @@ from dataprep.synthesize.files import (
     Defect,
     NamedFile,
     Progress,
+    Written,
     drawn,
     keyed_seed,
     require,
     saved,
     spoil,
-    staged,
     tar_member,
     write_folder,
     write_tar,
+    writing_to,
 )
 from dataprep.synthesize.photograph import photograph
 from dataprep_schemas import imagenet_classes, imagenet_validation_synsets
@@ -45,12 +46,6 @@ Classes: TypeAlias = Iterable[tuple[str, Iterable[NamedFile]]]
 TRAIN_TAR = "ILSVRC2012_img_train.tar"
 VALIDATION_TAR = "ILSVRC2012_img_val.tar"
 
-# In the order in which they appear: without the training images, which come last, nothing
-# takes the directory for a complete one.
-_NAMES: dict[Layout, tuple[str, ...]] = {
-    "tar": (VALIDATION_TAR, TRAIN_TAR),
-    "tree": ("synset_labels.txt", "validation", "train"),
-}
 # Positions counted over all training images. They start at 1 so that the first image is
 # an ordinary one, and are low so that the smallest sets have them.
 _ODD: dict[int, Kind] = {1: "cmyk", 3: "png"}
@@ -84,18 +79,6 @@ class PlannedImage:
     kind: Kind = "rgb"
 
 
-@dataclass(frozen=True)
-class ImageNetSummary:
-    """What was written: numbers of image files, their bytes, and those to be treated apart."""
-
-    classes: int
-    training_images: int
-    validation_images: int
-    image_bytes: int
-    grey_images: int
-    special_images: tuple[PlannedImage, ...]
-
-
 def synthesize_imagenet(
     directory: Path,
     *,
@@ -106,7 +89,7 @@ def synthesize_imagenet(
     defects: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
-) -> ImageNetSummary:
+) -> Written:
     """Write a made-up ImageNet; equal arguments give equal bytes.
 
     Args:
@@ -128,17 +111,15 @@ def synthesize_imagenet(
     images, sizes = [*validation, *training], list[int]()
     contents = drawn(partial(_encoded, seed), images, sizes, progress)
     files = ((image.name, content) for image, content in zip(images, contents, strict=True))
-    with staged(directory, _NAMES[layout]) as staging:
+    with writing_to(directory):
         write = _write_tars if layout == "tar" else _write_tree
-        write(staging, islice(files, len(validation)), _by_class(training, files))
-    return ImageNetSummary(
-        classes=classes,
-        training_images=len(training),
-        validation_images=len(validation),
-        image_bytes=sum(sizes),
-        grey_images=sum(image.kind == "grey" for image in images),
-        special_images=tuple(image for image in training if image.kind not in ("rgb", "grey")),
-    )
+        write(directory, islice(files, len(validation)), _by_class(training, files))
+    special = {
+        f"{image.synset}/{image.name}": str(image.kind)
+        for image in training
+        if image.kind not in ("rgb", "grey")
+    }
+    return Written(len(images), sum(sizes), special)
 
 
 def plan_training(classes: int, images_per_class: int, *, defects: bool) -> list[PlannedImage]:

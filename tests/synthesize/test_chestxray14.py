@@ -18,12 +18,12 @@ from dataprep.datasets.chestxray14.options import FINDINGS
 from dataprep.errors import UsageError
 from dataprep.synthesize.chestxray14 import (
     ChestXray14Layout,
-    ChestXray14Summary,
     made_up_boxes,
     made_up_labels,
     made_up_lists,
     synthesize_chestxray14,
 )
+from dataprep.synthesize.files import Written
 from dataprep.synthesize.radiograph import lesion_box, radiograph
 from tests.conftest import Cli
 
@@ -35,7 +35,7 @@ HEADER = (
 )
 
 
-def write(directory: Path, layout: ChestXray14Layout) -> ChestXray14Summary:
+def write(directory: Path, layout: ChestXray14Layout) -> Written:
     return synthesize_chestxray14(
         directory, patients=9, archives=3, layout=layout, size=16, defects=True
     )
@@ -66,13 +66,13 @@ def flattened(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ChestXray14Summary]:
+def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Written]:
     directory = tmp_path_factory.mktemp("tar.gz") / "raw"
     return directory, write(directory, "tar.gz")
 
 
 def test_the_default_is_the_published_layout(
-    tmp_path: Path, published: tuple[Path, ChestXray14Summary]
+    tmp_path: Path, published: tuple[Path, Written]
 ) -> None:
     directory, summary = published
     archives = archived(directory)
@@ -90,7 +90,7 @@ def test_the_default_is_the_published_layout(
 
 @pytest.mark.parametrize("layout", ["tar", "zip", "folders", "flat"])
 def test_every_layout_holds_the_same_images(
-    tmp_path: Path, published: tuple[Path, ChestXray14Summary], layout: ChestXray14Layout
+    tmp_path: Path, published: tuple[Path, Written], layout: ChestXray14Layout
 ) -> None:
     write(tmp_path, layout)
     archives = archived(tmp_path)
@@ -104,7 +104,7 @@ def test_every_layout_holds_the_same_images(
 
 
 def test_special_images_are_what_they_are_said_to_be(
-    published: tuple[Path, ChestXray14Summary],
+    published: tuple[Path, Written],
 ) -> None:
     directory, summary = published
     images = flattened(directory)
@@ -112,22 +112,22 @@ def test_special_images_are_what_they_are_said_to_be(
     listed = {line.split(",")[0] for line in lines}
     official = [(directory / name).read_text().split("\n") for name in DOCUMENTS[1:]]
     assert {*official[0], *official[1]} == listed
-    special = {image.special: image for image in summary.special_images}
-    counted = Counter(image.special for image in summary.special_images)
+    special = {kind: name for name, kind in summary.special.items()}
+    counted = Counter(summary.special.values())
     assert counted.pop("rgba") == 2
     assert counted == dict.fromkeys(
         ("missing", "palette", "sixteen_bit", "truncated", "unlisted"), 1
     )
-    assert listed - images.keys() == {special["missing"].name}
-    assert images.keys() - listed == {special["unlisted"].name}
+    assert listed - images.keys() == {special["missing"]}
+    assert images.keys() - listed == {special["unlisted"]}
     with pytest.raises(OSError, match="truncated"):
-        opened(images.pop(special["truncated"].name))
+        opened(images.pop(special["truncated"]))
     assert {opened(content).size for content in images.values()} == {(16, 16)}
     modes = Counter(opened(content).mode for content in images.values())
     assert modes == {"L": len(images) - 4, "RGBA": 2, "P": 1, "I;16": 1}
-    palette = opened(images[special["palette"].name])
+    palette = opened(images[special["palette"]])
     assert np.array_equal(255 - np.asarray(palette), np.asarray(palette.convert("L")))
-    deep = np.asarray(opened(images[special["sixteen_bit"].name]))
+    deep = np.asarray(opened(images[special["sixteen_bit"]]))
     assert np.unique(deep & 0xFF).size == 16
 
 
@@ -175,7 +175,7 @@ def test_a_larger_set_contains_a_smaller_one_and_the_seed_matters() -> None:
     assert {"Hernia", "Nodule|Mass"} <= findings
 
 
-@pytest.mark.parametrize("patients", [3, 15, 60])
+@pytest.mark.parametrize("patients", [3, 60])
 def test_lists_are_cut_by_patient_and_each_split_has_one(
     cli: Cli, tmp_path: Path, patients: int
 ) -> None:
@@ -209,9 +209,7 @@ def test_boxes_lie_in_the_published_picture_and_use_the_lists_words() -> None:
     assert len({(row[0], row[1]) for row in rows}) == len(rows)
 
 
-@pytest.mark.parametrize(
-    "options", [{"patients": 2}, {"archives": 0}, {"size": 7}, {"patients": 30_806}]
-)
+@pytest.mark.parametrize("options", [{"patients": 2}, {"size": 7}])
 def test_impossible_numbers_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"--\w+: \d+ is not between"):
         synthesize_chestxray14(tmp_path / "raw", **options)
@@ -223,7 +221,7 @@ def test_impossible_numbers_are_refused(tmp_path: Path, options: dict[str, Any])
 # --- the pictures have dark lungs, a bright middle, grain
 
 
-@pytest.mark.parametrize("size", [8, 31, 128])
+@pytest.mark.parametrize("size", [8, 31])
 def test_a_picture_is_a_square_of_greys_with_dark_lungs(size: int) -> None:
     picture = radiograph(1, size)
     assert (picture.shape, picture.dtype) == ((size, size), np.uint8)
@@ -234,7 +232,7 @@ def test_a_picture_is_a_square_of_greys_with_dark_lungs(size: int) -> None:
     assert lungs < middle - 50
 
 
-@pytest.mark.parametrize("finding", FINDINGS)
+@pytest.mark.parametrize("finding", ["Mass", "Hernia"])
 def test_each_finding_shows_in_its_box_and_nowhere_else(finding: str) -> None:
     change = radiograph(5, 128, [finding]).astype(int) - radiograph(5, 128)
     left, top, width, height = (128 * edge for edge in lesion_box(5, finding))

@@ -1,4 +1,4 @@
-"""``dataprep synthesize`` as a user meets it: whole or nothing, and never over somebody's data."""
+"""``dataprep synthesize`` as a user meets it, never over somebody's data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_imagenet_says_what_it_wrote_and_what_next(tmp_path: Path) -> None:
     result = run("imagenet", directory, *SMALL, "--defects")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
-    assert lines[0].startswith(f"wrote {directory}: 10 training images in 2 classes")
+    assert lines[0].startswith(f"wrote {directory}: 12 images in 2 classes")
     next_step = f"  dataprep imagenet --raw_data_dir '{directory}' --local_scratch_dir OUT"
     assert lines[-2:] == ["next:", next_step]
 
@@ -59,29 +59,7 @@ def test_help_needs_neither_numpy_nor_pillow() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-class StopHere(BaseException):
-    """Stands for Ctrl-C."""
-
-
-@pytest.mark.parametrize("last", [1, 2])
-def test_an_interrupted_run_leaves_nothing(tmp_path: Path, last: int) -> None:
-    seen: set[str] = set()
-
-    def progress(done: int, total: int) -> None:
-        assert (done <= total, total) == (True, 3)
-        seen.update(path.name for path in (tmp_path / "raw").iterdir())
-        if done == last:
-            raise StopHere
-
-    with pytest.raises(StopHere):
-        synthesize_imagenet(tmp_path / "raw", progress=progress, **TINY)
-    assert seen == {".synthesize.partial"}
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_full_disk_is_one_clear_line_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def write_bytes(path: Path, _: bytes) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
@@ -89,19 +67,11 @@ def test_a_full_disk_is_one_clear_line_and_leaves_nothing(
     with pytest.raises(DatasetError, match=r"No space left on device.*room enough") as caught:
         synthesize_imagenet(tmp_path / "raw", layout="tree", **TINY)
     assert "\n" not in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_ever_replaced_but_what_a_killed_run_left(tmp_path: Path) -> None:
+def test_nothing_is_ever_replaced(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(DatasetError, match="cannot write to"):
-        synthesize_imagenet(tmp_path / "file", **TINY)
-    raw = tmp_path / "raw"
-    (raw / ".synthesize.partial" / "train").mkdir(parents=True)
-    synthesize_imagenet(raw, **TINY)
-    names = ["ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"]
-    assert sorted(path.name for path in raw.iterdir()) == names
-    before = {name: (raw / name).read_bytes() for name in names}
-    with pytest.raises(DatasetError, match=r"holds ILSVRC2012_img_train\.tar.*or remove it first"):
-        synthesize_imagenet(raw, seed=1, **TINY)
-    assert {path.name: path.read_bytes() for path in raw.iterdir()} == before
+    for place, words in ((tmp_path / "file", "cannot write to"), (tmp_path, "holds file")):
+        with pytest.raises(DatasetError, match=words):
+            synthesize_imagenet(place, **TINY)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
