@@ -10,20 +10,19 @@ import io
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import h5py
 import lmdb
-import msgpack
 import numpy as np
 import pytest
 from PIL import Image
 
 from dataprep.records import Records
+from dataprep_schemas.caffe_pb2 import Datum
 from tests.conftest import FINDINGS, Labelled, Made, Shelf, read_labels, shelf_of
-from tests.interop.protobuf_wire import Datum
 
 VARIABLE = "DATAPREP_MXNET_PYTHON"
 COUNT = len(FINDINGS)
@@ -171,21 +170,6 @@ def test_dali_parses_fourteen_numbers(dali, radiographs: Made, vectors: Vectors)
 # --- RecordIO ---
 
 
-def test_dali_reads_recordio(dali, radiographs: Made, made: Shelf, vectors: Vectors) -> None:
-    out = made("recordio", *SINGLE).out
-    names = by_image(radiographs)
-
-    def outputs() -> list[Any]:
-        files = {"path": [str(out / "test.rec")], "index_path": [str(out / "test.idx")]}
-        return [*dali.fn.readers.mxnet(**files)]
-
-    found = {
-        names[image.tobytes()]: labels.astype(int).ravel().tolist()
-        for image, labels in run(dali, outputs, len(vectors))
-    }
-    assert found == vectors
-
-
 def test_mxnet_reads_records_and_decodes_images_with_label_width_14(
     radiographs: Made, made: Shelf, vectors: Vectors
 ) -> None:
@@ -218,13 +202,6 @@ def test_mxnet_reads_records_and_decodes_images_with_label_width_14(
 # --- HDF5 ---
 
 
-def of_h5(path: Path, images: str, labels: str) -> Iterator[tuple[str, list[int], Any]]:
-    with h5py.File(path, "r") as file:
-        assert len(file[images]) == len(file["keys"]) or file[images].ndim == 1
-        for number, key in enumerate(file["keys"][:]):
-            yield key.decode(), file[labels][number].tolist(), file[images][number]
-
-
 @pytest.mark.parametrize("name", ["hdf5", "hdf5-arrays"])
 def test_h5py_finds_labels_and_attributes(
     made: Shelf, expected: dict[str, Labelled], name: str
@@ -246,28 +223,6 @@ def test_h5py_finds_labels_and_attributes(
             assert file["images"].shape == (len(keys), 16, 16, 1)
 
 
-def test_caffes_hdf5_has_a_row_of_fourteen_an_image(
-    radiographs: Made, made: Shelf, vectors: Vectors
-) -> None:
-    out = made("hdf5-caffe", *SINGLE).out
-    arrays = {
-        key: pixels
-        for key, _, pixels in of_h5(
-            made("hdf5-arrays", *SINGLE).out / "test.h5", "images", "labels"
-        )
-    }
-    (source,) = (out / "test.txt").read_text("ascii").split()
-    found = {}
-    with h5py.File(out / source, "r") as file:
-        assert file["data"].dtype == file["label"].dtype == np.dtype("<f4")
-        assert file["data"].shape == (len(vectors), 1, 16, 16)
-        assert file["label"].shape == (len(vectors), COUNT)
-    for key, labels, planes in of_h5(out / source, "data", "label"):
-        found[key] = labels
-        assert np.array_equal(planes[0], arrays[key][:, :, 0])
-    assert found == vectors
-
-
 # --- LMDB ---
 
 
@@ -287,8 +242,8 @@ def test_caffes_second_database_has_the_labels(
     found = {}
     for (key, image), (_, vector) in zip(images, labels, strict=True):
         name = key.decode().split("_", 1)[1]
-        assert names[Datum.parse(image).data] == name
-        datum = Datum.parse(vector)
+        assert names[Datum.FromString(image).data] == name
+        datum = Datum.FromString(vector)
         assert (datum.channels, datum.height, datum.width) == (COUNT, 1, 1)
         found[name] = [*datum.data]
     assert found == vectors
@@ -309,44 +264,4 @@ def test_dali_reads_caffes_second_database(
     } == vectors
 
 
-def test_the_single_file_of_lmdb_torch_has_the_labels(
-    radiographs: Made, made: Shelf, expected: dict[str, Labelled]
-) -> None:
-    out = made("lmdb-torch", *SINGLE).out
-    names = by_image(radiographs)
-    records = dict(entries(out / "test.lmdb", subdir=False))
-    keys = msgpack.unpackb(records[b"__keys__"])
-    found = {}
-    for key in keys:
-        image, label, name, attributes = msgpack.unpackb(records[key])
-        assert names[image] == name
-        found[name] = (label, attributes)
-    assert found == {name: (row.vector(), row.attributes) for name, row in expected.items()}
-
-
 # --- WebDataset ---
-
-
-@pytest.mark.filterwarnings(
-    # It leaves the archives to the garbage collector.
-    "ignore::ResourceWarning",
-    "ignore::pytest.PytestUnraisableExceptionWarning",
-    "ignore::DeprecationWarning",
-)
-def test_webdataset_finds_labels_and_attributes_in_the_json(
-    radiographs: Made, made: Shelf, expected: dict[str, Labelled]
-) -> None:
-    webdataset = pytest.importorskip("webdataset", reason="needs webdataset: make readers")
-    out = made("webdataset", *SINGLE).out
-    names = by_image(radiographs)
-    (path,) = (path for path in shards(out, "test") if path.endswith(".tar"))
-    found = {}
-    for sample in webdataset.WebDataset(path, shardshuffle=False):
-        said = json.loads(sample["json"])
-        assert names[sample["png"]] == said["key"]
-        assert "cls" not in sample
-        found[said["key"]] = (
-            [int(number in said["labels"]) for number in range(COUNT)],
-            said["attributes"],
-        )
-    assert found == {name: (row.vector(), row.attributes) for name, row in expected.items()}

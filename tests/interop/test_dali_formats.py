@@ -42,19 +42,6 @@ def check(built: Built, split: str, records: list[list[Any]], labels: list[int])
         assert np.abs(record[-1].astype(int) - pixels).mean() < 2
 
 
-@pytest.mark.parametrize("split", SPLITS)
-def test_recordio(dali, made: Callable[..., Built], split: str) -> None:
-    built = made("recordio", "--num_shards", "1")
-    data, index = str(built.out / f"{split}.rec"), str(built.out / f"{split}.idx")
-    records = run(
-        dali,
-        len(built.raw[split]),
-        lambda: tuple(dali.fn.readers.mxnet(path=[data], index_path=[index], name="Reader")),
-    )
-    assert all(label.shape == (1,) and label.dtype == np.float32 for _, label, _ in records)
-    check(built, split, records, [int(label[0]) for _, label, _ in records])
-
-
 @pytest.mark.parametrize(
     ("split", "shards"), [("validation", "1"), ("train", "train=3,validation=2")]
 )

@@ -13,7 +13,7 @@ from dataprep.errors import SinkError, UsageError
 from dataprep.sinks.base import DatasetInfo, Sink
 from dataprep.sinks.hdf5_arrays import Hdf5ArraysSink
 from dataprep.sinks.hdf5_caffe import Hdf5CaffeSink
-from tests.sinks.hdf5_cases import CLASSES, arrays, example, read, write, write_split
+from tests.sinks.hdf5_cases import CLASSES, arrays, example, write, write_split
 
 BOTH = pytest.mark.parametrize("sink", [Hdf5ArraysSink(), Hdf5CaffeSink()], ids=lambda s: s.name)
 INFO = DatasetInfo(CLASSES, size=(3, 4))
@@ -32,14 +32,6 @@ def test_golden_bytes(sink: Sink, digest: str, tmp_path: Path) -> None:
     """Noted with h5py 3.14 on HDF5 1.14.6."""
     path = write(sink, tmp_path / "train.h5", arrays(4, INFO), INFO)
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
-
-
-@BOTH
-def test_more_than_is_held_back_for_one_write(sink: Sink, tmp_path: Path) -> None:
-    info = DatasetInfo(CLASSES, size=(128, 256))
-    examples = arrays(14, info)
-    path = write(sink, tmp_path / "train.h5", examples, info)
-    assert read(sink, path, info) == examples
 
 
 def test_a_user_of_h5py_finds_what_the_documentation_says(tmp_path: Path) -> None:

@@ -68,13 +68,6 @@ def test_the_time_of_day_is_not_in_the_files(
     assert contents[0] == contents[1]
 
 
-def test_a_file_without_them_has_no_place_for_them(tmp_path: Path) -> None:
-    none = replace(INFO, attributes=(), boxes=False)
-    with h5py.File(write(Hdf5Sink(), tmp_path / "train.h5", photographs(3), none)) as file:
-        assert "attributes" not in file
-        assert "box_labels" not in file
-
-
 def test_arrays_have_attributes_and_caffes_files_do_not(tmp_path: Path) -> None:
     info = replace(INFO, size=(2, 3), multilabel=False, boxes=False)
     plain = arrays(2, info)
@@ -105,10 +98,3 @@ def test_a_value_without_a_place_is_refused(tmp_path: Path, view: str, message: 
     writer.close()
     writer.abandon()
     assert read(Hdf5Sink(), tmp_path / "train.h5", INFO) == [good, good], "nothing of it is left"
-
-
-def test_a_name_that_is_a_path_is_refused(tmp_path: Path) -> None:
-    info = replace(INFO, attributes=(("../keys", "int"),))
-    with pytest.raises(SinkError, match="HDF5 cannot hold an attribute called"):
-        Hdf5Sink().open([tmp_path / "train.h5"], info)
-    assert not list(tmp_path.iterdir())

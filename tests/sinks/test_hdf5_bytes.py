@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
-from dataprep.sinks.base import DatasetInfo, ShardName
+from dataprep.sinks.base import DatasetInfo
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
 from tests.sinks.hdf5_cases import (
     CLASSES,
@@ -74,29 +74,6 @@ def test_golden_bytes(tmp_path: Path) -> None:
     for count, digest in golden.items():
         path = write(SINK, tmp_path / f"{count}", photographs(count), ONE)
         assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
-
-
-def test_a_small_shard_is_a_small_file(tmp_path: Path) -> None:
-    path = write(SINK, tmp_path / "train.h5", photographs(3), ONE)
-    assert path.stat().st_size < 80_000
-
-
-@pytest.mark.parametrize("count", [1000, 21841])
-def test_classes_are_attributes(tmp_path: Path, count: int) -> None:
-    classes = tuple((f"n{number:08d}", f"name {number} \udcff" * 5) for number in range(count))
-    info = DatasetInfo(classes)
-    examples = [example("a", b"x", (count - 1,), info)]
-    path = write(SINK, tmp_path / "train.h5", examples, info)
-    assert read(SINK, path, DatasetInfo()) == examples
-    with h5py.File(path) as file:
-        assert list(file.attrs["classes"]) == [identifier for identifier, _ in classes]
-
-
-def test_names() -> None:
-    assert SINK.paths(ShardName("train", 0, 1), "split") == [PurePosixPath("train.h5")]
-    assert SINK.paths(ShardName("train", 1, 2), "split") == [
-        PurePosixPath("train/train-00001-of-00002.h5")
-    ]
 
 
 def test_threads_that_write_at_the_same_time_write_the_same_bytes(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from dataprep.errors import SinkError
 from dataprep.sinks import lmdb_environment
-from dataprep.sinks.base import DatasetInfo, ShardName, Sink
+from dataprep.sinks.base import DatasetInfo, Sink
 from dataprep.sinks.lmdb_caffe import LmdbSink
 from dataprep.sinks.lmdb_torch import LmdbTorchSink
 from dataprep.sinks.unverified import read_unverified
@@ -129,16 +129,6 @@ def test_equal_examples_give_equal_bytes(name: str, tmp_path: Path) -> None:
     assert all(other == first for other in others)
 
 
-def test_lmdb_finds_nothing_wrong(kind, tmp_path: Path) -> None:
-    verify = pytest.importorskip("lmdb.verify", reason="py-lmdb has a verifier since 3")
-    sink, info = kind
-    paths = places(sink, tmp_path)
-    size = 0 if info.size else 3000
-    write(sink, paths, info, [example(number, info, size) for number in range(300)])
-    for path in paths:
-        assert list(verify.verify(str(path), subdir=False)) == []
-
-
 def test_a_truncated_file_is_an_error(kind, tmp_path: Path) -> None:
     """LMDB would die of SIGBUS."""
     sink, info = kind
@@ -242,31 +232,3 @@ def test_a_limit_on_the_size_of_files_is_named(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == f"{errno.EFBIG}\n"
-
-
-def test_the_estimate_of_the_overhead_is_not_too_small(kind, tmp_path: Path) -> None:
-    sink, info = kind
-    paths = places(sink, tmp_path)
-    # Of every length modulo a page.
-    examples = [example(number, info, number * 53) for number in range(600)]
-    if info.size:
-        examples = [example(number, info) for number in range(600)]
-    written = write(sink, paths, info, examples)
-    total = sum(file.bytes for file in written)
-    assert total <= sum(len(one.encoded) + sink.overhead for one in examples)
-
-
-@pytest.mark.parametrize("layout", ["split", "flat"])
-def test_names(layout: str) -> None:
-    shard = ShardName("train", 2, 4)
-    prefix = "train/" if layout == "split" else ""
-    assert [str(path) for path in LmdbTorchSink().paths(shard, layout)] == [
-        f"{prefix}train-00002-of-00004.lmdb"
-    ]
-    assert [str(path) for path in LmdbSink(labels="multi").paths(shard, layout)] == [
-        f"{prefix}train-00002-of-00004_lmdb/data.mdb",
-        f"{prefix}train-00002-of-00004_labels_lmdb/data.mdb",
-    ]
-    whole = ShardName("train", 0, 1)
-    assert [str(path) for path in LmdbTorchSink().paths(whole, layout)] == ["train.lmdb"]
-    assert [str(path) for path in LmdbSink().paths(whole, layout)] == ["train_lmdb/data.mdb"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,16 +76,6 @@ def test_pixels_are_what_opencv_would_hold(tmp_path: Path) -> None:
             assert (planes[2 - channel] == rgb[:, :, channel]).all()
 
 
-def test_grey_pixels_come_back(tmp_path: Path) -> None:
-    sink = LmdbSink(datum="raw")
-    paths = places(sink, tmp_path)
-    one = replace(example(0, RAW), encoded=bytes(range(20)), colorspace="Grayscale")
-    info = replace(RAW, colorspace="Grayscale")
-    write(sink, paths, info, [one])
-    with sink.reader(paths, DatasetInfo()) as reader:
-        assert list(reader) == [replace(one, synset="", class_name="")]
-
-
 @pytest.mark.parametrize(
     ("sink", "info", "option"),
     [
@@ -146,17 +135,6 @@ def test_databases_that_are_not_ours(records: dict[bytes, bytes], why: str, tmp_
     assert str(caught.value).endswith("make the shard again")
 
 
-def test_a_database_of_lmdb_1_is_named(tmp_path: Path) -> None:
-    if not hasattr(lmdb.Environment, "lib_version"):
-        pytest.skip("this py-lmdb has LMDB 0.9 only")
-    try:
-        path = put(tmp_path / "data.mdb", {b"00000000_x": b""}, lib_version=1)
-    except lmdb.Error:
-        pytest.skip("this py-lmdb has LMDB 0.9 only")
-    with pytest.raises(SinkError, match="LMDB structure: "):
-        LmdbSink().reader([path], SINGLE)
-
-
 def test_labels_of_another_shard_are_an_error(tmp_path: Path) -> None:
     sink = LmdbSink(labels="multi")
     paths = places(sink, tmp_path / "a")
@@ -199,20 +177,3 @@ def test_the_mean_file(tmp_path: Path) -> None:
     for statistics in (None, Mean(None)):
         with pytest.raises(UsageError, match="no mean image"):
             sink.finish_split([tmp_path / "2"], RAW, [], statistics)  # type: ignore[arg-type]
-
-
-def test_no_mean_file_unless_asked(tmp_path: Path) -> None:
-    sink = LmdbSink()
-    assert sink.split_paths("train", 1, "split") == ()
-    assert list(sink.finish_split([], SINGLE, [], None)) == []
-    image = Mean(np.zeros((1, 1, 3)))
-    assert list(sink.finish_split([], SINGLE, [], image)) == []  # type: ignore[arg-type]
-
-
-def test_without_dali_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "nvidia.dali", None)
-    sink = LmdbSink()
-    paths = places(sink, tmp_path)
-    write(sink, paths, SINGLE, [example(0)])
-    with pytest.raises(UsageError, match="pip install nvidia-dali-cuda120"):
-        list(sink.reference_records(paths, SINGLE))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from dataprep.errors import SinkError, UsageError
-from dataprep.sinks import DatasetInfo, ShardName, recordio
+from dataprep.errors import SinkError
+from dataprep.sinks import DatasetInfo, recordio
 from dataprep.sinks.example import Example
 from dataprep.sinks.recordio import LENGTH_LIMIT, RecordIOSink, frame, unframe
 
@@ -143,11 +142,6 @@ def test_too_large_an_image_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     assert paths[0].stat().st_size == 0
 
 
-def test_several_labels_need_classes(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="needs its list of classes"):
-        RecordIOSink().open([tmp_path / name for name in "abc"], DatasetInfo(multilabel=True))
-
-
 @pytest.mark.parametrize("which", [0, 1, 2], ids=["rec", "idx", "lst"])
 def test_every_truncation_of_every_file_is_noticed(tmp_path: Path, which: int) -> None:
     paths = write(tmp_path, [example(number) for number in (2, 4)], SINGLE)
@@ -156,18 +150,6 @@ def test_every_truncation_of_every_file_is_noticed(tmp_path: Path, which: int) -
         paths[which].write_bytes(data[:size])
         with pytest.raises(SinkError, match=r"partial"):
             read(paths, SINGLE)
-
-
-def test_flipped_bits_of_the_image_header_are_noticed(tmp_path: Path) -> None:
-    paths = write(tmp_path, [example(4)], SINGLE)
-    data = paths[0].read_bytes()
-    for at in range(8, 32):
-        for bit in range(8):
-            damaged = bytearray(data)
-            damaged[at] ^= 1 << bit
-            paths[0].write_bytes(damaged)
-            with pytest.raises(SinkError, match="record 0: "):
-                read(paths, SINGLE)
 
 
 def test_the_sidecars_of_another_shard_are_refused(tmp_path: Path) -> None:
@@ -187,36 +169,6 @@ def test_garbage_is_a_sink_error(tmp_path_factory: pytest.TempPathFactory, data:
     path.write_bytes(data or b"x")
     with pytest.raises(SinkError, match=r"train\.rec: structure: "):
         read([path], DatasetInfo())
-
-
-def test_names() -> None:
-    sink = RecordIOSink()
-    names = [str(path) for path in sink.paths(ShardName("train", 0, 1), "split")]
-    assert names == ["train.rec", "train.idx", "train.lst"]
-    path = sink.paths(ShardName("train", 1, 4), "split")[1]
-    assert str(path) == "train/train-00001-of-00004.idx"
-    assert sink.usual_shards == 1
-
-
-def test_overhead_is_about_what_is_added(tmp_path: Path) -> None:
-    examples = [example(number) for number in (0, 1, 4, 5)]
-    size = sum(path.stat().st_size for path in write(tmp_path, examples, SINGLE))
-    added = (size - sum(len(one.encoded) for one in examples)) / len(examples)
-    assert added <= RecordIOSink().overhead < 2 * added + 40
-
-
-def test_without_dali_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("nvidia.dali", "nvidia.dali.fn"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UsageError, match="pip install nvidia-dali-cuda120"):
-        list(RecordIOSink().reference_records(write(tmp_path, [], SINGLE), SINGLE))
-
-
-def test_nothing_stays_open_when_a_file_exists(tmp_path: Path) -> None:
-    paths = [tmp_path / name for name in "abc"]
-    paths[2].touch()
-    with pytest.raises(FileExistsError):
-        RecordIOSink().open(paths, SINGLE)
 
 
 # Magics at every alignment, adjacent and at the ends.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dataprep.errors import SinkError
-from dataprep.sinks import DatasetInfo, ShardName, tf_example
+from dataprep.sinks import DatasetInfo, tf_example
 from dataprep.sinks.example import Example
 from dataprep.sinks.tfrecord import TFRecordSink, TFRecordWriter, frame, masked_crc, unframe
 from dataprep_schemas import example_pb2
@@ -157,12 +156,6 @@ def test_attributes_and_box_labels_are_features_of_their_own() -> None:
         )
 
 
-def test_the_order_of_attributes_does_not_shape_the_bytes() -> None:
-    turned = replace(RADIOGRAPH, attributes=dict(reversed(RADIOGRAPH.attributes.items())))
-    other = replace(RADIOGRAPHS, attributes=RADIOGRAPHS.attributes[::-1])
-    assert encoded(turned, other) == encoded(RADIOGRAPH, RADIOGRAPHS)
-
-
 @pytest.mark.parametrize(
     ("key", "stored", "message"),
     [
@@ -278,16 +271,6 @@ def test_classes_that_are_no_utf8_keep_their_bytes() -> None:
     assert tf_example.decode(data, UNKNOWN) == example
 
 
-@given(st.sets(st.integers(0, 2)))
-def test_several_labels_come_back(chosen: set[int]) -> None:
-    labels = tuple(sorted(chosen))
-    synset, name = MULTI.identifiers(labels), MULTI.names(labels)
-    example = replace(FINDINGS, labels=labels, synset=synset, class_name=name)
-    data = encoded(example, MULTI)
-    assert tf_example.decode(data, MULTI) == example
-    assert tf_example.decode(data, UNKNOWN) == example
-
-
 def test_a_foreign_example_is_named() -> None:
     with pytest.raises(SinkError, match="without the image keys"):
         tf_example.decode(b"", UNKNOWN)
@@ -355,12 +338,6 @@ def write_shard(directory: Path, examples: list[Example]) -> list[Path]:
     return paths
 
 
-def test_index_is_what_dali_expects(tmp_path: Path) -> None:
-    data, index = write_shard(tmp_path, [EXAMPLE] * 3)
-    size = data.stat().st_size // 3
-    assert index.read_text() == f"0 {size}\n{size} {size}\n{2 * size} {size}\n"
-
-
 def read(paths: list[Path]) -> list[Example]:
     with TFRecordSink().reader(paths, UNKNOWN) as reader:
         return list(reader)
@@ -385,20 +362,6 @@ def test_a_wrong_index_is_found(tmp_path: Path, change) -> None:  # type: ignore
         read(paths)
 
 
-def test_a_length_beyond_the_file_allocates_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "shard"
-    length = struct.pack("<Q", 2**62)
-    path.write_bytes(length + struct.pack("<I", masked_crc(length)) + b"data")
-    with pytest.raises(SinkError, match=f"the file ends within a record of {2**62} bytes"):
-        TFRecordSink().reader([path], UNKNOWN)
-
-
-def test_a_writer_that_cannot_open_its_index_closes_its_data(tmp_path: Path) -> None:
-    paths = [tmp_path / "shard", tmp_path / "no such directory" / "index"]
-    with pytest.raises(FileNotFoundError):  # an open file would be a ResourceWarning, an error
-        TFRecordSink().open(paths, UNKNOWN)
-
-
 @settings(max_examples=40)
 @given(st.data())
 def test_any_flipped_byte_of_a_shard_is_found(
@@ -412,16 +375,3 @@ def test_any_flipped_byte_of_a_shard_is_found(
     for known in (paths, paths[:1]):
         with pytest.raises(SinkError, match=r"checksum|record 0"):
             read(known)
-
-
-def test_names_and_places() -> None:
-    sink = TFRecordSink()
-    shard = ShardName("train", 3, 1024)
-    assert [str(path) for path in sink.paths(shard, "split")] == [
-        "train/train-00003-of-01024",
-        "index/train/train-00003-of-01024",
-    ]
-    assert [str(path) for path in sink.paths(shard, "flat")] == [
-        "train-00003-of-01024",
-        "index/train/train-00003-of-01024",
-    ]

@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.sinks import DatasetInfo, ShardName
+from dataprep.sinks import DatasetInfo
 from dataprep.sinks.example import Example
 from dataprep.sinks.webdataset import WebDatasetSink, header
 from dataprep.sinks.webdataset_sample import Stems
@@ -124,33 +123,10 @@ def test_headers_are_those_of_pythons_tarfile(name: str, size: int) -> None:
         header(b"a", 8**11)
 
 
-def test_several_labels_are_in_the_json_alone(tmp_path: Path) -> None:
-    data, _ = write(tmp_path, [example(4, MULTI), example(5, MULTI)], MULTI)
-    with tarfile.open(data) as tar:
-        names = tar.getnames()
-    assert names == [f"n0000000{n}/{n}.{part}" for n in (4, 5) for part in ("jpg", "json")]
-
-
 def test_no_examples_are_an_empty_archive(tmp_path: Path) -> None:
     paths = write(tmp_path, [], SINGLE)
     assert [path.read_bytes() for path in paths] == [bytes(10240), b"v1.2 0\n"]
     assert read(paths, SINGLE) == read(paths[:1], SINGLE) == []
-
-
-@given(st.lists(st.text(max_size=300), max_size=5))
-def test_any_keys_come_back(tmp_path_factory: pytest.TempPathFactory, keys: list[str]) -> None:
-    keys += [
-        "a.b.jpg",
-        "a.b.png",
-        "../a_b",
-        "\udcff.JPEG",
-        "\udcf0\udc9f.JPEG",
-        "😀" * 90,
-        "😀" * 91,
-    ]
-    paths = write(tmp_path_factory.mktemp("shard"), [example(0, key=key) for key in keys], SINGLE)
-    assert [one.key for one in read(paths, SINGLE)] == keys
-    assert [one.key for one in read(paths[:1], SINGLE)] == keys
 
 
 def test_every_truncation_is_noticed(tmp_path: Path) -> None:
@@ -241,28 +217,6 @@ def test_gnu_tar_lists_the_members(tmp_path: Path) -> None:
     assert lines[0] == ["-r--r--r--", "0/0", "23", "1970-01-01", "00:00", "n00000001/1.jpg"]
 
 
-def test_our_index_is_what_dalis_wds2idx_writes(tmp_path: Path) -> None:
-    script = shutil.which("wds2idx", path=str(Path(sys.executable).parent))
-    if script is None:
-        pytest.skip("needs NVIDIA DALI: pip install nvidia-dali-cuda120")
-    keys = [
-        "a b.jpg",
-        "é.jpg",
-        "\\x\n.png",
-        "a.jpg",
-        "a.png",
-        "x" * 300,
-        "d:/" * 80 + "e",
-        "../f.g.h",
-    ]
-    examples = [example(number, key=key) for number, key in enumerate(keys)]
-    for info in (SINGLE, MULTI):
-        data, index = write(tmp_path / str(info.multilabel), examples, info)
-        theirs = tmp_path / "theirs.idx"
-        subprocess.run([sys.executable, script, data, theirs], check=True, capture_output=True)
-        assert index.read_bytes() == theirs.read_bytes()
-
-
 @pytest.mark.parametrize("info", [SINGLE, MULTI], ids=["single", "multi"])
 def test_the_webdataset_library_reads_the_same(tmp_path: Path, info: DatasetInfo) -> None:
     keys = ["a.jpg", "a.png", "__x__/a.jpg", ".b", "../c", "é d", "{e..f}.jpg", "g.h.i"]
@@ -277,29 +231,6 @@ def test_the_webdataset_library_reads_the_same(tmp_path: Path, info: DatasetInfo
     paths[0].write_bytes(paths[0].read_bytes()[:700])
     with pytest.raises(SinkError, match="webdataset cannot read it"):
         list(WebDatasetSink().reference_records(paths, info))
-
-
-def test_without_the_library_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("webdataset", "webdataset.tariterators"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UsageError, match="pip install webdataset"):
-        WebDatasetSink().reference_records([tmp_path / "x"], SINGLE)
-
-
-def test_names() -> None:
-    sink = WebDatasetSink()
-    shard = ShardName("train", 0, 1)
-    names = [str(path) for path in sink.paths(shard, "split")]
-    assert names == ["train/train-00000-of-00001.tar", "index/train/train-00000-of-00001.idx"]
-    names = [str(path) for path in sink.paths(shard, "flat")]
-    assert names == ["train-00000-of-00001.tar", "index/train/train-00000-of-00001.idx"]
-
-
-def test_overhead_is_about_what_is_added(tmp_path: Path) -> None:
-    examples = [example(number) for number in range(40)]
-    size = sum(path.stat().st_size for path in write(tmp_path, examples, SINGLE))
-    added = (size - sum(len(one.encoded) for one in examples)) / len(examples)
-    assert 0.8 * added < WebDatasetSink().overhead < 1.5 * added
 
 
 def test_the_json_says_everything_but_the_image(tmp_path: Path) -> None:
@@ -318,12 +249,6 @@ def members(data: Path, suffix: str) -> list[bytes]:
     with tarfile.open(data) as tar:
         found = [member for member in tar if member.name.endswith(suffix)]
         return [file.read() for member in found if (file := tar.extractfile(member)) is not None]
-
-
-def test_nothing_stays_open_when_a_file_exists(tmp_path: Path) -> None:
-    (tmp_path / "b").touch()
-    with pytest.raises(FileExistsError):
-        WebDatasetSink().open([tmp_path / "a", tmp_path / "b"], SINGLE)
 
 
 keys = st.one_of(
