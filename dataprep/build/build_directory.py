@@ -19,8 +19,7 @@ from pathlib import Path
 
 from dataprep.build.job import Job
 from dataprep.errors import DatasetError, SinkError
-from dataprep.sinks import DatasetInfo, ShardName, ShardWriter, Sink, WrittenFile
-from dataprep.sinks.example import Example
+from dataprep.sinks import ShardName, WrittenFile
 from dataprep.system.durable_files import PARTIAL, storage_error
 from dataprep.system.filesystems import (
     filesystem_of,
@@ -49,11 +48,6 @@ class Places:
     targets: Sequence[Path]
     out: Path
 
-    def open(self, sink: Sink, info: DatasetInfo) -> ShardWriter:
-        """Start a shard here; a bound on bytes a second holds up its writer."""
-        writer = sink.open(self.paths, info)
-        return _PayingWriter(writer, sink) if self.paths == self.targets else writer
-
     def deliver(self, written: Sequence[WrittenFile]) -> None:
         """Copy what was built elsewhere, checking that it is what the sink wrote.
 
@@ -72,24 +66,6 @@ class Places:
                     f"{path}: what was copied from here is not what was written; "
                     "check this node's storage, then run the same command again"
                 )
-
-
-class _PayingWriter(ShardWriter):
-    """Pays for the bytes of every example; what a format adds is little."""
-
-    def __init__(self, writer: ShardWriter, sink: Sink) -> None:
-        self._writer = writer
-        self._scale = sink.value_bytes if sink.pixels else 1
-
-    def write(self, example: Example) -> None:
-        self._writer.write(example)
-        pay(len(example.encoded) * self._scale)
-
-    def close(self) -> Sequence[WrittenFile]:
-        return self._writer.close()
-
-    def abandon(self) -> None:
-        self._writer.abandon()
 
 
 @contextmanager
@@ -112,20 +88,6 @@ def building(targets: Sequence[Path], job: Job) -> Iterator[Places]:
         raise storage_error(error, scratch, f"building files of {out}") from error
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def check_written(sink: Sink, paths: Sequence[Path], written: Sequence[WrittenFile]) -> None:
-    """Believe no plugin: what it says of its files must be true as far as a look can tell.
-
-    Raises:
-        SinkError: it is not.
-    """
-    sizes = [path.stat().st_size if path.exists() else None for path in paths]
-    if sizes != [file.bytes for file in written]:
-        raise SinkError(
-            f"sink {sink.name} says it wrote files of {[file.bytes for file in written]} bytes, "
-            f"but there are files of {sizes}; that is a defect of the sink"
-        )
 
 
 def remove_build_directories(out: Path, build_dir: Path | None) -> None:

@@ -33,6 +33,7 @@ from dataprep.errors import ImageError, SinkError, SourceError, UsageError
 from dataprep.images import Prepared, Recipe, prepare
 from dataprep.images.decode import raw_to_png, to_pixels
 from dataprep.images.pixels import cropped
+from dataprep.index.order import shard_bounds
 from dataprep.index.records import RecordsTable, first_rows
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
@@ -267,9 +268,7 @@ def run_of(shard: ShardName, ends: Sequence[int]) -> tuple[int, int]:
     """
     if shard.count == len(ends):
         return (ends[shard.number - 1] if shard.number else 0), ends[shard.number]
-    size, longer = divmod(ends[-1], shard.count)
-    start = shard.number * size + min(shard.number, longer)
-    return start, start + size + (shard.number < longer)
+    return shard_bounds(ends[-1], shard.count, shard.number)
 
 
 def _paid(examples: Iterator[Example]) -> Iterator[Example]:

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -36,10 +34,6 @@ PART = "part.json"
 
 _ANY_PART_FORMAT = "dataprep-part-"  # also of versions to come
 
-# Of dataprep.staging.target, which is not needed to read a manifest; a test compares them.
-_STAGING = ".dataprep-stage"
-_WHOLE = f"{_STAGING}/complete.json"
-
 
 def seal_manifest(body: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest with the format's name, and the hash that it carries of itself."""
@@ -60,29 +54,13 @@ def read_manifest(out: Path) -> dict[str, Any]:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        if is_staged_half(out):
-            raise DatasetError(explain_staged_half(out)) from None
         raise DatasetError(
-            f"{out}: no {NAME} here, so no sealed data set; "
-            "`dataprep status` tells how far a run has come"
+            f"{out}: no {NAME} here, so no sealed data set and no whole copy; "
+            "`dataprep status` tells how far a run has come, `dataprep stage --status` a copy"
         ) from None
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error}; make the data set again") from error
     return _checked(data, path)
-
-
-def is_staged_half(out: Path) -> bool:
-    """Whether staging has begun to copy something here, and has not said that all of it is here."""
-    # Not Path.is_dir, which raises where one may not look.
-    return os.path.isdir(out / _STAGING) and not os.path.exists(out / _WHOLE)  # noqa: PTH110, PTH112
-
-
-def explain_staged_half(out: Path) -> str:
-    """What is to be said of such a directory."""
-    return (
-        f"{out}: a copy that is not whole; `dataprep stage --status --to {shlex.quote(str(out))}` "
-        "tells more"
-    )
 
 
 @lru_cache(maxsize=4)

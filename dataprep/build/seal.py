@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-from dataprep.build.build_directory import building, check_written
+from dataprep.build.build_directory import building
 from dataprep.build.commit import (
     CommitRecord,
     CommittedFile,
@@ -101,13 +101,12 @@ def seal(
         shards = [record for record in records if record.split == split.name]
         known = (statistics or {}).get(split.name)
         files = make_split_files(job, split, shards)
-        splits[split.name] = describe_split(shards, files, joined.splits[split.name], known)
+        splits[split.name] = describe_split(shards, files, joined["splits"][split.name], known)
     manifest = seal_manifest(
         {
             **identity,
             "classes": [list(entry) for entry in job.info.classes],
-            "records_table": joined.described,
-            "totals": joined.totals,
+            **joined,
             "splits": splits,
         }
     )
@@ -163,7 +162,6 @@ def make_split_files(
     with temporary_files(finals) as temporaries:
         with building(temporaries, job) as places:
             written = sink.finish_split(places.paths, job.info, shards, merged_statistics(records))
-            check_written(sink, places.paths, written)
             places.deliver(written)
         publish(temporaries, finals)
     return [
@@ -183,7 +181,7 @@ def describe_split(
     Args:
         records: the commit record of every shard of the split, by number.
         files: those made once for the whole split.
-        counted: what the table of records says of it; see `Joined`.
+        counted: what the table of records says of it; see `join_rows`.
         known: statistics of the images from before, if none were collected now.
     """
     counts = [record.records for record in records]
@@ -214,26 +212,9 @@ def merged_statistics(records: Sequence[CommitRecord]) -> Statistics | None:
     return merged
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """What the table holds.
-
-    Attributes:
-        described: the file, as the manifest has it.
-        totals: how many records there are, and rows of each other status.
-        splits: what the manifest says of each split: rows of each status but ``records``;
-            ``class_records``: records by class index, where one with several labels counts for
-            each; ``class_spread``: the largest difference of any class's count between two
-            shards; ``label_set_spread``: the same of any set of labels that records have
-            together, 0 where they have one each. Rows of no split are only in the totals.
-    """
-
-    described: Mapping[str, Any]
-    totals: Mapping[str, int]
-    splits: Mapping[str, Mapping[str, Any]]
-
-
-def join_rows(job: Job, records: Sequence[CommitRecord], others: Iterable[pa.Table]) -> Joined:
+def join_rows(
+    job: Job, records: Sequence[CommitRecord], others: Iterable[pa.Table]
+) -> Mapping[str, Any]:
     """Write ``records.parquet``, whole or not at all, and add up what it holds.
 
     Memory is bounded: rows of records are read and written some at a time.
@@ -242,6 +223,14 @@ def join_rows(job: Job, records: Sequence[CommitRecord], others: Iterable[pa.Tab
         job: what was built.
         records: the commit record of every shard.
         others: rows of images that are in no shard. Missing columns are null.
+
+    Returns:
+        What the manifest says of it: ``records_table``, the file; ``totals``: how many records
+        there are, and rows of each other status, those of no split, too; ``splits``: rows of each
+        status but ``records``, ``class_records`` by class index, where one with several labels
+        counts for each, ``class_spread``: the largest difference of any class's count between two
+        shards, and ``label_set_spread``: the same of any set of labels that records have together,
+        0 where they have one each.
 
     Raises:
         DatasetError: the rows of a shard are damaged; running again makes the shard again.
@@ -271,7 +260,7 @@ def join_rows(job: Job, records: Sequence[CommitRecord], others: Iterable[pa.Tab
         temporary.unlink(missing_ok=True)
     everything = {status: sum(of[status] for of in totals.values()) for status in _SUMMED}
     everything["records"] = sum(record.records for record in records)
-    return Joined(described, everything, splits)
+    return {"records_table": described, "totals": everything, "splits": splits}
 
 
 def _rows(

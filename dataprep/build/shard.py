@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import xxhash
 
-from dataprep.build.build_directory import building, check_written
+from dataprep.build.build_directory import building
 from dataprep.build.commit import (
     CommitRecord,
     CommittedFile,
@@ -33,6 +33,7 @@ from dataprep.index.tables import Attributes
 from dataprep.sinks import DatasetInfo, ShardName, WrittenFile
 from dataprep.system.durable_files import storage_error
 from dataprep.system.state_files import file_sha256
+from dataprep.system.throttle import pay
 from dataprep_schemas.tables import schema_of
 
 _GROUP: Final = 1 << 14  # rows kept in memory; a shard may have millions
@@ -76,12 +77,16 @@ def write_shard(
                 ShardRows(rows_file, shard, job.info, job.attributes) as rows,
                 building(shard_files, job) as places,
             ):
-                writer = places.open(sink, job.info)
+                writer = sink.open(places.paths, job.info)
+                # A bound on bytes a second; what is built elsewhere pays when it is copied.
+                scale = sink.value_bytes if sink.pixels else 1
+                scale *= places.paths == places.targets
                 try:
                     statistics: Statistics | None = None
                     for item in _until(stop, job.items(shard, pool, window)):
                         if isinstance(item, Made):
                             writer.write(item.example)
+                            pay(len(item.example.encoded) * scale)
                             if item.measured is not None:
                                 statistics = statistics or Statistics()
                                 statistics.add(item.measured)
@@ -91,7 +96,6 @@ def write_shard(
                 except BaseException:
                     writer.abandon()
                     raise
-                check_written(sink, places.paths, written)
                 places.deliver(written)
                 rows.close()
             if job.lease.lost_now():

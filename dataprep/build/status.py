@@ -11,13 +11,7 @@ from typing import Literal
 from dataprep.build.claim import read_job
 from dataprep.build.commit import CommitRecord, finished_shards, images_under_way
 from dataprep.build.lock import LEASE_SECONDS, Marker, sight
-from dataprep.build.manifest import (
-    PART,
-    explain_staged_half,
-    is_staged_half,
-    read_manifest,
-    read_part,
-)
+from dataprep.build.manifest import PART, read_manifest, read_part
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
 from dataprep.system.messages import counted
@@ -94,14 +88,14 @@ def read_status(out: Path) -> JobStatus:
     """Look at an output directory without touching it.
 
     Raises:
-        DatasetError: there is no job in it, but maybe half a copy; or it is not clear which part
-            of a data set is.
+        DatasetError: there is no job in it; or it is not clear which part of a data set is.
     """
     workspace = Workspace(out)
     if not workspace.private.is_dir() and not workspace.manifest.exists():
-        if is_staged_half(out):
-            raise DatasetError(explain_staged_half(out))
-        raise DatasetError(f"{out}: nothing of dataprep's here; is this the --local_scratch_dir?")
+        raise DatasetError(
+            f"{out}: no job of dataprep's here; is this the --local_scratch_dir? "
+            "`dataprep stage --status` tells of a copy"
+        )
     # First, and once: a run may end, or begin, while the rest is read.
     holder = _holder(workspace)
     records = finished_shards(workspace)

@@ -23,10 +23,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dataprep.build import manifest
 from dataprep.index import records
-from dataprep.sinks import ShardName
+
+if TYPE_CHECKING:  # staging looks for foreign files, and needs no format
+    from dataprep.sinks import ShardName
 
 
 class Workspace:

@@ -191,7 +191,9 @@ def test_a_copy_that_is_not_whole_does_not_look_like_a_data_set(
         shutil.copytree(sets.anew.out, source)
     killed_midway(forks, source, to, 3)
     assert not (to / "manifest.json").exists()
-    refused(cli("verify", to), f"{to}: a copy that is not whole")
+    refused(
+        cli("verify", to), f"{to}: no manifest.json here, so no sealed data set and no whole copy"
+    )
     staged(cli, source, to)
     assert cli("verify", to).code == 0
 

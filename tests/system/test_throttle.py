@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.archives import reading
-from dataprep.build import build_directory
+from dataprep.build import build_directory, shard
 from dataprep.build.verify import verify
 from dataprep.cli.stopping import resumable
 from dataprep.errors import StagingError, StoppedError
@@ -124,7 +124,8 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 def written(meter: Recorder, monkeypatch: pytest.MonkeyPatch) -> Recorder:
     """What the bytes of the output are paid to, instead of to the meter."""
     recorder = Recorder()
-    monkeypatch.setattr(build_directory, "pay", recorder.take)
+    for module in (build_directory, shard):
+        monkeypatch.setattr(module, "pay", recorder.take)
     return recorder
 
 
