@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, get_args, overload
 
@@ -32,8 +32,8 @@ Uneven = Literal["keep", "drop", "repeat"]
 _INHERITED: list[object] = []  # readers of the parent process, kept so that nothing closes them
 
 
-class Records(FinishedSplit):
-    """The examples of one split, in the order they were written.
+class Records(Sequence[Example]):
+    """The examples of one split, or a consecutive part of them, in the order they were written.
 
     Of a node's part of a data set, those of the shards that are there, numbered from 0.
 
@@ -45,6 +45,13 @@ class Records(FinishedSplit):
         out: the directory that holds ``manifest.json``.
         split: which split.
 
+    Attributes:
+        out: see above.
+        split: likewise.
+        manifest: restricted to what is there.
+        info: what is true of every example.
+        sink: the format.
+
     Raises:
         DatasetError: there is no intact manifest, or it is not clear what is there of it.
         UsageError: no such split, or a format that is not installed.
@@ -52,10 +59,13 @@ class Records(FinishedSplit):
 
     def __init__(self, out: Path, split: str) -> None:
         whole = read_manifest(out)
-        super().__init__(out, split, whole)
-        rows, numbers = first_rows(whole)[split], shard_numbers(out, whole)[split]
-        self._first_rows = [rows[number] for number in numbers]
-        self._numbers: dict[str, int] | None = None
+        self._all = FinishedSplit(out, split, whole)
+        self.out, self.split, self.manifest = self._all.out, split, self._all.manifest
+        self.info, self.sink = self._all.info, self._all.sink
+        rows = first_rows(whole)[split]
+        self._first_rows = [rows[number] for number in shard_numbers(out, whole)[split]]
+        self._range = range(len(self._all))
+        self._keys: dict[str, int] | None = None
         self._open = _OpenShards()
 
     @property
@@ -73,7 +83,15 @@ class Records(FinishedSplit):
         Raises:
             DatasetError: the table cannot be read.
         """
-        return self._labels(0, len(self))
+        import numpy as np
+
+        column = self._column("labels")
+        if not self.info.multilabel:
+            return np.fromiter((label for (label,) in column), np.int64, len(self))
+        found = np.zeros((len(self), len(self.classes)), np.int64)
+        for number, labels in enumerate(column):
+            found[number, labels] = 1
+        return found
 
     def to_torch(self, transform: Callable[[Any], Any] | None = None) -> TorchDataset:
         """A map-style `torch.utils.data.Dataset` of pairs of an image and its label.
@@ -87,36 +105,51 @@ class Records(FinishedSplit):
         Raises:
             ImportError: PyTorch is not installed.
         """
-        return self[:].to_torch(transform)
+        from dataprep.torch_dataset import TorchDataset
+
+        return TorchDataset(self, transform)
+
+    def __len__(self) -> int:
+        """How many examples there are."""
+        return len(self._range)
 
     def __repr__(self) -> str:
-        """Where and what."""
-        return f"<{len(self):,} records of {self.split} in {self.out}, {self.sink.name}>"
+        """Where and what; of a part, with a line for each of the first few examples."""
+        whole = f"{len(self._all):,} records of {self.split} in {self.out}, {self.sink.name}"
+        if len(self) == len(self._all):
+            return f"<{whole}>"
+        shown = [f"{number}: {describe(self[number])}" for number in range(len(self))[:_SHOWN]]
+        more = [f"and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
+        head = f"<{counted(len(self), 'example')} of <{whole}>" + (":" if shown else "")
+        return "\n".join([head, *shown, *more]) + ">"
 
     @overload
     def __getitem__(self, number: SupportsIndex) -> Example: ...
     @overload
-    def __getitem__(self, number: slice) -> RecordsPart: ...
-    def __getitem__(self, number: SupportsIndex | slice) -> Example | RecordsPart:
+    def __getitem__(self, number: slice) -> Self: ...
+    def __getitem__(self, number: SupportsIndex | slice) -> Example | Self:
         """Example ``number``, 0-based, negative from the end; or a part, by a slice of step 1.
 
         Raises:
             IndexError: there is no such example.
             SinkError: it is damaged.
+            UsageError: the slice has another step.
         """
         if isinstance(number, slice):
-            return RecordsPart(self, 0, len(self))[number]
-        index = operator.index(number)
-        if index < 0:
-            index += len(self)
-        if not 0 <= index < len(self):
-            raise IndexError(f"{self.out} {self.split}: no example {number} of {len(self)}")
-        shard = bisect_right(self.ends, index)
-        return self._reader(shard)[index - self.start(shard)]
+            return self._part(self._range[number])
+        try:
+            index = self._range[number]
+        except IndexError:
+            raise IndexError(
+                f"{self.out} {self.split}: no example {number} of {len(self)}"
+            ) from None
+        shard = bisect_right(self._all.ends, index)
+        reader = self._open.here.get(shard, self._all.reader)
+        return reader[index - self._all.start(shard)]
 
     def __iter__(self) -> Iterator[Example]:
         """Every example in order, checking whatever the format lets one check."""
-        return self.between(0, len(self))
+        return self._all.between(self._range.start, self._range.stop)
 
     def number_of(self, key: str) -> int:
         """The number of the example with this key; the first call reads all keys of the table.
@@ -125,10 +158,9 @@ class Records(FinishedSplit):
             KeyError: there is none.
             DatasetError: the table cannot be read.
         """
-        if self._numbers is None:
-            keys = self._column("key", 0, len(self))
-            self._numbers = {found: at for at, found in enumerate(keys)}
-        return self._numbers[key]
+        if self._keys is None:
+            self._keys = {found: at for at, found in enumerate(self._column("key"))}
+        return self._keys[key]
 
     def by_key(self, key: str) -> Example:
         """The example with this key.
@@ -145,7 +177,7 @@ class Records(FinishedSplit):
             )
         return example
 
-    def part(self, rank: int, world_size: int, *, uneven: Uneven = "keep") -> RecordsPart:
+    def part(self, rank: int, world_size: int, *, uneven: Uneven = "keep") -> Self:
         """The share of one rank: a consecutive run, so that it reads few files.
 
         Args:
@@ -159,27 +191,14 @@ class Records(FinishedSplit):
         Raises:
             UsageError: there is no such rank, or no such way.
         """
-        if uneven not in get_args(Uneven):
-            raise UsageError(f"uneven={uneven!r} is none of {', '.join(get_args(Uneven))}")
-        if not 0 <= rank < world_size:
-            raise UsageError(f"there is no rank {rank} in a world of size {world_size}")
-        total = len(self)
-        if uneven == "drop":
-            size = total // world_size
-            return RecordsPart(self, rank * size, (rank + 1) * size)
-        start, stop = rank * total // world_size, (rank + 1) * total // world_size
-        if uneven == "repeat" and total:
-            size = -(-total // world_size)
-            start = min(start, total - size)
-            stop = start + size
-        return RecordsPart(self, start, stop)
+        return self._part(self._range[part_of(len(self), rank, world_size, uneven)])
 
     def close(self) -> None:
         """Close what this thread has open; reading opens it again.
 
         What other threads have open is closed when they end.
         """
-        self._open.close()
+        self._open.here.close()
 
     def __enter__(self) -> Self:
         """The examples themselves."""
@@ -189,106 +208,40 @@ class Records(FinishedSplit):
         """Close."""
         self.close()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but what is open."""
-        return {**self.__dict__, "_open": None}
+    def _part(self, numbers: range) -> Self:
+        if numbers.step != 1:
+            raise UsageError("a part of a data set is consecutive: slices need the step 1")
+        part = copy(self)  # which shares what is open
+        part._range, part._keys = range(numbers.start, max(numbers.start, numbers.stop)), None
+        return part
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Open nothing yet."""
-        self.__dict__.update(state)
-        self._open = _OpenShards()
-
-    def _labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        import numpy as np
-
-        column = self._column("labels", start, stop)
-        if not self.info.multilabel:
-            return np.fromiter((label for (label,) in column), np.int64, stop - start)
-        found = np.zeros((stop - start, len(self.classes)), np.int64)
-        for number, labels in enumerate(column):
-            found[number, labels] = 1
-        return found
-
-    def _column(self, name: str, start: int, stop: int) -> Iterator[Any]:
-        """A column of the table of records, of examples ``start`` to ``stop - 1``."""
+    def _column(self, name: str) -> Iterator[Any]:
+        """A column of the table of records."""
         with RecordsTable(self.out) as table:
             for shard, row in enumerate(self._first_rows):
-                begin = self.start(shard)
-                first, last = max(start, begin), min(stop, self.ends[shard])
+                begin = self._all.start(shard)
+                first = max(self._range.start, begin)
+                last = min(self._range.stop, self._all.ends[shard])
                 if first < last:
-                    at = row + first - begin
-                    rows = table.rows(at, at + last - first, [name])
+                    rows = table.rows(row + first - begin, row + last - begin, [name])
                     yield from (value for (value,) in rows)
 
-    def _reader(self, shard: int) -> ShardReader:
-        found = self._open.get(shard)
-        if found is None:
-            found = self.reader(shard)
-            self._open.put(shard, found)
-        return found
 
-
-class RecordsPart(Sequence[Example]):
-    """A consecutive run of a split's examples.
-
-    Args:
-        records: the whole split.
-        start: number of the first example.
-        stop: number behind the last one.
-    """
-
-    def __init__(self, records: Records, start: int, stop: int) -> None:
-        self.records = records
-        self.numbers = range(start, stop)
-
-    def __len__(self) -> int:
-        """How many examples there are."""
-        return len(self.numbers)
-
-    @overload
-    def __getitem__(self, number: SupportsIndex) -> Example: ...
-    @overload
-    def __getitem__(self, number: slice) -> RecordsPart: ...
-    def __getitem__(self, number: SupportsIndex | slice) -> Example | RecordsPart:
-        """An example by its number in this part; or a smaller part by a slice of step 1.
-
-        Raises:
-            IndexError: there is no such example.
-            UsageError: the slice has another step.
-        """
-        if isinstance(number, slice):
-            numbers = self.numbers[number]
-            if numbers.step != 1:
-                raise UsageError("a part of a data set is consecutive: slices need the step 1")
-            return RecordsPart(self.records, numbers.start, max(numbers.start, numbers.stop))
-        return self.records[self.numbers[number]]
-
-    @property
-    def classes(self) -> Sequence[tuple[str, str]]:
-        """(identifier, name) of every class of the data set."""
-        return self.records.classes
-
-    @property
-    def labels(self) -> NDArray[np.int64]:
-        """As `Records.labels`, of this part."""
-        return self.records._labels(self.numbers.start, self.numbers.stop)
-
-    def to_torch(self, transform: Callable[[Any], Any] | None = None) -> TorchDataset:
-        """As `Records.to_torch`, of this part."""
-        from dataprep.torch_dataset import TorchDataset
-
-        return TorchDataset(self, transform)
-
-    def __repr__(self) -> str:
-        """Which examples, and a line for each of the first few."""
-        text = f"<{counted(len(self), 'example')} of {self.records!r}"
-        shown = [f"{number}: {describe(self[number])}" for number in range(len(self))[:_SHOWN]]
-        more = [f"and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
-        return "\n".join([text + (":" if shown else ""), *shown, *more]) + ">"
-
-    def __iter__(self) -> Iterator[Example]:
-        """In order."""
-        return self.records.between(self.numbers.start, self.numbers.stop)
+def part_of(total: int, rank: int, world_size: int, uneven: Uneven) -> slice:
+    """The numbers of one rank's part of so many examples; see `Records.part`."""
+    if uneven not in get_args(Uneven):
+        raise UsageError(f"uneven={uneven!r} is none of {', '.join(get_args(Uneven))}")
+    if not 0 <= rank < world_size:
+        raise UsageError(f"there is no rank {rank} in a world of size {world_size}")
+    start, stop = rank * total // world_size, (rank + 1) * total // world_size
+    if uneven == "drop":
+        size = total // world_size
+        start, stop = rank * size, (rank + 1) * size
+    elif uneven == "repeat" and total:
+        size = -(-total // world_size)
+        start = min(start, total - size)
+        stop = start + size
+    return slice(start, stop)
 
 
 def describe(example: Example) -> str:
@@ -306,21 +259,16 @@ def describe(example: Example) -> str:
 
 
 class _OpenShards(threading.local):
-    """The readers of one thread of one process."""
+    """The readers of one thread of one process; pickled, those of none."""
 
     def __init__(self) -> None:
         self._readers = _Readers()
 
-    def get(self, shard: int) -> ShardReader | None:
-        return self._own().get(shard)
+    def __reduce__(self) -> tuple[type[_OpenShards], tuple[()]]:
+        return _OpenShards, ()
 
-    def put(self, shard: int, reader: ShardReader) -> None:
-        self._own().put(shard, reader)
-
-    def close(self) -> None:
-        self._own().close()
-
-    def _own(self) -> _Readers:
+    @property
+    def here(self) -> _Readers:
         if self._readers.process != os.getpid():
             self._readers = _Readers()
         return self._readers
@@ -333,15 +281,13 @@ class _Readers:
         self.process = os.getpid()
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
 
-    def get(self, shard: int) -> ShardReader | None:
-        if shard in self._readers:
-            self._readers.move_to_end(shard)
-        return self._readers.get(shard)
-
-    def put(self, shard: int, reader: ShardReader) -> None:
-        self._readers[shard] = reader
-        if len(self._readers) > _MOST_OPEN:
-            self._readers.popitem(last=False)[1].close()
+    def get(self, shard: int, opened: Callable[[int], ShardReader]) -> ShardReader:
+        if shard not in self._readers:
+            self._readers[shard] = opened(shard)
+            if len(self._readers) > _MOST_OPEN:
+                self._readers.popitem(last=False)[1].close()
+        self._readers.move_to_end(shard)
+        return self._readers[shard]
 
     def close(self) -> None:
         while self._readers:

@@ -9,7 +9,7 @@ import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]  # no dependency of ours
 from torch.utils.data import Dataset  # type: ignore[import-not-found,unused-ignore]
 
-from dataprep.records import RecordsPart
+from dataprep.records import Records
 
 
 class TorchDataset(Dataset[tuple[Any, Any]]):  # type: ignore[misc,unused-ignore]  # likewise
@@ -27,7 +27,7 @@ class TorchDataset(Dataset[tuple[Any, Any]]):  # type: ignore[misc,unused-ignore
         targets: as `Records.labels`, for samplers.
     """
 
-    def __init__(self, examples: RecordsPart, transform: Callable[[Any], Any] | None) -> None:
+    def __init__(self, examples: Records, transform: Callable[[Any], Any] | None) -> None:
         self.examples = examples
         self.transform = transform
         self.classes = [name for _, name in examples.classes]
