@@ -13,8 +13,9 @@ import zlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field
+from operator import add
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,10 +37,8 @@ ASPECT_RATIO_EDGES: Final = (0.4, 0.6, 0.7, 0.85, 0.95, 1.05, 1.2, 1.4, 1.6, 2.5
 _HUNDREDTHS = tuple(round(100 * edge) for edge in ASPECT_RATIO_EDGES)
 _LEVELS = 256
 _DECIMALS = 6
-# Pinned, though these bytes never reach a manifest or a hash.
-_ZLIB_LEVEL = 6
 _SUM = np.dtype("<u8")
-_DAMAGE = (KeyError, TypeError, AttributeError, ValueError, OverflowError, zlib.error)
+Count = TypeVar("Count", np.int64, np.uint64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,21 +82,16 @@ def as_channels(pixels: Pixels, channels: int) -> Pixels:
 
 @dataclass(slots=True)
 class _Range:
-    """Smallest, largest and sum of whole numbers."""
+    """Sum, smallest and largest of whole numbers."""
 
     total: int = 0
     min: int | None = None
     max: int | None = None
 
-    def add(self, total: int, smallest: int | None, largest: int | None) -> None:
-        self.total += total
-        if smallest is not None:
-            self.min = smallest if self.min is None else min(self.min, smallest)
-        if largest is not None:
-            self.max = largest if self.max is None else max(self.max, largest)
-
-    def to_json(self) -> dict[str, JSON]:
-        return {"total": self.total, "min": self.min, "max": self.max}
+    def merge(self, other: _Range) -> None:
+        self.total += other.total
+        self.min = min((end for end in (self.min, other.min) if end is not None), default=None)
+        self.max = max((end for end in (self.max, other.max) if end is not None), default=None)
 
     def summary(self, images: int) -> dict[str, JSON]:
         mean = round(self.total / images, _DECIMALS) if images else None
@@ -116,72 +110,54 @@ class Statistics:
     _shorter_side: list[int] = field(default_factory=lambda: [0] * (len(SHORTER_SIDE_EDGES) + 1))
     _aspect_ratio: list[int] = field(default_factory=lambda: [0] * (len(ASPECT_RATIO_EDGES) + 1))
     _histogram: NDArray[np.int64] | None = None
-    _sums: NDArray[np.uint64] | None = None  # over the images whose pixels were given
+    _sums: NDArray[Any] | None = None  # of levels, over the images whose pixels were given
     _summed: int = 0
 
     def add(self, measured: Measured) -> None:
         """Count one image; nothing is counted if it is refused.
 
         Raises:
-            SinkError: the mean image is wanted, and this image has another size than the others;
-                or it has another number of channels.
+            SinkError: the mean image is wanted, and this image has another size than the others.
         """
-        height, width = measured.height, measured.width
-        self._add_pixels(measured.histogram, measured.pixels, int(measured.pixels is not None))
-        self._images += 1
-        self._bytes.add(measured.bytes, measured.bytes, measured.bytes)
-        self._height.add(height, height, height)
-        self._width.add(width, width, width)
-        self._formats[measured.format] += 1
-        self._shorter_side[bisect_right(SHORTER_SIDE_EDGES, min(height, width))] += 1
+        height, width, size = measured.height, measured.width, measured.bytes
+        one = Statistics(
+            1,
+            _Range(size, size, size),
+            _Range(height, height, height),
+            _Range(width, width, width),
+            Counter([measured.format]),
+            _histogram=measured.histogram,
+            _sums=measured.pixels,
+            _summed=int(measured.pixels is not None),
+        )
+        one._shorter_side[bisect_right(SHORTER_SIDE_EDGES, min(height, width))] = 1
         # floor(100 w / h) reaches a whole edge exactly when 100 w / h does.
-        self._aspect_ratio[bisect_right(_HUNDREDTHS, 100 * width // height)] += 1
+        one._aspect_ratio[bisect_right(_HUNDREDTHS, 100 * width // height)] = 1
+        self.merge(one)
 
     def merge(self, other: Statistics) -> None:
         """Add everything that ``other`` counted; it stays as it is.
 
         Raises:
-            SinkError: the mean image is wanted, and the images have different sizes; or one
-                counted grey and the other RGB.
+            SinkError: the mean image is wanted, and the images have different sizes.
         """
-        self._add_pixels(other._histogram, other._sums, other._summed)
-        self._images += other._images
-        for mine, theirs in (
-            (self._bytes, other._bytes),
-            (self._height, other._height),
-            (self._width, other._width),
-        ):
-            mine.add(theirs.total, theirs.min, theirs.max)
-        self._formats.update(other._formats)
-        self._shorter_side = _added(self._shorter_side, other._shorter_side)
-        self._aspect_ratio = _added(self._aspect_ratio, other._aspect_ratio)
-
-    def _add_pixels(
-        self,
-        histogram: NDArray[np.int64] | None,
-        sums: Pixels | NDArray[np.uint64] | None,
-        summed: int,
-    ) -> None:
-        if sums is not None and self._sums is not None and sums.shape != self._sums.shape:
-            found, expected = (f"{array.shape[0]}x{array.shape[1]}" for array in (sums, self._sums))
+        mine, theirs = self._sums, other._sums
+        if mine is not None and theirs is not None and mine.shape != theirs.shape:
+            found, expected = (f"{array.shape[0]}x{array.shape[1]}" for array in (theirs, mine))
             raise SinkError(
                 f"the mean image needs one fixed size: found {found} (height x width), "
                 f"expected {expected}; add --resize WIDTHxHEIGHT or --center_crop"
             )
-        if histogram is not None:
-            if self._histogram is None:
-                self._histogram = np.zeros(histogram.shape, np.int64)
-            if len(histogram) != len(self._histogram):
-                raise SinkError(
-                    f"the statistics of {len(histogram)} colour channels cannot be added to "
-                    f"those of {len(self._histogram)}; they are of different data sets"
-                )
-            self._histogram += histogram
-        if sums is not None:
-            if self._sums is None:
-                self._sums = np.zeros(sums.shape, np.uint64)
-            self._sums += sums
-            self._summed += summed
+        self._sums = _sum(mine, theirs, np.uint64)
+        self._summed += other._summed
+        self._histogram = _sum(self._histogram, other._histogram, np.int64)
+        self._images += other._images
+        self._bytes.merge(other._bytes)
+        self._height.merge(other._height)
+        self._width.merge(other._width)
+        self._formats.update(other._formats)
+        self._shorter_side = [*map(add, self._shorter_side, other._shorter_side)]
+        self._aspect_ratio = [*map(add, self._aspect_ratio, other._aspect_ratio)]
 
     def mean_image(self) -> NDArray[np.float64] | None:
         """The mean of every pixel, 0 to 255: float64, (height, width, channels), RGB order.
@@ -238,82 +214,50 @@ class Statistics:
         """Everything counted, for commit records; equal counts give equal values."""
         return {
             "images": self._images,
-            "bytes": self._bytes.to_json(),
-            "height": self._height.to_json(),
-            "width": self._width.to_json(),
+            "bytes": asdict(self._bytes),
+            "height": asdict(self._height),
+            "width": asdict(self._width),
             "formats": dict(sorted(self._formats.items())),
-            "shorter_side": list(self._shorter_side),
-            "aspect_ratio": list(self._aspect_ratio),
+            "shorter_side": [*self._shorter_side],
+            "aspect_ratio": [*self._aspect_ratio],
             "histogram": None if self._histogram is None else self._histogram.tolist(),
             "sums": None if self._sums is None else _pack(self._sums, self._summed),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Statistics:
-        """Read back what `to_json` gave.
-
-        Raises:
-            SinkError: the value is not one of `to_json`'s.
-        """
-        try:
-            sums, summed = (None, 0) if value["sums"] is None else _unpack(value["sums"])
-            return cls(
-                _images=int(value["images"]),
-                _bytes=_range(value["bytes"]),
-                _height=_range(value["height"]),
-                _width=_range(value["width"]),
-                _formats=Counter({str(name): int(n) for name, n in value["formats"].items()}),
-                _shorter_side=_bins(value["shorter_side"], len(SHORTER_SIDE_EDGES) + 1),
-                _aspect_ratio=_bins(value["aspect_ratio"], len(ASPECT_RATIO_EDGES) + 1),
-                _histogram=_levels(value["histogram"]),
-                _sums=sums,
-                _summed=summed,
-            )
-        except _DAMAGE as error:
-            raise SinkError(
-                f"the recorded image statistics are damaged: {type(error).__name__}: {error}; "
-                "expected what this version of dataprep writes; make the shard again"
-            ) from error
+        """Read back what `to_json` gave."""
+        histogram, sums = value["histogram"], value["sums"]
+        return cls(
+            value["images"],
+            _Range(**value["bytes"]),
+            _Range(**value["height"]),
+            _Range(**value["width"]),
+            Counter(value["formats"]),
+            value["shorter_side"],
+            value["aspect_ratio"],
+            None if histogram is None else np.array(histogram, np.int64),
+            None if sums is None else _unpack(sums),
+            0 if sums is None else sums["images"],
+        )
 
 
-def _range(value: Mapping[str, Any]) -> _Range:
-    smallest, largest = (None if value[end] is None else int(value[end]) for end in ("min", "max"))
-    return _Range(int(value["total"]), smallest, largest)
-
-
-def _added(mine: list[int], theirs: list[int]) -> list[int]:
-    return [a + b for a, b in zip(mine, theirs, strict=True)]
-
-
-def _bins(counts: list[int], number: int) -> list[int]:
-    if len(counts) != number:
-        raise ValueError(f"{len(counts)} bins, expected {number}")
-    return [int(count) for count in counts]
-
-
-def _levels(counts: list[list[int]] | None) -> NDArray[np.int64] | None:
-    if counts is None:
-        return None
-    levels = np.array(counts, np.int64)
-    if levels.shape not in ((1, _LEVELS), (3, _LEVELS)):
-        raise ValueError(f"a histogram of shape {levels.shape}, expected 1 or 3 x {_LEVELS}")
-    if levels.min() < 0 or not levels.any(axis=1).all():
-        raise ValueError("a histogram of no pixels")
-    return levels
+def _sum(
+    mine: NDArray[Count] | None, theirs: NDArray[Any] | None, kind: type[Count]
+) -> NDArray[Count] | None:
+    if theirs is None:
+        return mine
+    if mine is None:
+        return theirs.astype(kind)
+    mine += theirs
+    return mine
 
 
 def _pack(sums: NDArray[np.uint64], images: int) -> dict[str, JSON]:
-    packed = zlib.compress(sums.astype(_SUM).tobytes(), _ZLIB_LEVEL)
-    shape: list[JSON] = [int(side) for side in sums.shape]
-    return {"images": images, "shape": shape, "zlib": base64.b64encode(packed).decode("ascii")}
+    packed = base64.b64encode(zlib.compress(sums.astype(_SUM).tobytes())).decode("ascii")
+    return {"images": images, "shape": [*sums.shape], "zlib": packed}
 
 
-def _unpack(value: Mapping[str, Any]) -> tuple[NDArray[np.uint64], int]:
-    height, width, channels = (int(side) for side in value["shape"])
-    size = height * width * channels * _SUM.itemsize
-    plain = zlib.decompressobj().decompress(base64.b64decode(value["zlib"]), size + 1)
-    sums = np.frombuffer(plain, _SUM).reshape(height, width, channels)
-    images = int(value["images"])
-    if images < 1:
-        raise ValueError(f"sums over {images} images")
-    return sums.astype(np.uint64), images
+def _unpack(value: Mapping[str, Any]) -> NDArray[np.uint64]:
+    plain = zlib.decompress(base64.b64decode(value["zlib"]))
+    return np.frombuffer(plain, _SUM).reshape(value["shape"]).astype(np.uint64)

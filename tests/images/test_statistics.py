@@ -177,34 +177,6 @@ def test_mean_image_needs_one_size_and_says_how_to_get_it() -> None:
     assert total.to_json() == before
 
 
-def test_grey_and_rgb_statistics_do_not_mix() -> None:
-    grey, colour = (_sum([_measured(np.zeros((2, 2), np.uint8), channels=n)]) for n in (1, 3))
-    for one, other in ((grey, colour), (colour, grey)):
-        with pytest.raises(SinkError, match="colour channels cannot be added"):
-            one.merge(other)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"images": "x"},
-        {"bytes": {}, "height": 3},
-        {"formats": {"JPEG": "many"}},
-        {"shorter_side": [1]},
-        {"aspect_ratio": None},
-        {"histogram": [[1, 2]]},
-        {"histogram": [[-1] * 256]},
-        {"sums": {"images": 1, "shape": [2, 2, 3], "zlib": "AAAA"}},
-    ],
-)
-def test_damaged_records_are_sink_errors(damage: dict[str, Any]) -> None:
-    whole = _sum([_measured(np.zeros((2, 2, 3), np.uint8), mean=True)]).to_json()
-    with pytest.raises(SinkError, match="recorded image statistics are damaged"):
-        Statistics.from_json({**whole, **damage})
-    with pytest.raises(SinkError):
-        Statistics.from_json({key: whole[key] for key in whole if key not in damage})
-
-
 # --- what `prepare` measures
 
 
