@@ -25,7 +25,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from dataprep.errors import ImageError
 from dataprep.images import jpeg
 from dataprep.images.jpeg import Frame
-from dataprep.images.pixels import Level, Pixels, packed, padded, resampler
+from dataprep.images.pixels import Level, Levels, Pixels, packed, padded, resampler
 from dataprep.images.recipe import MAX_SIDE
 
 # What Pillow raises for damaged bytes. Fuzzing with mutated files (Pillow 10.3 and 12.3) met
@@ -44,6 +44,7 @@ PILLOW_ERRORS: Final = (
     struct.error,
     zlib.error,
     Image.DecompressionBombError,
+    Warning,  # only where the user makes errors of them
 )
 _OUT_OF_DATA = "Premature end of JPEG file"  # libjpeg's JWRN_JPEG_EOF
 # What the TurboJPEG interface cannot do though libjpeg can: unusual sampling factors.
@@ -129,13 +130,9 @@ def decode_with_pillow(data: bytes, frame: Frame) -> Pixels:
 def _rgb_of_inks(inks: Pixels, *, adobe: bool) -> Pixels:
     """RGB from CMYK as TensorFlow's decoder does it: light let through, times black, rounded down.
 
-    Args:
-        inks: uint8, (height, width, 4), as Pillow gives them: it takes every file for one of
-            Adobe's, which store light and not ink.
-        adobe: whether the file says that it is one of Adobe's.
+    Pillow takes every file for one of Adobe's, which store light and not ink.
     """
-    light = 255 - inks if adobe else inks
-    wide = light.astype(np.uint16)
+    wide = (255 - inks if adobe else inks).astype(np.uint16)
     return (wide[..., :3] * wide[..., 3:] // 255).astype(np.uint8)
 
 
@@ -171,6 +168,15 @@ def fast_scan(data: bytes) -> None:
         min_width=1,
         strict=True,
     )
+
+
+def levels_of(image: Image.Image, *, grey: bool) -> Levels:
+    """What Pillow decoded, as grey (16 bits stay) or RGB; alpha is dropped, palettes looked up."""
+    image.info.pop("transparency", None)  # with it, convert() may warn
+    if image.mode.startswith("I;16"):
+        return np.asarray(image).astype(np.uint16)
+    mode = "L" if grey else "RGB"
+    return np.asarray(image if image.mode == mode else image.convert(mode))  # it copies if alike
 
 
 def to_jpeg(pixels: Pixels, quality: int, chroma: str) -> bytes:

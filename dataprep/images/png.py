@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import io
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 from PIL.PngImagePlugin import PngImageFile
 
 from dataprep.errors import ImageError
-from dataprep.images.codecs import PILLOW_ERRORS
+from dataprep.images.codecs import PILLOW_ERRORS, levels_of
 from dataprep.images.pixels import Levels
 
 MAGIC: Final = b"\x89PNG\r\n\x1a\n"
@@ -27,9 +25,6 @@ _NAMES = {GREY: "grey", RGB: "RGB", PALETTE: "palette", GREY_ALPHA: "grey+alpha"
 _START = b"\0\0\0\rIHDR"
 _END = b"\0\0\0\0IEND\xaeB`\x82"  # the whole chunk: it has no body
 _ORDER = re.compile(rb"IHDR(PLTE)?(IDAT)+IEND")
-_ANIMATION = {b"acTL", b"fcTL", b"fdAT"}
-# Pillow keeps texts under their keywords among its own notes, and then heeds them.
-_NOTES = ("bbox", "interlace", "transparency")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,63 +139,40 @@ def find_flaw(data: bytes, header: Header, chunks: Chunks, *, decoded: bool) -> 
     """
     if not _ORDER.fullmatch(b"".join(name for name in chunks.names if not name[0] & 0x20)):
         return "unusual chunks"
-    if not _ANIMATION.isdisjoint(chunks.names):
+    if b"acTL" in chunks.names:
         return "an animation"
     try:
-        if decoded:
-            _verify(data)
-        with PngImageFile(io.BytesIO(data)) as image:
-            if image.size != (header.width, header.height):
-                return "two sizes"
+        with _opened(data, header, verified=decoded) as image:
             if decoded:
                 image.load()
-            if any(isinstance(image.info.get(note), str) for note in _NOTES):
-                return "metadata that misleads Pillow"
     except PILLOW_ERRORS:
         return "something that Pillow refuses"
     return None
 
 
-def _verify(data: bytes) -> None:
-    """Let Pillow compare the checksums of all chunks."""
-    with PngImageFile(io.BytesIO(data)) as image:
-        image.verify()
-
-
 def decode(header: Header, chunks: Chunks) -> Levels:
     """Decode to grey or RGB; alpha is dropped, palettes are looked up.
 
-    Grey of 16 bits stays so, with or without alpha; RGB of 16 bits keeps the high byte, as
-    libpng's ``png_set_strip_16`` does.
+    Grey of 16 bits stays so; RGB of 16 bits keeps the high byte, as libpng's
+    ``png_set_strip_16`` does, and so does grey with alpha.
 
     Raises:
         ImageError: the file is damaged.
     """
-    deep = header.depth == 16 and header.channels == 1
-    stripped = _eight_bit_twin(chunks.critical, header) if deep else chunks.critical
     try:
-        _verify(stripped)
-        with PngImageFile(io.BytesIO(stripped)) as image:
-            if image.size != (header.width, header.height):
-                raise ImageError("broken PNG: it has two headers")
+        with _opened(chunks.critical, header, verified=True) as image:
             image.load()
-            if deep:
-                samples = np.ascontiguousarray(np.asarray(image)).view(">u2")
-                return samples[:, :, 0].astype(np.uint16)
-            image.info.pop("transparency", None)  # with it, convert() may warn
-            mode = "L" if header.channels == 1 else "RGB"
-            return np.asarray(image if image.mode == mode else image.convert(mode))
+            return levels_of(image, grey=header.channels == 1)
     except PILLOW_ERRORS as error:
         raise ImageError(f"broken PNG: {str(error) or type(error).__name__}") from error
 
 
-def _eight_bit_twin(critical: bytes, header: Header) -> bytes:
-    """The same file with a header that takes 16-bit samples for twice as many of 8 bits.
-
-    Pillow has no mode for 16-bit grey with alpha. But a pixel's two or four bytes are filtered and
-    interlaced alike whatever they mean. A wrong checksum stays wrong.
-    """
-    color = GREY_ALPHA if header.color == GREY else RGBA
-    old, new = critical[12:29], critical[12:24] + bytes((8, color)) + critical[26:29]
-    wrong = zlib.crc32(old) ^ int.from_bytes(critical[29:33], "big")
-    return critical[:12] + new + (zlib.crc32(new) ^ wrong).to_bytes(4, "big") + critical[33:]
+def _opened(data: bytes, header: Header, *, verified: bool) -> PngImageFile:
+    """Let Pillow open a file and, if asked to, compare the checksums of all chunks first."""
+    if verified:
+        with PngImageFile(io.BytesIO(data)) as image:
+            image.verify()
+    image = PngImageFile(io.BytesIO(data))
+    if image.size != (header.width, header.height):
+        raise OSError("it has two headers")
+    return image

@@ -84,7 +84,7 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
 
 def _prepare_other(data: bytes, kind: str, recipe: Recipe) -> Prepared:
     found = foreign.decode(data, kind, recipe.max_pixels)
-    turn = sniff.of_tiff(found.exif) if recipe.exif == "apply" else 1
+    turn = found.orientation if recipe.exif == "apply" else 1
     target, deep = recipe.target(kind), found.pixels.dtype == np.uint16
     words = ("16-bit " if deep else "") + kind + (" (its first image)" if found.several else "")
     kept = deep and recipe.depth == "keep" and recipe.color != "rgb"
@@ -131,7 +131,7 @@ def _prepare_png(data: bytes, recipe: Recipe) -> Prepared:
 def _stays_deep(header: Header, recipe: Recipe) -> bool:
     """Whether a PNG that must be re-encoded is so in 16 bits."""
     kept = recipe.depth == "keep" and header.depth == 16
-    return kept and header.channels == 1 and recipe.color != "rgb"
+    return kept and header.color == png.GREY and recipe.color != "rgb"
 
 
 def _expects_png(recipe: Recipe) -> bool:

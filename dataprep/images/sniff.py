@@ -80,29 +80,30 @@ def of_jpeg(data: bytes) -> int:
 
 
 def of_tiff(block: bytes) -> int:
-    """Orientation in the first directory of a TIFF block (EXIF 2.3, section 4.6.2)."""
-    order, entries, _ = tiff_directory(block)
-    entry = entries.get(_ORIENTATION, b"")
-    value = int.from_bytes(entry[8:10], order)
-    short = int.from_bytes(entry[2:4], order) == _SHORT
-    return value if short and 1 <= value <= 8 else 1
+    """Orientation, 1 to 8, in the first directory of a TIFF block (EXIF 2.3, section 4.6.2)."""
+    order, at = _orientation_entry(block)
+    value = int.from_bytes(block[at + 8 : at + 10], order)
+    short = int.from_bytes(block[at + 2 : at + 4], order) == _SHORT
+    return value if at and short and 1 <= value <= 8 else 1
 
 
-def tiff_directory(block: bytes) -> tuple[Order, dict[int, bytes], int]:
-    """Read the first directory of a TIFF block (TIFF 6.0, section 2).
+def tiff_upright(block: bytes) -> bytes:
+    """The same TIFF block with orientation 1, if it has one: Pillow would apply another."""
+    order, at = _orientation_entry(block)
+    one = b"".join(number.to_bytes(size, order) for number, size in ((_SHORT, 2), (1, 4), (1, 2)))
+    return block[: at + 2] + one + block[at + 10 :] if at else block
+
+
+def _orientation_entry(block: bytes) -> tuple[Order, int]:
+    """The byte order, and where the tag's entry is in the first directory; 0 if it is not.
 
     Slices behind the block's end are empty and read as zero, so no damage can raise.
-
-    Returns:
-        The byte order; the entries' 12 bytes (tag, type, number of values, value or its offset) by
-        tag; the offset of the next directory, or 0.
     """
     order: Order = "big" if block.startswith(_BIG) else "little"
     if not block.startswith((_BIG, _LITTLE)):
-        return order, {}, 0
-    directory = int.from_bytes(block[4:8], order)
-    first = directory + 2
-    last = first + 12 * int.from_bytes(block[directory:first], order)
-    found = (block[at : at + 12] for at in range(first, min(last, len(block) - 11), 12))
-    entries = {int.from_bytes(entry[:2], order): entry for entry in found}
-    return order, entries, int.from_bytes(block[last : last + 4], order)
+        return order, 0
+    first = int.from_bytes(block[4:8], order) + 2
+    last = first + 12 * int.from_bytes(block[first - 2 : first], order)
+    places = range(first, min(last, len(block) - 11), 12)
+    tag = _ORIENTATION.to_bytes(2, order)
+    return order, next((at for at in places if block[at : at + 2] == tag), 0)

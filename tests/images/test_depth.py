@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.errors import ImageError
 from dataprep.images import Note, Recipe, Resize, prepare
-from dataprep.images.decode import to_pixels
 from dataprep.images.pixels import eight_bits, resized
-from tests.images.png_files import GREY, GREY_ALPHA, RGB, RGBA, chunk, png
+from tests.images.png_files import GREY, RGB, RGBA, chunk, png
 
 KEEP = Recipe(passes=("JPEG", "PNG"), depth="keep")
 CUT = Recipe(passes=("JPEG", "PNG"))
@@ -22,7 +20,6 @@ NOISE = np.random.default_rng(5).integers(0, 1 << 16, (9, 11, 4))
 DEEP = {
     "grey": png(NOISE[..., :1], GREY, 16),
     "interlaced grey": png(NOISE[..., :1], GREY, 16, interlaced=True),
-    "interlaced grey+alpha": png(NOISE[..., :2], GREY_ALPHA, 16, interlaced=True),
     "RGB": png(NOISE[..., :3], RGB, 16),
     "RGBA": png(NOISE, RGBA, 16),
 }
@@ -52,8 +49,7 @@ def test_grey_keeps_every_bit_or_its_high_byte(
     kind = name.removeprefix("interlaced ")
     done = prepare(DEEP[name], Recipe(encoding="png", depth="keep"))
     assert np.array_equal(_samples(done.data), NOISE[..., 0])
-    text = f"16-bit {kind} PNG: re-encoded as 16-bit grey PNG"
-    assert done.notes == ((Note("repaired", text),) if "alpha" in name else ())
+    assert done.notes == ()
     assert prepare(done.data, KEEP).data is done.data
     done = prepare(DEEP[name], CUT)
     assert np.array_equal(pixels_of(done.data), NOISE[..., 0] >> 8)
@@ -104,16 +100,6 @@ def test_resize_in_16_bits_is_that_in_8_bits_but_finer(name: Any, size: tuple[in
         assert resized(np.array([pair], np.uint16), (1, 1), "box").tolist() == [[expected]]
 
 
-@pytest.mark.parametrize("name", DEEP)
-@pytest.mark.parametrize("color", ["rgb", "gray"])
-def test_stored_deep_image_reads_as_8_bits(name: str, color: Any) -> None:
-    stored = prepare(DEEP[name], KEEP)
-    found = to_pixels(stored.data, "PNG", 9, 11, color)
-    expected = prepare(DEEP[name], Recipe(encoding="raw", color=color))
-    assert found.dtype == np.uint8
-    assert found.tobytes() == expected.data
-
-
 @pytest.mark.parametrize("options", [{"check": "pixels"}, {"resize": Resize(11, 9)}])
 def test_statistics_are_those_of_the_high_bytes(options: dict[str, Any]) -> None:
     recipe = Recipe(passes=("PNG",), depth="keep", color="gray", statistics="mean", **options)
@@ -124,11 +110,3 @@ def test_statistics_are_those_of_the_high_bytes(options: dict[str, Any]) -> None
     assert np.array_equal(measured.pixels[..., 0], NOISE[..., 0] >> 8)
     expected = np.bincount((NOISE[..., 0] >> 8).ravel(), minlength=256)
     assert np.array_equal(measured.histogram[0], expected)
-
-
-def test_truncated_deep_image_is_rejected() -> None:
-    for name in ("grey", "interlaced grey+alpha"):
-        for recipe in (KEEP, CUT, Recipe(), Recipe(encoding="png", depth="keep")):
-            for end in range(8, len(DEEP[name]), 20):
-                with pytest.raises(ImageError):
-                    prepare(DEEP[name][:end], recipe)

@@ -10,7 +10,7 @@ from PIL import Image
 
 from dataprep.errors import ImageError
 from dataprep.images import Note, Recipe, prepare
-from dataprep.images.jpeg import reaches_end, read_frame, segments, without_metadata
+from dataprep.images.jpeg import without_metadata
 
 NAMES = [
     "baseline",
@@ -62,14 +62,6 @@ def test_thumbnails_end_marker_is_not_the_images(jpegs: dict[str, bytes]) -> Non
     cut = data[:2] + thumbnail + data[2:-30]
     with pytest.raises(ImageError, match="without an end-of-image marker"):
         prepare(cut, Recipe(check="header"))
-
-
-@pytest.mark.parametrize("tail", [b"\n", bytes(3000), b"garbage", b"\xff\xd8\xff"])
-def test_bytes_behind_the_end_are_kept(jpegs: dict[str, bytes], tail: bytes) -> None:
-    data = jpegs["baseline"] + tail
-    done = prepare(data, Recipe())
-    assert done.data is data
-    assert done.notes == ()
 
 
 def test_extraneous_bytes_before_a_marker_are_a_warning(jpegs: dict[str, bytes]) -> None:
@@ -138,13 +130,6 @@ def test_second_frame_header_with_another_size_is_rejected(jpegs: dict[str, byte
         prepare(data[:at] + other + data[at:], Recipe())
 
 
-def test_markers_of_unusual_files_are_read(jpegs: dict[str, bytes]) -> None:
-    data = jpegs["baseline"]
-    assert read_frame(data.replace(SOF, b"\xff\xc9\x00\x11\x08")).components == 3
-    padded = data[:2] + b"\xff\xff\xff\x01\xff\x00" + data[2:]
-    assert [m for m, _, _ in segments(padded)] == [m for m, _, _ in segments(data)]
-
-
 def test_metadata_is_cut_out_without_touching_the_image(
     photo: Image.Image, encoded: Callable[..., bytes], pixels_of: Callable[[bytes], Any]
 ) -> None:
@@ -154,14 +139,6 @@ def test_metadata_is_cut_out_without_touching_the_image(
     rich = encoded(photo, exif=exif, comment=b"hello", icc_profile=bytes(70_000))
     assert without_metadata(rich) == plain
     assert np.array_equal(pixels_of(without_metadata(rich)), pixels_of(rich))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_end_is_found_marker_by_marker(jpegs: dict[str, bytes], name: str) -> None:
-    data = jpegs[name]
-    scan = read_frame(data).scan
-    assert reaches_end(data, scan)
-    assert not reaches_end(data[:-2], scan)
 
 
 def test_damaged_metadata_passes_through_untouched(

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from dataprep.images import Recipe, Resize, prepare
-from dataprep.images.pixels import upright
+from dataprep.images import Recipe, prepare
 from dataprep.images.sniff import of_tiff
 
 TAG = 0x0112
@@ -62,14 +61,6 @@ def test_only_an_image_that_is_not_upright_is_reencoded(
     assert b"Exif" not in done.data or value == 1
 
 
-def test_size_asked_for_is_that_of_the_upright_image(
-    photo: Image.Image, encoded: Callable[..., bytes]
-) -> None:
-    data = encoded(photo, exif=_exif(6))
-    done = prepare(data, Recipe(exif="apply", resize=Resize(40, 50)))
-    assert (done.width, done.height) == (40, 50)
-
-
 @pytest.mark.parametrize("order", ["big", "little"])
 @pytest.mark.parametrize(("value", "expected"), [(0, 1), (1, 1), (6, 6), (8, 8), (9, 1)])
 def test_tag_is_read_in_either_byte_order(order: Any, value: int, expected: int) -> None:
@@ -86,9 +77,3 @@ def test_tag_is_read_in_either_byte_order(order: Any, value: int, expected: int)
 @given(st.binary(max_size=200), st.sampled_from([b"", b"MM\0*", b"II*\0", b"MM\0*\0\0\0\x08"]))
 def test_damaged_block_reads_as_upright_or_a_valid_value(tail: bytes, head: bytes) -> None:
     assert 1 <= of_tiff(head + tail) <= 8
-
-
-@pytest.mark.parametrize("value", range(1, 9))
-def test_turning_gives_contiguous_pixels(value: int) -> None:
-    turned = upright(np.arange(24, dtype=np.uint8).reshape(2, 4, 3), value)
-    assert turned.flags.c_contiguous

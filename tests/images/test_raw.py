@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.images import Note, Recipe, Resize, prepare
+from dataprep.images import Recipe, Resize, prepare
 
 
 @pytest.fixture(scope="module")
@@ -47,24 +47,6 @@ def test_raw_holds_the_very_pixels_that_png_does(
     assert done.format == "RAW"
     assert (done.height, done.width, done.channels) == (png.height, png.width, png.channels)
     assert done.data == pixels_of(png.data).astype(np.uint8).tobytes()
-
-
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("CMYK", "JPEG of 4 components (CMYK or YCCK): stored as RGB pixels"),
-        ("palette PNG", "PNG, not JPEG: stored as RGB pixels"),
-        ("RGBA PNG", "PNG, not JPEG: stored as RGB pixels"),
-        ("WebP", "WebP, not JPEG: stored as RGB pixels"),
-    ],
-)
-def test_raw_notes_what_came_in(sources: dict[str, bytes], source: str, words: str) -> None:
-    assert prepare(sources[source], Recipe(encoding="raw")).notes == (Note("repaired", words),)
-
-
-@pytest.mark.parametrize("source", ["PNG", "grey PNG", "baseline", "grey"])
-def test_raw_of_a_plain_image_is_no_repair(sources: dict[str, bytes], source: str) -> None:
-    assert prepare(sources[source], Recipe(encoding="raw")).notes == ()
 
 
 def test_raw_has_no_longest_side(encoded: Callable[..., bytes]) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -58,14 +58,6 @@ def test_impossible_recipes_are_refused_with_their_values(
         Recipe(**options)
 
 
-def test_formats_that_pass_have_no_order() -> None:
-    one, other = (Recipe(passes=passes) for passes in (("PNG", "JPEG"), ("JPEG", "PNG", "JPEG")))
-    assert one == other
-    assert hash(one) == hash(other)
-    assert one.config() == other.config()
-    assert one.config()["passes"] == ["JPEG", "PNG"]
-
-
 @pytest.mark.parametrize(
     ("encoding", "passes", "targets"),
     [
@@ -84,39 +76,11 @@ def test_target_follows_encoding_and_what_passes(
     assert tuple(map(recipe.target, ("JPEG", "PNG", "GIF"))) == targets
 
 
-def test_crop_as_large_as_the_resize_is_allowed() -> None:
-    assert Recipe(resize=Resize(224), center_crop=224).center_crop == 224
-
-
 def test_config_is_json_and_names_every_field() -> None:
     config = Recipe(resize=Resize(320, 256)).config()
     assert json.loads(json.dumps(config)) == config
     assert config["resize"] == "320x256"
     assert {field.name for field in fields(Recipe)} <= config.keys()
-
-
-@pytest.mark.parametrize(
-    "change", [{"check": "pixels"}, {"resize": Resize(9)}, {"passes": ("JPEG", "PNG")}]
-)
-def test_options_change_the_config(change: dict[str, Any]) -> None:
-    assert replace(Recipe(), **change).config() != Recipe().config()
-
-
-@pytest.mark.parametrize(
-    ("options", "size"),
-    [
-        ({}, None),
-        ({"resize": Resize(256)}, None),
-        ({"resize": Resize(320, 256)}, (256, 320)),
-        ({"center_crop": 224}, (224, 224)),
-        ({"resize": Resize(256), "center_crop": 224}, (224, 224)),
-        ({"resize": Resize(320, 256), "center_crop": 224}, (224, 224)),
-    ],
-)
-def test_fixed_size_is_height_and_width_known_in_advance(
-    options: dict[str, Any], size: tuple[int, int] | None
-) -> None:
-    assert Recipe(**options).fixed_size == size
 
 
 @pytest.mark.parametrize(

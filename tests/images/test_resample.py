@@ -91,21 +91,6 @@ def test_resized_is_the_filter_rounded_after_each_pass(
     assert np.abs(scaled - expected).max() < 1.3
 
 
-@given(
-    kind=KINDS,
-    part=st.integers(0, 255),
-    sides=st.tuples(st.integers(1, 3000), st.integers(1, 9), st.integers(1, 300), SIDES),
-    name=st.sampled_from(FILTERS),
-)
-def test_one_level_stays_itself_at_any_size(
-    kind: tuple[Any, tuple[int, ...]], part: int, sides: tuple[int, int, int, int], name: Filter
-) -> None:
-    dtype, channels = kind
-    level = part * (np.iinfo(dtype).max // 255)
-    found = resized(np.full((*sides[:2], *channels), level, dtype), sides[2:], name)
-    assert np.array_equal(found, np.full((sides[3], sides[2], *channels), level))
-
-
 @pytest.fixture(scope="module", params=["none", "sse4_1", "avx2"])
 def extension(request: pytest.FixtureRequest) -> Any:
     """Each of the CPU's extensions that the resampler can use."""
@@ -138,27 +123,6 @@ def test_golden_bytes_on_every_cpu(extension: Any, name: Filter) -> None:
         for kind in (np.uint8, np.uint16):
             digest.update(packed(resized(made(kind), (61, 47), name)).tobytes())
     assert digest.hexdigest() == GOLDEN[name]
-
-
-@given(
-    kind=KINDS,
-    sides=st.tuples(SIDES, SIDES, SIDES, SIDES),
-    name=st.sampled_from(FILTERS),
-    seed=SEEDS,
-)
-def test_same_bytes_on_every_cpu(
-    extension: Any,
-    kind: tuple[Any, tuple[int, ...]],
-    sides: tuple[int, int, int, int],
-    name: Filter,
-    seed: int,
-) -> None:
-    dtype, channels = kind
-    most = np.iinfo(dtype).max + 1
-    noise = np.random.default_rng(seed).integers(0, most, (*sides[:2], *channels), dtype)
-    with using(extension):
-        found = resized(noise, sides[2:], name)
-    assert np.array_equal(found, resized(noise, sides[2:], name))
 
 
 @given(sides=st.tuples(SIDES, SIDES, SIDES, SIDES), side=SIDES, seed=SEEDS)

@@ -118,13 +118,6 @@ def test_moments_are_exact_where_floating_point_cancels() -> None:
     assert summary["std"] == [round(float(variance) ** 0.5, 6)]
 
 
-def test_grey_counts_in_all_three_channels_of_an_rgb_data_set() -> None:
-    grey = np.array([[0, 100], [200, 255]], np.uint8)
-    colour = np.stack([grey, grey, grey], axis=-1)
-    one, other = _measured(grey, mean=True), _measured(colour, mean=True)
-    assert _sum([one]).to_json() == _sum([other]).to_json()
-
-
 def test_summary_of_known_images() -> None:
     sizes = [(100, 31, 32), (300, 333, 500), (200, 500, 375), (400, 5000, 5000)]
     total = _sum([Measured(size, "JPEG", height, width) for size, height, width in sizes])
@@ -235,18 +228,3 @@ def test_pixels_are_not_decoded_for_the_statistics_alone(
         assert measured.histogram is None
         assert measured.pixels is None
         assert (measured.bytes, measured.height, measured.width) == (len(done.data), 70, 90)
-
-
-@pytest.mark.parametrize("check", ["header", "bitstream", "pixels"])
-def test_statistics_change_no_byte(jpegs: dict[str, bytes], check: Any) -> None:
-    settings: list[dict[str, Any]] = [{}, {"resize": Resize(20)}, {"encoding": "png"}]
-    for options in settings:
-        for data in jpegs.values():
-            recipe = Recipe(check=check, **options)
-            plain = prepare(data, recipe)
-            assert plain.measured is None
-            for mode in ("on", "mean"):
-                counted = prepare(data, Recipe(check=check, statistics=mode, **options))
-                assert counted == plain
-                assert counted.measured is not None
-                assert (counted.measured.pixels is None) or mode == "mean"
