@@ -244,7 +244,9 @@ class _Broadcast:
         except DataprepError as error:
             self.peers.note(error)
         vote = bytearray([self.peers.failure is not None])
-        self.peers.nodes.Allreduce(MPI.IN_PLACE, [vote, MPI.BYTE], MPI.BOR)
+        request = self.peers.nodes.Iallreduce(MPI.IN_PLACE, [vote, MPI.BYTE], MPI.BOR)
+        while not request.Test():
+            time.sleep(_PAUSE)  # and leave the core to those that hash
         return vote[0] != 0
 
     def _read(self, chunk: Chunk, buffer: bytearray) -> bytearray:

@@ -364,13 +364,5 @@ def test_every_byte_travels_once_in_order_and_all_nodes_read_as_much(
     assert max(loads) - min(loads) <= length + len(files)
 
 
-@pytest.mark.parametrize("count", [1, 3, 8, 16])
-def test_what_is_under_way_comes_from_different_nodes(count: int) -> None:
-    files = [SourceFile(str(number), 5000) for number in range(count)]
-    order = list(chunks(files, nodes=16, lanes=8, length=10))
-    for first in range(len(order) - 16):
-        assert len({chunk.reader for chunk in order[first : first + 8]}) == 8
-
-
 def read_by(order: list[Chunk], node: int) -> int:
     return sum(chunk.length for chunk in order if chunk.reader == node)

@@ -107,22 +107,6 @@ def test_the_same_nodes_may_meet_again_at_once(token: str) -> None:
     assert results == [[[{"turn": turn}] * 4 for turn in range(10)]] * 4
 
 
-def test_a_node_may_come_late(token: str) -> None:
-    with ThreadPoolExecutor(3) as pool:
-
-        def one(node: int) -> int:
-            with meet(placed(node, 3), token, seconds=LONG) as peers:
-                return count_reports(peers)
-
-        # Node 1 finds nobody listening yet; node 0 waits for node 2.
-        first = pool.submit(one, 1)
-        time.sleep(0.1)
-        second = pool.submit(one, 0)
-        time.sleep(0.1)
-        third = pool.submit(one, 2)
-        assert [first.result(), second.result(), third.result()] == [3, 3, 3]
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 def test_an_address_that_is_given_is_used(token: str, host: str) -> None:
     if host == "[::1]" and not socket.has_dualstack_ipv6():
