@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -42,32 +41,6 @@ def test_every_node_reads_every_record_of_its_share(
     assert set(read.values()) == {(8 if share else 24, 6)}, ended.out
     for node in NODES:
         assert cluster.listing(node) == []
-
-
-def test_a_training_that_is_not_there_is_named_at_the_beginning(tmp_path: Path) -> None:
-    (tmp_path / "dataprep").write_text(f"#!/bin/sh\ntouch {tmp_path / 'begun'}\n")
-    (tmp_path / "dataprep").chmod(0o755)
-    given = {"PATH": f"{tmp_path}:/usr/bin:/bin", "RAW": "raw", "OUT": "out", "JOBS": "/nowhere"}
-    done = subprocess.run(
-        ["bash", JOBS / "chain.sbatch"], env=given, capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert done.stderr == "chain.sbatch: no /nowhere/read_all.py to train with\n"
-    assert not (tmp_path / "begun").exists()
-
-
-def test_the_reader_refuses_a_copy_that_is_not_whole(tiny: Made, tmp_path: Path) -> None:
-    copy = tiny.copy(tmp_path / "copy")
-    words = [sys.executable, JOBS / "read_all.py", copy]
-    whole = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert "read 24 records of train in 6 shards, 6 records of validation" in whole.stdout
-    shard = copy / "train" / "train-00005-of-00006"
-    shard.write_bytes(shard.read_bytes()[:-100])
-    spoilt = subprocess.run(words, capture_output=True, text=True)
-    assert spoilt.returncode == 1
-    assert spoilt.stdout == ""
-    assert shard.name in spoilt.stderr
-    assert len(spoilt.stderr.splitlines()) == 1
 
 
 def test_a_login_node_is_spared(tiny: Made, tmp_path: Path) -> None:

@@ -48,21 +48,6 @@ def test_it_runs_as_it_is_printed(cluster: Cluster, cli: Cli, source: Path) -> N
     assert left(cluster) == {}
 
 
-def test_every_node_trains_from_a_verified_copy_of_its_own(
-    cluster: Cluster, cli: Cli, source: Path
-) -> None:
-    script = hook(cli, source, "--to", "$DATAPREP_SCRATCH/my data")
-    script = script.replace(
-        TRAINING,
-        """srun bash -c 'dataprep verify "$DATA_DIR" && echo "$(hostname): $DATA_DIR"; exit 5'""",
-    )
-    ended = cluster.wait(cluster.submit(script))
-    assert ended.code == 5, ended.out
-    for node in NODES:
-        assert f"{node}: {cluster.scratch}/my data\n" in ended.out
-    assert left(cluster) == {}
-
-
 def test_a_node_that_is_too_full_is_exit_code_4_for_all_and_no_training(
     cluster: Cluster, cli: Cli, source: Path
 ) -> None:

@@ -79,10 +79,8 @@ def test_of_several_ranks_a_node_one_copies(cluster: Cluster, made: Made) -> Non
         assert staged(cluster, node) == digests(made.out)
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_shares_are_even_and_together_everything(
-    cluster: Cluster, made: Made, replicas: int
-) -> None:
+def test_shares_are_even_and_together_everything(cluster: Cluster, made: Made) -> None:
+    replicas = 2
     options = f"--share node --replicas {replicas} --whole validation"
     ended = cluster.wait(cluster.submit(job(f"srun -n4 dataprep stage {made.out} {options}")))
     assert ended.code == 0, ended.out
@@ -132,16 +130,6 @@ def test_a_node_that_is_too_full_keeps_all_from_copying(cluster: Cluster, plain:
         assert " MB needed in " in line
     for node in NODES:
         assert staged(cluster, node).keys() <= {""}  # what is not in a copy: the others' file
-
-
-def test_two_jobs_on_a_node_have_a_copy_each(cluster: Cluster, plain: Path) -> None:
-    script = job(f"dataprep stage {plain} && sleep 2 && dataprep stage {plain} --clean", nodes=1)
-    jobs = [cluster.submit(script, "--nodelist=n0") for _ in range(2)]
-    cluster.until(lambda: sum("/part-3" in name for name in cluster.listing("n0")) == 2)
-    for number in jobs:
-        ended = cluster.wait(number)
-        assert ended.code == 0, ended.out
-    assert staged(cluster, "n0") == {}
 
 
 def test_two_jobs_on_a_node_share_a_copy_if_they_say_so(cluster: Cluster, plain: Path) -> None:

@@ -51,11 +51,6 @@ def test_only_the_manifest_is_looked_at(tiny: Made, tmp_path: Path) -> None:
     assert read_inventory(tmp_path).files == read_inventory(tiny.out).files
 
 
-def test_what_the_manifest_does_not_name_is_not_staged(tiny: Made, tmp_path: Path) -> None:
-    source = write(tiny.copy(tmp_path / "out"), "notes.txt", "rejected/train/x.JPEG")
-    assert read_inventory(source).files == read_inventory(tiny.out).files
-
-
 def test_a_damaged_manifest_is_refused(tiny: Made, tmp_path: Path) -> None:
     source = tiny.copy(tmp_path / "out")
     data = (source / "manifest.json").read_bytes()
@@ -145,16 +140,6 @@ def test_the_listing_s_digest_tells_changes_apart(tmp_path: Path) -> None:
     assert len(digests) == 5
 
 
-def test_names_that_are_no_text(tmp_path: Path) -> None:
-    name = b"\xff\n\xe9"
-    try:
-        (Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))).write_bytes(b"1")
-    except OSError as error:
-        pytest.skip(f"this file system takes no such name: {error.strerror}")
-    (file,) = read_inventory(tmp_path).files
-    assert os.fsencode(file.path) == name
-
-
 def test_a_link_to_a_file_is_that_file(tmp_path: Path) -> None:
     real = write(tmp_path / "real", "long name")
     (tmp_path / "plain").mkdir()
@@ -187,16 +172,6 @@ def test_what_is_no_file_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "pipe").unlink()
     write(tmp_path, ".dataprep-stage")
     assert "has the name of staging's own directory" in refused(tmp_path)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    write(tmp_path, "a/x")
-    (tmp_path / "a").chmod(0)
-    try:
-        assert f"{tmp_path}/a" in refused(tmp_path)
-    finally:
-        (tmp_path / "a").chmod(0o700)
 
 
 def test_nothing_to_stage_is_an_error(tmp_path: Path) -> None:

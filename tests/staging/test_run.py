@@ -233,7 +233,7 @@ def test_the_last_process_of_a_node_cleans(job: Job, plain: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("SRC", "--"), ("SRC", "--status", "--", "ls"), ("SRC", "--keep"), ("SRC", "ls")],
+    [("SRC", "--"), ("SRC", "--status", "--", "ls"), ("SRC", "ls")],
     ids=" ".join,
 )
 @pytest.mark.parametrize("job", ["none"], indirect=True)

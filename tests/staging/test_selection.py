@@ -111,13 +111,6 @@ def test_a_share() -> None:
     )
 
 
-def test_a_share_with_a_split_that_is_whole_everywhere() -> None:
-    found = select(small(), share=Share(0, 2, whole=frozenset({"train"})))
-    assert part_of(found)["splits"] == {"train": [0, 1, 2, 3, 4, 5], "validation": [0]}
-    assert part_of(found)["split_files"] == ["train.h5", "train.txt"]
-    assert found.notes == ()
-
-
 @pytest.mark.parametrize(
     "share",
     [Share(0, 1), Share(2, 3, replicas=3), Share(1, 9, whole=frozenset({"train", "validation"}))],
@@ -207,12 +200,6 @@ def test_a_node_without_a_shard_is_refused_and_the_way_out_works(
     assert select(whole, splits=["test"], share=Share(0, share.nodes)).files
 
 
-def test_too_few_files_are_refused() -> None:
-    assert "too few for 3 nodes to get one each; use --replicas 2" in refused(
-        plain(1, 2), share=Share(0, 3)
-    )
-
-
 def test_splits_that_are_none_are_refused() -> None:
     said = "/set has no split val; it has: train, validation"
     assert refused(small(), splits=["train", "val"]) == said
@@ -249,16 +236,6 @@ def deals(draw: st.DrawFn) -> tuple[list[int], int, int]:
     size = st.one_of(st.integers(0, 3), st.integers(0, 1300), st.integers(0, 1 << 45))
     nodes = draw(st.integers(1, 12))
     return draw(st.lists(size, max_size=60)), nodes, draw(st.integers(1, nodes))
-
-
-@given(deals())
-def test_every_shard_is_on_as_many_nodes_as_asked(deal: tuple[list[int], int, int]) -> None:
-    sizes, nodes, replicas = deal
-    dealt = list(deal_shards(sizes, nodes, replicas))
-    assert len(dealt) == len(sizes)
-    for holders in dealt:
-        assert len(holders) == len({*holders}) == replicas
-        assert {*holders} <= {*range(nodes)}
 
 
 @given(deals())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.staging.target.directory import StageDirectory, private_name
+from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.paths import PRIVATE, CopiedFile, is_inside
 from dataprep.staging.target.sentinel import (
     SENTINEL,
@@ -17,7 +17,6 @@ from dataprep.staging.target.sentinel import (
     add_lease,
     changed_files,
     other_jobs,
-    planned_paths,
     read_sentinel,
     remove_lease,
     remove_sentinel,
@@ -85,13 +84,6 @@ def test_a_sentinel_that_makes_no_sense_is_not_believed(
     assert read_sentinel(directory) is None
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "null", '"\xff"'])
-def test_what_is_no_sentinel_is_none(directory: StageDirectory, text: str) -> None:
-    (directory.path / PRIVATE / SENTINEL).write_text(text)
-    assert read_sentinel(directory) is None
-    assert planned_paths(directory) == frozenset()
-
-
 @pytest.mark.parametrize("path", ["../out", f"{PRIVATE}/x"])
 def test_a_sentinel_that_names_files_elsewhere_is_not_believed(
     directory: StageDirectory, path: str
@@ -127,9 +119,3 @@ def test_leases_name_the_other_jobs(directory: StageDirectory) -> None:
     remove_lease(directory, "pbs 3/x")
     remove_lease(directory, "pbs 3/x")
     assert other_jobs(directory, "slurm-1") == ["slurm-2"]
-
-
-def test_a_lease_that_cannot_be_read_still_counts(directory: StageDirectory) -> None:
-    directory.write_private(private_name("lease", "slurm-1"), b"torn")
-    assert other_jobs(directory, "slurm-2") == ["lease-slurm-1.json"]
-    assert other_jobs(directory, "slurm-1") == []

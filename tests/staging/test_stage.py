@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -168,14 +167,6 @@ def test_the_parts_of_three_nodes_are_even_and_together_everything(
         assert (part["node"], part["nodes"], part["replicas"]) == (node, 3, replicas)
 
 
-def test_a_split_that_is_asked_for_whole_is_on_every_node(
-    cli: Cli, source: Path, tmp_path: Path
-) -> None:
-    found = parts(cli, source, tmp_path, 3, "--whole", "validation")
-    assert {len(shards(to, "validation")) for to in found} == {3}
-    assert sum(len(shards(to)) for to in found) == len(shards(source))
-
-
 def test_a_node_that_becomes_another_one_gets_the_part_of_that_one(
     cli: Cli, source: Path, tmp_path: Path
 ) -> None:
@@ -190,20 +181,6 @@ def test_a_node_that_becomes_another_one_gets_the_part_of_that_one(
     staged(cli, source, to, *told, 0)
     assert set(arrived(to)) == first
     verified(cli, to)
-
-
-def test_a_plain_directory_is_parted_by_its_files(cli: Cli, tmp_path: Path) -> None:
-    files = write_plain(tmp_path / "plain")
-    found: dict[str, str] = {}
-    for node in range(2):
-        to = tmp_path / str(node)
-        rank = ("--rank", node, "--world_size", 2, "--rendezvous", "none")
-        staged(cli, tmp_path / "plain", to, "--share", "node", *rank)
-        here = arrived(to)
-        assert here
-        assert not here.keys() & found.keys()
-        found |= here
-    assert found == files
 
 
 # --- plain directories ---
@@ -252,16 +229,6 @@ def test_a_shard_that_somebody_has_changed_since_is_mended(
     assert arrived(to) == named(source)
 
 
-def test_a_shard_that_was_only_touched_is_hashed_and_kept(
-    cli: Cli, mine: Path, tmp_path: Path
-) -> None:
-    to = tmp_path / "to"
-    staged(cli, mine, to)
-    os.utime(shards(to)[0])
-    shards(mine)[0].unlink()
-    assert "nothing to copy" in staged(cli, mine, to).out
-
-
 def test_reread_finds_a_flipped_bit_that_no_time_tells_of(
     cli: Cli, source: Path, tmp_path: Path
 ) -> None:
@@ -285,5 +252,3 @@ def test_verify_none_compares_sizes(cli: Cli, mine: Path, tmp_path: Path) -> Non
     assert refused.code == 1, refused
     assert str(shards(mine)[0]) in refused.error
     assert not is_sealed(to)
-
-

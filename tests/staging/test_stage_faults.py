@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.staging.target.paths import partial_name
 from tests.conftest import Cli, Result
 from tests.staging.conftest import Forks, Midway, eventually
 from tests.staging.staged_sets import (
@@ -149,17 +148,6 @@ def test_a_signal_stops_a_copier_that_clears_up(
 # --- the source ---
 
 
-def test_a_flipped_byte_in_the_source_is_named_and_not_passed_on(
-    cli: Cli, mine: Path, tmp_path: Path
-) -> None:
-    to, damaged = tmp_path / "to", shards(mine)[3]
-    flip(damaged)
-    refused(cli("stage", mine, "--to", to), damaged, "SHA-256")
-    assert not is_sealed(to)
-    assert not (to / "train" / damaged.name).exists()
-    assert partials(to) == []
-
-
 def test_a_truncated_or_vanished_source_file_is_named(cli: Cli, mine: Path, tmp_path: Path) -> None:
     short, gone, *_ = shards(mine)
     whole = short.read_bytes()
@@ -232,18 +220,6 @@ def test_too_little_room_is_seen_before_the_first_byte(
     mended(cli, source, to)
 
 
-def test_what_a_killed_copier_left_unfinished_takes_no_room_from_the_next(
-    cli: Cli, source: Path, small_disk: Callable[[str], Path]
-) -> None:
-    to = small_disk("2m") / "to"
-    (to / "train").mkdir(parents=True, mode=0o700)
-    to.chmod(0o700)
-    left = to / "train" / partial_name(shards(source)[0].name)
-    left.write_bytes(bytes(1_500_000))
-    mended(cli, source, to)
-    assert not left.exists()
-
-
 def test_a_disk_that_fills_up_meanwhile_keeps_what_is_whole(
     cli: Cli, forks: Forks, source: Path, small_disk: Callable[[str], Path]
 ) -> None:
@@ -259,14 +235,6 @@ def test_a_disk_that_fills_up_meanwhile_keeps_what_is_whole(
     assert kept.items() < named(source).items()
     filler.unlink()
     assert "there already" in mended(cli, source, to).out
-
-
-def test_a_target_that_one_may_not_write_is_refused(cli: Cli, source: Path, tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may write everywhere")
-    (tmp_path / "closed").mkdir(mode=0o500)
-    to = tmp_path / "closed" / "to"
-    refused(cli("stage", source, "--to", to), to, "permission denied", "--to")
 
 
 def test_a_target_that_is_removed_while_it_is_filled_ends_the_call(

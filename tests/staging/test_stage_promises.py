@@ -239,19 +239,3 @@ def test_a_file_may_become_a_directory(cli: Cli, tmp_path: Path) -> None:
     staged(cli, plain, to)
     assert arrived(to) == arrived(plain)
     assert "nothing to copy" in staged(cli, plain, to)
-
-
-def test_a_renamed_file_fits_into_the_room_of_the_old_one(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain, to = tmp_path / "plain", tmp_path / "to"
-    write_files(plain, old=3 << 20)
-    staged(cli, plain, to)
-    (plain / "old").rename(plain / "new")
-    monkeypatch.setattr("dataprep.staging.copier.space_of", lambda place: Space(2 << 20, 4096))
-    write_files(plain, more=2 << 20)
-    refused(cli("stage", plain, "--to", to), "too little", code=4)
-    assert list(arrived(to)) == ["old"]
-    (plain / "more").unlink()
-    staged(cli, plain, to)
-    assert list(arrived(to)) == ["new"]

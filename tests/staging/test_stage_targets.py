@@ -190,16 +190,6 @@ def test_status_tells_each_state(cli: Cli, forks: Forks, source: Path, tmp_path:
     assert f"whole copy of {source} (only train)" in cli("stage", "--to", part, "--status").out
 
 
-def test_a_copy_that_was_killed_is_cleaned_whole(
-    cli: Cli, forks: Forks, source: Path, tmp_path: Path
-) -> None:
-    for step in (12, 25, 40, 58):
-        to = tmp_path / str(step)
-        assert forks.run("stage", source, "--to", to, "--streams", 1, step=step).code == -9
-        assert cli("stage", "--to", to, "--clean").code == 0
-        assert not to.exists()
-
-
 def test_what_another_job_has_left_half_done_is_taken_over(
     job: Job, forks: Forks, source: Path, tmp_path: Path
 ) -> None:
