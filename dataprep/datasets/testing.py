@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -116,28 +117,30 @@ class DatasetTests:
 
     def test_a_split_can_be_had_alone(self, dataset: Dataset, raw: Path) -> None:
         whole = _scan_all(dataset, raw)
-        for split in {split for split, _ in whole.images}:
+        for split in {row["split"] for row in whole.images}:
             alone = _scan_all(dataset, raw, (split,))
             assert alone.found.splits in (None, (split,)), "find: return the splits asked for"
             keys = [
-                [row.key for name, row in scan.images if name == split] for scan in (whole, alone)
+                [row["key"] for row in scan.images if row["split"] == split]
+                for scan in (whole, alone)
             ]
             assert keys[0] == keys[1], f"find, scan: {split} alone has other images"
 
     def test_rows_say_what_they_must(self, dataset: Dataset, raw: Path) -> None:
         scan = _scan_all(dataset, raw)
         assert scan.images, "the raw directory should have images"
-        there = {split for split, _ in scan.images}
+        there = {row["split"] for row in scan.images}
         assert scan.found.splits is None or there == set(scan.found.splits), (
             f"find announces the splits {scan.found.splits}, scan has {sorted(there)}"
         )
-        times = Counter((split, row.key) for split, row in scan.images)
+        times = Counter((row["split"], row["key"]) for row in scan.images)
         assert [key for key, count in times.items() if count > 1] == [], "keys of two images"
         split_of: dict[str, str] = {}
-        for split, row in scan.images:
-            assert row.key, "every image needs a key"
-            assert not row.group or split_of.setdefault(row.group, split) == split, (
-                f"group {row.group} is in two splits"
+        for row in scan.images:
+            assert row["key"], "every image needs a key"
+            group, split = row["group"], row["split"]
+            assert not group or split_of.setdefault(group, split) == split, (
+                f"group {group} is in two splits"
             )
             _check_row(dataset, row)
         again = _scan_all(_made_again(dataset), raw)
@@ -149,7 +152,7 @@ class DatasetTests:
             if scanned.restarts:
                 (tmp_path / unit.restarts_name).write_bytes(scanned.restarts)
         try:
-            for _, row in scan.images:
+            for row in scan.rows:
                 _require_below(row.container)
                 assert len(read_image(raw, row, tmp_path)) == row.size, row.key
         finally:
@@ -196,11 +199,12 @@ class DatasetTests:
 
 @dataclass(frozen=True)
 class _Scan:
-    """What was found, what each unit holds, and every image, with its split."""
+    """What was found, what each unit holds, and every image: with its labels, and where it is."""
 
     found: Found
     units: Sequence[tuple[ScanUnit, Scanned]]
-    images: Sequence[tuple[str, Row]]
+    images: Sequence[dict[str, Any]]
+    rows: Sequence[Row]
 
 
 def _scan_all(dataset: Dataset, raw: Path, splits: Sequence[str] | None = None) -> _Scan:
@@ -209,7 +213,7 @@ def _scan_all(dataset: Dataset, raw: Path, splits: Sequence[str] | None = None) 
     from pyarrow import parquet
 
     from dataprep.index.images import Images
-    from dataprep.index.tables import index_tables, order_rows
+    from dataprep.index.tables import fitted, index_tables, order_rows
     from dataprep_schemas.tables import schema_of
 
     found = dataset.find(raw, splits)
@@ -217,33 +221,22 @@ def _scan_all(dataset: Dataset, raw: Path, splits: Sequence[str] | None = None) 
     attributes = tuple((attribute.name, attribute.kind) for attribute in dataset.attributes)
     known = dataset.classes()
     tables: list[pa.Table] = [schema_of("index", attributes).empty_table()]
-    names = {name for name, _ in known or ()}
     for _, scanned in units:
-        classes = [name for name, _ in known] if known is not None else scanned.classes or ()
-        names.update(classes)
+        classes = scanned.classes or () if known is None else [name for name, _ in known]
         tables += index_tables(scanned, classes, attributes)
     index = pa.concat_tables(tables)
-    names.update(index["labels"].combine_chunks().flatten().to_pylist() if known is None else ())
-    ordered = known if known is not None else dataset.order_classes(names)
     with TemporaryDirectory() as place:
         path = Path(place) / "index.parquet"
         parquet.write_table(index, path)
         statuses = Counter(index["status"].to_pylist())
         own = [name for name, _ in attributes]
         with Images([path], Path(place), statuses, own, None) as all_images:
-            images = all_images.database.sql("select * from images order by split, key")
-            table = images.to_arrow_table()
-    number = {name: position for position, (name, _) in enumerate(ordered)}
-    numbered = table.drop(["split", "group"])
-    for column in ("labels", "box_labels"):
-        values = [[number[name] for name in some or ()] for some in table[column].to_pylist()]
-        at = numbered.schema.get_field_index(column)
-        numbered = numbered.set_column(at, column, pa.array(values, pa.list_(pa.int32())))
-    rows = zip(
-        table["split"].to_pylist(), table["group"].to_pylist(), order_rows(numbered), strict=True
-    )
-    joined = [(split, replace(row, group=group or "")) for split, group, row in rows]
-    return _Scan(found, units, joined)
+            query = "select * from images order by split, key"
+            table = all_images.database.sql(query).to_arrow_table()
+    none = pa.array([[]] * len(table), pa.list_(pa.int32()))
+    unlabelled = table.drop(["labels", "box_labels"]).append_column("labels", none)
+    rows = order_rows(fitted(unlabelled, schema_of("order", attributes)))
+    return _Scan(found, units, table.to_pylist(), list(rows))
 
 
 def _made_again(dataset: Dataset) -> Dataset:
@@ -263,15 +256,17 @@ def _seen(dataset: Dataset, raw: Path, unit: ScanUnit) -> tuple[str, Scanned | s
     return dataset.fingerprint(raw, unit), found
 
 
-def _check_row(dataset: Dataset, row: Row) -> None:
-    assert dataset.multilabel or len(row.labels) == 1, f"{row.key}: one label, or set multilabel"
-    assert len(set(row.labels)) == len(row.labels), f"{row.key}: each label once"
-    assert dataset.has_boxes or not row.boxes, f"{row.key} has boxes: has_boxes must be true"
-    assert len(row.box_labels) in (0, len(row.boxes)), f"{row.key}: a label for each box, or none"
-    for xmin, ymin, xmax, ymax in row.boxes:
-        assert 0 <= xmin < xmax <= 1, f"{row.key}: boxes are fractions of the width"
-        assert 0 <= ymin < ymax <= 1, f"{row.key}: boxes are fractions of the height"
-    assert "" not in row.attributes.values(), f"{row.key}: leave out attributes that are missing"
+def _check_row(dataset: Dataset, row: dict[str, Any]) -> None:
+    key, labels, boxes = row["key"], row["labels"] or [], row["boxes"] or []
+    assert dataset.multilabel or len(labels) == 1, f"{key}: one label, or set multilabel"
+    assert len(set(labels)) == len(labels), f"{key}: each label once"
+    assert dataset.has_boxes or not boxes, f"{key} has boxes: has_boxes must be true"
+    assert len(row["box_labels"] or ()) in (0, len(boxes)), f"{key}: a label for each box, or none"
+    for box in boxes:
+        assert 0 <= box["xmin"] < box["xmax"] <= 1, f"{key}: boxes are fractions of the width"
+        assert 0 <= box["ymin"] < box["ymax"] <= 1, f"{key}: boxes are fractions of the height"
+    for attribute in dataset.attributes:
+        assert row[attribute.name] != "", f"{key}: leave {attribute.name} out where it is missing"
 
 
 def _require_below(container: str) -> None:

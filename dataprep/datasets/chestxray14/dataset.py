@@ -95,13 +95,7 @@ class ChestXray14(Dataset):
         return [(finding, finding) for finding in ORDERS[self.options["label_order"]]]
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
-        """Find the images and the lists; the lists are read and checked against each other.
-
-        Raises:
-            SourceError: images or a list are missing, are there in two forms, or a list cannot be
-                used; the official lists share a patient.
-            UsageError: `splits` is empty or names a split that there is not.
-        """
+        """Find the images and the lists; these are read and checked against each other."""
         wanted = wanted_splits(self._splits, splits)
         described, units = find_images(raw)
         lists = self._lists(raw)
@@ -113,11 +107,7 @@ class ChestXray14(Dataset):
         )
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
-        """List one archive or folder; or what the lists say, for the images of all of them.
-
-        Raises:
-            SourceError: the unit is unreadable or damaged; a list cannot be used.
-        """
+        """List one archive or folder; or what the lists say, for the images of all of them."""
         if unit.name == _LISTS:
             listed, counts = read_listed(self._lists(raw), self._cut)
             return Scanned(tables=(listed,), counts=counts)
@@ -126,11 +116,7 @@ class ChestXray14(Dataset):
         return Scanned(members=members, ignored=listing.ignored, restarts=listing.restarts)
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
-        """Identify what `scan` would read: a container's size and time, or the lists' content.
-
-        Raises:
-            SourceError: something the unit needs is gone or unreadable.
-        """
+        """Identify what `scan` would read: a container's size and time, or the lists' content."""
         lists = unit.name == _LISTS
         seen = self._lists(raw).fingerprint() if lists else stat_fingerprint(raw, unit.container)
         return json.dumps([_SCAN_RULES, *seen])

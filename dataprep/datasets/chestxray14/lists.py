@@ -64,39 +64,30 @@ _LABEL_HEADER: Final = (
 )
 _LEAST: Final = 1 + _LABEL_HEADER.count(",")
 # The header of 2017 has more fields than its rows, because commas in it are not quoted, so rows are
-# read by position. Columns that end in _text are what numbers are read from.
-_LABEL_ROWS: Final = f"""
-create table label_rows as
+# read by position. Columns that end in _text are what numbers are read from. Ages are whole years,
+# rounded down: months, weeks and days count 12, 52 and 365 a year.
+_LABELS: Final = f"""
+create table labels as
 select
   line,
   least(len(fields), greatest(filled, {_LEAST})) as width,
   $width as most,
   trim(fields[1]) as key,
   string_split(trim(fields[2]), '|') as findings,
-  trim(fields[3]) as follow_up_text,
-  trim(fields[4]) as patient_text,
-  trim(fields[5]) as age_text,
-  trim(fields[6]) as gender,
-  trim(fields[7]) as view,
   list_filter(findings, lambda finding: not list_contains({_KNOWN}, finding)) as others,
-from label_lines
-"""
-# Whole years, rounded down: months, weeks and days count 12, 52 and 365 a year.
-_LABELS: Final = f"""
-create table labels as
-select
-  line,
-  key,
   list_sort(list_filter(findings, lambda finding: finding <> '{NO_FINDING}')) as labels,
+  trim(fields[3]) as follow_up_text,
   try_cast(follow_up_text as int) as follow_up,
+  trim(fields[4]) as patient_text,
   try_cast(patient_text as int) as patient_id,
+  trim(fields[5]) as age_text,
   try_cast(regexp_extract(age_text, '[0-9]+') as int) // case upper(right(age_text, 1))
     when 'M' then 12 when 'W' then 52 when 'D' then 365 else 1 end as years,
   years > {_OLDEST} as too_old,
   case when years <= {_OLDEST} then years end as age,
-  nullif(gender, '') as gender,
-  nullif(view, '') as view,
-from label_rows
+  nullif(trim(fields[6]), '') as gender,
+  nullif(trim(fields[7]), '') as view,
+from label_lines
 """
 _WHOLE: Final = "[0-9]{1,9}"
 _LABEL_RULES: Final = (
@@ -129,7 +120,7 @@ _LABEL_RULES: Final = (
         "a whole number",
     ),
     _Rule(
-        f"try_cast(patient_text as int) <> {_PATIENT}",
+        f"patient_id <> {_PATIENT}",
         "patient",
         "patient_text",
         "the number that the name of the image begins with",
@@ -161,7 +152,7 @@ order by patient
 """
 
 _BOX_HEADER: Final = "Image Index,Finding Label,Bbox [x"  # commas in the header are not quoted
-_BOX_ROWS: Final = f"""
+_BOXES: Final = f"""
 create table boxes as
 select
   line,
@@ -350,9 +341,8 @@ def _opened(lists: Lists, cut: Cut) -> Iterator[Database]:
     with open_database(Path(tempfile.gettempdir())) as database:
         _read_lines(database, "label_lines", lists.labels)
         width = _take_header(database, "label_lines", lists.labels, _LABEL_HEADER, "labels")
-        database.execute(_LABEL_ROWS, {"width": width})
-        _require(database, "label_rows", lists.labels, _LABEL_RULES)
-        database.execute(_LABELS)
+        database.execute(_LABELS, {"width": width})
+        _require(database, "labels", lists.labels, _LABEL_RULES)
         _read_sides(database, lists.sides)
         # The split of each patient that the lists leave to chance.
         database.execute(
@@ -362,11 +352,10 @@ def _opened(lists: Lists, cut: Cut) -> Iterator[Database]:
         if lists.boxes:
             _read_lines(database, "box_lines", lists.boxes)
             _take_header(database, "box_lines", lists.boxes, _BOX_HEADER, "bbox_csv")
-            database.execute(_BOX_ROWS)
-            _require(database, "boxes", lists.boxes, _BOX_RULES)
         else:
             database.execute("create table box_lines as from label_lines limit 0")
-            database.execute(_BOX_ROWS)
+        database.execute(_BOXES)
+        _require(database, "boxes", lists.boxes or Path(), _BOX_RULES)
         database.execute(_IMAGES)
         yield database
 

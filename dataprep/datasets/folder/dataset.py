@@ -86,14 +86,6 @@ class Folder(Dataset):
         """Detect what there is from the listings of the top two levels; no archive is opened.
 
         Of a listing, the names of its columns are read.
-
-        Args:
-            raw: the raw directory, as the user gave it.
-            splits: the splits wanted; None: all that are there.
-
-        Raises:
-            SourceError: nothing was found, or what was found contradicts itself or the options.
-            UsageError: `splits` names a split that is not there, or there is no listing.
         """
         self.classes()  # so that a wrong list is refused before anything is scanned
         listing = self._wanted.listing
@@ -101,12 +93,7 @@ class Folder(Dataset):
         return found if splits is None or found.splits is None else _only(found, splits)
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
-        """List one unit: some folders and archives, or the listing.
-
-        Raises:
-            SourceError: something in it is damaged, unreadable, wrongly listed or of an unknown
-                class.
-        """
+        """List one unit: some folders and archives, or the listing."""
         if isinstance(unit, ListingUnit) and self._wanted.listing is not None:
             # Imported late, as it loads DuckDB, which --help does not need.
             from dataprep.datasets.folder.listing import Listing
@@ -122,15 +109,10 @@ class Folder(Dataset):
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         """Identify what `scan` would read from by size and modification time.
 
-        Of an archive these are its own. A folder's time changes when entries
-        are added, removed or renamed in it: that is noticed in a class folder and in every folder
-        below, which takes listing all of them. It does not when a file is rewritten in place:
-        `read_image` notices that by the file's size. Of the files in a listing nothing is looked
-        at. The listing and the list of classes count by their content, the listing also by its
-        size, its time and its format.
-
-        Raises:
-            SourceError: something the unit needs is gone or unreadable.
+        A folder's time changes when entries are added, removed or renamed in it: that is noticed
+        in a class folder and in every folder below, which takes listing all of them. When a file
+        is rewritten in place, `read_image` notices that by its size. Of the files in a listing
+        nothing is looked at. Listing and list of classes count by their content.
         """
         seen: list[object] = [None if self._known is None else self._known.sha256]
         if isinstance(unit, ListingUnit) and self._wanted.listing is not None:

@@ -206,16 +206,10 @@ def make_units(
     inside: str = "",
     stray: Sequence[Ignored] = (),
 ) -> list[ContainerUnit]:
-    """Put containers into about 350 units, or, if there are very many, 64 into each.
+    """Put containers, at least one, into about 350 units, or, if there are very many, 64 into each.
 
-    A gzip archive is a unit of its own, because a unit has one file of restart points.
-
-    Args:
-        name: starts the units' names; safe as a file name.
-        split: see `ContainerUnit`.
-        containers: at least one.
-        inside: see `ContainerUnit`.
-        stray: see `ContainerUnit`.
+    A gzip archive is a unit of its own, because a unit has one file of restart points. Names of
+    units start with `name`, which is safe as a file name; for the rest see `ContainerUnit`.
     """
     batches: list[tuple[Container, ...]] = []
     several: list[Container] = []

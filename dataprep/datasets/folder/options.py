@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -161,6 +161,7 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
         UsageError: a value is not understood, or two contradict each other.
     """
     seed = parse_seed("split_seed", options["split_seed"])
+    columns = options.get("attribute_columns", "").split(",")
     parsed = FolderOptions(
         listing=_listing(options),
         listing_ruled_out=options.get("listing") == NO_LISTING,
@@ -170,12 +171,12 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
         size_column=options.get("size_column"),
         label_separator=options.get("label_separator", ""),
         no_label=options.get("no_label", ""),
-        attribute_columns=tuple(_words(options.get("attribute_columns", ""))),
-        inside=_inside(options.get("inside", "")),
+        attribute_columns=tuple(filter(None, map(str.strip, columns))),
+        inside=_checked(clean_path, "inside", options["inside"]) if "inside" in options else "",
         class_from=options["class_from"],
         classes=Path(options["classes"]) if "classes" in options else None,
         split_folders=options["split_folders"] == "auto",
-        split_name=_split_name("split_name", options["split_name"]),
+        split_name=_checked(split_name, "split_name", options["split_name"]),
         cut=_cut(options["fractions"], seed) if "fractions" in options else None,
         group_by=options["group_by"],
     )
@@ -201,20 +202,9 @@ def _listing(options: Mapping[str, str]) -> Path | None:
     return path.absolute() if path.exists() else path
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _inside(text: str) -> str:
+def _checked(rule: Callable[[str], str], option: str, text: str) -> str:
     try:
-        return clean_path(text) if text else ""
-    except ValueError as error:
-        raise UsageError(f"--inside {printable(text)}: {error}") from error
-
-
-def _split_name(option: str, text: str) -> str:
-    try:
-        return split_name(text)
+        return rule(text)
     except ValueError as error:
         raise UsageError(f"--{option} {printable(text)}: {error}") from error
 
@@ -223,7 +213,7 @@ def _cut(text: str, seed: int) -> Cut:
     shares = {}
     for part in text.split(","):
         name, _, share = part.partition("=")
-        shares[_split_name("fractions", name)] = parse_share("fractions", share.strip())
+        shares[_checked(split_name, "fractions", name)] = parse_share("fractions", share.strip())
     if sum(shares.values()) != 1:
         raise UsageError(
             f"--fractions: the shares add up to {float(sum(shares.values())):g}; expected 1, as "

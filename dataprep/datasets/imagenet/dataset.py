@@ -15,7 +15,7 @@ from dataprep.archives.directory import list_folder
 from dataprep.archives.listing import basename
 from dataprep.archives.tar import Archive
 from dataprep.datasets.base import Dataset, Found, Option, ScanUnit, wanted_splits
-from dataprep.datasets.imagenet.labels import class_indices, classify, load_label_list
+from dataprep.datasets.imagenet.labels import class_indices, image_number, load_label_list
 from dataprep.datasets.imagenet.layout import ImageNetUnit, find_layouts
 from dataprep.errors import SourceError
 from dataprep.index import Box, Scanned
@@ -82,37 +82,18 @@ class ImageNet(Dataset):
         return imagenet_classes()
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
-        """Detect in which form each split lies under `raw`.
-
-        Args:
-            raw: the raw directory, as the user gave it.
-            splits: the splits wanted; None demands both.
-
-        Raises:
-            SourceError: a split is missing, is there in two forms, has an unknown class or is in
-                a damaged archive.
-            UsageError: `splits` is empty or names a split that ImageNet does not have.
-        """
+        """Detect in which form each split lies under `raw`; see `Dataset.find`."""
         wanted = wanted_splits(self.splits, splits)
         found = find_layouts(raw, wanted)
         return Found(
-            description=tuple(layout.description for layout in found.values()),
-            units=tuple(unit for layout in found.values() for unit in layout.units),
+            description=tuple(description for description, _ in found.values()),
+            units=tuple(unit for _, units in found.values() for unit in units),
             splits=tuple(found),
             official_counts=dict(_OFFICIAL_COUNTS),
         )
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
-        """List one unit: rows sorted by key, and whatever was left out and why.
-
-        Args:
-            raw: the raw directory.
-            unit: a unit that `find` returned for it.
-
-        Raises:
-            SourceError: the unit is unreadable, damaged or truncated, or has images that the label
-                list does not fit.
-        """
+        """List one unit: rows sorted by key, and whatever was left out and why."""
         unit = cast("ImageNetUnit", unit)
         if unit.container.endswith(".tar"):
             archive = Archive(unit.container, unit.offset, unit.size, unit.inner)
@@ -124,7 +105,7 @@ class ImageNet(Dataset):
             labels = [class_indices()[unit.category]] * len(images)
         else:
             classes = load_label_list(raw, unit.labels)
-            labels = classify([name for name, _ in images], unit.labels, classes)
+            labels = [classes[image_number(name) - 1] for name, _ in images]
         prefix = f"{unit.category}/" if unit.split == "train" else ""
         rows = [
             image.row(prefix + name, (label,), boxes=self._boxes.get(name, ()))
@@ -135,13 +116,8 @@ class ImageNet(Dataset):
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         """Identify what `scan` would read from, with one or two `stat` calls.
 
-        It covers size and modification time in nanoseconds of the archive or directory, of the
-        label list and of the boxes. A directory's time changes when entries are added, removed or
-        renamed. It does not when a file in it is rewritten in place: `read_image` notices that by
-        the file's size.
-
-        Raises:
-            SourceError: something the unit needs is gone or unreadable.
+        A directory's time changes when entries are added, removed or renamed. It does not when a
+        file in it is rewritten in place: `read_image` notices that by the file's size.
         """
         unit = cast("ImageNetUnit", unit)
         paths = [unit.container, unit.labels, self.options.get("bbox_csv", "")]

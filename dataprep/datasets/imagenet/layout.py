@@ -51,12 +51,8 @@ class ImageNetUnit(ScanUnit):
     inner: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SplitLayout:
-    """One split as it was found: a line for the terminal, and what to scan."""
-
-    description: str
-    units: tuple[ImageNetUnit, ...]
+SplitLayout = tuple[str, list[ImageNetUnit]]
+"""One split as it was found: a line for the terminal, and what to scan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +129,7 @@ def _archive_of_archives(raw: Path) -> SplitLayout:
         for synset, member in sorted(inner.items())
     ]
     form = f"{_TRAIN_ARCHIVE} ({counted(len(inner), 'class archive')}, read in place)"
-    return SplitLayout(f"train: {form}", tuple(units))
+    return f"train: {form}", units
 
 
 def _find_validation(raw: Path) -> SplitLayout | None:
@@ -153,7 +149,7 @@ def _find_validation(raw: Path) -> SplitLayout | None:
     how = f"{place}/ (one directory" if folder else f"{place} (read in place"
     form = f"{how}, labels from {labels or 'the shipped list'})"
     unit = ImageNetUnit("validation", place, "validation", labels=labels)
-    return SplitLayout(f"validation: {form}", (unit,))
+    return f"validation: {form}", [unit]
 
 
 def _one_form(raw: Path, what: str, archive: str, names: Iterable[str]) -> _Folder | None:
@@ -202,7 +198,7 @@ def _classes(split: str, found: _Folder) -> SplitLayout:
         for name in sorted(names)
     ]
     note = f", ignoring {some_of(found.others)}" if found.others else ""
-    return SplitLayout(f"{split}: {found.path}/ ({' and '.join(parts)}){note}", tuple(units))
+    return f"{split}: {found.path}/ ({' and '.join(parts)}){note}", units
 
 
 def _require_known(places: Iterable[tuple[str, str]], expected: str) -> None:
