@@ -24,9 +24,9 @@ from dataprep.system.messages import printable
 
 SHOWN = 5  # keys named for each kind of difference
 
-# One row an example, of hashes: what it is called, what it shows, and what is said about it. With
-# 128 bits, no two are ever taken for the same.
-_ROW = np.dtype([("key", "V16"), ("image", "V16"), ("labels", "V16")])
+# One row an example, of hashes: what it is called, and what it shows. With 128 bits, no two are
+# ever taken for the same.
+_ROW = np.dtype([("key", "V16"), ("content", "V16")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def diff(
         if split in manifests[1]["splits"]:
             both = [FinishedSplit(out, split) for out in (a, b)]
             rows = [_rows(records, how, threads, progress) for records in both]
-            splits.append(_compare(both, rows, how.said))
+            splits.append(_compare(both, rows))
     return Difference(tuple(splits), tuple(missing), how.pixels, how.boxes, how.attributes)
 
 
@@ -135,13 +135,7 @@ class _Comparison:
     attributes: bool
     max_pixels: int
 
-    @property
-    def said(self) -> str:
-        """What may be another besides the image, in words."""
-        named = ["labels", *["boxes"] * self.boxes, *["attributes"] * self.attributes]
-        return " or ".join(named) if len(named) < 3 else "labels, boxes or attributes"
-
-    def row(self, example: Example) -> tuple[bytes, bytes, bytes]:
+    def row(self, example: Example) -> tuple[bytes, bytes]:
         """A `_ROW`."""
         said: list[object] = [example.labels]
         if self.boxes:
@@ -151,9 +145,10 @@ class _Comparison:
         image = example.encoded
         if self.pixels:
             pixels = pixels_of(example, self.max_pixels)
-            image = repr(pixels.shape).encode() + pixels.tobytes()
+            said.append(pixels.shape)
+            image = pixels.tobytes()
         key = example.key.encode("utf-8", "surrogateescape")
-        return _hash(key), _hash(image), _hash(repr(said).encode())
+        return _hash(key), _hash(repr(said).encode() + image)
 
 
 def _hash(data: bytes) -> bytes:
@@ -179,25 +174,20 @@ def _rows(
     return rows
 
 
-def _compare(both: list[FinishedSplit], rows: list[NDArray[np.void]], said: str) -> SplitDifference:
+def _compare(both: list[FinishedSplit], rows: list[NDArray[np.void]]) -> SplitDifference:
     a, b = rows
     # Numbers of the examples that both have, matched pairwise; of a repeated key, the first.
     _, at_a, at_b = np.intersect1d(a["key"], b["key"], return_indices=True)
     in_order = np.argsort(at_a)
     at_a, at_b = at_a[in_order], at_b[in_order]
-    other_image = a["image"][at_a] != b["image"][at_b]
-    other_labels = a["labels"][at_a] != b["labels"][at_b]
-    changed = np.flatnonzero(other_image | other_labels)
+    changed = at_a[a["content"][at_a] != b["content"][at_b]]
     only_a = np.setdiff1d(np.arange(len(a)), at_a)
     only_b = np.setdiff1d(np.arange(len(b)), at_b)
-    named = [
-        *(f"only in {both[0].out}: {_key(both[0], at)}" for at in only_a[:SHOWN]),
-        *(f"only in {both[1].out}: {_key(both[1], at)}" for at in only_b[:SHOWN]),
-        *(
-            f"{_what(other_image[at], other_labels[at], said)} of {_key(both[0], at_a[at])}"
-            for at in changed[:SHOWN]
-        ),
-    ]
+    kinds = (
+        (f"only in {both[0].out}", both[0], only_a),
+        (f"only in {both[1].out}", both[1], only_b),
+        ("another image, or something else is said of it", both[0], changed),
+    )
     return SplitDifference(
         split=both[0].split,
         records=(len(a), len(b)),
@@ -205,14 +195,10 @@ def _compare(both: list[FinishedSplit], rows: list[NDArray[np.void]], said: str)
         only_b=len(only_b),
         changed=len(changed),
         same_order=bool(np.all(np.diff(at_b) > 0)),
-        examples=tuple(named),
+        examples=tuple(
+            f"{what}: {_key(records, at)}" for what, records, found in kinds for at in found[:SHOWN]
+        ),
     )
-
-
-def _what(image: bool, labels: bool, said: str) -> str:
-    if image and labels:
-        return f"another image and other {said}"
-    return "another image" if image else f"other {said}"
 
 
 def _key(records: FinishedSplit, number: int) -> str:

@@ -115,18 +115,14 @@ def test_another_order_is_said_and_is_no_difference(cli: Cli, tiny: Made, tmp_pa
     assert "validation: the same 6 examples, in the same order" in result.out
 
 
-@pytest.mark.parametrize(
-    ("change", "what"), [(relabelled, "other labels or boxes"), (repainted, "another image")]
-)
-def test_a_changed_example_is_named(
-    cli: Cli, tiny: Made, other: Path, change: Change, what: str
-) -> None:
+@pytest.mark.parametrize("change", [relabelled, repainted])
+def test_a_changed_example_is_named(cli: Cli, tiny: Made, other: Path, change: Change) -> None:
     key = Records(other, "train")[0].key
     rewrite(other, change)
     result = cli("diff", tiny.out, other)
     assert result.code == 1
     assert result.out.splitlines()[:2] == [
-        f"train: {what} of {key}",
+        f"train: another image, or something else is said of it: {key}",
         f"train: 0 only in {tiny.out}, 0 only in {other}, "
         "1 with another image, other labels, boxes or attributes",
     ]
@@ -236,7 +232,7 @@ def test_another_attribute_or_box_label_is_named(
     found = diff(one, other, threads=1)
     assert not found.same
     assert found.splits[0].changed == 1
-    assert found.splits[0].examples == (f"other labels, boxes or attributes of {key}",)
+    assert found.splits[0].examples[0].endswith(key)
 
 
 def test_what_a_format_has_no_place_for_is_no_difference(
