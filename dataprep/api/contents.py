@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +173,7 @@ def read_contents(out: Path) -> Contents:
             _split(name, split, manifest)
             for name, split in present(out, manifest)["splits"].items()
         ),
-        noted=tuple(NotedImage(*row) for row in conspicuous(out / NAME, columns, most=_SHOWN)),
+        noted=tuple(NotedImage(*row) for row in islice(conspicuous(out / NAME, columns), _SHOWN)),
         noted_images=sum(totals.values()) - totals["records"],
     )
 

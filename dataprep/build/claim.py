@@ -23,7 +23,7 @@ from dataprep.index.records import NAME as RECORDS
 from dataprep.plugins import load_sink
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import PARTIAL, is_partial
-from dataprep.system.state_files import read_state, remove_unless_file, to_json, write_state
+from dataprep.system.state_files import read_state, to_json, write_state
 
 if TYPE_CHECKING:  # `dataprep status` reads jobs, and needs nothing of these
     from dataprep.build.job import Job
@@ -248,7 +248,6 @@ def remove_built_files(workspace: Workspace) -> None:
         path.unlink(missing_ok=True)
     # Last: a kill until here leaves what is needed to try again.
     workspace.manifest.unlink(missing_ok=True)
-    remove_unless_file(workspace.job)
     workspace.job.unlink(missing_ok=True)
     for private in (workspace.commits, workspace.order):
         shutil.rmtree(private)

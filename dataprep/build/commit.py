@@ -22,7 +22,7 @@ from dataprep.errors import PipelineError
 from dataprep.index.records import conspicuous
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import partial_path, write_once
-from dataprep.system.state_files import encode, is_intact, read_state, remove_unless_file
+from dataprep.system.state_files import encode, is_intact, read_state
 
 _NOTE_SECONDS = 2.0  # between two notes of how far a shard is, at least
 
@@ -203,8 +203,6 @@ def publish_once(
         for temporary in temporaries:
             temporary.unlink(missing_ok=True)
         return
-    for place in (path, workspace.rows(record.shard)):
-        remove_unless_file(place)
     path.unlink(missing_ok=True)
     publish(temporaries, finals)
     if not commit(workspace, record):

@@ -25,7 +25,6 @@ from dataprep.system.state_files import (
     file_sha256,
     is_intact,
     read_state,
-    remove_unless_file,
     to_json,
     write_state,
 )
@@ -140,7 +139,6 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
         )
         if scanned.restarts:
             _restarts_path(directory, unit).write_bytes(scanned.restarts)
-        remove_unless_file(final)
         temporary.replace(final)
         write_state(_state_path(directory, unit), asdict(part))
     except (OSError, pa.ArrowException) as error:
@@ -173,9 +171,7 @@ def has_part(directory: Path, unit: ScanUnit) -> bool:
 
 def forget_part(directory: Path, unit: ScanUnit) -> None:
     """Believe nothing that was found of a unit."""
-    path = _state_path(directory, unit)
-    remove_unless_file(path)
-    path.unlink(missing_ok=True)
+    _state_path(directory, unit).unlink(missing_ok=True)
 
 
 def is_current(part: IndexPart | None, dataset: Dataset, raw: Path, unit: ScanUnit) -> bool:

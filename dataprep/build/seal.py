@@ -30,7 +30,7 @@ from dataprep.index.records import STATUSES, parquet_writer, row_groups
 from dataprep.sinks import FinishedShard
 from dataprep.system.durable_files import partial_path, sync_directory, write_durably
 from dataprep.system.messages import printable
-from dataprep.system.state_files import file_sha256, remove_unless_file, to_json
+from dataprep.system.state_files import file_sha256, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -254,7 +254,6 @@ def join_rows(
                 | _by_class(database, split.name, split.shards, multilabel=job.info.multilabel)
                 for split in job.splits
             }
-        remove_unless_file(workspace.records)
         temporary.replace(workspace.records)
     finally:
         temporary.unlink(missing_ok=True)

@@ -39,7 +39,6 @@ from dataprep.system.durable_files import write_durably
 from dataprep.system.state_files import (
     is_intact,
     read_state,
-    remove_unless_file,
     write_state,
 )
 from dataprep_schemas.tables import ORDER
@@ -136,7 +135,6 @@ def write_order(
         parquet.write_table(block, buffer, compression="zstd")
         data = buffer.getvalue()
         path = _block_path(directory, split, number)
-        remove_unless_file(path)
         write_durably(path, data, flush=False)  # its hash tells whether it is whole
         hashes.append(hashlib.sha256(data).hexdigest())
     found.database.execute("drop table ranked")

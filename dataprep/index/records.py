@@ -118,13 +118,12 @@ class RecordsTable:
             yield from zip(*(table.column(name).to_pylist() for name in columns), strict=True)
 
 
-def conspicuous(path: Path, columns: Sequence[str], most: int | None = None) -> Iterator[Any]:
+def conspicuous(path: Path, columns: Sequence[str]) -> Iterator[Any]:
     """Rows of a file of records that are not just stored, each as a tuple of these columns.
 
     Args:
         path: ``records.parquet``, or the rows of a shard.
         columns: which.
-        most: no more than so many.
 
     Raises:
         DatasetError: they cannot be read.
@@ -132,17 +131,13 @@ def conspicuous(path: Path, columns: Sequence[str], most: int | None = None) -> 
     import pyarrow.compute as pc
 
     with _readable(path), _opened(path) as file:
-        left = most
         for group in range(file.num_row_groups):
-            if left == 0:
-                return
             statuses = file.read_row_group(group, columns=["status"]).column("status")
             chosen = pc.indices_nonzero(pc.not_equal(statuses, "stored"))
             if not len(chosen):
                 continue
-            table = file.read_row_group(group, columns=list(columns)).take(chosen[:left])
+            table = file.read_row_group(group, columns=list(columns)).take(chosen)
             yield from zip(*(table.column(name).to_pylist() for name in columns), strict=True)
-            left = None if left is None else left - len(table)
 
 
 def row_groups(path: Path) -> Iterator[pa.Table]:

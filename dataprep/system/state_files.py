@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,11 +50,10 @@ def write_state(path: Path, state: Mapping[str, Any], *, flush: bool = False) ->
     """Put a state where `read_state` finds it: whole or not at all.
 
     Args:
-        path: the file; a directory that stands there is in a place of ours, and goes.
+        path: the file.
         state: JSON; no ``checksum``.
         flush: whether it must outlive a power cut; after one, a torn state counts as not there.
     """
-    remove_unless_file(path)
     write_durably(path, encode(state), flush=flush)
 
 
@@ -79,14 +77,6 @@ def is_intact(path: Path, sha256: str) -> bool:
         return path.is_file() and file_sha256(path) == sha256
     except OSError:
         return False
-
-
-def remove_unless_file(path: Path) -> None:
-    """Make room for a file where something else stands."""
-    if path.is_symlink() or (path.exists() and not path.is_dir() and not path.is_file()):
-        path.unlink()
-    elif path.is_dir():
-        shutil.rmtree(path)
 
 
 def _digest(state: Mapping[str, Any]) -> str:

@@ -63,7 +63,6 @@ from dataprep.plugins import load_dataset
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import storage_error
 from dataprep.system.messages import counted
-from dataprep.system.state_files import remove_unless_file
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.progress import Paced, Reporter, RoundWatch
 from dataprep_pipelines.runners import Engine, Parallelism, RunningEngine
@@ -385,9 +384,7 @@ def _forget(workspace: Workspace, pending: Sequence[ShardName]) -> None:
     """A seal or a record of a shard that must be made again would be a lie meanwhile."""
     workspace.manifest.unlink(missing_ok=True)
     for shard in pending:
-        place = workspace.record(shard)
-        remove_unless_file(place)
-        place.unlink(missing_ok=True)
+        workspace.record(shard).unlink(missing_ok=True)
     forget_progress(workspace)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from dataprep.build.claim import remove_partial_files
 from dataprep.build.commit import (
     CommitRecord,
     CommittedFile,
-    _is_there,
     commit,
     publish,
     publish_once,
@@ -27,7 +25,7 @@ from dataprep.build.commit import (
 )
 from dataprep.build.workspace import Workspace
 from dataprep.errors import PipelineError
-from dataprep.system.durable_files import partial_path, write_durably
+from dataprep.system.durable_files import partial_path
 from dataprep.system.state_files import write_state
 
 RECORD = CommitRecord(
@@ -56,17 +54,6 @@ def test_a_record_of_another_shard_or_version_is_none(workspace: Workspace) -> N
     assert read_records(workspace) == []
 
 
-def as_a(kind: str, path: Path) -> None:
-    path.unlink()
-    if kind == "directory":
-        path.mkdir()
-        (path / "x").touch()
-    elif kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "link":
-        path.symlink_to("nowhere")
-
-
 @given(data=st.data())
 def test_a_record_with_any_byte_changed_is_none(data: st.DataObject) -> None:
     with TemporaryDirectory() as name:
@@ -83,45 +70,6 @@ def test_a_record_with_any_byte_changed_is_none(data: st.DataObject) -> None:
         assert read_records(workspace) == []
         path.write_bytes(right)
         assert read_records(workspace) == [RECORD]
-
-
-@pytest.mark.parametrize("kind", ["directory", "pipe", "link"])
-def test_what_stands_where_a_record_and_its_rows_belong_makes_room(
-    workspace: Workspace, kind: str
-) -> None:
-    finals = [*(workspace.out / path for path in OURS)]
-    for path in (workspace.record(RECORD.shard), finals[-1]):
-        path.touch()
-        as_a(kind, path)
-    assert read_records(workspace) == []
-    with temporary_files(finals) as temporaries:
-        for temporary, data in zip(temporaries, OURS.values(), strict=True):
-            temporary.write_bytes(data)
-        publish_once(workspace, record_of(OURS), temporaries, finals)
-    assert read_records(workspace) == [record_of(OURS)]
-    assert _is_there(record_of(OURS), workspace.out)
-
-
-@pytest.mark.parametrize(
-    ("content", "rows", "intact"),
-    [
-        (b"abc", b"de", True),
-        (b"xyz", b"de", True),  # its size is right; `dataprep verify` looks further
-        (b"ab", b"de", False),
-        (None, b"de", False),
-        (b"abc", b"dx", False),
-        (b"abc", None, False),
-    ],
-)
-def test_a_shard_is_intact_only_with_its_files_and_rows(
-    tmp_path: Path, content: bytes | None, rows: bytes | None, intact: bool
-) -> None:
-    for name, data in (("file", content), ("rows", rows)):
-        if data is not None:
-            (tmp_path / name).write_bytes(data)
-    of_rows = CommittedFile("rows", 2, hashlib.sha256(b"de").hexdigest())
-    record = CommitRecord("s", 0, 1, (CommittedFile("file", 3, ""),), of_rows, 1)
-    assert _is_there(record, tmp_path) is intact
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
@@ -151,22 +99,6 @@ def test_partial_files_are_removed_and_nothing_else(workspace: Workspace) -> Non
         ".hidden",
         "train-00000-of-00004",
     ]
-
-
-def test_a_failed_durable_write_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "manifest.json"
-    write_durably(path, b"old")
-
-    def refuse(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", refuse)
-    with pytest.raises(OSError, match="No space"):
-        write_durably(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["manifest.json"]
 
 
 # --- two workers that make one shard ---

@@ -33,13 +33,6 @@ def test_the_same_job_is_accepted(workspace: Workspace) -> None:
     assert not check_identity(workspace, dict(reversed(IDENTITY.items())), UNITS)
 
 
-def test_a_tuple_is_a_list_and_an_integer_key_is_text(workspace: Workspace) -> None:
-    other = Workspace(workspace.out / "other")
-    other.make()
-    store_identity(other, {"a": (1, 2), "b": {1: 2}}, {})
-    assert not check_identity(other, {"a": [1, 2], "b": {"1": 2}}, {})
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -63,11 +56,6 @@ def test_changed_raw_data_is_named(workspace: Workspace) -> None:
     with pytest.raises(DatasetError, match="the raw data of train-b changed") as caught:
         check_identity(workspace, changed, {**UNITS, "train-b": "3"})
     assert "sha256" not in str(caught.value)
-
-
-def test_raw_data_that_was_only_touched_is_refused_too(workspace: Workspace) -> None:
-    with pytest.raises(DatasetError, match="train-a and 1 more changed"):
-        check_identity(workspace, IDENTITY, {"train-a": "8", "train-b": "9"})
 
 
 def test_a_torn_job_file_is_named(workspace: Workspace) -> None:

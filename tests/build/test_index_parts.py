@@ -11,8 +11,6 @@ from dataprep.build.index_parts import (
     IndexPart,
     IndexParts,
     check_unchanged,
-    forget_part,
-    has_part,
     is_current,
     read_part,
     scan_into,
@@ -102,20 +100,9 @@ def test_one_bit_anywhere_makes_a_part_as_if_it_were_not_there(tmp_path: Path, n
         path.write_bytes(damaged)
         assert read_part(tmp_path, UNIT) is None
     path.unlink()
-    path.mkdir()
     assert read_part(tmp_path, UNIT) is None
-    if name.endswith(("json", "parquet")):
-        scan_into(tmp_path, dataset, tmp_path, UNIT)
-        assert read_part(tmp_path, UNIT) == part
-
-
-def test_a_forgotten_part_is_not_there(tmp_path: Path) -> None:
-    scanned(tmp_path)
-    assert has_part(tmp_path, UNIT)
-    forget_part(tmp_path, UNIT)
-    assert not has_part(tmp_path, UNIT)
-    assert read_part(tmp_path, UNIT) is None
-    forget_part(tmp_path, UNIT)
+    scan_into(tmp_path, dataset, tmp_path, UNIT)
+    assert read_part(tmp_path, UNIT) == part
 
 
 def test_an_index_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

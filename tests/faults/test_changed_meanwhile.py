@@ -54,24 +54,6 @@ def test_a_data_set_that_is_exchanged_while_it_is_converted_is_refused(
     assert leftovers(tmp_path / "new") == []
 
 
-def test_an_archive_that_is_exchanged_after_it_was_indexed_is_refused(
-    cli: Cli, photos: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    raw = photos.raw.copy(tmp_path / "raw")
-    archive = raw.path / "ILSVRC2012_img_train.tar"
-
-    def exchange() -> None:
-        status = archive.stat()
-        flip_a_byte(archive)  # the same size, even the same members
-        os.utime(archive, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
-
-    after(monkeypatch, run, "plan_images", exchange)
-    result = cli(*raw.command(tmp_path / "out"))
-    assert result.code == 1
-    assert "ILSVRC2012_img_train.tar changed since it was indexed: it was modified" in result.error
-    assert not (tmp_path / "out" / "manifest.json").exists()
-
-
 def test_workers_in_another_directory_find_what_was_named_relative_to_this_one(
     cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,34 +65,6 @@ def test_a_kill_before_any_change_is_healed_by_the_same_command(
 
 
 @pytest.mark.thorough
-def test_a_kill_before_any_change_leaves_only_what_overwrite_may_replace(
-    cli: Cli, mini: Made, forks: Forks, tmp_path: Path
-) -> None:
-    other = ("--seed", "1", "--overwrite")
-    assert cli(*mini.command(tmp_path / "whole", *other)).code == 0
-    whole = hashes(tmp_path / "whole")
-    out = tmp_path / "out"
-    refused = {}
-    replaced = 0
-    for step in range(1, 200, 3):
-        code = forks.run(mini.command(out), step=step, out=out)
-        if (
-            out / ".dataprep" / "order" / "train.json"
-        ).exists():  # before it, nothing is in the way
-            result = cli(*mini.command(out, *other))
-            if result.code:
-                refused[step] = result.error
-            else:
-                assert hashes(out) == whole, step
-                replaced += code != 0
-        shutil.rmtree(out, ignore_errors=True)
-        if code == 0:
-            break
-    assert refused == {}
-    assert replaced > 3
-
-
-@pytest.mark.thorough
 def test_a_kill_while_overwriting_is_healed_by_overwriting_again(
     cli: Cli, mini: Made, forks: Forks, tmp_path: Path
 ) -> None:

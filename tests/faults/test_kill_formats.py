@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import FORMATS, Cli, Made, Shelf, hashes, leftovers, shelf_of
+from tests.conftest import Cli, Made, Shelf, hashes, leftovers, shelf_of
 from tests.faults.conftest import Forks, commits, eventually
 
 # Long enough to be killed in the middle; one shard, so that more workers than four are helpers.
@@ -98,27 +98,6 @@ def test_kills_while_a_shard_is_written_are_healed(
     assert list(scratch.iterdir()) == []
 
 
-@pytest.mark.thorough
-def test_kills_while_converting_are_healed(
-    cli: Cli, forks: Forks, shelf: Shelf, tmp_path: Path
-) -> None:
-    source = shelf("tfrecord", "--resize", "16x16", "--splits", "train", "--num_shards", 2).out
-    words = [str(word) for word in ("convert", source, *FORMATS["hdf5"], "--workers", 1, "--to")]
-    assert cli(*words, tmp_path / "whole").code == 0
-    out = tmp_path / "out"
-    kills = 0
-    for step in range(5, 200, 15):
-        code = forks.run([*words, str(out)], step=step, out=out)
-        if code == 0:
-            break
-        kills += 1
-        assert forks.run([*words, str(out)]) == 0, step
-        assert hashes(out) == hashes(tmp_path / "whole"), step
-        assert leftovers(out) == [], step
-        shutil.rmtree(out)
-    assert kills > 1
-
-
 # --- processes that help with images ---
 
 
@@ -168,19 +147,3 @@ def test_helpers_end_when_their_launcher_is_killed(helped: Helped) -> None:
     helped.process.wait()
     helped.check_resumed()
     helped.process.communicate()  # only now: the helpers held the other ends of its pipes
-
-
-@pytest.mark.thorough
-def test_control_c_while_helpers_start_is_one_clear_line(
-    cli: Cli, long_shelf: Shelf, tmp_path: Path
-) -> None:
-    """Python in its first moments would tell of Ctrl-C with a traceback."""
-    made = long_shelf("recordio", *_HELPED)
-    process = cli.start(*made.command(tmp_path, "--workers", 6))
-    eventually(lambda: len(helpers_of(process.pid)) >= 3)
-    os.killpg(process.pid, signal.SIGINT)
-    result = cli.done(process, timeout=60)
-    assert result.code == 130
-    assert "Traceback" not in result.err
-    assert "stopped by SIGINT" in result.error
-    assert leftovers(tmp_path) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,12 +31,7 @@ def zeros(path: Path) -> None:
     path.write_bytes(bytes(path.stat().st_size))
 
 
-def half_zeros(path: Path) -> None:
-    size = path.stat().st_size
-    path.write_bytes(path.read_bytes()[: size // 2] + bytes(size - size // 2))
-
-
-@pytest.mark.parametrize("tear", [half, nothing, zeros, half_zeros])
+@pytest.mark.parametrize("tear", [half, zeros])
 def test_a_torn_job_is_refused_until_it_is_overwritten(
     cli: Cli, tiny: Made, tmp_path: Path, tear: Callable[[Path], None]
 ) -> None:
@@ -49,42 +44,6 @@ def test_a_torn_job_is_refused_until_it_is_overwritten(
     assert hashes(out) == tiny.files
     assert cli(*tiny.command(out, "--overwrite")).code == 0
     assert hashes(out) == tiny.files
-
-
-def elsewhere(path: Path) -> None:
-    """Another kind of file, as no power cut leaves it."""
-    path.unlink()
-    path.mkdir()
-
-
-@pytest.mark.parametrize(
-    ("tear", "suffix", "more"),
-    [
-        (half, ".json", ()),
-        (nothing, ".parquet", ()),
-        (zeros, ".parquet", ("--overwrite",)),
-        (half_zeros, ".json", ()),
-        (elsewhere, ".json", ("--overwrite",)),
-        (elsewhere, ".parquet", ()),
-    ],
-)
-def test_a_torn_commit_record_or_its_rows_are_made_again(
-    cli: Cli,
-    tiny: Made,
-    tmp_path: Path,
-    tear: Callable[[Path], None],
-    suffix: str,
-    more: Sequence[str],
-) -> None:
-    out = tiny.copy(tmp_path / "out")
-    record = commits(out)[3]
-    right = record.read_bytes()
-    tear(record.with_suffix(suffix))
-    assert cli("status", out).code == 0
-    result = cli(*tiny.command(out, *more))
-    assert result.code == 0, result
-    assert hashes(out) == tiny.files
-    assert record.read_bytes() == right
 
 
 @SETTINGS

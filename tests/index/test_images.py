@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import SourceError
-from dataprep.index import Ignored, Member, Row, Scanned, Unmatched
+from dataprep.index import Member, Row, Scanned
 from dataprep.index.tables import index_tables, order_rows
 from dataprep_schemas.tables import schema_of
 
@@ -156,17 +156,6 @@ def test_the_digest_is_of_what_shapes_the_output_and_not_of_where_it_lies(find) 
         row("x"),
     ):
         assert digest_of(change, rows[1]) != first
-
-
-def test_what_is_no_image_is_counted_and_the_first_named(find) -> None:
-    images = find(
-        Scanned(
-            {"train": [row("x")]}, [Ignored("b", "n.txt", "no image"), Ignored("a", "m", "hidden")]
-        ),
-        Scanned(unmatched=[Unmatched("missing", "k", "list.csv", "train")]),
-    )
-    assert images.ignored() == (2, "'m' in a: hidden")
-    assert images.unmatched()["missing"] == 1
 
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6)
