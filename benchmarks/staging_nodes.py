@@ -43,7 +43,7 @@ from benchmarks.speed import rounds
 from benchmarks.staging_model import Estimate, Machine, Mode, estimate
 from dataprep.staging import mpi
 from dataprep.staging.copying import default_streams
-from dataprep.system.memory import available
+from dataprep.system.job_limits import available_memory
 from dataprep.system.messages import sized
 
 _SHARDS = 16
@@ -127,7 +127,7 @@ def _cases(nodes: Nodes, copies: Sequence[Path], mpirun: Path | None) -> Iterato
 def _check_room(setting: Setting, total: int) -> None:
     if shutil.disk_usage(setting.work).free < (COUNT + 1) * total:
         raise CannotRunError(f"{sized((COUNT + 1) * total)} on the disk are needed (--work)")
-    if available() < (COUNT + 1) * total:
+    if available_memory() < (COUNT + 1) * total:
         raise CannotRunError(f"{sized((COUNT + 1) * total)} of memory are needed")
 
 

@@ -357,17 +357,18 @@ def _sink_options(values: Mapping[str, Any]) -> dict[str, str]:
 
 def _engine(values: Mapping[str, Any], beam_options: Sequence[str]) -> Engine:
     from dataprep.api.options import PATIENCE
-    from dataprep_pipelines.runners import DaskChoice, Engine
+    from dataprep_pipelines.runners import Engine
 
     patience = values["dask_patience"]
-    dask = DaskChoice(
+    engine = Engine(
+        values["workers"] or usable_cores(),
+        values["runner"],
+        tuple(beam_options),
         values["dask_client_address"],
         values["dask_scheduler_file"],
         values["dask_slurm"],
         PATIENCE if patience is None else patience,
     )
-    workers = values["workers"] or usable_cores()
-    engine = Engine(workers, values["runner"], tuple(beam_options), dask)
     for names, of_use, what in (
         (_OF_DASK, engine.is_dask, "Dask's workers"),
         (_OF_THIS_MACHINE, engine.is_local, "the processes that dataprep starts on this machine"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from dataprep.errors import PipelineError, SinkError
 from dataprep.system.cores import usable_cores
 from dataprep.system.durable_files import partial_path
-from dataprep.system.memory import available
+from dataprep.system.job_limits import available_memory
 
 if TYPE_CHECKING:
     import duckdb
@@ -85,7 +85,7 @@ def tables(paths: list[Path]) -> str:
 
 
 def _memory_limit(rows: int) -> int:
-    return max(_LEAST, min(rows * _ROW, available() // _SHARE))
+    return max(_LEAST, min(rows * _ROW, available_memory() // _SHARE))
 
 
 def _explained(error: duckdb.Error, directory: Path | None) -> SinkError | PipelineError:

@@ -53,7 +53,7 @@ from dataprep.staging.target.sentinel import (
     write_sentinel,
 )
 from dataprep.system.filesystems import is_memory, space_of
-from dataprep.system.memory import available
+from dataprep.system.job_limits import available_memory
 from dataprep.system.messages import counted, printable, sized
 from dataprep.system.state_files import to_json
 
@@ -126,7 +126,7 @@ class Copier:
     def _agree(self, present: Present) -> None:
         """Go on only if every node has the room, and all mean the same."""
         plan, space = self.plan, space_of(self.directory.descriptor)
-        free = min(space.free, available()) if is_memory(plan.target.kind) else space.free
+        free = min(space.free, available_memory()) if is_memory(plan.target.kind) else space.free
         lacking = sum(-(-file.bytes // space.block) * space.block for file in present.lacking)
         freed = sum(file.bytes // space.block * space.block for file in present.obsolete)
         start = NodeStart(
@@ -150,7 +150,7 @@ class Copier:
             f"({target.why}{f', {target.kind}' if target.kind else ''})"
         )
         if is_memory(target.kind):
-            left = sized(available())
+            left = sized(available_memory())
             yield f"{place} is memory ({target.kind}), of which this job may use {left} more"
         yield from selection.notes
 

@@ -11,6 +11,8 @@ cgroups(7); the environment variables of sbatch(1), srun(1), salloc(1).
 from __future__ import annotations
 
 import math
+import os
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -43,11 +45,26 @@ def group_cores(root: Path = Path("/")) -> int | None:
     return min(bounds, default=None)
 
 
-def group_memory(root: Path = Path("/")) -> int | None:
-    """Bytes that the narrowest of this process's control groups leaves.
+def available_memory(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> int:
+    """Bytes of memory that are left to this process, without swapping.
 
-    What the kernel can take back of the page cache counts as left. ``root`` as in `group_cores`.
+    The least of the kernel's own estimate (``MemAvailable``, proc(5); where there is none, the
+    machine's memory), of what its control groups leave, and of what Slurm gave to the job on this
+    node: the node's other jobs need the rest.
+
+    Args:
+        root: as in `group_cores`.
+        environ: Slurm's variables.
     """
+    found = re.search(r"^MemAvailable:\s+(\d+)", _read(root / "proc/meminfo"), re.MULTILINE)
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    left = int(found[1]) * 1024 if found else machine
+    bounds = (left, _group_memory(root), _scheduler_memory(environ))
+    return min(bound for bound in bounds if bound is not None)
+
+
+def _group_memory(root: Path) -> int | None:
+    """What the narrowest control group leaves, with what can be taken back of the page cache."""
     left = []
     for version, group in _groups("memory", root):
         limit, used = (_number(_read(group / name)) for name in _MEMORY[version][:2])
@@ -104,7 +121,7 @@ def scheduler_cores(environ: Mapping[str, str], host: str | None = None) -> int 
     return None
 
 
-def scheduler_memory(environ: Mapping[str, str]) -> int | None:
+def _scheduler_memory(environ: Mapping[str, str]) -> int | None:
     """The memory that Slurm has given to the job on this node, in bytes; it counts in MiB."""
     node, each, cores = (
         _number(environ.get(f"SLURM_{name}", ""))

@@ -94,9 +94,8 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
     given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
     places = {"--raw_data_dir": raw} | {option: path for option, path in given.items() if path}
     with _storage("preparing", request.out):
-        _make_directories("--local_scratch_dir", request.out, workspace.private_directories())
-        if request.index_dir is not None:
-            _make_directories("--index_dir", request.index_dir, [request.index_dir])
+        for directory in (*workspace.private_directories(), request.index_dir or workspace.index):
+            directory.mkdir(parents=True, exist_ok=True)
         with _working(workspace, engine, places, found.splits or (), reporter) as workers:
             index = workspace.index
             if request.index_dir is not None:
@@ -167,7 +166,8 @@ def convert(
     workspace = Workspace(request.out)
     splits = list(manifest["splits"])
     with _storage("converting", request.out):
-        _make_directories("--to", request.out, workspace.private_directories())
+        for directory in workspace.private_directories():
+            directory.mkdir(parents=True, exist_ok=True)
         places = {"SRC": request.source}
         with _working(workspace, engine, places, splits, reporter) as workers:
             job, identity = plan_conversion(request, manifest, workers.lease, reporter.line)
@@ -237,16 +237,6 @@ def _working(
             # Workers elsewhere that died or were cancelled could not, and nobody else knows.
             if not engine.is_local and not lease.taken_over_now():
                 remove_partial_files(workspace, splits)
-
-
-def _make_directories(option: str, place: Path, directories: Sequence[Path]) -> None:
-    try:
-        for directory in directories:
-            directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DatasetError(
-            f"{option} {place} cannot be used: {error.strerror}; choose another"
-        ) from error
 
 
 @contextmanager

@@ -348,7 +348,7 @@ def refusals(tiny: Made, tmp_path: Path) -> Iterator[tuple[tuple[object, ...], i
     link.symlink_to(tiny.out)
     yield (tiny.out, "--to", link, "--sink", "lmdb"), 2, "what is to be converted"
     yield (tiny.out, "--to", tmp_path / "file", "--sink", "lmdb"), 2, "is a file"
-    yield (tiny.out, "--to", tmp_path / "file" / "x", "--sink", "lmdb"), 1, "cannot be used"
+    yield (tiny.out, "--to", tmp_path / "file" / "x", "--sink", "lmdb"), 1, "cannot be written"
     yield (tiny.out, *to, "--sink", "parquet"), 2, "no sink called 'parquet' is installed"
     yield (
         (tiny.out, *to, "--sink", "hdf5-arrays"),

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from tests.conftest import Cli, Made, hashes
 from tests.dask.conftest import Cluster
-from tests.faults.conftest import eventually
-from tests.steering import Steer, check_same
 
 SINK = ("--sink", "steered")
 
@@ -33,23 +31,3 @@ def test_raw_data_that_changed_between_two_runs_are_read_anew(
     result = cli(*raw.command(tmp_path / "there", *cluster.options()))
     assert result.code == 0, result
     assert hashes(tmp_path / "there") == hashes(tmp_path / "here")
-
-
-def test_two_runs_share_a_cluster(
-    cli: Cli, tiny: Made, photos: Made, cluster: Cluster, steered: None, tmp_path: Path
-) -> None:
-    """The first one begins first and ends last."""
-    out = tmp_path / "first"
-    steer = Steer.of(out)
-    shard = "train-00001-of-00006"
-    steer.order(shard, "wait")
-    process = cli.start(*tiny.command(out, *SINK, *cluster.options()))
-    eventually(lambda: steer.obeyed(shard))
-    result = cli(*photos.command(tmp_path / "second", *cluster.options()))
-    assert result.code == 0, result
-    assert process.poll() is None
-    steer.go()
-    result = cli.done(process)
-    assert result.code == 0, result
-    check_same(tiny, out)
-    check_same(photos, tmp_path / "second")

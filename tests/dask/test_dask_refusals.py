@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli, Made
-from tests.dask.conftest import Cluster, Start
-from tests.faults.conftest import commits, eventually
+from tests.dask.conftest import Start
+from tests.faults.conftest import commits
 from tests.steering import Steer, add_distribution, check_same
 
 DASK = ("--runner", "dask")
@@ -99,20 +99,6 @@ def test_a_scheduler_file_that_is_none_is_one_line(
     assert f"--dask_scheduler_file {file} has no scheduler's address after 1 s" in result.error
 
 
-def test_a_scheduler_file_is_waited_for_until_it_is_whole(
-    cli: Cli, tiny: Made, cluster: Cluster, tmp_path: Path
-) -> None:
-    file, out = tmp_path / "scheduler.json", tmp_path / "out"
-    whole = cluster.file.read_text()
-    file.write_text(whole[: len(whole) // 2])
-    process = cli.start(*tiny.command(out, *DASK, "--dask_scheduler_file", file))
-    eventually(lambda: (out / ".dataprep" / "lock").exists())
-    file.write_text(whole)
-    result = cli.done(process)
-    assert result.code == 0, result
-    check_same(tiny, out)
-
-
 # A process that has no Dask, as after an installation without the extra.
 _WITHOUT_DASK = """
 import sys
@@ -151,8 +137,8 @@ def test_without_dask_the_extra_is_named(tiny: Made, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--dask_client_address", "tcp://h:1"), "which Dask cluster, but --runner is direct"),
-        (("--dask_slurm", "nodes=1"), "which Dask cluster, but --runner is direct"),
+        (("--dask_client_address", "tcp://h:1"), "is for Dask's workers, but --runner is direct"),
+        (("--dask_slurm", "nodes=1"), "is for Dask's workers, but --runner is direct"),
         (DASK, "needs to know which cluster: give one of --dask_client_address"),
         (
             (*DASK, "--dask_client_address", "tcp://h:1", "--dask_scheduler_file", "f"),

@@ -80,12 +80,3 @@ def test_threads_do_not_show_in_a_conversion(
             assert leftovers(out) == []
             found.append(hashes(out))
         assert found[0] == found[1]
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_build_directory_does_not_show(cli: Cli, shelf: Shelf, tmp_path: Path, name: str) -> None:
-    made = shelf(name)
-    out, scratch = tmp_path / "out", tmp_path / "scratch"
-    scratch.mkdir()
-    check(cli, made, out, *made.command(out, "--build_dir", scratch, "--workers", 2))
-    assert list(scratch.iterdir()) == []

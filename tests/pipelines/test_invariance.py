@@ -190,17 +190,6 @@ def test_the_raw_layout_does_not_show(
     assert hashes(tmp_path / "out") == photos.files
 
 
-def test_flat_and_split_hold_the_same_shards(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    assert cli(*tiny.command(tmp_path, "--layout", "flat")).code == 0
-    flat = hashes(tmp_path)
-    assert flat.pop("manifest.json") != tiny.files["manifest.json"]
-    split = {name: digest for name, digest in tiny.files.items() if name != "manifest.json"}
-    assert {
-        name if name.startswith("index/") else Path(name).name: digest
-        for name, digest in split.items()
-    } == flat
-
-
 # --- the index ---
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -45,17 +44,3 @@ def test_the_portable_runner_makes_the_same_bytes(
     assert "Completed job" in (tmp_path / "log").read_text()  # it was really there
     assert hashes(out) == tiny.files
     assert remains(out) == []
-
-
-def test_a_job_service_that_does_not_answer_is_one_line(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    options = (f"--job_endpoint=localhost:{port}", "--job-server-timeout=1")
-    options += ("--environment_type=LOOPBACK",)
-    process = cli.start(*tiny.command(tmp_path, "--runner", "PortableRunner", "--", *options))
-    result = cli.done(process)
-    assert result.code == 1
-    assert "Beam failed" in result.error
-    assert remains(tmp_path) == []

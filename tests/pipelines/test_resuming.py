@@ -131,16 +131,6 @@ def test_somebody_s_own_file_of_that_name_is_in_the_way(cli: Cli, tmp_path: Path
     assert hashes(out) == sealed
 
 
-def test_a_raw_directory_without_images_is_one_line(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "raw").mkdir()
-    listing = tmp_path / "list.csv"
-    listing.write_text("path,label,split\na.png,a,train\nb.png,b,test\n")
-    result = cli(*words(tmp_path / "raw", tmp_path / "out", "--listing", listing, "--max_bad", 2))
-    assert result.code == 1
-    assert "no images found" in result.error
-    assert "2 images listed but not there, such as b.png" in result.error
-
-
 def test_what_was_missing_is_no_longer_told_of_when_it_is_there(cli: Cli, tmp_path: Path) -> None:
     raw, out = tmp_path / "raw", tmp_path / "out"
     listing = tmp_path / "list.csv"

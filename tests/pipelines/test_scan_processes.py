@@ -8,12 +8,12 @@ import pytest
 
 from dataprep.build.request import MaxBad, Request
 from dataprep.datasets import Dataset, Found, Scanned, ScanUnit
-from dataprep.errors import PipelineError, SourceError
+from dataprep.errors import PipelineError
 from dataprep.images import Recipe
 from dataprep_pipelines import scan
 from dataprep_pipelines.run import prepare
 from dataprep_pipelines.runners import Engine
-from tests.conftest import Made, Raw, hashes, leftovers
+from tests.conftest import Made, hashes, leftovers
 from tests.pipelines.test_invariance import Recorder
 
 
@@ -46,16 +46,6 @@ def test_processes_that_scan_do_not_show(tiny: Made, tmp_path: Path, impatient: 
     assert hashes(tmp_path) == tiny.files
     assert index(tmp_path).keys() == index(tiny.out).keys()
     assert leftovers(tmp_path) == []
-
-
-def test_what_a_process_finds_wrong_is_one_line(
-    tiny: Made, tmp_path: Path, impatient: None
-) -> None:
-    raw: Raw = tiny.raw.copy(tmp_path / "raw")
-    (raw.path / "train" / "n01440764.tar").write_bytes(b"no archive" * 100)
-    with pytest.raises(SourceError, match=r"n01440764\.tar is damaged or not a tar archive"):
-        run(raw.path, tmp_path / "out")
-    assert hashes(tmp_path / "out") == {}
 
 
 class Deadly(Dataset):

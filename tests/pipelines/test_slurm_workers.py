@@ -47,7 +47,7 @@ def test_it_is_understood(text: str, expected: dict[str, object]) -> None:
     [
         ("", "say how many: nodes=4"),
         ("nodes=0", "say how many: nodes=4"),
-        ("nodes=2,cores=many", "nodes and cores are numbers"),
+        ("nodes=many,cores=2", "say how many: nodes=4"),
         ("nodes=2,queue=batch", "'queue=batch' is not one of nodes=, cores="),
         ("nodes=2,exclusive", "'exclusive' is not one of"),
         ("nodes=2,partition=", "'partition=' is not one of"),

@@ -123,19 +123,10 @@ def state_of(cluster: Cluster, node: str) -> str:
     return cluster.run("sinfo", "--noheader", "--format=%t", f"--nodes={node}").out.strip()
 
 
-def script(**changes: str) -> str:
-    """The job script that we ship; edited, as its users are to."""
-    text = (JOBS / "dask.sbatch").read_text()
-    for old, new in changes.items():
-        assert old in text
-        text = text.replace(old, new)
-    return text
-
-
-def batch(cluster: Cluster, made: Made, out: Path, *options: str, **changes: str) -> int:
-    """Submit it."""
+def batch(cluster: Cluster, made: Made, out: Path, *options: str) -> int:
+    """Submit the job script that we ship."""
     return cluster.submit(
-        script(**changes),
+        (JOBS / "dask.sbatch").read_text(),
         *("--nodes=3", "--cpus-per-task=1", "--time=10", *options),
         arguments=made.raw.options,
         RAW=str(made.raw.path),
@@ -176,7 +167,6 @@ def test_a_batch_job_outlives_its_workers(
     assert "rror: " in ended.out  # srun has seen that node fail
     is_as_on_one_machine(photographs, out, ended)
     assert "Traceback" not in ended.out
-    assert not list(cluster.root.glob("dask-*.json"))
     # What Dask has to say of it is kept.
     assert "distributed" in (cluster.root / f"dask-{job}.log").read_text()
 
@@ -192,39 +182,20 @@ def test_a_batch_job_outlives_a_node(cluster: Cluster, photographs: Made, tmp_pa
     is_as_on_one_machine(photographs, out, ended)
 
 
-def test_a_batch_job_goes_on_when_its_time_is_over(
+def test_a_batch_job_stops_in_order_and_another_one_goes_on(
     cluster: Cluster, photographs: Made, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    job = batch(cluster, photographs, out, **{"# scontrol requeue": "scontrol requeue"})
+    job = batch(cluster, photographs, out)
     cluster.until(lambda: bool(finished(out)), seconds=60)
     # As --signal of the script has it done.
-    cluster.run("scancel", "--batch", "--signal=USR1", job)
-    ended = cluster.wait(job, seconds=120)
-    assert "its time is over" in ended.out, ended.out
+    cluster.run("scancel", "--batch", "--signal=TERM", job)
+    assert cluster.wait(job, seconds=60).code == 143
+    assert leftovers(out) == []
+    ended = cluster.wait(batch(cluster, photographs, out), seconds=120)
     assert "resuming: " in ended.out, ended.out
     assert "Traceback" not in ended.out
     is_as_on_one_machine(photographs, out, ended)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        # Nobody is to hold nodes for what cannot come any more.
-        ({"dask scheduler --": "false --"}, "the Dask scheduler has ended: see "),
-        ({"  dask worker --": "  false --"}, "all Dask workers have ended: see "),
-        ({"${RAW:-": "${NONE:-"}, "edit raw and out: they are /PATH/TO/"),
-    ],
-    ids=["scheduler", "workers", "placeholder"],
-)
-def test_a_batch_job_that_cannot_work_ends_at_once(
-    cluster: Cluster, tiny: Made, tmp_path: Path, changes: dict[str, str], said: str
-) -> None:
-    ended = cluster.wait(batch(cluster, tiny, tmp_path / "out", **changes))
-    assert ended.code in (1, 2)
-    (line,) = (line for line in ended.out.splitlines() if line.startswith("dask.sbatch: "))
-    assert said in line
-    assert not list(cluster.root.glob("dask-*.json"))
 
 
 def test_workers_are_submitted_and_one_that_is_cancelled_is_not_missed(

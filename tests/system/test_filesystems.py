@@ -65,14 +65,6 @@ def test_the_mount_that_is_nearest_counts(mounts: Path, path: str, kind: str) ->
     assert filesystem_of(Path(path), mounts) == kind
 
 
-def test_without_a_list_nothing_is_claimed(tmp_path: Path) -> None:
-    assert filesystem_of(tmp_path, tmp_path / "none") == ""
-    (tmp_path / "empty").write_bytes(b"")
-    assert filesystem_of(tmp_path, tmp_path / "empty") == ""
-    (tmp_path / "odd").write_bytes(b"1 2 3:4 / / rw - \xff\xfe x\n1 2 3:4 / / rw - \n\xff - - -\n")
-    assert isinstance(filesystem_of(tmp_path, tmp_path / "odd"), str)
-
-
 def test_the_kernel_s_own_list_can_be_read() -> None:
     assert filesystem_of(Path("/proc/self")) == "proc"
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.system.job_limits import group_cores, scheduler_cores
-from dataprep.system.memory import available
+from dataprep.system.job_limits import available_memory, group_cores, scheduler_cores
 
 GB = 10**9
 _AVAILABLE = 64 * GB // 1024 * 1024
@@ -40,7 +39,7 @@ class Machine:
         return group_cores(self.root)
 
     def memory(self) -> int:
-        return available(self.root, {})
+        return available_memory(self.root, {})
 
 
 @pytest.fixture
@@ -102,7 +101,7 @@ def test_what_makes_no_sense_is_no_bound(machine: Machine, tmp_path: Path) -> No
     machine.write("", "memory", max="much", current="?")
     assert machine.cores() is None
     assert machine.memory() == _AVAILABLE
-    assert available(tmp_path / "nothing", {}) >= available() > 0
+    assert available_memory(tmp_path / "nothing", {}) >= available_memory() > 0
 
 
 def test_a_group_s_limit_counts_less_what_is_used_and_cannot_be_taken_back(
@@ -164,7 +163,7 @@ def test_a_process_in_a_real_group_finds_its_quota(real_group: Path) -> None:
 def test_what_slurm_gave_is_a_bound(
     machine: Machine, environ: dict[str, str], expected: int
 ) -> None:
-    assert available(machine.root, environ) == expected
+    assert available_memory(machine.root, environ) == expected
 
 
 JOB = {"SLURM_JOB_ID": "7"}

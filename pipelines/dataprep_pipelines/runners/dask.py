@@ -38,7 +38,7 @@ from dataprep.errors import PipelineError
 from dataprep.sinks import ShardName
 from dataprep.system.messages import counted
 from dataprep_pipelines.failures import FailureLog, QuietLauncherError, line_of
-from dataprep_pipelines.runners.engine import DaskChoice, Parallelism, RunningEngine
+from dataprep_pipelines.runners.engine import Engine, Parallelism, RunningEngine
 from dataprep_pipelines.tasks import CannotWorkError
 from dataprep_pipelines.worker import DEBUG
 
@@ -63,17 +63,7 @@ _LARGEST = 32 << 20  # bytes
 
 
 class RefusedError(Exception):
-    """A worker cannot do a task, though others may.
-
-    Args:
-        worker: its address.
-        reason: why not.
-    """
-
-    def __init__(self, worker: str, reason: str) -> None:
-        super().__init__(worker, reason)
-        self.worker = worker
-        self.reason = reason
+    """The worker of this address cannot do a task, for this reason; others may."""
 
 
 def do_element(function: bytes, element: Any) -> None:
@@ -230,7 +220,7 @@ class DaskEngine(RunningEngine):
                 "environment of this command"
             )
         if isinstance(error, RefusedError):
-            self._leave_out(error.worker, error.reason)
+            self._leave_out(*error.args)
         if isinstance(error, (RefusedError, QuietLauncherError)):
             return True
         if isinstance(error, KilledWorker):
@@ -302,12 +292,12 @@ def _some_ended(ended: queue.SimpleQueue[Future]) -> Iterator[Future]:
 
 @contextmanager
 def dask_cluster(
-    choice: DaskChoice, logs: Path, report: Callable[[str], None]
+    engine: Engine, logs: Path, report: Callable[[str], None]
 ) -> Iterator[RunningEngine]:
     """Connect, and wait for a worker; each finds out by itself whether it can work for this run.
 
     Args:
-        choice: which cluster.
+        engine: says which cluster.
         logs: a directory for what Slurm's jobs say.
         report: told what takes time.
 
@@ -319,18 +309,19 @@ def dask_cluster(
         for name in ("asyncio", *logging.root.manager.loggerDict):
             if name.partition(".")[0] in ("asyncio", "distributed", "tornado"):
                 logging.getLogger(name).setLevel(logging.CRITICAL)
-    if choice.slurm is not None:
+    patience = engine.dask_patience
+    if engine.dask_slurm is not None:
         from dataprep_pipelines.runners.dask_slurm import slurm_cluster
 
         with (
-            slurm_cluster(choice.slurm, logs, report) as (cluster, expecting),
+            slurm_cluster(engine.dask_slurm, logs, report) as (cluster, expecting),
             _connected(cluster) as client,
         ):
-            yield DaskEngine(client, choice.patience, expecting, report)
+            yield DaskEngine(client, patience, expecting, report)
         return
-    address = choice.address or _address_in(choice.scheduler_file, choice.patience)
+    address = engine.dask_client_address or _address_in(engine.dask_scheduler_file, patience)
     with _connected(address) as client:
-        yield DaskEngine(client, choice.patience, lambda: False, report)
+        yield DaskEngine(client, patience, lambda: False, report)
 
 
 @contextmanager

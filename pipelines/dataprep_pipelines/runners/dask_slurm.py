@@ -23,12 +23,11 @@ from dataprep.system.messages import counted
 from dataprep_pipelines.failures import line_of
 from dataprep_pipelines.runners.local import processes_for
 
-_NUMBERS = ("nodes", "cores")
 _REPEATED = {"directive": "job_extra_directives", "prologue": "job_script_prologue"}
-_RENAMED = {"partition": "queue", **_REPEATED}
+_RENAMED = {"partition": "queue", **_REPEATED}  # as dask-jobqueue calls them
 _KEYS = (
-    *(*_NUMBERS, "memory", "walltime", "partition", "account", "interface", "local_directory"),
-    *("log_directory", *_REPEATED),
+    *("nodes", "cores", "memory", "walltime", "partition", "account", "interface"),
+    *("local_directory", "log_directory", *_REPEATED),
 )
 # A worker holds a few images, so Dask has nothing to spill and should not count: the pages of a
 # mapped LMDB it takes for memory, and would kill the worker. Slurm has a bound of its own.
@@ -58,16 +57,13 @@ def parse_slurm(text: str) -> dict[str, Any]:
         key, _, value = (word.strip() for word in part.partition("="))
         if key not in _KEYS or not value:
             raise UsageError(f"--dask_slurm {text}: {part!r} is not one of {'=, '.join(_KEYS)}=")
-        name = _RENAMED.get(key, key)
         if key in _REPEATED:
-            values.setdefault(name, []).append(value)
+            values.setdefault(_REPEATED[key], []).append(value)
+        elif key not in ("nodes", "cores"):
+            values[_RENAMED.get(key, key)] = value
         else:
-            values[name] = value
-    try:
-        values |= {key: int(values[key]) for key in _NUMBERS if key in values}
-    except ValueError as error:
-        raise UsageError(f"--dask_slurm {text}: nodes and cores are numbers") from error
-    if values.get("nodes", 0) < 1 or values.get("cores", 1) < 1:
+            values[key] = int(value) if value.isascii() and value.isdecimal() else 0
+    if not values.get("nodes") or not values.get("cores", 1):
         raise UsageError(f"--dask_slurm {text}: say how many: nodes=4,cores=16")
     return values
 

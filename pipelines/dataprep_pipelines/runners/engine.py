@@ -8,7 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,31 +18,12 @@ from dataprep_pipelines.failures import WORKER_DIED, FailureLog, engine_error
 if TYPE_CHECKING:
     import apache_beam as beam
 
-DIRECT, DASK = "direct", "dask"
-_OWN_NAMES = {"direct": DIRECT, "dask": DASK}  # Beam calls them DirectRunner and DaskRunner
 _CLUSTERS = "--dask_client_address, --dask_scheduler_file or --dask_slurm"
 _WATCH_SECONDS = 0.25
 _STOP_SECONDS = 10.0
 
 STOP = threading.Event()
 """Set when this process must stop; workers in it look at it before every image."""
-
-
-@dataclass(frozen=True, slots=True)
-class DaskChoice:
-    """Which Dask cluster; exactly one of the first three is given.
-
-    Attributes:
-        address: of a scheduler, e.g. ``tcp://10.0.0.1:8786``.
-        scheduler_file: a file in which a scheduler wrote its address.
-        slurm: a cluster to be started in Slurm, e.g. ``nodes=4,cores=16,memory=32GB``.
-        patience: seconds without any worker before the run gives up.
-    """
-
-    address: str | None = None
-    scheduler_file: Path | None = None
-    slurm: str | None = None
-    patience: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +34,29 @@ class Engine:
         workers: cores to keep busy on this machine.
         runner: ``direct``, ``dask``, or the name of one of Beam's runners.
         beam_options: options for Beam itself, passed through untouched.
-        dask: with ``dask``, which cluster.
+        dask_client_address: of a Dask scheduler, e.g. ``tcp://10.0.0.1:8786``;
+        dask_scheduler_file: or a file in which one wrote its address;
+        dask_slurm: or a cluster to be started in Slurm, e.g. ``nodes=4,cores=16,memory=32GB``.
+        dask_patience: seconds without any worker before the run gives up.
     """
 
     workers: int
-    runner: str = DIRECT
+    runner: str = "direct"
     beam_options: tuple[str, ...] = ()
-    dask: DaskChoice = field(default_factory=DaskChoice)
-
-    @property
-    def name(self) -> str:
-        """The runner, by dataprep's own name for it if it has one."""
-        return _OWN_NAMES.get(self.runner.lower().removesuffix("runner"), self.runner)
+    dask_client_address: str | None = None
+    dask_scheduler_file: Path | None = None
+    dask_slurm: str | None = None
+    dask_patience: float = 300.0
 
     @property
     def is_local(self) -> bool:
         """Whether the graphs run on this machine, under this program's control."""
-        return self.name == DIRECT
+        return self.runner.lower() in ("direct", "directrunner")
 
     @property
     def is_dask(self) -> bool:
-        """Whether the graphs run on a Dask cluster."""
-        return self.name == DASK
+        """Whether the elements go to a Dask cluster."""
+        return self.runner.lower() in ("dask", "daskrunner")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +224,7 @@ def started(engine: Engine, logs: Path, report: Callable[[str], None]) -> Iterat
     elif engine.is_dask:
         from dataprep_pipelines.runners.dask import dask_cluster
 
-        with dask_cluster(engine.dask, logs, report) as running:
+        with dask_cluster(engine, logs, report) as running:
             yield running
     else:
         from dataprep_pipelines.runners.named import NamedEngine
@@ -260,23 +242,22 @@ def check(engine: Engine) -> None:
 
     check_flags(engine.beam_options)
     if engine.is_dask:
-        _check_dask(engine.dask)
+        _check_dask(engine)
     elif not engine.is_local:
         check_runner(engine.runner)
 
 
-def _check_dask(choice: DaskChoice) -> None:
-    needed = ["dask", "distributed", *(["dask_jobqueue"] if choice.slurm is not None else [])]
-    missing = [name for name in needed if not importlib.util.find_spec(name)]
-    if missing:
-        raise UsageError(
-            f"--runner dask needs the Python package {missing[0]}, which is not installed; "
-            "install the extra: dask"
-        )
-    places = (choice.address, choice.scheduler_file, choice.slurm)
+def _check_dask(engine: Engine) -> None:
+    places = (engine.dask_client_address, engine.dask_scheduler_file, engine.dask_slurm)
     if sum(place is not None for place in places) != 1:
         raise UsageError(f"--runner dask needs to know which cluster: give one of {_CLUSTERS}")
-    if choice.slurm is not None:
+    for name in ("dask", "distributed", "dask_jobqueue")[: 3 if engine.dask_slurm else 2]:
+        if not importlib.util.find_spec(name):
+            raise UsageError(
+                f"--runner dask needs the Python package {name}, which is not installed; "
+                "install the extra: dask"
+            )
+    if engine.dask_slurm is not None:
         from dataprep_pipelines.runners.dask_slurm import parse_slurm
 
-        parse_slurm(choice.slurm)
+        parse_slurm(engine.dask_slurm)
