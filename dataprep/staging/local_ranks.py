@@ -140,7 +140,9 @@ class LocalRanks:
             self._name = f"{placement.step}.{hashlib.sha256(call).hexdigest()[:16]}"
 
     @contextmanager
-    def election(self, progress: Progress, on_wait: Callable[[str], None]) -> Iterator[bool]:
+    def election(
+        self, progress: Progress, on_wait: Callable[[str], None]
+    ) -> Iterator[Callable[[], None] | None]:
         """Be the one that does the work, or wait until that one is done.
 
         Args:
@@ -148,13 +150,14 @@ class LocalRanks:
             on_wait: told now and then who is waited for.
 
         Yields:
-            Whether this process is to do the work; if not, the copy is there.
+            If this process is to do the work, what it must call as soon as all is well here; what
+            it raises is told to the others. None if the copy is there.
 
         Raises:
             DataprepError: what the one that did the work has ended with; it shows no sign of life.
         """
         if self._name is None:
-            yield True
+            yield lambda: None
             return
         with node_lock(
             self._directory,
@@ -163,30 +166,23 @@ class LocalRanks:
             on_wait=on_wait,
             name=private_name(_LAUNCH, self._name),
         ) as lock:
-            if lock is not None:
-                progress.tell(lock)
-            elif self._seen is not None:
-                self._seen.check()
-            yield lock is not None
+            if lock is None:
+                if self._seen is not None:
+                    self._seen.check()
+                yield None
+                return
+            progress.tell(lock)
+            try:
+                yield lambda: self._tell(Outcome())
+            except Exception as error:
+                with suppress(DataprepError):  # what went wrong first is what the user must know
+                    self._tell(Outcome.of(error))
+                raise
 
     def is_mending(self) -> bool:
         """Whether this call was done once, so that other nodes do not wait for this one."""
         told = self._told()
         return told is not None and told.error is None
-
-    @contextmanager
-    def told_the_outcome(self) -> Iterator[Callable[[], None]]:
-        """Tell the other processes how it ends.
-
-        Yields:
-            What is to be called as soon as all is well here.
-        """
-        try:
-            yield lambda: self._tell(Outcome())
-        except Exception as error:
-            with suppress(DataprepError):  # what went wrong first is what the user must know
-                self._tell(Outcome.of(error))
-            raise
 
     def _tell(self, outcome: Outcome) -> None:
         if self._name is not None:

@@ -239,10 +239,6 @@ def launcher(job: Job) -> list[str]:
     if job.origin == "Slurm":
         words = ["srun", "--overlap", f"--nodes={nodes}", f"--ntasks={nodes}"]
         words += ["--ntasks-per-node=1", "--cpu-bind=none", "--kill-on-bad-exit=1"]
-    elif job.origin == "LSF" and shutil.which("jsrun"):
-        # The batch script runs on a node of its own, which takes no part.
-        words = ["jsrun", "--nrs", "ALL_HOSTS", "--rs_per_host", "1", "--tasks_per_rs", "1"]
-        words += ["--cpu_per_rs", "ALL_CPUS", "--bind", "none"]
     elif job.origin == "LSF":
         words = ["blaunch", "-no-shell", "-z", " ".join(job.hosts)]
     else:

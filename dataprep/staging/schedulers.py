@@ -12,7 +12,6 @@ from typing import NamedTuple
 from dataprep.errors import UsageError
 
 _MOST_STEPS = 0xFFFFFFF0  # Slurm's numbers from here on are batch scripts, shells and the like
-_LAUNCH_HOST = re.compile(r"(batch|login)[0-9]*")  # of IBM's systems; no host of the job
 _HOSTS = re.compile(r"(?:[^\[\],\s]|\[[^\[\]]*\])+")  # an entry such as r[0-1]n[00-03]
 
 
@@ -70,18 +69,10 @@ class _Launcher(NamedTuple):
     by_slurm: bool = False  # srun sets the same ones, in steps of its own
 
 
-# The more a launcher says the earlier it comes: jsrun also sets Open MPI's variables, Open MPI
-# also PMIx's, Cray's also PMI's. Sources: Open MPI 4.1 and 5.0 and MPICH 5.0 as run; Cray PALS:
-# Slurm's mpi/cray_shasta plugin and ALCF's scripts; jsrun: scripts of OLCF and LLNL.
+# The more a launcher says the earlier it comes: Open MPI also sets PMIx's variables, Cray's also
+# PMI's. Sources: Open MPI 4.1 and 5.0 and MPICH 5.0 as run; Cray PALS: Slurm's mpi/cray_shasta
+# plugin and ALCF's scripts.
 _LAUNCHERS = (
-    _Launcher(
-        "jsrun",
-        "JSM_NAMESPACE_RANK",
-        "JSM_NAMESPACE_SIZE",
-        "JSM_NAMESPACE_LOCAL_RANK",
-        "JSM_NAMESPACE_LOCAL_SIZE",
-        "PMIX_NAMESPACE",
-    ),
     _Launcher(
         "Open MPI",
         "OMPI_COMM_WORLD_RANK",
@@ -158,8 +149,6 @@ def find_job(environment: Mapping[str, str]) -> Job | None:
             _lines(environment.get("LSB_DJOB_HOSTFILE"))
             or environment.get("LSB_MCPU_HOSTS", "").split()[::2]  # each with its number of slots
         )
-        if listed and _LAUNCH_HOST.fullmatch(short_name(listed[0])):
-            listed = listed[1:]
         hosts = _distinct(listed)
         name = f"lsf-{job}" if element == "0" else f"lsf-{job}[{element}]"
         return Job("LSF", name, hosts, len(hosts) or None)

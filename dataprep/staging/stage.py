@@ -65,16 +65,12 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
         ranks = LocalRanks(directory, request, placement)
         progress = Progress(reporter if placement.node == 0 else None)
         quiet = placement.node != 0  # thousands of processes need not say that they wait
-        with ranks.election(progress, (lambda _: None) if quiet else reporter.line) as elected:
-            if not elected:
+        with ranks.election(progress, (lambda _: None) if quiet else reporter.line) as tell:
+            if tell is None:
                 return place
             watch = Watch(progress)
-            with (
-                ranks.told_the_outcome() as tell,
-                Alone(placement.node, placement.nodes)
-                if ranks.is_mending()
-                else connect(watch) as peers,
-            ):
+            alone = Alone(placement.node, placement.nodes)
+            with alone if ranks.is_mending() else connect(watch) as peers:
                 plan = plan or make_plan(request, placement)
                 Copier(plan, directory, peers, watch, reporter, progress).run(tell)
     return place

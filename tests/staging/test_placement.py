@@ -98,26 +98,13 @@ def pals(rank: int, size: int, local_rank: int, local_size: int, node: int) -> d
     }
 
 
-def jsrun(rank: int, size: int, local_rank: int, local_size: int) -> dict[str, str]:
-    return {
-        "JSM_NAMESPACE_RANK": str(rank),
-        "JSM_NAMESPACE_SIZE": str(size),
-        "JSM_NAMESPACE_LOCAL_RANK": str(local_rank),
-        "JSM_NAMESPACE_LOCAL_SIZE": str(local_size),
-        **open_mpi(rank, size, local_rank, local_size),
-        "PMIX_NAMESPACE": "1",
-    }
-
-
 # Files that the variables below name; PBS has a line for each chunk, under long names.
 _FILES = {
     "pbs": "n2.site.org\nn2.site.org\nn0.site.org\nn1.site.org\nn0.site.org\n",
-    "lsf": "batch1\na01n01\na01n01\na01n02\na01n02\n",
-    "lassen": "lassen708\na01n01\na01n02\n",
+    "lsf": "a01n01\na01n01\na01n02\na01n02\n",
 }
 PBS = {"PBS_JOBID": "4711.server", "PBS_NODEFILE": "{pbs}"}
 LSF = {"LSB_JOBID": "88", "LSB_JOBINDEX": "0", "LSB_DJOB_HOSTFILE": "{lsf}"}
-LASSEN = {"LSB_JOBID": "88", "LSB_DJOB_HOSTFILE": "{lassen}"}
 SLURM_DAEMON = {  # Open MPI's, which srun has started on all nodes but the first
     **slurm_step(0),
     "SLURM_STEP_NODELIST": "n[1-3]",
@@ -168,11 +155,9 @@ _CERTAIN = [
     ({**PBS, "PBS_NODENUM": "2"}, "n1-ib0", (2, 3, 0)),
     ({**PBS, "PBS_NODENUM": "2"}, "n0", (1, 3, 0)),
     ({"PBS_JOBID": "1", "PBS_NODENUM": "1", "PBS_NUM_NODES": "2"}, "n1", (1, 2, 0)),
-    # LSF, but for the host that only launches; jsrun never uses the one of the batch script.
+    # LSF.
     (LSF, "a01n02", (1, 2, 0)),
     ({"LSB_JOBID": "88", "LSB_MCPU_HOSTS": "a01n01 2 a01n02 2 "}, "a01n02.site", (1, 2, 0)),
-    ({**LSF, **jsrun(5, 6, 2, 3)}, "a01n02", (1, 2, 2)),
-    ({**LASSEN, **jsrun(1, 2, 0, 1)}, "a01n02", (1, 2, 0)),
 ]
 
 _DOUBTFUL = [
@@ -183,7 +168,7 @@ _DOUBTFUL = [
     (pals(8, 12, 0, 4, 1), "n0"),  # 8 and 4
     (PBS, "stranger"),
     ({**PBS, "PBS_NODEFILE": "/no/such/file", "PBS_NODENUM": "1"}, "n1"),
-    (LSF, "batch1"),
+    (LSF, "stranger"),
 ]
 
 
@@ -292,14 +277,6 @@ def test_a_batch_script_has_a_job_but_nobody_to_meet(step: str) -> None:
         ),
         (PBS, "n0", "PBS", "pbs-4711.server", None, None),
         ({**LSF, "LSB_JOBINDEX": "7"}, "a01n01", "LSF", "lsf-88[7]", None, None),
-        (
-            {**LSF, **jsrun(5, 6, 2, 3)},
-            "a01n02",
-            "jsrun",
-            "lsf-88",
-            "lsf-88.jsrun-1",
-            "a01n01",
-        ),
     ],
 )
 def test_the_job_the_launch_and_the_first_node_are_named(

@@ -3,7 +3,6 @@
 # Printed by `dataprep hook lsf`. Change what is marked EDIT, then: bsub < FILE
 #
 # EDIT: what your site wants. Lines starting with ## are disabled; remove one # to enable them.
-# Where jobs are started with jsrun, -nnodes takes the place of -n and -R.
 #BSUB -J train
 #BSUB -n 4
 #BSUB -R "span[ptile=1]"
