@@ -88,35 +88,24 @@ def _walk(
                 above = (*above, _identity((raw / place).stat()))
             with os.scandir(raw / place) as entries:
                 for entry in entries:
-                    if not _is_folder(entry, deep=deep):
+                    # Asked of the listing alone, but for links that are not named like images.
+                    follow = deep and entry.is_symlink() and not is_image_name(entry.name)
+                    if not entry.is_dir(follow_symlinks=follow):
                         yield place, entry, refusal(entry.name)
-                    elif reason := _closed(entry, above, deep=deep):
-                        yield place, entry, reason
+                    elif not deep:
+                        yield place, entry, "folder, not searched for images"
+                    elif is_clutter_folder(entry.name):
+                        yield place, entry, "hidden or system folder, not searched for images"
+                    elif follow and _identity(entry.stat()) in above:
+                        yield place, entry, "symbolic link to a folder that it is in"
                     else:
                         waiting.append((f"{place}/{entry.name}" if place else entry.name, above))
         except OSError as error:
             raise unreadable(place, error) from error
 
 
-def _is_folder(entry: os.DirEntry[str], *, deep: bool) -> bool:
-    """Asked of the directory listing alone, except of links that are not named like images."""
-    follow = deep and entry.is_symlink() and not is_image_name(entry.name)
-    return entry.is_dir(follow_symlinks=follow)
-
-
 def _identity(status: os.stat_result) -> _Identity:
     return status.st_dev, status.st_ino
-
-
-def _closed(entry: os.DirEntry[str], above: tuple[_Identity, ...], *, deep: bool) -> str:
-    """Why a directory is not searched; empty if it is."""
-    if not deep:
-        return "folder, not searched for images"
-    if is_clutter_folder(entry.name):
-        return "hidden or system folder, not searched for images"
-    if entry.is_symlink() and _identity(entry.stat()) in above:
-        return "symbolic link to a folder that it is in"
-    return ""
 
 
 def _take(entry: os.DirEntry[str], folder: str, path: str, images: list[StoredImage]) -> str:

@@ -2,22 +2,20 @@
 
 A gzip file can only be unpacked from its start. So once, when it is indexed, `indexed_gzip` finds
 places where unpacking can start, each with the 32 KiB that were unpacked before it, its window.
-They are kept in a file of the index: what `indexed_gzip` exports (`zran_export_index` in its
-zran.h), the CRC-32C of each point's window, and that of everything but the windows. Of these only
-the table of points is kept in memory; a window is read when an image behind its point is.
+They are kept in a file of the index, as `indexed_gzip` exports them (`zran_export_index` in its
+zran.h). Of these only the table of points is kept in memory; a window is read when an image behind
+its point is.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
-import os
 import struct
 import zlib
 from collections.abc import Iterator
 from typing import Final
 
-import google_crc32c
 import numpy as np
 
 from dataprep.archives.open_files import Descriptor, SharedFile, read_at
@@ -39,7 +37,6 @@ _MAGIC: Final = b"GZIDX\1"
 # Where a block starts (`bits` of the byte before it belong to it as well), and whether the point
 # has a window: none is needed where a member of the archive starts.
 _POINT: Final = np.dtype([("packed", "u8"), ("unpacked", "u8"), ("bits", "u1"), ("window", "u1")])
-_CRC: Final = np.dtype("<u4")
 
 
 def unpack(descriptor: int) -> Iterator[bytes]:
@@ -68,7 +65,7 @@ def find_restarts(descriptor: int, container: str, unpacked: int, images: int) -
         images: how many images it holds.
 
     Raises:
-        SourceError: the points cannot be found, or the file is no longer what was unpacked.
+        SourceError: the points cannot be found.
     """
     from indexed_gzip import IndexedGzipFile  # imported late: few need it
 
@@ -86,21 +83,7 @@ def find_restarts(descriptor: int, container: str, unpacked: int, images: int) -
             f"cannot find restart points in {printable(container)}: {printable(str(error))}; "
             "decompress it, or compress it again with gzip"
         ) from error
-    view = exported.getbuffer()
-    _, _, _, length, _, _, count = _HEADER.unpack_from(view)
-    if length != unpacked:
-        raise SourceError(
-            f"{printable(container)} changed while it was read: it unpacked to {unpacked} bytes, "
-            f"then to {length}; start again when it is complete"
-        )
-    place = _HEADER.size + count * _POINT.itemsize
-    head, crcs = bytes(view[:place]), []
-    for *_, window in np.frombuffer(head[_HEADER.size :], _POINT).tolist():
-        crcs.append(google_crc32c.value(bytes(view[place : place + window * _WINDOW])))
-        place += window * _WINDOW
-    sums = np.array(crcs, _CRC).tobytes()
-    whole = np.array([google_crc32c.value(head + sums)], _CRC).tobytes()
-    return b"".join([view, sums, whole])
+    return exported.getvalue()
 
 
 class Restarts:
@@ -110,34 +93,25 @@ class Restarts:
         path: the file.
         name: what messages call it.
 
-    Attributes:
-        packed: how many bytes the archive has.
-
     Raises:
-        SourceError: it is not such a file, or a damaged one.
+        SourceError: it is not such a file.
         OSError: it cannot be read.
     """
 
     def __init__(self, path: str, name: str) -> None:
-        self._name = name
         self._file = Descriptor(path)
-        number = self._file.number
+        header = read_at(self._file.number, 0, _HEADER.size)
         try:
-            header = read_at(number, 0, _HEADER.size)
-            magic, _, self.packed, self._unpacked, _, _, count = _HEADER.unpack(header)
-            # A damaged number must not claim memory.
-            size = min(count * _POINT.itemsize, os.fstat(number).st_size)
-            table = read_at(number, _HEADER.size, size)
+            _, _, self._packed, self._unpacked, _, _, count = _HEADER.unpack(header)
+            table = read_at(self._file.number, _HEADER.size, count * _POINT.itemsize)
             self._points = np.frombuffer(table, _POINT)
-            before = np.cumsum(self._points["window"]) - self._points["window"]
-            self._windows = _HEADER.size + size + before * _WINDOW
-            end = int(self._windows[-1]) + int(self._points["window"][-1]) * _WINDOW
-            sums = read_at(number, end, (len(self._points) + 1) * _CRC.itemsize)
-            *self._crcs, whole = np.frombuffer(sums, _CRC).tolist()
-        except (struct.error, ValueError, IndexError) as error:
-            raise self._torn() from error
-        if magic != _MAGIC or google_crc32c.value(header + table + sums[: -_CRC.itemsize]) != whole:
-            raise self._torn()
+        except (struct.error, ValueError) as error:
+            raise SourceError(
+                f"{printable(name)} in the index is damaged; expected the restart points of a gzip "
+                "archive; start anew with --overwrite, which indexes the raw data again"
+            ) from error
+        windows = self._points["window"]
+        self._windows = _HEADER.size + len(table) + (np.cumsum(windows) - windows) * _WINDOW
 
     def read(self, descriptor: int, offset: int, size: int) -> bytes:
         """Unpack `size` bytes of the archive, or as many as there are.
@@ -149,7 +123,6 @@ class Restarts:
 
         Raises:
             zlib.error: the archive is damaged, or another than was indexed.
-            SourceError: the restart points are damaged.
             OSError: the restart points cannot be read.
         """
         from indexed_gzip import _IndexedGzipFile as Unbuffered
@@ -172,14 +145,6 @@ class Restarts:
         place = max(0, int(np.searchsorted(self._points["unpacked"], offset, "right")) - 1)
         size = int(self._points["window"][place]) * _WINDOW
         window = read_at(self._file.number, int(self._windows[place]), size)
-        if google_crc32c.value(window) != self._crcs[place]:
-            raise self._torn()
-        end = np.array([(self.packed, self._unpacked, 0, 0)], _POINT)
-        head = _HEADER.pack(_MAGIC, 0, self.packed, self._unpacked, _MOST, _WINDOW, 2)
+        end = np.array([(self._packed, self._unpacked, 0, 0)], _POINT)
+        head = _HEADER.pack(_MAGIC, 0, self._packed, self._unpacked, _MOST, _WINDOW, 2)
         return head + bytes(self._points[place].tobytes()) + end.tobytes() + window
-
-    def _torn(self) -> SourceError:
-        return SourceError(
-            f"{printable(self._name)} in the index is damaged; expected the restart points of a "
-            "gzip archive; start anew with --overwrite, which indexes the raw data again"
-        )

@@ -50,8 +50,7 @@ class StoredImage(NamedTuple):
 
     def member(self, key: str, alias: str = "") -> Member:
         """The image as a row of the index whose labels are in a list."""
-        _, container, offset, size, modified, packing, mtime = self
-        return Member(key, container, offset, size, modified, packing, alias, mtime)
+        return Member(key, *self[1:-1], alias, self[-1])
 
 
 @dataclass(frozen=True, slots=True)

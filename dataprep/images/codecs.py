@@ -28,22 +28,11 @@ from dataprep.images.jpeg import Frame
 from dataprep.images.pixels import Level, Levels, Pixels, packed, padded, resampler
 from dataprep.images.recipe import MAX_SIDE
 
-# What Pillow raises for damaged bytes. Fuzzing with mutated files (Pillow 10.3 and 12.3) met
-# the first three; the rest are what Pillow's own ImageFile counts as damage while it opens a
-# file, and what its decoders raise for sizes and streams. MemoryError is not among them:
-# sizes are fenced first, so it tells of the machine and not of the image.
+# What Pillow raises for damaged bytes, by fuzzing and by its own ImageFile. A UnicodeDecodeError is
+# a ValueError. MemoryError is not among them: sizes are fenced first, so it tells of the machine.
 PILLOW_ERRORS: Final = (
-    OSError,
-    SyntaxError,
-    ValueError,  # includes UnicodeDecodeError
-    EOFError,
-    IndexError,
-    KeyError,
-    OverflowError,
-    TypeError,
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
+    *(OSError, SyntaxError, ValueError, EOFError, LookupError, OverflowError, TypeError),
+    *(struct.error, zlib.error, Image.DecompressionBombError),
     Warning,  # only where the user makes errors of them
 )
 _OUT_OF_DATA = "Premature end of JPEG file"  # libjpeg's JWRN_JPEG_EOF
@@ -96,10 +85,9 @@ def decode(data: bytes, frame: Frame, *, grey: bool) -> tuple[Pixels, str | None
 
 
 def _second_opinion(data: bytes, frame: Frame, words: str) -> tuple[Pixels, str | None]:
-    """Decide about a JPEG that the fast decoder complains about in these `words`.
+    """The pixels of a JPEG that the fast decoder complains about, and its words if they count.
 
-    Returns:
-        The pixels, and the words unless they tell of the fast decoder and not of the image.
+    They do not if they tell of the fast decoder and not of the image.
 
     Raises:
         ImageError: the image is unusable.
@@ -159,15 +147,8 @@ def fast_scan(data: bytes) -> None:
     The parts that cost the most, full inverse DCT, upsampling and colour conversion, are
     all left out. Errors are those of `fast_decode`.
     """
-    simplejpeg.decode_jpeg(
-        data,
-        "GRAY",
-        fastdct=True,
-        fastupsample=True,
-        min_height=1,
-        min_width=1,
-        strict=True,
-    )
+    quick = {"fastdct": True, "fastupsample": True, "min_height": 1, "min_width": 1}
+    simplejpeg.decode_jpeg(data, "GRAY", strict=True, **quick)
 
 
 def levels_of(image: Image.Image, *, grey: bool) -> Levels:

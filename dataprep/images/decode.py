@@ -7,9 +7,10 @@ from typing import Literal
 import numpy as np
 
 from dataprep.errors import ImageError
-from dataprep.images import codecs, jpeg, png, sniff
+from dataprep.images import codecs, jpeg, png
 from dataprep.images.pixels import Pixels, eight_bits, packed, recolored, require_size
 from dataprep.images.recipe import MAX_PIXELS
+from dataprep.images.sniff import Sniffed, sniff
 
 
 def to_pixels(
@@ -39,12 +40,17 @@ def to_pixels(
     require_size(width, height, max_pixels)
     if format == "RAW":
         return recolored(_viewed(data, height, width), color)
-    found = _decoded(data, format, color, max_pixels)
-    if found.shape[:2] != (height, width):
+    found = sniff(data)
+    if found != Sniffed(format, height, width):
         raise ImageError(
-            f"{format} of {found.shape[1]}x{found.shape[0]} pixels, expected {width}x{height}"
+            f"{found.format} of {found.width}x{found.height} pixels, expected {format} of "
+            f"{width}x{height}"
         )
-    return packed(recolored(found, color))
+    if format == "PNG":
+        stored = eight_bits(png.decode(png.read_header(data), png.split(data)))
+    else:
+        stored, _ = codecs.decode(data, jpeg.read_frame(data), grey=color == "gray")
+    return packed(recolored(stored, color))
 
 
 def raw_to_png(data: bytes, height: int, width: int) -> bytes:
@@ -67,23 +73,3 @@ def _viewed(data: bytes, height: int, width: int) -> Pixels:
         f"{len(data)} bytes of RAW pixels: {width}x{height} has {pixels} in grey "
         f"or {3 * pixels} in RGB"
     )
-
-
-def _decoded(
-    data: bytes,
-    format: str,  # noqa: A002 - the field's name in Example
-    color: str,
-    max_pixels: int,
-) -> Pixels:
-    if format not in ("JPEG", "PNG"):
-        raise ImageError(f"format {format!r}, expected JPEG, PNG or RAW")
-    found = "JPEG" if data.startswith(jpeg.MAGIC) else sniff.kind_of(data)
-    if found != format:
-        raise ImageError(f"the image is a {found}, expected {format}")
-    if found == "PNG":
-        header = png.read_header(data)
-        require_size(header.width, header.height, max_pixels)
-        return eight_bits(png.decode(header, png.split(data)))
-    frame = jpeg.read_frame(data)
-    require_size(frame.width, frame.height, max_pixels)
-    return codecs.decode(data, frame, grey=color == "gray")[0]

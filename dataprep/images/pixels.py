@@ -185,27 +185,13 @@ def cropped(
     """
     if part == WHOLE:
         return tuple(boxes), tuple(labels)
-    inside = [_inside(box, part) for box in boxes]
-    kept = [place for place, box in enumerate(inside) if box[0] < box[2] and box[1] < box[3]]
-    return (
-        tuple(inside[place] for place in kept),
-        tuple(labels[place] for place in kept) if labels else (),
-    )
-
-
-def _inside(box: Box, part: Box) -> Box:
     left, top, right, bottom = part
     width, height = right - left, bottom - top
-    return (
-        _fraction((box[0] - left) / width),
-        _fraction((box[1] - top) / height),
-        _fraction((box[2] - left) / width),
-        _fraction((box[3] - top) / height),
-    )
-
-
-def _fraction(value: float) -> float:
-    return min(max(value, 0.0), 1.0)
+    lengths, starts = (width, height) * 2, (left, top) * 2
+    shifted = ((np.array(boxes).reshape(-1, 4) - starts) / lengths).clip(0, 1)
+    kept = (shifted[:, 0] < shifted[:, 2]) & (shifted[:, 1] < shifted[:, 3])
+    found = tuple((box[0], box[1], box[2], box[3]) for box in shifted[kept].tolist())
+    return found, tuple(label for label, there in zip(labels, kept, strict=False) if there)
 
 
 def recolored(pixels: NDArray[Level], color: Color) -> NDArray[Level]:

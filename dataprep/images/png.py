@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -98,30 +97,20 @@ def split(data: bytes) -> Chunks:
         ImageError: it is cut short, or has no image data.
     """
     names, parts, exif = [], [MAGIC], b""
-    for name, start, end in _chunks(data):
-        names.append(name)
+    at = len(MAGIC)
+    while at + 12 <= len(data) and parts[-1] != _END:
+        end = at + 12 + int.from_bytes(data[at : at + 4], "big")
+        names.append(name := data[at + 4 : at + 8])
         if not name[0] & 0x20:
-            parts.append(data[start:end])
+            parts.append(data[at:end])
         elif name == b"eXIf":
-            exif = data[start + 8 : end - 4]
+            exif = data[at + 8 : end - 4]
+        at = end
     if parts[-1] != _END:
         raise ImageError(f"truncated PNG: {len(data)} bytes without an end chunk (IEND)")
     if b"IDAT" not in names:
         raise ImageError("broken PNG: it has no image data (IDAT)")
     return Chunks(tuple(names), b"".join(parts), exif)
-
-
-def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Name, begin and end of every whole chunk, the end chunk being the last."""
-    at = len(MAGIC)
-    while at + 12 <= len(data):
-        end = at + 12 + int.from_bytes(data[at : at + 4], "big")
-        name = data[at + 4 : at + 8]
-        if end <= len(data):
-            yield name, at, end
-        if name == b"IEND":
-            return
-        at = end
 
 
 def find_flaw(data: bytes, header: Header, chunks: Chunks, *, decoded: bool) -> str | None:

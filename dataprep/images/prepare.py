@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.images import codecs, foreign, jpeg, pixels, png, sniff
-from dataprep.images.jpeg import Frame
 from dataprep.images.pixels import WHOLE, Level, Pixels
-from dataprep.images.png import Chunks, Header
+from dataprep.images.png import Header
 from dataprep.images.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
 from dataprep.images.statistics import Measured, as_channels, histogram_of
 from dataprep.index import Box
@@ -82,26 +81,16 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
     return _prepare_png(data, recipe) if kind == "PNG" else _prepare_other(data, kind, recipe)
 
 
-def _prepare_other(data: bytes, kind: str, recipe: Recipe) -> Prepared:
-    found = foreign.decode(data, kind, recipe.max_pixels)
-    turn = found.orientation if recipe.exif == "apply" else 1
-    target, deep = recipe.target(kind), found.pixels.dtype == np.uint16
-    words = ("16-bit " if deep else "") + kind + (" (its first image)" if found.several else "")
-    kept = deep and recipe.depth == "keep" and recipe.color != "rgb"
-    levels = found.pixels if kept else pixels.eight_bits(found.pixels)
-    return _store(levels, recipe, target, turn, _misplaced(words, recipe), None)
-
-
 def _prepare_jpeg(data: bytes, recipe: Recipe) -> Prepared:
     frame = jpeg.read_frame(data)
     pixels.require_size(frame.width, frame.height, recipe.max_pixels)
     turn = sniff.of_jpeg(data) if recipe.exif == "apply" else 1
+    seen = codecs.decode_with_pillow(data, frame) if recipe.check == "pixels" else None
     if frame.components != 4 and _passes("JPEG", frame.components, recipe, turn):
-        return _pass_jpeg(data, frame, recipe)
-    if recipe.check == "pixels":
-        codecs.decode_with_pillow(data, frame)
-    grey = recipe.color == "gray"
-    found, warning = codecs.decode(data, frame, grey=grey)
+        warning = None if recipe.check == "header" else codecs.check_bitstream(data, frame)
+        size = (frame.height, frame.width, frame.components)
+        return _prepared(data, "JPEG", size, seen, recipe, warning=warning)
+    found, warning = codecs.decode(data, frame, grey=recipe.color == "gray")
     original, target = "", recipe.target("JPEG")
     if frame.components == 4:
         original = "JPEG of 4 components (CMYK or YCCK)"
@@ -121,11 +110,24 @@ def _prepare_png(data: bytes, recipe: Recipe) -> Prepared:
     if plain and _passes("PNG", header.channels, recipe, turn):
         flaw = png.find_flaw(data, header, chunks, decoded=recipe.check != "header")
         if flaw is None:
-            return _pass_png(data, header, chunks, recipe)
+            measured = recipe.statistics != "off" and recipe.check == "pixels"
+            seen = pixels.eight_bits(png.decode(header, chunks)) if measured else None
+            size = (header.height, header.width, header.channels)
+            return _prepared(data, "PNG", size, seen, recipe)
         original = f"{header.name} PNG with {flaw}"
     found = png.decode(header, chunks)
     levels = found if _stays_deep(header, recipe) else pixels.eight_bits(found)
     return _store(levels, recipe, target, turn, original, None)
+
+
+def _prepare_other(data: bytes, kind: str, recipe: Recipe) -> Prepared:
+    found = foreign.decode(data, kind, recipe.max_pixels)
+    turn = found.orientation if recipe.exif == "apply" else 1
+    deep = found.pixels.dtype == np.uint16
+    words = ("16-bit " if deep else "") + kind + (" (its first image)" if found.several else "")
+    kept = deep and recipe.depth == "keep" and recipe.color != "rgb"
+    levels = found.pixels if kept else pixels.eight_bits(found.pixels)
+    return _store(levels, recipe, recipe.target(kind), turn, _misplaced(words, recipe), None)
 
 
 def _stays_deep(header: Header, recipe: Recipe) -> bool:
@@ -134,14 +136,10 @@ def _stays_deep(header: Header, recipe: Recipe) -> bool:
     return kept and header.color == png.GREY and recipe.color != "rgb"
 
 
-def _expects_png(recipe: Recipe) -> bool:
-    return "PNG" in recipe.passes or recipe.depth == "keep"
-
-
 def _unusual(header: Header, recipe: Recipe, target: Format) -> str:
     """What a PNG is that its owner should know of; empty for one that was only asked to change."""
     plain = header.opaque and (header.depth == 8 or _stays_deep(header, recipe))
-    if _expects_png(recipe):
+    if "PNG" in recipe.passes or recipe.depth == "keep":
         return "" if plain else f"{header.name} PNG"
     return "" if target == "PNG" or (target == "RAW" and plain) else _misplaced("PNG", recipe)
 
@@ -163,31 +161,6 @@ def _passes(kind: Format, channels: int, recipe: Recipe, turn: int) -> bool:
     )
 
 
-def _pass_jpeg(data: bytes, frame: Frame, recipe: Recipe) -> Prepared:
-    """Check a JPEG that is already what the recipe wants, and leave it as it is."""
-    seen = codecs.decode_with_pillow(data, frame) if recipe.check == "pixels" else None
-    warning = None if recipe.check == "header" else codecs.check_bitstream(data, frame)
-    height, width = frame.height, frame.width
-    measured = _measured(data, "JPEG", height, width, seen, recipe)
-    notes = _notes("", warning)
-    return Prepared(data, "JPEG", height, width, frame.components, notes, measured)
-
-
-def _pass_png(data: bytes, header: Header, chunks: Chunks, recipe: Recipe) -> Prepared:
-    """Leave a PNG as it is that is already what the recipe wants and has no flaw."""
-    measured = recipe.statistics != "off" and recipe.check == "pixels"
-    seen = pixels.eight_bits(png.decode(header, chunks)) if measured else None
-    height, width = header.height, header.width
-    return Prepared(
-        data,
-        "PNG",
-        height,
-        width,
-        header.channels,
-        measured=_measured(data, "PNG", height, width, seen, recipe),
-    )
-
-
 def _store(
     found: NDArray[Level],
     recipe: Recipe,
@@ -198,7 +171,6 @@ def _store(
 ) -> Prepared:
     """Shape and encode decoded pixels; `original` says what had to be repaired, if anything."""
     shaped, part = _shaped(found, recipe, turn)
-    height, width = shaped.shape[:2]
     seen = pixels.eight_bits(shaped)
     channels = 1 if shaped.ndim == 2 else 3
     color = "grey" if channels == 1 else "RGB"
@@ -209,34 +181,40 @@ def _store(
     elif target == "PNG":
         stored, form = codecs.to_png(shaped), f"re-encoded as {color} PNG"
     else:
-        quality, chroma = _jpeg_options(recipe, repair=bool(original))
+        # The best quality where nobody asked for the image to be changed.
+        changed = recipe.resize or recipe.center_crop or recipe.encoding != "keep"
+        best = (REPAIR_QUALITY, REPAIR_CHROMA)
+        quality, chroma = best if original and not changed else (recipe.quality, CHROMA)
         stored = codecs.to_jpeg(seen, quality, chroma)
         form = f"re-encoded as {color} JPEG, quality {quality}"
-    notes = _notes(original and f"{original}: {form}", warning)
-    measured = _measured(stored, target, height, width, seen, recipe)
-    return Prepared(stored, target, height, width, channels, notes, measured, part)
+    repaired = original and f"{original}: {form}"
+    size = (seen.shape[0], seen.shape[1], channels)
+    return _prepared(stored, target, size, seen, recipe, repaired, warning, part)
 
 
-def _jpeg_options(recipe: Recipe, *, repair: bool) -> tuple[int, str]:
-    """Quality and chroma subsampling: the best where nobody asked for the image to be changed."""
-    changed = recipe.resize is not None or recipe.center_crop is not None
-    mere = repair and not changed and recipe.encoding == "keep"
-    return (REPAIR_QUALITY, REPAIR_CHROMA) if mere else (recipe.quality, CHROMA)
-
-
-def _measured(
-    stored: bytes, form: Format, height: int, width: int, found: Pixels | None, recipe: Recipe
-) -> Measured | None:
-    """Measure a stored image; its pixels only if the recipe decodes every image's."""
-    if recipe.statistics == "off":
-        return None
-    if found is None or not recipe.decodes:
-        return Measured(len(stored), form, height, width)
-    found = pixels.packed(found)
-    channels = 1 if recipe.color == "gray" else 3  # what readers decode to
-    histogram = histogram_of(found, channels)
-    kept = as_channels(found, channels) if recipe.statistics == "mean" else None
-    return Measured(len(stored), form, height, width, histogram, kept)
+def _prepared(
+    stored: bytes,
+    form: Format,
+    size: tuple[int, int, int],
+    seen: Pixels | None,
+    recipe: Recipe,
+    repaired: str = "",
+    warning: str | None = None,
+    part: Box = WHOLE,
+) -> Prepared:
+    """The image as it will be stored, with its notes, and measured if the recipe asks for that."""
+    notes = [Note("repaired", repaired)] if repaired else []
+    notes += [Note("warned", warning)] if warning is not None else []
+    measured = None
+    if recipe.statistics != "off":
+        measured = Measured(len(stored), form, *size[:2])
+        if seen is not None and recipe.decodes:
+            seen = pixels.packed(seen)
+            channels = 1 if recipe.color == "gray" else 3  # what readers decode to
+            measured.histogram = histogram_of(seen, channels)
+            if recipe.statistics == "mean":
+                measured.pixels = as_channels(seen, channels)
+    return Prepared(stored, form, *size, tuple(notes), measured, part)
 
 
 def _shaped(found: NDArray[Level], recipe: Recipe, turn: int) -> tuple[NDArray[Level], Box]:
@@ -255,12 +233,3 @@ def _shaped(found: NDArray[Level], recipe: Recipe, turn: int) -> tuple[NDArray[L
         shaped = pixels.center_cropped(shaped, recipe.center_crop)
         part = pixels.center_part(width, height, recipe.center_crop)
     return pixels.recolored(shaped, recipe.color), part
-
-
-def _notes(repaired: str, warning: str | None) -> tuple[Note, ...]:
-    notes = []
-    if repaired:
-        notes.append(Note("repaired", repaired))
-    if warning is not None:
-        notes.append(Note("warned", warning))
-    return tuple(notes)

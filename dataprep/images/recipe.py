@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
-from typing import Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 from dataprep.errors import UsageError
 
@@ -30,6 +30,18 @@ MAX_PIXELS = 89_478_485
 CHROMA = "420"
 REPAIR_CHROMA = "444"
 REPAIR_QUALITY = 100
+
+
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "check": get_args(Check),
+    "filter": get_args(Filter),
+    "encoding": get_args(Encoding),
+    "depth": get_args(Depth),
+    "color": get_args(Color),
+    "exif": get_args(Exif),
+    "statistics": get_args(Measuring),
+    "passes": get_args(Form),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,26 +132,35 @@ class Recipe:
     statistics: Measuring = "off"
 
     def __post_init__(self) -> None:
-        _choose("check", self.check, get_args(Check))
-        _check_filter(self.filter)
-        _choose("encoding", self.encoding, get_args(Encoding))
-        _choose("depth", self.depth, get_args(Depth))
-        _choose("color", self.color, get_args(Color))
-        _choose("exif", self.exif, get_args(Exif))
-        _choose("statistics", self.statistics, get_args(Measuring))
-        for form in self.passes:
-            _choose("passes", form, get_args(Form))
-        if not self.passes:
-            raise UsageError(f"--passes: none, expected one of {', '.join(get_args(Form))} or both")
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if not value or not {*(value if name == "passes" else [value])} <= {*choices}:
+                raise UsageError(f"--{name}: {value!r} is not one of {', '.join(choices)}")
         object.__setattr__(self, "passes", tuple(sorted({*self.passes})))
-        if self.depth == "keep":
-            _check_deep(self.encoding, self.passes)
+        if self.filter == "mitchell" and find_spec("cykooz_resizer") is None:
+            raise UsageError(
+                "--filter: mitchell needs cykooz_resizer, which is not installed; "
+                "install it, or use bicubic"
+            )
+        holds_png = self.encoding == "png" or (self.encoding == "keep" and "PNG" in self.passes)
+        if self.depth == "keep" and not holds_png:
+            raise UsageError(
+                "--depth keep: JPEG and arrays of pixels have 8 bits a sample; use --encoding png "
+                "in a format that holds image files, or --depth 8"
+            )
         if not 1 <= self.quality <= 100:
             raise UsageError(f"--quality: {self.quality} is not between 1 and 100")
         if self.max_pixels < 1:
             raise UsageError(f"--max_pixels: {self.max_pixels} is not a positive number of pixels")
-        if self.center_crop is not None:
-            _check_crop(self.center_crop, self.resize)
+        if self.center_crop is not None and not 1 <= self.center_crop <= MAX_SIDE:
+            raise UsageError(
+                f"--center_crop: {self.center_crop} pixels; a side has 1 to {MAX_SIDE} pixels"
+            )
+        if self.resize and self.center_crop and self.center_crop > self.resize.shortest:
+            raise UsageError(
+                f"--center_crop: {self.center_crop} is larger than the {self.resize.shortest} "
+                f"pixels that --resize {self.resize} leaves on the shorter side"
+            )
 
     @property
     def fixed_size(self) -> tuple[int, int] | None:
@@ -182,41 +203,3 @@ class Recipe:
             "repair_chroma": REPAIR_CHROMA,
             "repair_quality": REPAIR_QUALITY,
         }
-
-
-def _choose(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise UsageError(f"--{name}: {value!r} is not one of {', '.join(choices)}")
-
-
-def _check_filter(name: str) -> None:
-    _choose("filter", name, get_args(Filter))
-    if name == "mitchell" and find_spec("cykooz_resizer") is None:
-        raise UsageError(
-            "--filter: mitchell needs cykooz_resizer, which is not installed; "
-            "install it, or use bicubic"
-        )
-
-
-def _check_deep(encoding: Encoding, passes: tuple[Form, ...]) -> None:
-    what = {
-        "jpeg": "JPEG (--encoding jpeg)",
-        "raw": "an array of pixels (--encoding raw)",
-        "png": None,
-        "keep": None if "PNG" in passes else "JPEG, which --encoding keep turns PNG into here,",
-    }[encoding]
-    if what is not None:
-        raise UsageError(
-            f"--depth keep: {what} has 8 bits a sample; use --encoding png in a format that holds "
-            "image files, or --depth 8"
-        )
-
-
-def _check_crop(crop: int, resize: Resize | None) -> None:
-    if not 1 <= crop <= MAX_SIDE:
-        raise UsageError(f"--center_crop: {crop} pixels; a side has 1 to {MAX_SIDE} pixels")
-    if resize is not None and crop > resize.shortest:
-        raise UsageError(
-            f"--center_crop: {crop} is larger than the {resize.shortest} pixels "
-            f"that --resize {resize} leaves on the shorter side"
-        )

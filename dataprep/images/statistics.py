@@ -41,7 +41,7 @@ _SUM = np.dtype("<u8")
 Count = TypeVar("Count", np.int64, np.uint64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Measured:
     """What one stored image adds to the statistics; made in the thread that prepared it.
 
@@ -182,14 +182,8 @@ class Statistics:
             "formats": dict(sorted(self._formats.items())),
             "height": self._height.summary(self._images),
             "width": self._width.summary(self._images),
-            "shorter_side": {
-                "edges": list(SHORTER_SIDE_EDGES),
-                "images": list(self._shorter_side),
-            },
-            "aspect_ratio": {
-                "edges": list(ASPECT_RATIO_EDGES),
-                "images": list(self._aspect_ratio),
-            },
+            "shorter_side": {"edges": [*SHORTER_SIDE_EDGES], "images": [*self._shorter_side]},
+            "aspect_ratio": {"edges": [*ASPECT_RATIO_EDGES], "images": [*self._aspect_ratio]},
             "pixels": 0 if self._histogram is None else int(self._histogram[0].sum()),
             "mean": mean,
             "std": std,

@@ -44,14 +44,11 @@ def test_damaged_or_misdescribed_images_are_image_errors(
     jpeg, png, gif = jpegs["baseline"], encoded(photo, "PNG"), encoded(photo, "GIF")
     raw = photo.tobytes()
     for data, form, size, reason in [
-        (jpeg, "JPEG", (70, 91), "JPEG of 90x70 pixels, expected 91x70"),
-        (png, "PNG", (90, 70), "PNG of 90x70 pixels, expected 70x90"),
-        (jpeg, "PNG", (70, 90), "the image is a JPEG, expected PNG"),
-        (png, "JPEG", (70, 90), "the image is a PNG, expected JPEG"),
-        (gif, "JPEG", (70, 90), "the image is a GIF, expected JPEG"),
-        (gif, "GIF", (70, 90), "format 'GIF', expected JPEG, PNG or RAW"),
-        (b"", "JPEG", (70, 90), "empty file"),
-        (b"garbage", "PNG", (70, 90), "not a JPEG"),
+        (jpeg, "JPEG", (70, 91), "JPEG of 90x70 pixels, expected JPEG of 91x70"),
+        (png, "PNG", (90, 70), "PNG of 90x70 pixels, expected PNG of 70x90"),
+        (jpeg, "PNG", (70, 90), "JPEG of 90x70 pixels, expected PNG"),
+        (gif, "GIF", (70, 90), "neither JPEG nor PNG"),
+        (b"", "JPEG", (70, 90), "neither JPEG nor PNG"),
         (jpeg[:-20], "JPEG", (70, 90), "truncated"),
         (png[:-500], "PNG", (70, 90), "truncated PNG"),
         (raw[:-1], "RAW", (70, 90), "18899 bytes of RAW pixels: 90x70 has 6300 in grey or 18900"),
@@ -61,12 +58,6 @@ def test_damaged_or_misdescribed_images_are_image_errors(
     ]:
         with pytest.raises(ImageError, match=reason):
             to_pixels(data, form, *size, "rgb")
-
-
-def test_bomb_is_refused_by_the_size_in_its_own_header(jpegs: dict[str, bytes]) -> None:
-    assert to_pixels(jpegs["baseline"], "JPEG", 70, 90, "rgb", max_pixels=6300).size == 18_900
-    with pytest.raises(ImageError, match="decompression bomb"):
-        to_pixels(jpegs["baseline"], "JPEG", 1, 1, "rgb", max_pixels=6299)
 
 
 @given(
