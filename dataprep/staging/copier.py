@@ -45,7 +45,6 @@ from dataprep.staging.target.paths import (
 from dataprep.staging.target.sentinel import (
     PLANNED,
     SENTINEL,
-    Planned,
     Sentinel,
     planned_paths,
     remove_sentinel,
@@ -164,7 +163,8 @@ class Copier:
         proven, copied = self._bring(present)
         data = [*present.good, *proven, *copied]
         if not present.is_whole:
-            self._seal(present, [*data, *write_labels(plan, directory)])
+            files = [*data, *write_labels(plan, directory)]
+            write_sentinel(directory, self._sentinel(present, files))  # last
         elif present.sentinel and present.sentinel.job is None and plan.placement.job is not None:
             # Made outside of any job, it is now this one's, and nobody else's to clean or change.
             write_sentinel(directory, replace(present.sentinel, job=plan.placement.job))
@@ -186,13 +186,10 @@ class Copier:
         remove_sentinel(directory)
         wanted = {file.path for file in plan.selection.files}
         labels = LABELS if plan.inventory.manifest is not None else frozenset()
-        planned = Planned(
-            paths=tuple(sorted(wanted | labels | present.planned)),
-            job=plan.placement.job,
-            shared=self._is_shared(present),
-            selection=plan.selection.digest,
+        paths = sorted(wanted | labels | present.planned)
+        write_planned(
+            directory, self._sentinel(present, [CopiedFile(path, 0, None, 0) for path in paths])
         )
-        write_planned(directory, planned)
         remove_labels(plan, directory)
         for file in present.obsolete:
             try:
@@ -203,10 +200,18 @@ class Copier:
         # A file may be about to get a directory's name. Also of those removed by a killed call.
         remove_empty_folders(directory.descriptor, present.planned - wanted)
 
-    def _is_shared(self, present: Present) -> bool:
-        """Mended by a job that did not say so, what others share stays shared."""
-        before = present.sentinel
-        return self.plan.request.shared or (before is not None and before.shared)
+    def _sentinel(self, present: Present, files: Sequence[CopiedFile]) -> Sentinel:
+        plan, before = self.plan, present.sentinel
+        return Sentinel(
+            source=str(plan.inventory.source),
+            digest=plan.inventory.digest,
+            selection=plan.selection.digest,
+            job=plan.placement.job,
+            # Mended by a job that did not say so, what others share stays shared.
+            shared=plan.request.shared or (before is not None and before.shared),
+            files=tuple(sorted(files, key=lambda file: file.path)),
+            asked=plan.request.asked,
+        )
 
     def _bring(self, present: Present) -> tuple[list[CopiedFile], list[CopiedFile]]:
         """Prove what can be proven, and copy the rest; returns both."""
@@ -253,20 +258,6 @@ class Copier:
             bandwidth=request.bandwidth,
             node=plan.placement.node,
         )
-
-    def _seal(self, present: Present, copied: Sequence[CopiedFile]) -> None:
-        """The copy is whole: say so, last."""
-        plan = self.plan
-        sentinel = Sentinel(
-            source=str(plan.inventory.source),
-            digest=plan.inventory.digest,
-            selection=plan.selection.digest,
-            job=plan.placement.job,
-            shared=self._is_shared(present),
-            files=tuple(sorted(copied, key=lambda file: file.path)),
-            asked=plan.request.asked,
-        )
-        write_sentinel(self.directory, sentinel)
 
 
 def _content(files: Sequence[CopiedFile]) -> str | None:

@@ -19,7 +19,6 @@ from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import node_lock
 from dataprep.staging.target.paths import PRIVATE, CopiedFile, partial_name
 from dataprep.staging.target.sentinel import (
-    Planned,
     Sentinel,
     add_lease,
     other_jobs,
@@ -43,6 +42,11 @@ def put(target: Path, path: str, data: bytes = b"12345") -> CopiedFile:
     return CopiedFile(path, len(data), None, place.stat().st_mtime_ns)
 
 
+def planned(paths: Collection[str], job: str | None, *, shared: bool = False) -> Sentinel:
+    files = tuple(CopiedFile(path, 0, None, 0) for path in paths)
+    return Sentinel("/data", "d", "s", job, shared, files)
+
+
 def stage(
     target: Path,
     *,
@@ -54,7 +58,7 @@ def stage(
     """What staging does, without copying."""
     with StageDirectory.make(target) as directory, node_lock(directory, patience=60):
         before = planned_paths(directory)
-        write_planned(directory, Planned(tuple(before | {*paths}), job, shared, "s"))
+        write_planned(directory, planned(before | {*paths}, job, shared=shared))
         files = tuple(put(target, path) for path in paths)
         if whole:
             write_sentinel(directory, Sentinel("/data", "d", "s", job, shared, files))
@@ -129,8 +133,8 @@ def test_a_plan_that_leads_out_is_not_followed(tmp_path: Path, path: str) -> Non
     target = tmp_path / "job"
     put(tmp_path, "precious")
     with StageDirectory.make(target) as directory:
-        write_planned(directory, Planned((path, "train/a"), JOB, False, "s"))
-        assert planned_paths(directory) == {"train/a"}
+        write_planned(directory, planned([path, "train/a"], JOB))
+        assert planned_paths(directory) == frozenset()
     assert clean(target, JOB) == Cleaned(0, 0, None)
     assert tree(tmp_path) == ["precious"]
 

@@ -64,7 +64,7 @@ def test_a_sentinel_torn_anywhere_is_not_believed(directory: StageDirectory) -> 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda said: said.update(version=4),
+        lambda said: said.update(version=5),
         lambda said: said.pop("digest"),
         lambda said: said.update(unknown=1),
         lambda said: said.update(files=[["a", 1, None]]),

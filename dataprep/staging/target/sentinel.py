@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
@@ -23,13 +23,12 @@ SENTINEL = "complete.json"
 PLANNED = "planned.json"
 
 _LEASE = "lease"
-_VERSION = 3
-_SENSELESS = (ValueError, TypeError, KeyError, AttributeError, RecursionError, StagingError)
+_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Sentinel:
-    """A whole copy.
+    """A whole copy, or one that is planned.
 
     Attributes:
         source: the directory it is a copy of.
@@ -37,7 +36,8 @@ class Sentinel:
         selection: `Selection.digest`: the same of the files that are here.
         job: the scheduler's job that made it; None outside of any.
         shared: whether other jobs may use it.
-        files: every file, with its size and time of modification when it was copied.
+        files: every file, with its size and time of modification when it was copied; of a planned
+            copy all that may be here, however staging ended, of which only the paths say something.
         asked: which part of the source the call asked for, see `StageRequest.asked`.
     """
 
@@ -50,64 +50,34 @@ class Sentinel:
     asked: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """What staging may have put into a target, however it ended.
-
-    Attributes:
-        paths: of all files, relative to the target, in it.
-        job: whose copy it was going to be; None if of no job.
-        shared: whether other jobs may use it.
-        selection: `Selection.digest` of what was being made.
-    """
-
-    paths: tuple[str, ...]
-    job: str | None
-    shared: bool
-    selection: str
-
-
-def write_planned(directory: StageDirectory, planned: Planned) -> None:
+def write_planned(directory: StageDirectory, planned: Sentinel) -> None:
     """Record what is going to be put into a target, before it is; what was put there stays in it.
 
     Raises:
         StagingError: the storage is full, read-only, damaged, or gone.
     """
-    _write(directory, PLANNED, asdict(planned))
+    _write(directory, PLANNED, planned)
 
 
-def read_planned(directory: StageDirectory) -> Planned | None:
+def read_planned(directory: StageDirectory) -> Sentinel | None:
     """The last record; None if there is none, or none that makes sense."""
-    try:
-        said = _read(directory, PLANNED)
-        return Planned(**{**said, "paths": tuple(filter(is_inside, said["paths"]))})
-    except _SENSELESS:
-        return None
+    return _read(directory, PLANNED)
 
 
 def planned_paths(directory: StageDirectory) -> frozenset[str]:
     """The paths that it names; none if there is none."""
     planned = read_planned(directory)
-    return frozenset(planned.paths if planned else ())
+    return frozenset(file.path for file in planned.files) if planned else frozenset()
 
 
 def read_sentinel(directory: StageDirectory) -> Sentinel | None:
     """The sentinel; None if there is none, or none that can be understood."""
-    try:
-        said = _read(directory, SENTINEL)
-        files = tuple(CopiedFile(*row) for row in said.pop("files"))
-        if not all(is_inside(file.path) for file in files):
-            return None
-        return Sentinel(**said, files=files)
-    except _SENSELESS:
-        return None
+    return _read(directory, SENTINEL)
 
 
 def write_sentinel(directory: StageDirectory, sentinel: Sentinel) -> None:
     """Put it there, durably, in one step."""
-    said = asdict(sentinel)
-    said["files"] = [list(file.values()) for file in said["files"]]
-    _write(directory, SENTINEL, said)
+    _write(directory, SENTINEL, sentinel)
 
 
 def remove_sentinel(directory: StageDirectory) -> None:
@@ -168,13 +138,21 @@ def _is_unchanged(file: CopiedFile, parent: int) -> bool:
     return found == (True, file.bytes, file.modified)
 
 
-def _write(directory: StageDirectory, name: str, said: Mapping[str, Any]) -> None:
+def _write(directory: StageDirectory, name: str, sentinel: Sentinel) -> None:
+    said = asdict(sentinel)
+    said["files"] = [list(file.values()) for file in said["files"]]
     text = json.dumps({"version": _VERSION, **said}, separators=(",", ":"))
     directory.write_private(name, text.encode())
 
 
-def _read(directory: StageDirectory, name: str) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(directory.read_private(name) or b"{}")
-    if said.pop("version") != _VERSION:
-        raise ValueError
-    return said
+def _read(directory: StageDirectory, name: str) -> Sentinel | None:
+    try:
+        said: dict[str, Any] = json.loads(directory.read_private(name) or b"{}")
+        if said.pop("version") != _VERSION:
+            return None
+        files = tuple(CopiedFile(*row) for row in said.pop("files"))
+        return (
+            Sentinel(**said, files=files) if all(is_inside(each.path) for each in files) else None
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, StagingError):
+        return None
