@@ -39,7 +39,7 @@ from dataprep.staging.target.paths import (
     CopiedFile,
     opened_parent,
     remove_empty_folders,
-    remove_partials,
+    remove_files,
     target_error,
 )
 from dataprep.staging.target.sentinel import (
@@ -120,7 +120,7 @@ class Copier:
         """Remove what killed copiers have left half-done; the lock must be held."""
         names = {*planned_paths(self.directory), *(each.path for each in self.plan.selection.files)}
         self.directory.remove_unfinished((PLANNED, SENTINEL))
-        remove_partials(self.directory.descriptor, names)
+        remove_files(self.directory.descriptor, names, finished=False)
 
     def _agree(self, present: Present) -> None:
         """Go on only if every node has the room, and all mean the same."""

@@ -15,7 +15,7 @@ from dataprep.errors import StagingError
 from dataprep.staging import writing
 from dataprep.staging.copying import Watch, rehash_files
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.target.paths import CopiedFile, Verify, partial_name, remove_partials
+from dataprep.staging.target.paths import CopiedFile, Verify, partial_name, remove_files
 from dataprep.staging.writing import TargetWriter
 
 _DATA = random.Random(0).randbytes(10_000)  # the same in every worker: it is in names of tests
@@ -210,7 +210,7 @@ def test_what_killed_copiers_left_is_removed_and_nothing_else(
     for directory in (place, place / "train", outside):
         for name in names:
             (directory / name).touch()
-    remove_partials(target, ["train/a", "a", "b", "absent/c", "link/a"])
+    remove_files(target, ["train/a", "a", "b", "absent/c", "link/a"], finished=False)
     kept = names[1:]  # c is nobody's, or another program's
     assert everything(place) == sorted(
         [*kept, "link", "train", *(f"train/{name}" for name in kept)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 import time
 from collections.abc import Collection
 from contextlib import suppress
@@ -14,14 +13,7 @@ from pathlib import Path
 from dataprep.errors import StagingError
 from dataprep.staging.target.directory import StageDirectory, open_directory
 from dataprep.staging.target.node_lock import LOCK, describe_holder, node_lock
-from dataprep.staging.target.paths import (
-    PRIVATE,
-    by_folder,
-    opened_parent,
-    partials_of,
-    remove_empty_folders,
-    target_error,
-)
+from dataprep.staging.target.paths import PRIVATE, remove_empty_folders, remove_files
 from dataprep.staging.target.sentinel import (
     other_jobs,
     planned_paths,
@@ -128,34 +120,12 @@ def _remove(directory: StageDirectory, paths: Collection[str]) -> Cleaned:
     Raises:
         StagingError: something that should go cannot be removed.
     """
-    done = Cleaned()
-    for folder, names in by_folder(paths).items():
-        try:
-            with opened_parent(directory.descriptor, f"{folder}/x".lstrip("/")) as (inside, _):
-                _remove_files(done, inside, names)
-        except (FileNotFoundError, NotADirectoryError):  # no such folder, or a link in its place
-            continue
-        except OSError as error:
-            raise target_error(error, directory.path, "removing the copy") from error
+    done = Cleaned(*remove_files(directory.descriptor, paths, finished=True))
     remove_empty_folders(directory.descriptor, paths)
     if foreign := [name for name in os.listdir(directory.descriptor) if name != PRIVATE]:  # noqa: PTH208 - a descriptor
         done.left = f"left what staging did not put there: {some_of(foreign)}"
     _remove_directory(directory)
     return done
-
-
-def _remove_files(done: Cleaned, folder: int, names: Collection[str]) -> None:
-    """Remove a folder's staged files, and the temporary ones that were to become them."""
-    is_partial = partials_of(names)
-    if os.fstat(folder).st_uid != os.geteuid():
-        return
-    for name in os.listdir(folder):
-        if name in names or is_partial(name):
-            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
-                os.unlink(name, dir_fd=folder)
-                done.files += 1
-                done.bytes += status.st_size
 
 
 def _remove_directory(directory: StageDirectory) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import secrets
+import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -137,31 +138,40 @@ def remove_empty_folders(target: int, paths: Iterable[str]) -> None:
             os.rmdir(name, dir_fd=parent)
 
 
-def remove_partials(target: int, files: Iterable[str]) -> None:
-    """Delete what killed copiers left half-done of ``files``. The node's lock must be held.
+def remove_files(target: int, paths: Iterable[str], *, finished: bool) -> tuple[int, int]:
+    """Delete what killed copiers left half-done of files, and if ``finished`` those files, too.
 
-    Temporary files of others stay.
+    The node's lock must be held. Only plain files of this user go; no link is followed.
 
     Args:
         target: an open descriptor of the directory.
-        files: paths of what was, or will be, copied into it.
+        paths: of what was, or will be, copied into it.
+        finished: whether the files themselves are removed.
+
+    Returns:
+        How many were removed, and their bytes.
 
     Raises:
         StagingError: one cannot be deleted; a directory cannot be looked into.
     """
-    for folder, names in by_folder(files).items():
+    count = size = 0
+    for folder, names in by_folder(paths).items():
         inside = f"{folder}/x".lstrip("/")  # any name will do: only its directory is opened
-        is_one = partials_of(names)
-        left = folder or "."
+        is_partial = partials_of(names)
         try:
             with opened_parent(target, inside) as (directory, _):
-                for left in filter(is_one, os.listdir(directory)):  # noqa: PTH208 - a descriptor
-                    os.unlink(left, dir_fd=directory)
-        except (FileNotFoundError, NotADirectoryError):
+                for name in os.listdir(directory):  # noqa: PTH208 - a descriptor
+                    if not is_partial(name) and not (finished and name in names):
+                        continue
+                    found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+                        os.unlink(name, dir_fd=directory)
+                        count, size = count + 1, size + found.st_size
+        except (FileNotFoundError, NotADirectoryError):  # no such folder, or a link in its place
             continue
         except OSError as error:
-            path = f"{folder}/{left}" if folder not in ("", left) else left
-            raise target_error(error, place_of(target), f"removing {path}") from error
+            raise target_error(error, place_of(target), f"removing from {folder or '.'}") from error
+    return count, size
 
 
 def target_error(
