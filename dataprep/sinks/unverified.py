@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from threading import Timer
 from typing import IO, Any, TypeVar
@@ -51,8 +51,6 @@ def in_child(
     path: Path,
     function: Callable[..., Iterator[_Item]],
     *arguments: object,
-    environment: Mapping[str, str] | None = None,
-    directory: Path | None = None,
     seconds: float = _SECONDS,
 ) -> Iterator[_Item]:
     """Yield what a generator function yields when another process calls it.
@@ -61,8 +59,6 @@ def in_child(
         path: what is read; for messages.
         function: importable; its arguments and what it yields can be pickled.
         arguments: for it.
-        environment: of the other process, if not that of this one.
-        directory: likewise its working directory.
         seconds: to wait for each item.
 
     Raises:
@@ -76,8 +72,6 @@ def in_child(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=environment,
-        cwd=directory,
     ) as child:
         assert child.stdin is not None  # noqa: S101 - for mypy: it was asked for
         assert child.stdout is not None  # noqa: S101

@@ -44,13 +44,6 @@ def test_encoded_images(made: Callable[..., Built], split: str) -> None:
     assert shards == expected
 
 
-def test_one_shard_needs_no_other_file(made: Callable[..., Built]) -> None:
-    built = made("hdf5", "--num_shards", "1")
-    assert sorted(path.name for path in built.out.glob("*.h5")) == ["train.h5", "validation.h5"]
-    expected = [(image.key, image.encoded, image.label) for image in built.expected("train")]
-    assert list(encoded_images(built.out / "train.h5")) == expected
-
-
 def test_sizes_formats_and_classes_are_beside_the_images(
     made: Callable[..., Built], labels: dict[str, int]
 ) -> None:

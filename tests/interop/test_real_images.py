@@ -175,10 +175,3 @@ def test_tensorflow_gives_every_photograph_back(
         check(photographs, synset, name, values["image/encoded"])
         found.append(name)
     assert sorted(found) == names(photographs)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_verify_decodes_every_photograph(
-    outputs: dict[str, Path], dataprep: Callable[..., str], layout: str
-) -> None:
-    assert "all good (decode)" in dataprep("verify", outputs[layout], "--level", "decode")

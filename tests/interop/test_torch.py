@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -55,35 +54,3 @@ def test_forked_workers_give_every_image_once(
         first = records[0]  # what this process has open must not reach its children
         assert load(torch, records, multiprocessing_context="fork") == expected(built)
         assert records[0] == first
-
-
-def test_shuffled_over_two_epochs_with_workers_that_stay(
-    torch: Any, made: Callable[..., Built]
-) -> None:
-    built = made("lmdb", *SINKS["lmdb"])
-    loader = torch.utils.data.DataLoader(
-        built.records("train"),
-        batch_size=5,
-        shuffle=True,
-        collate_fn=as_tuples,
-        num_workers=2,
-        persistent_workers=True,
-        multiprocessing_context="fork",
-    )
-    epochs = [[image for batch in loader for image in batch] for _ in range(2)]
-    assert epochs[0] != epochs[1]
-    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(expected(built))
-
-
-def test_two_ranks_take_equally_many_steps_and_miss_nothing(
-    torch: Any, made: Callable[..., Built]
-) -> None:
-    built = made("hdf5")
-    with built.records("train") as records:
-        parts = [records.part(rank, 3, uneven="repeat") for rank in range(3)]
-        found = [load(torch, part, multiprocessing_context="fork") for part in parts]
-        assert {len(images) for images in found} == {11}  # of 32
-        assert {image[0] for images in found for image in images} == {
-            image.key for image in built.expected("train")
-        }
-        assert pickle.loads(pickle.dumps(parts[1]))[0] == parts[1][0]

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from dataprep.errors import SinkError, UsageError
+from dataprep.errors import SinkError
 from dataprep.sinks.base import DatasetInfo, Sink
 from dataprep.sinks.hdf5_arrays import Hdf5ArraysSink
 from dataprep.sinks.hdf5_caffe import Hdf5CaffeSink
@@ -92,18 +92,4 @@ def test_caffe_counts_values_in_an_int(tmp_path: Path, monkeypatch: pytest.Monke
     writer.write(second)
     with pytest.raises(SinkError, match=r"2\.png.* more than 2 such images .* more shards"):
         writer.write(third)
-    writer.abandon()
-
-
-@BOTH
-def test_images_of_another_size_are_refused(sink: Sink, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="one size"):
-        sink.open([tmp_path / "none"], DatasetInfo(CLASSES))
-    writer = sink.open([tmp_path / "train.h5"], INFO)
-    other = example("other.png", bytes(60), (0,), INFO, format_="RAW", size=(4, 5))
-    with pytest.raises(SinkError, match=r"other\.png.* 4 x 5 .*expected 3 x 4"):
-        writer.write(other)
-    encoded = example("x.jpg", bytes(36), (0,), INFO)
-    with pytest.raises(SinkError, match=r"x\.jpg.*JPEG, expected RAW"):
-        writer.write(encoded)
     writer.abandon()

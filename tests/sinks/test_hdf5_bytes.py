@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -74,15 +72,3 @@ def test_golden_bytes(tmp_path: Path) -> None:
     for count, digest in golden.items():
         path = write(SINK, tmp_path / f"{count}", photographs(count), ONE)
         assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
-
-
-def test_threads_that_write_at_the_same_time_write_the_same_bytes(tmp_path: Path) -> None:
-    """HDF5 is no place for two threads, and h5py does not guard every call of it."""
-    large = [replace(image, encoded=image.encoded * 3000) for image in photographs(12)]
-
-    def written(number: int) -> bytes:
-        return write(Hdf5Sink(), tmp_path / f"{number}.h5", large, ONE).read_bytes()
-
-    with ThreadPoolExecutor(4) as threads:
-        found = [*threads.map(written, range(24))]
-    assert len({*found}) == 1

@@ -157,21 +157,6 @@ def test_a_crash_of_lmdb_is_an_error_where_nobody_knows_the_file(kind, tmp_path:
     assert "\n" not in str(caught.value)
 
 
-def test_a_forked_process_reads_what_its_parent_has_open(kind, tmp_path: Path) -> None:
-    sink, info = kind
-    paths = places(sink, tmp_path)
-    examples = [example(number, info) for number in range(5)]
-    write(sink, paths, info, examples)
-    with sink.reader(paths, info) as reader:
-        assert list(reader) == examples
-        child = os.fork()
-        if not child:
-            with sink.reader(paths, info) as own:
-                os._exit(list(own) != examples or list(reader) != examples)
-        assert os.waitpid(child, 0)[1] == 0
-        assert list(reader) == examples
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "disk"
@@ -205,30 +190,3 @@ def test_a_full_disk_is_enospc_whenever_it_is_full(kind, small_disk: Path) -> No
         shutil.rmtree(folder)
         assert not [name for name in open_files() if name.startswith(str(small_disk))]
     assert 1 <= full < 9
-
-
-# A limit on the size of every file, as `ulimit -f` sets it.
-_LIMITED = """
-import resource, sys
-from pathlib import Path
-from dataprep.sinks.lmdb_environment import LmdbWriter
-resource.setrlimit(resource.RLIMIT_FSIZE, (300001, resource.RLIM_INFINITY))
-writer = LmdbWriter(Path(sys.argv[1]), append=True)
-try:
-    for number in range(100):
-        writer.put(b"%08d" % number, bytes(6000))
-    writer.close()
-except OSError as error:
-    print(error.errno)
-writer.abandon()
-"""
-
-
-def test_a_limit_on_the_size_of_files_is_named(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _LIMITED, str(tmp_path / "x")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == f"{errno.EFBIG}\n"

@@ -16,7 +16,7 @@ from PIL import Image
 from dataprep.errors import SinkError
 from dataprep.sinks import DatasetInfo, tf_example
 from dataprep.sinks.example import Example
-from dataprep.sinks.tfrecord import TFRecordSink, TFRecordWriter, frame, masked_crc, unframe
+from dataprep.sinks.tfrecord import TFRecordSink, TFRecordWriter, frame, unframe
 from dataprep_schemas import example_pb2
 
 # Written by TensorFlow 2.21:
@@ -67,12 +67,6 @@ def test_frame_is_what_tensorflow_writes() -> None:
     assert b"".join(frame(b"hello")) == HELLO
     assert b"".join(frame(b"")) == EMPTY
     assert b"".join(frame(b"he", b"", b"llo")) == HELLO
-
-
-def test_crc_is_castagnoli() -> None:
-    unmasked = 0xE3069283  # CRC-32C of "123456789", RFC 3720 appendix B.4's polynomial
-    expected = ((unmasked >> 15 | unmasked << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    assert masked_crc(b"123456789") == expected
 
 
 @given(st.binary(max_size=40))
@@ -238,12 +232,6 @@ def boxes() -> st.SearchStrategy[tuple[tuple[float, float, float, float], ...]]:
 def test_examples_come_back(example: Example) -> None:
     data = encoded(example, UNKNOWN)
     assert tf_example.decode(data, UNKNOWN) == example
-
-
-def test_the_sign_of_a_zero_does_not_depend_on_what_came_before() -> None:
-    plus, minus = (replace(EXAMPLE, boxes=((zero, 0.0, 1.0, 1.0),)) for zero in (0.0, -0.0))
-    assert plus == minus
-    assert encoded(plus, KNOWN) != encoded(minus, KNOWN)
 
 
 def test_an_example_too_large_for_a_protocol_buffer_is_refused(
