@@ -48,7 +48,6 @@ from dataprep.staging.target.sentinel import (
     Sentinel,
     planned_paths,
     remove_sentinel,
-    write_planned,
     write_sentinel,
 )
 from dataprep.system.filesystems import is_memory, space_of
@@ -119,7 +118,7 @@ class Copier:
     def _sweep(self) -> None:
         """Remove what killed copiers have left half-done; the lock must be held."""
         names = {*planned_paths(self.directory), *(each.path for each in self.plan.selection.files)}
-        self.directory.remove_unfinished((PLANNED, SENTINEL))
+        remove_files(self.directory.private, (PLANNED, SENTINEL), finished=False)
         remove_files(self.directory.descriptor, names, finished=False)
 
     def _agree(self, present: Present) -> None:
@@ -187,9 +186,8 @@ class Copier:
         wanted = {file.path for file in plan.selection.files}
         labels = LABELS if plan.inventory.manifest is not None else frozenset()
         paths = sorted(wanted | labels | present.planned)
-        write_planned(
-            directory, self._sentinel(present, [CopiedFile(path, 0, None, 0) for path in paths])
-        )
+        planned = [CopiedFile(path, 0, None, 0) for path in paths]
+        write_sentinel(directory, self._sentinel(present, planned), PLANNED)
         remove_labels(plan, directory)
         for file in present.obsolete:
             try:

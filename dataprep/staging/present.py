@@ -25,12 +25,12 @@ from dataprep.staging.target.directory import (
 )
 from dataprep.staging.target.paths import CopiedFile, opened_parent, target_error
 from dataprep.staging.target.sentinel import (
+    PLANNED,
     Sentinel,
     add_lease,
     changed_files,
     other_jobs,
     planned_paths,
-    read_planned,
     read_sentinel,
     remove_lease,
 )
@@ -215,7 +215,7 @@ def _claim(plan: StagePlan, directory: StageDirectory) -> Sentinel | None:
 def _check_owner(plan: StagePlan, directory: StageDirectory, sentinel: Sentinel | None) -> None:
     job, shared, asked = plan.placement.job, plan.request.shared, plan.request.asked
     users = other_jobs(directory, job)
-    planned = read_planned(directory)
+    planned = read_sentinel(directory, PLANNED)
     selection = sentinel.selection if sentinel else planned.selection if planned else None
     same_source = sentinel is None or (
         sentinel.source == str(plan.inventory.source) or sentinel.digest == plan.inventory.digest

@@ -19,12 +19,12 @@ from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import node_lock
 from dataprep.staging.target.paths import PRIVATE, CopiedFile, partial_name
 from dataprep.staging.target.sentinel import (
+    PLANNED,
     Sentinel,
     add_lease,
     other_jobs,
     planned_paths,
     read_sentinel,
-    write_planned,
     write_sentinel,
 )
 
@@ -58,7 +58,7 @@ def stage(
     """What staging does, without copying."""
     with StageDirectory.make(target) as directory, node_lock(directory, patience=60):
         before = planned_paths(directory)
-        write_planned(directory, planned(before | {*paths}, job, shared=shared))
+        write_sentinel(directory, planned(before | {*paths}, job, shared=shared), PLANNED)
         files = tuple(put(target, path) for path in paths)
         if whole:
             write_sentinel(directory, Sentinel("/data", "d", "s", job, shared, files))
@@ -133,7 +133,7 @@ def test_a_plan_that_leads_out_is_not_followed(tmp_path: Path, path: str) -> Non
     target = tmp_path / "job"
     put(tmp_path, "precious")
     with StageDirectory.make(target) as directory:
-        write_planned(directory, planned([path, "train/a"], JOB))
+        write_sentinel(directory, planned([path, "train/a"], JOB), PLANNED)
         assert planned_paths(directory) == frozenset()
     assert clean(target, JOB) == Cleaned(0, 0, None)
     assert tree(tmp_path) == ["precious"]

@@ -15,9 +15,9 @@ from dataprep.staging.target.directory import StageDirectory, open_directory
 from dataprep.staging.target.node_lock import LOCK, describe_holder, node_lock
 from dataprep.staging.target.paths import PRIVATE, remove_empty_folders, remove_files
 from dataprep.staging.target.sentinel import (
+    PLANNED,
     other_jobs,
     planned_paths,
-    read_planned,
     read_sentinel,
     remove_lease,
     remove_sentinel,
@@ -92,7 +92,7 @@ def _clean_locked(
             holder = describe_holder(directory) or "another process has been working on it"
             raise StagingError(f"{directory.path}: {holder}; end that first")
         lock.note("removing what is there")
-        sentinel, planned = read_sentinel(directory), read_planned(directory)
+        sentinel, planned = read_sentinel(directory), read_sentinel(directory, PLANNED)
         whose = sentinel or planned
         if whose and whose.shared and not all_jobs:
             if job is not None:

@@ -8,13 +8,12 @@ import os
 import pwd
 import re
 import stat
-from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
 from dataprep.errors import StagingError
-from dataprep.staging.target.paths import PRIVATE, partial_name, partials_of, place_of, target_error
+from dataprep.staging.target.paths import PRIVATE, partial_name, place_of, target_error
 from dataprep.system.messages import printable
 
 _ATTEMPTS = 5
@@ -107,11 +106,6 @@ class StageDirectory:
     def remove_private(self, name: str) -> None:
         """Remove a private file, see `remove_file`."""
         remove_file(self.private, name)
-
-    def remove_unfinished(self, names: Collection[str]) -> None:
-        """Remove what killed processes left half-written of private files; hold the lock."""
-        for left in filter(partials_of(names), self.private_names()):
-            self.remove_private(left)
 
     def close(self) -> None:
         """Close both descriptors; what is in the directory stays."""

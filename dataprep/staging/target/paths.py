@@ -9,7 +9,7 @@ import re
 import secrets
 import stat
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -106,28 +106,8 @@ def partial_name(name: str) -> str:
     return f".{_mark(name)}.{secrets.token_hex(4)}{PARTIAL}"
 
 
-def partials_of(names: Iterable[str]) -> Callable[[str], bool]:
-    """What tells whether a name is one that `partial_name` may have made of one of ``names``."""
-    marks = frozenset(map(_mark, names))
-
-    def is_one(name: str) -> bool:
-        found = _PARTIAL.fullmatch(name)
-        return found is not None and found[1] in marks
-
-    return is_one
-
-
 def _mark(name: str) -> str:
     return hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
-
-
-def by_folder(paths: Iterable[str]) -> dict[str, set[str]]:
-    """The names of files by the folder that they are in; ``""`` is the directory itself."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for path in paths:
-        folder, _, name = path.rpartition("/")
-        found[folder].add(name)
-    return dict(sorted(found.items()))
 
 
 def remove_empty_folders(target: int, paths: Iterable[str]) -> None:
@@ -155,13 +135,18 @@ def remove_files(target: int, paths: Iterable[str], *, finished: bool) -> tuple[
         StagingError: one cannot be deleted; a directory cannot be looked into.
     """
     count = size = 0
-    for folder, names in by_folder(paths).items():
+    folders: dict[str, set[str]] = defaultdict(set)
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        folders[folder].add(name)
+    for folder, names in folders.items():
         inside = f"{folder}/x".lstrip("/")  # any name will do: only its directory is opened
-        is_partial = partials_of(names)
+        marks = frozenset(map(_mark, names))
         try:
             with opened_parent(target, inside) as (directory, _):
                 for name in os.listdir(directory):  # noqa: PTH208 - a descriptor
-                    if not is_partial(name) and not (finished and name in names):
+                    partial = _PARTIAL.fullmatch(name)
+                    if not (partial and partial[1] in marks) and not (finished and name in names):
                         continue
                     found = os.stat(name, dir_fd=directory, follow_symlinks=False)
                     if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():

@@ -50,34 +50,36 @@ class Sentinel:
     asked: str = ""
 
 
-def write_planned(directory: StageDirectory, planned: Sentinel) -> None:
-    """Record what is going to be put into a target, before it is; what was put there stays in it.
+def read_sentinel(directory: StageDirectory, name: str = SENTINEL) -> Sentinel | None:
+    """The sentinel, or what was `PLANNED`; None if there is none, or none that makes sense."""
+    try:
+        said: dict[str, Any] = json.loads(directory.read_private(name) or b"{}")
+        if said.pop("version") != _VERSION:
+            return None
+        files = tuple(CopiedFile(*row) for row in said.pop("files"))
+        return Sentinel(**said, files=files) if all(is_inside(one.path) for one in files) else None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, StagingError):
+        return None
+
+
+def write_sentinel(directory: StageDirectory, sentinel: Sentinel, name: str = SENTINEL) -> None:
+    """Put it there, durably, in one step.
+
+    What is going to be put into a target is `PLANNED` before it is; what was put there stays in it.
 
     Raises:
         StagingError: the storage is full, read-only, damaged, or gone.
     """
-    _write(directory, PLANNED, planned)
-
-
-def read_planned(directory: StageDirectory) -> Sentinel | None:
-    """The last record; None if there is none, or none that makes sense."""
-    return _read(directory, PLANNED)
+    said = asdict(sentinel)
+    said["files"] = [list(file.values()) for file in said["files"]]
+    text = json.dumps({"version": _VERSION, **said}, separators=(",", ":"))
+    directory.write_private(name, text.encode())
 
 
 def planned_paths(directory: StageDirectory) -> frozenset[str]:
-    """The paths that it names; none if there is none."""
-    planned = read_planned(directory)
+    """What staging may have put into a target, however it ended."""
+    planned = read_sentinel(directory, PLANNED)
     return frozenset(file.path for file in planned.files) if planned else frozenset()
-
-
-def read_sentinel(directory: StageDirectory) -> Sentinel | None:
-    """The sentinel; None if there is none, or none that can be understood."""
-    return _read(directory, SENTINEL)
-
-
-def write_sentinel(directory: StageDirectory, sentinel: Sentinel) -> None:
-    """Put it there, durably, in one step."""
-    _write(directory, SENTINEL, sentinel)
 
 
 def remove_sentinel(directory: StageDirectory) -> None:
@@ -136,23 +138,3 @@ def _is_unchanged(file: CopiedFile, parent: int) -> bool:
         return False
     found = stat.S_ISREG(status.st_mode), status.st_size, status.st_mtime_ns
     return found == (True, file.bytes, file.modified)
-
-
-def _write(directory: StageDirectory, name: str, sentinel: Sentinel) -> None:
-    said = asdict(sentinel)
-    said["files"] = [list(file.values()) for file in said["files"]]
-    text = json.dumps({"version": _VERSION, **said}, separators=(",", ":"))
-    directory.write_private(name, text.encode())
-
-
-def _read(directory: StageDirectory, name: str) -> Sentinel | None:
-    try:
-        said: dict[str, Any] = json.loads(directory.read_private(name) or b"{}")
-        if said.pop("version") != _VERSION:
-            return None
-        files = tuple(CopiedFile(*row) for row in said.pop("files"))
-        return (
-            Sentinel(**said, files=files) if all(is_inside(each.path) for each in files) else None
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, StagingError):
-        return None
