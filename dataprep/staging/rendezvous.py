@@ -67,67 +67,42 @@ _Message = Mapping[str, Any]
 def connected(
     request: StageRequest, placement: Placement, watch: Watch, reporter: StageReporter
 ) -> AbstractContextManager[Peers]:
-    """The other nodes, if they can be met; else nobody, of which ``reporter`` is told.
+    """The other nodes, once all have met at node 0; nobody if they cannot meet.
 
     Args:
         request: the call, whose ``--rendezvous`` overrules the scheduler.
         placement: which node this is.
-        watch: stopped when another node fails.
-        reporter: of the call.
+        watch: stopped, from another thread, as soon as another node has failed.
+        reporter: told if the nodes do not meet.
 
     Raises:
         UsageError: ``--rendezvous`` is no address, or it is not known which node this is.
-        StagingError: not all nodes came.
+        StagingError: not all nodes came in time, or two have the same index.
     """
-    if request.rendezvous not in (None, "none"):
+    address, host = request.rendezvous, placement.leader
+    if address not in (None, "none"):
         require_node(placement, "--rendezvous")
-    told = request.rendezvous or (placement.step and placement.leader)
-    if placement.nodes > 1 and told and request.rendezvous != "none":
-        # With the source: one step may stage several things side by side.
-        token = f"{placement.step or request.rendezvous} {request.source} {os.getuid()}"
-        address = request.rendezvous
-        return meet(placement, token, address, request.rendezvous_seconds, watch.stop)
-    if placement.nodes > 1 and placement.node == 0 and placement.origin != "--rank":
-        reporter.line(
-            f"{placement.host} does not meet the other {placement.nodes - 1} nodes of this job: "
-            "each must be staged by a process of its own (srun --ntasks-per-node=1 -K dataprep "
-            "stage …), and does not hear of the others' failures (see --rendezvous)"
-        )
-    return Alone(placement.node, placement.nodes)
-
-
-def meet(
-    placement: Placement,
-    token: str,
-    address: str | None = None,
-    seconds: float = 300.0,
-    on_failure: Callable[[StagingError], None] = lambda _: None,
-) -> Peers:
-    """Meet the other nodes of this job at node 0.
-
-    Args:
-        placement: which node this is, of several, and where node 0 is.
-        token: the same in all processes of one launch and in no other.
-        address: ``HOST:PORT`` of node 0; without it the placement says the host, and some ports
-            that follow from the token are tried.
-        seconds: within which all must have come.
-        on_failure: called once, from another thread, as soon as another node has failed.
-
-    Raises:
-        UsageError: the address cannot be one.
-        StagingError: not all nodes came, or they contradict each other.
-    """
-    ports, host = candidate_ports(token), placement.leader
+    if placement.nodes == 1 or address == "none" or not (address or (placement.step and host)):
+        if placement.nodes > 1 and placement.node == 0 and placement.origin != "--rank":
+            reporter.line(
+                f"{placement.host} does not meet the other {placement.nodes - 1} nodes of this job:"
+                " each must be staged by a process of its own (srun --ntasks-per-node=1 -K "
+                "dataprep stage …), and does not hear of the others' failures (see --rendezvous)"
+            )
+        return Alone(placement.node, placement.nodes)
+    # With the source: one step may stage several things side by side.
+    token = f"{placement.step or address} {request.source} {os.getuid()}"
+    ports = candidate_ports(token)
     if address is not None:
         host, port = parse_address(address)
         ports = [port]
     key = f"{token}\n{placement.nodes}\n{__version__}\n{os.environ.get(SECRET, '')}".encode()
-    met = _Met(placement, key, on_failure)
+    met = _Met(placement, key, watch.stop)
     try:
         if placement.node == 0:
-            met.gather(ports, seconds)
+            met.gather(ports, request.rendezvous_seconds)
         else:
-            met.join(str(host), ports, seconds)
+            met.join(str(host), ports, request.rendezvous_seconds)
     except BaseException as error:
         met.__exit__(None, error, None)
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 import secrets
 import signal
 import socket
@@ -11,9 +12,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +23,10 @@ import pytest
 from dataprep.errors import NoRoomError, StagingError, UsageError
 from dataprep.staging import rendezvous
 from dataprep.staging.agreement import Peers
+from dataprep.staging.copying import Watch
 from dataprep.staging.placement import Placement
-from dataprep.staging.rendezvous import candidate_ports, meet, parse_address
+from dataprep.staging.rendezvous import candidate_ports, connected, parse_address
+from dataprep.staging.request import StageRequest
 
 LONG = 20.0  # seconds; a bound for tests in which nothing is to time out
 
@@ -40,13 +44,32 @@ def placed(node: int, nodes: int) -> Placement:
     )
 
 
+def meet(
+    placement: Placement,
+    token: str,
+    *,
+    address: str | None = None,
+    seconds: float = LONG,
+    on_failure: Callable[[StagingError], None] = lambda _: None,
+) -> Peers:
+    """Meet for a source of this name."""
+    watch = Watch()
+    watch.stop = on_failure  # type: ignore[method-assign]
+    request = StageRequest(Path(token), rendezvous=address, rendezvous_seconds=seconds)
+    return connected(request, placement, watch, None).__enter__()  # type: ignore[arg-type]
+
+
+def ports_of(token: str) -> Sequence[int]:
+    return candidate_ports(f"slurm-1.0 {token} {os.getuid()}")
+
+
 @pytest.fixture
 def token() -> str:
     """One whose first port is free."""
     while True:
         token = secrets.token_hex(8)
         with suppress(OSError):
-            socket.create_server(("", candidate_ports(token)[0])).close()
+            socket.create_server(("", ports_of(token)[0])).close()
             return token
 
 
@@ -55,7 +78,7 @@ def together(token: str, nodes: int, work: Callable[[Peers], Any], **options: An
 
     def one(node: int) -> Any:
         try:
-            with meet(placed(node, nodes), token, **{"seconds": LONG, **options}) as peers:
+            with meet(placed(node, nodes), token, **options) as peers:
                 return work(peers)
         except Exception as error:  # noqa: BLE001 - it is what the test looks at
             return error
@@ -98,7 +121,7 @@ def test_the_same_nodes_may_meet_again_at_once(token: str) -> None:
     def one(node: int) -> list[Any]:
         rounds = []
         for turn in range(10):
-            with meet(placed(node, 4), token, seconds=LONG) as peers:
+            with meet(placed(node, 4), token) as peers:
                 rounds.append(peers.exchange({"turn": turn}, list))
         return rounds
 
@@ -111,7 +134,7 @@ def test_the_same_nodes_may_meet_again_at_once(token: str) -> None:
 def test_an_address_that_is_given_is_used(token: str, host: str) -> None:
     if host == "[::1]" and not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
-    address = f"{host}:{candidate_ports(token)[3]}"
+    address = f"{host}:{ports_of(token)[3]}"
     assert together(token, 2, count_reports, address=address) == [2, 2]
 
 
@@ -121,7 +144,7 @@ def test_an_address_that_is_given_is_used(token: str, host: str) -> None:
 def test_nodes_that_do_not_come_are_named_everywhere(token: str) -> None:
     with ThreadPoolExecutor(2) as pool:
         one = pool.submit(meet, placed(0, 4), token, seconds=0.5)
-        other = pool.submit(meet, placed(2, 4), token, seconds=LONG)
+        other = pool.submit(meet, placed(2, 4), token)
         both = [str(one.exception()), str(other.exception())]
     for message in both:
         assert "node 1, 3 of 4 did not come to node 0 within 0.5 s" in message
@@ -204,7 +227,7 @@ def visit(token: str, say: bytes) -> bytes:
     deadline = time.monotonic() + LONG
     while True:
         try:
-            place = ("127.0.0.1", candidate_ports(token)[0])
+            place = ("127.0.0.1", ports_of(token)[0])
             with socket.create_connection(place, LONG) as connection:
                 connection.sendall(say)
                 return connection.recv(100)
@@ -236,7 +259,7 @@ def test_strangers_are_dropped_and_harm_nobody(
         def work(node: int) -> int:
             if node == 1:
                 assert stranger.result() == b""
-            with meet(placed(node, 2), token, seconds=LONG) as peers:
+            with meet(placed(node, 2), token) as peers:
                 return count_reports(peers)
 
         with ThreadPoolExecutor(2) as nodes:
@@ -290,14 +313,14 @@ def taken(port: int, answer: bytes = b"") -> Iterator[None]:
     ids=["hangs up", "ssh", "a guess"],
 )
 def test_a_port_that_is_taken_is_passed_over(token: str, answer: bytes) -> None:
-    with taken(candidate_ports(token)[0], answer):
+    with taken(ports_of(token)[0], answer):
         assert together(token, 3, count_reports) == [3, 3, 3]
 
 
 def test_two_jobs_that_try_the_same_ports_do_not_mix(
     token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ports = candidate_ports(token)
+    ports = ports_of(token)
     monkeypatch.setattr(rendezvous, "candidate_ports", lambda other: ports)
     both = threading.Barrier(6)
 
@@ -316,22 +339,24 @@ def test_two_jobs_that_try_the_same_ports_do_not_mix(
 
 
 def test_no_free_port_is_said(token: str) -> None:
-    port = candidate_ports(token)[0]
+    port = ports_of(token)[0]
     with taken(port), pytest.raises(StagingError, match=f"node 0 cannot listen on port {port}: "):
-        meet(placed(0, 2), token, address=f"127.0.0.1:{port}", seconds=LONG)
+        meet(placed(0, 2), token, address=f"127.0.0.1:{port}")
 
 
 _NODE = """
 import sys, time
+from pathlib import Path
 from dataprep.errors import StagingError
 from dataprep.staging.copying import Watch
 from dataprep.staging.placement import Placement
-from dataprep.staging.rendezvous import meet
+from dataprep.staging.rendezvous import connected
+from dataprep.staging.request import StageRequest
 node, nodes, token = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-place = Placement(f"n{node}", node, nodes, 0, None, None, "localhost", "test")
+place = Placement(f"n{node}", node, nodes, 0, None, "step", "localhost", "test")
 watch = Watch()
 try:
-    with meet(place, token, seconds=60, on_failure=watch.stop) as peers:
+    with connected(StageRequest(Path(token)), place, watch, None) as peers:
         peers.exchange({}, len)
         print("here", flush=True)
         while True:
