@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from dataprep.api.calls import convert, diff, inspect, prepare, stage, status, verify
-    from dataprep.api.contents import Contents
+    from dataprep.api.calls import convert, diff, prepare, stage, status, verify
+    from dataprep.api.contents import Contents, inspect
     from dataprep.api.progress import Progress
     from dataprep.api.results import SealedSet
     from dataprep.build.diff import Difference
@@ -44,9 +44,9 @@ __all__ = [
 
 _WHERE: Final = {
     **dict.fromkeys(
-        ("convert", "diff", "inspect", "prepare", "stage", "status", "verify"), "dataprep.api.calls"
+        ("convert", "diff", "prepare", "stage", "status", "verify"), "dataprep.api.calls"
     ),
-    "Contents": "dataprep.api.contents",
+    **dict.fromkeys(("Contents", "inspect"), "dataprep.api.contents"),
     "Difference": "dataprep.build.diff",
     "Example": "dataprep.sinks.example",
     "JobStatus": "dataprep.build.status",

@@ -1,19 +1,6 @@
 """Every error a user can meet, in one tree.
 
-::
-
-    DataprepError            exit code 1
-    ├── UsageError           exit code 2   the command line asks for something impossible
-    ├── SourceError                        the raw data is missing, contradictory or changed
-    │   └── ImageError                     one image is bad; noted, never kills a run
-    ├── SinkError                          a shard could not be written or read back
-    ├── DatasetError                       the output directory is not what it should be
-    │   └── LockedError                    another process is working on it
-    ├── PipelineError                      the engine failed
-    ├── StagingError                       a node's copy could not be made, or not be trusted
-    │   └── NoRoomError      exit code 4   a node has too little space; nothing was copied anywhere
-    ├── RejectedError        exit code 3   more rejected images than --max_bad allows
-    └── StoppedError         128 + signal  Ctrl-C (130), SIGTERM (143); resumable
+The exit code is 1 unless a class says otherwise.
 
 A message is one line: what was found, what was expected, where, and what to do next.
 """

@@ -6,11 +6,13 @@ import difflib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from dataprep.datasets.base import Dataset
 from dataprep.errors import DataprepError, UsageError
-from dataprep.sinks.base import Sink
+
+if TYPE_CHECKING:  # sinks load Pillow, which the help of a data set does without
+    from dataprep.datasets.base import Dataset
+    from dataprep.sinks.base import Sink
 
 SINKS = "dataprep.sinks"
 DATASETS = "dataprep.datasets"
@@ -51,42 +53,38 @@ def load_sink(name: str, options: Mapping[str, str] | None = None) -> Sink:
         DataprepError: it is installed but cannot be used; the message says what is missing, or
             what is wrong with it.
     """
-    return _load_sink(name, tuple(sorted((options or {}).items())))
+    return cast("Sink", _load(SINKS, name, tuple(sorted((options or {}).items()))))
 
 
-@cache
-def _load_sink(name: str, options: tuple[tuple[str, str], ...]) -> Sink:
-    point = _find(SINKS, name)
-    return cast("Sink", _construct(point, _plugin_class(point, Sink), dict(options)))
+def load_dataset(name: str, options: Mapping[str, str] | None = None) -> Dataset:
+    """Construct the data set called ``name``, with values for its options; as `load_sink`."""
+    return cast("Dataset", _load(DATASETS, name, tuple(sorted((options or {}).items()))))
 
 
 def dataset_class(name: str) -> type[Dataset]:
     """Import the class of the data set called ``name``; raises as `load_sink` does."""
-    return cast("type[Dataset]", _plugin_class(_find(DATASETS, name), Dataset))
-
-
-def load_dataset(name: str, options: Mapping[str, str] | None = None) -> Dataset:
-    """Construct the data set called ``name``, with values for its options; raises as `load_sink`.
-
-    Equal requests get the same object until ``load_dataset.cache_clear()``.
-    """
-    return _load_dataset(name, tuple(sorted((options or {}).items())))
+    return cast("type[Dataset]", _plugin_class(_find(DATASETS, name)))
 
 
 @cache
-def _load_dataset(name: str, options: tuple[tuple[str, str], ...]) -> Dataset:
-    point = _find(DATASETS, name)
-    return cast("Dataset", _construct(point, dataset_class(name), dict(options)))
+def _load(group: str, name: str, options: tuple[tuple[str, str], ...]) -> object:
+    point = _find(group, name)
+    kind = _plugin_class(point)
+    try:
+        return kind(**dict(options))
+    except DataprepError:
+        raise
+    except Exception as error:
+        raise _broken(point, error) from error
 
 
 # Tests install and remove plugins while they run.
-load_sink.cache_clear = _load_sink.cache_clear  # type: ignore[attr-defined]
-load_dataset.cache_clear = _load_dataset.cache_clear  # type: ignore[attr-defined]
+load_sink.cache_clear = _load.cache_clear  # type: ignore[attr-defined]
 
 
-def _plugin_class(point: EntryPoint, base: type) -> type:
+def _plugin_class(point: EntryPoint) -> type:
     """Import a plugin, and refuse what cannot be one."""
-    kind = _import(point)
+    kind, base = _import(point), _base(point.group)
     if not (isinstance(kind, type) and issubclass(kind, base)):
         plug = f"{base.__module__.rpartition('.')[0]}.{base.__name__}"
         raise DataprepError(f"{_called(point)} is not a subclass of {plug}")
@@ -94,6 +92,16 @@ def _plugin_class(point: EntryPoint, base: type) -> type:
     if found != point.name:
         raise DataprepError(f"{_called(point)} calls itself {found!r}; the two must be equal")
     return kind
+
+
+def _base(group: str) -> type:
+    if group == SINKS:
+        from dataprep.sinks.base import Sink
+
+        return Sink
+    from dataprep.datasets.base import Dataset
+
+    return Dataset
 
 
 def _find(group: str, name: str) -> EntryPoint:
@@ -129,15 +137,6 @@ def _extras(point: EntryPoint) -> Sequence[str]:
     if point.dist is None or point.dist.name == OUR_PACKAGE:
         return ()
     return point.dist.metadata.get_all("Provides-Extra") or ()
-
-
-def _construct(point: EntryPoint, kind: object, options: Mapping[str, str]) -> object:
-    try:
-        return cast("type[object]", kind)(**options)
-    except DataprepError:
-        raise
-    except Exception as error:
-        raise _broken(point, error) from error
 
 
 def _broken(point: EntryPoint, error: Exception) -> DataprepError:

@@ -60,12 +60,6 @@ def test_repeating_leaves_out_none_and_repeats_few(total: int, world_size: int) 
     assert total < world_size or max(map(numbers.count, numbers), default=0) <= 2
 
 
-@pytest.mark.parametrize(("rank", "world_size"), [(-1, 2), (2, 2), (0, 0), (0, -1)])
-def test_a_rank_that_is_none_is_refused(rank: int, world_size: int) -> None:
-    with pytest.raises(UsageError, match="there is no rank"):
-        part_of(10, rank, world_size, "keep")
-
-
 @pytest.fixture(scope="session")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """40 training images in 40 shards."""
@@ -284,14 +278,6 @@ def test_an_example_is_a_picture_and_an_array(records: Records) -> None:
         assert (pixels.shape, pixels.dtype) == ((16, 16, 3), np.uint8)
         with Image.open(io.BytesIO(example.encoded)) as expected:
             assert picture.tobytes() == expected.convert("RGB").tobytes() == pixels.tobytes()
-
-
-def test_sixteen_bits_of_grey_stay() -> None:
-    stream, values = io.BytesIO(), np.arange(12, dtype=np.uint16).reshape(3, 4) * 5000
-    Image.fromarray(values).save(stream, "PNG")
-    example = Example("a", stream.getvalue(), "PNG", 3, 4, "Grayscale", (0,), "a", "a")
-    assert example.array().dtype == np.uint16
-    assert example.array().tolist() == values.tolist()
 
 
 def test_labels_are_those_of_the_examples_without_reading_them(

@@ -21,7 +21,6 @@ from dataprep.errors import DatasetError, UsageError
 from dataprep.system.cores import usable_cores
 
 if TYPE_CHECKING:
-    from dataprep.api.contents import Contents
     from dataprep.build.diff import Difference
     from dataprep.build.request import Request
     from dataprep.build.status import JobStatus
@@ -217,20 +216,6 @@ def status(out: StrPath) -> JobStatus:
     return read_status(Path(out))
 
 
-def inspect(out: StrPath) -> Contents:
-    """Tell what is in a finished data set, from its manifest.
-
-    Args:
-        out: the directory of ``manifest.json``.
-
-    Raises:
-        DatasetError: there is no intact manifest.
-    """
-    from dataprep.api.contents import read_contents
-
-    return read_contents(Path(out))
-
-
 def stage(
     source: StrPath, *, to: StrPath | None = None, progress: Tell | None = None, **options: Any
 ) -> Path:
@@ -347,8 +332,6 @@ def _sink_options(values: Mapping[str, Any]) -> dict[str, str]:
     if values["datum"] is not None:
         if values["sink"] != "lmdb":
             raise UsageError(f"--datum is an option of --sink lmdb, not of {values['sink']}")
-        if found.get("datum", values["datum"]) != values["datum"]:
-            raise UsageError("--datum and --sink_option datum= contradict each other")
         found["datum"] = values["datum"]
     if values.get("stats") == "mean" and values["sink"] == "lmdb":
         found["mean"] = "on"

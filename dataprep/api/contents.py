@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -72,28 +73,6 @@ class SplitContents:
 
 
 @dataclass(frozen=True, slots=True)
-class NotedImage:
-    """An image that is not just stored.
-
-    Attributes:
-        status: ``repaired``, ``warned``, ``rejected``, ``missing``, ``unlisted`` or ``ignored``.
-        split: None where nobody knows it.
-        key: what it is called.
-        reason: why, if there is one.
-    """
-
-    status: str
-    split: str | None
-    key: str
-    reason: str | None
-
-    def __str__(self) -> str:
-        """One line."""
-        words = (self.status, self.split, self.key, self.reason)
-        return printable(": ".join(word for word in words if word))
-
-
-@dataclass(frozen=True, slots=True)
 class Contents:
     """A finished data set.
 
@@ -109,7 +88,8 @@ class Contents:
         counts: what else the raw data was found to hold.
         part: what of the data set is here, e.g. ``part 2 of 4``; None if all of it.
         splits: those of which something is.
-        noted: the first few images that are not just stored; ``records.parquet`` names all.
+        noted: a line each on the first few images that are not just stored: status, split, key and
+            reason; ``records.parquet`` names all.
         noted_images: how many there are.
     """
 
@@ -123,7 +103,7 @@ class Contents:
     counts: Mapping[str, int]
     part: str | None
     splits: tuple[SplitContents, ...]
-    noted: tuple[NotedImage, ...]
+    noted: tuple[str, ...]
     noted_images: int
 
     def __str__(self) -> str:
@@ -140,17 +120,21 @@ class Contents:
             yield f"{self.part} is here"
         for split in self.splits:
             yield from split.lines()
-        yield from map(str, self.noted)
+        yield from self.noted
         if self.noted_images > len(self.noted):
             yield f"and {self.noted_images - len(self.noted):,} more; {NAME} names all of them"
 
 
-def read_contents(out: Path) -> Contents:
-    """Look at a data set.
+def inspect(out: str | os.PathLike[str]) -> Contents:
+    """Tell what is in a finished data set, from its manifest.
+
+    Args:
+        out: the directory of ``manifest.json``.
 
     Raises:
         DatasetError: there is no intact manifest.
     """
+    out = Path(out)
     manifest = read_manifest(out)
     part = read_part(out, manifest)
     unmatched = manifest.get("unmatched", {"missing": 0, "unlisted": 0})
@@ -173,7 +157,10 @@ def read_contents(out: Path) -> Contents:
             _split(name, split, manifest)
             for name, split in present(out, manifest)["splits"].items()
         ),
-        noted=tuple(NotedImage(*row) for row in islice(conspicuous(out / NAME, columns), _SHOWN)),
+        noted=tuple(
+            printable(": ".join(filter(None, row)))
+            for row in islice(conspicuous(out / NAME, columns), _SHOWN)
+        ),
         noted_images=sum(totals.values()) - totals["records"],
     )
 

@@ -181,7 +181,8 @@ def _without_debug(words: list[str]) -> tuple[list[str], bool]:
 
 def _refuse_empty(words: Sequence[str]) -> None:
     """An empty path would be the current directory."""
-    if "" in words or any(word.startswith("--") and word.endswith("=") for word in words):
+    own = words[: words.index("--")] if "--" in words else words
+    if any(word == "" or (word.startswith("--") and word.endswith("=")) for word in own):
         raise UsageError("an argument is empty; is a variable not set?")
 
 

@@ -25,7 +25,7 @@ _SUFFIXES = {".lmdb": "lmdb-torch", ".rec": "recordio", ".tar": "webdataset", ".
 
 def _inspect(target: Path, records: int, sink: str | None, json: bool) -> None:
     """Show what is in a data set (OUT, from its manifest) or in one shard."""
-    from dataprep.api.calls import inspect
+    from dataprep.api.contents import inspect
 
     if not target.exists():
         raise DatasetError(f"{target}: no such file or directory")

@@ -51,9 +51,8 @@ def _stripe(directory: Path, **options: Any) -> None:
         click.echo(explained)
         return
     there = _files_in(directory)
-    known = _promised_files(directory) | there
-    largest = {directory: 0 if known else _SHARD}
-    for file, size in known.items():
+    largest = {directory: 0 if there else _SHARD}
+    for file, size in there.items():
         for place in (directory, file.parent):
             largest[place] = max(size, largest.get(place, 0))
     if options["file_size"] is not None:
@@ -84,19 +83,6 @@ def _files_in(root: Path) -> dict[Path, int]:
             if file.is_file() and not file.is_symlink():
                 found[file] = file.stat().st_size
     return found
-
-
-def _promised_files(root: Path) -> dict[Path, int]:
-    """The shards that a manifest names, and their sizes, whether they are there yet or not."""
-    from dataprep.build.manifest import read_manifest
-
-    try:
-        manifest = read_manifest(root)
-    except DatasetError:
-        return {}
-    # Not the sidecars, which are small, and may be elsewhere.
-    data = [shard["files"][0] for split in manifest["splits"].values() for shard in split["shards"]]
-    return {root / file["path"]: file["bytes"] for file in data}
 
 
 def _carry_out(plans: Sequence[Plan]) -> None:
@@ -135,8 +121,8 @@ def _options() -> list[click.Option]:
         "progressive layout; -1: on all targets; pfl: a progressive layout."
     )
     largest = (
-        "Of the largest file that will be there, e.g. 42GB. [default: that of manifest.json or of "
-        "the files there; else a shard's, 150MB]"
+        "Of the largest file that will be there, e.g. 42GB. [default: that of the files there; "
+        "else a shard's, 150MB]"
     )
     kind, metavar = stripes("auto", "pfl"), "[auto|COUNT|pfl]"
     size = "E.g. 1MiB; a multiple of 64KiB."

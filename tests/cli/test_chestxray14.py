@@ -107,16 +107,6 @@ def test_every_image_has_the_labels_and_attributes_of_the_csv(radiographs: Made)
     assert max(len(example.labels) for example in found.values()) >= 3
 
 
-def test_the_test_list_is_the_test_split_and_no_image_is_left_out(radiographs: Made) -> None:
-    keys = {split: {example.key for example in Records(radiographs.out, split)} for split in SPLITS}
-    lists = [
-        set((radiographs.raw.path / name).read_text().split())
-        for name in ("train_val_list.txt", "test_list.txt")
-    ]
-    assert [keys["train"] | keys["validation"], keys["test"]] == lists
-    assert all(keys.values())
-
-
 def test_an_images_boxes_are_those_of_the_list(radiographs: Made) -> None:
     lines = (radiographs.raw.path / "BBox_List_2017.csv").read_text().splitlines()[1:]
     expected: dict[str, list[tuple[str, list[float]]]] = {}
@@ -137,23 +127,6 @@ def test_an_images_boxes_are_those_of_the_list(radiographs: Made) -> None:
             assert box == pytest.approx(sides, abs=1e-5)
 
 
-def test_the_order_of_labels_is_the_users_and_in_the_manifest(
-    cli: Cli, radiographs: Made, tmp_path: Path
-) -> None:
-    assert cli(*radiographs.command(tmp_path, "--label_order", "alphabetical")).code == 0
-    orders = {}
-    for out, order in ((radiographs.out, FINDINGS), (tmp_path, ALPHABETICAL)):
-        expected = read_labels(radiographs.raw.path)
-        manifest = manifest_of(out)
-        assert [name for name, _ in manifest["classes"]] == list(order)
-        orders[manifest["dataset_config"]["label_order"]] = order
-        for example in examples_of(out):
-            assert vector_of(example) == expected[example.key].vector(order)
-    assert orders == {"canonical": FINDINGS, "alphabetical": ALPHABETICAL}
-    # The sets differ in nothing else: the patients' splits do not depend on the order.
-    assert patients_of(tmp_path) == patients_of(radiographs.out)
-
-
 # --- splits ---
 
 
@@ -171,28 +144,6 @@ def test_no_patient_is_in_two_splits(
     everybody = {row.attributes["patient_id"] for row in read_labels(radiographs.raw.path).values()}
     assert set().union(*patients.values()) == everybody
     assert sum(map(len, patients.values())) == len(everybody) == 30
-
-
-def test_official_lists_that_share_a_patient_are_refused_by_name(
-    cli: Cli, raw: Raw, tmp_path: Path
-) -> None:
-    lists = raw.path / "train_val_list.txt", raw.path / "test_list.txt"
-    train, test = (path.read_text().split() for path in lists)
-    patient = next(name[:8] for name in test if sum(n[:8] == name[:8] for n in test) > 1)
-    moved = next(name for name in test if name[:8] == patient)
-    test.remove(moved)
-    lists[0].write_text("\n".join([*train, moved]) + "\n")
-    lists[1].write_text("\n".join(test) + "\n")
-    result = cli(*raw.command(tmp_path / "out"))
-    assert result.code == 1
-    assert f" 1 patient in both train_val_list.txt and test_list.txt, such as {int(patient)} (" in (
-        result.error
-    )
-    assert moved in result.error
-    assert not (tmp_path / "out").exists()
-    # As the message says, the lists can be passed over.
-    assert "--split random-by-patient" in result.error
-    assert cli(*raw.command(tmp_path / "out", "--split", "random-by-patient")).code == 0
 
 
 # --- listed and missing, there and unlisted ---
@@ -247,22 +198,6 @@ def test_once_the_images_are_there_a_refused_directory_just_works(
     (tmp_path / "away.png").rename(images / RGBA)
     Path(stray).unlink()
     assert cli(*raw.command(tmp_path / "out")).code == 0
-    assert hashes(tmp_path / "out") == radiographs.files
-
-
-def test_an_image_added_to_an_accepted_set_is_refused_until_overwritten(
-    cli: Cli, raw: Raw, radiographs: Made, tmp_path: Path
-) -> None:
-    image = raw.path / "images" / RGBA
-    image.rename(tmp_path / "away.png")
-    assert cli(*raw.command(tmp_path / "out", "--max_bad", 1)).code == 0
-    (tmp_path / "away.png").rename(image)
-    sealed = hashes(tmp_path / "out")
-    result = cli(*raw.command(tmp_path / "out"))
-    assert result.code == 1
-    assert "changed" in result.error
-    assert hashes(tmp_path / "out") == sealed  # with the names of those that were missing then
-    assert cli(*raw.command(tmp_path / "out", "--overwrite")).code == 0
     assert hashes(tmp_path / "out") == radiographs.files
 
 
@@ -354,14 +289,9 @@ def test_pixels_are_what_was_asked_for(
     ("words", "said"),
     [
         (("--split", "by-image"), "by-image"),
-        (("--label_order", "random"), "random"),
-        (("--validation_fraction", "1"), "--validation_fraction"),
         (("--test_fraction", "0.2"), "--test_fraction has no effect with --split official"),
-        (("--split", "random-by-patient", "--test_list", "{raw}/test_list.txt"), "no effect"),
         (("--splits", "train,holdout"), "holdout"),
-        (("--labels", "{raw}/nothing.csv"), "nothing.csv"),
         (("--sink", "lmdb"), "labels"),
-        (("--encoding", "raw"), "stores encoded images"),
         (("--resize", "16x16", "--sink", "hdf5-arrays", "--depth", "keep"), "--depth keep"),
     ],
     ids=lambda value: None if isinstance(value, str) else "=".join(value[:2]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ def test_pixels_come_back_as_png_and_as_the_same_pixels(
         assert "same: keys, labels and pixels" in result.out
 
 
-@pytest.mark.parametrize("counts", [1, 5, "train=24,validation=6"])
+@pytest.mark.parametrize("counts", [5, "train=24,validation=6"])
 def test_other_shard_counts_keep_the_order(
     cli: Cli, tiny: Made, tmp_path: Path, counts: object
 ) -> None:
@@ -299,21 +299,13 @@ def flipped(path: Path) -> None:
     path.write_bytes(content)
 
 
-DAMAGES: dict[str, Callable[[Path], object]] = {
-    "flipped": flipped,
-    "gone": Path.unlink,
-    "longer": lambda path: path.write_bytes(path.read_bytes() + b"x"),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_damaged_set_is_refused_naming_the_file(
-    cli: Cli, shelf: Shelf, tmp_path: Path, name: str, damage: str
+    cli: Cli, shelf: Shelf, tmp_path: Path, name: str
 ) -> None:
     source = shelf(name).copy(tmp_path / "source")
     victim = next(path for path in sorted(shelf(name).files) if "train" in path)
-    DAMAGES[damage](source / victim)
+    flipped(source / victim)
     to = "tfrecord" if name != "tfrecord" else "lmdb"
     result = cli("convert", source, "--to", tmp_path / "out", "--sink", to)
     assert result.code == 1
@@ -322,53 +314,24 @@ def test_a_damaged_set_is_refused_naming_the_file(
     assert not (tmp_path / "out").exists()
 
 
-def test_damage_that_size_cannot_see_stops_at_the_record_and_publishes_nothing(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    source = tiny.copy(tmp_path / "source")
-    flipped(source / "train" / "train-00002-of-00006")
-    words = ("--sink", "recordio", "--check", "size")
-    result = cli("convert", source, "--to", tmp_path / "out", *words)
-    assert result.code == 1
-    assert "train-00002-of-00006" in result.error
-    assert hashes(tmp_path / "out") == {} or "train.rec" not in hashes(tmp_path / "out")
-    assert leftovers(tmp_path) == []
-
-
 def refusals(tiny: Made, tmp_path: Path) -> Iterator[tuple[tuple[object, ...], int, str]]:
     new = tmp_path / "new"
     (tmp_path / "file").write_text("mine")
     to = ("--to", new)
     yield (tiny.out, *to), 2, "Missing option '--sink'"
-    yield (tiny.out, "--sink", "lmdb"), 2, "Missing option '--to'"
     yield (tmp_path, *to, "--sink", "lmdb"), 1, "no manifest.json here, so no sealed data set"
-    yield (tmp_path / "no", *to, "--sink", "lmdb"), 1, "no manifest.json here"
     yield (tiny.out, "--to", tiny.out, "--sink", "lmdb"), 2, "what is to be converted"
     link = tmp_path / "link"
     link.symlink_to(tiny.out)
     yield (tiny.out, "--to", link, "--sink", "lmdb"), 2, "what is to be converted"
     yield (tiny.out, "--to", tmp_path / "file", "--sink", "lmdb"), 2, "is a file"
-    yield (tiny.out, "--to", tmp_path / "file" / "x", "--sink", "lmdb"), 1, "cannot be written"
-    yield (tiny.out, *to, "--sink", "parquet"), 2, "no sink called 'parquet' is installed"
-    yield (
-        (tiny.out, *to, "--sink", "hdf5-arrays"),
-        2,
-        "hdf5-arrays of pixels needs images of one size",
-    )
     yield (tiny.out, *to, "--sink", "lmdb", "--datum", "raw"), 2, "--resize WIDTHxHEIGHT"
-    yield (tiny.out, *to, "--sink", "hdf5", "--datum", "raw"), 2, "--datum is an option of --sink l"
     mean = ("--sink_option", "mean=on")
     yield (tiny.out, *to, "--sink", "lmdb", *mean), 2, "mean"
-    multi = ("--sink_option", "labels=multi")
-    yield (tiny.out, *to, "--sink", "lmdb", *multi), 2, "labels=single"
     counts = ("--num_shards", "test=3")
     yield (tiny.out, *to, "--sink", "lmdb", *counts), 2, "the splits are train, validation"
     counts = ("--num_shards", "train=25")
     yield (tiny.out, *to, "--sink", "lmdb", *counts), 2, "train has 24 images; expected 1 to 24"
-    build = ("--build_dir", tmp_path / "none")
-    yield (tiny.out, *to, "--sink", "lmdb", *build), 2, "does not exist"
-    beam = ("--", "--nonsense")
-    yield (tiny.out, *to, "--sink", "lmdb", *beam), 2, "Beam has no option"
 
 
 def test_what_cannot_be_is_refused_in_one_line(cli: Cli, tiny: Made, tmp_path: Path) -> None:

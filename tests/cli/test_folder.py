@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dataprep.records import Records
-from tests.conftest import Cli, Made, Raw, hashes, leftovers
+from tests.conftest import Cli, Made, hashes, leftovers
 
 CLASSES = ["airfield", "bar", "cañon"]
 Form = Callable[[Path, Path], None]
@@ -230,11 +230,8 @@ def test_a_listing_whose_splits_share_a_group_is_refused(
     [
         (("--listing", "nowhere.csv"), "nowhere.csv"),
         (("--fractions", "train=0.5,test=0.6"), "add up to 1.1"),
-        (("--fractions", "train=half"), "half"),
         (("--group_by", "patient", "--fractions", "train=0.5,test=0.5"), "listing"),
-        (("--label_separator", "|"), "--listing"),
         (("--splits", "holdout"), "holdout"),
-        (("--class_from", "file"), "file"),
         (("--sink", "hdf5-arrays"), "one size"),
     ],
     ids=lambda value: None if isinstance(value, str) else "=".join(value[:2]),
@@ -247,47 +244,3 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(
     assert result.code == 2
     assert said in result.error
     assert not list(tmp_path.rglob("*-of-*"))
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ({"path": "../bar/1.jpg", "label": "bar"}, "line 26: path with .. in it"),
-        ({"path": "bar/1.jpg", "label": "bar"}, "bar/1.jpg"),
-        ({"path": "", "label": "bar"}, "line 26: empty path"),
-        ({"path": "bar/9.jpg", "label": ""}, "line 26: "),
-    ],
-    ids=["outside", "twice", "empty", "no-label"],
-)
-def test_a_wrong_line_of_a_listing_is_named(
-    cli: Cli, folders: Made, tmp_path: Path, line: dict[str, str], said: str
-) -> None:
-    listing = write_listing(tmp_path / "list.csv", [*rows(), line])
-    result = cli(*folders.command(tmp_path / "out", "--listing", listing))
-    assert result.code == 1
-    assert said in result.error
-    assert not list(tmp_path.rglob("*-of-*"))
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        ((), "no images"),
-        (("a.jpg",), "a.jpg"),
-        (("train/a/1.jpg", "bar/1.jpg"), "--split_folders never"),
-        (("set/train/a/1.jpg", "set/test/a/1.jpg"), "--inside set"),
-    ],
-    ids=["nothing", "loose", "half-splits", "too-deep"],
-)
-def test_what_is_no_image_set_is_one_line_and_exit_code_1(
-    cli: Cli, tmp_path: Path, names: tuple[str, ...], said: str
-) -> None:
-    raw = Raw(tmp_path / "raw", (), "folder")
-    raw.path.mkdir()
-    for name in names:
-        (raw.path / name).parent.mkdir(parents=True, exist_ok=True)
-        (raw.path / name).write_bytes(b"")
-    result = cli(*raw.command(tmp_path / "out"))
-    assert result.code == 1
-    assert said in result.error
-    assert not (tmp_path / "out").exists()

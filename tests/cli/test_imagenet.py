@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Cli, Made, Raw, hashes
+from tests.conftest import Cli, Made, hashes
 
 
 def test_it_says_what_it_found_decided_and_sealed(cli: Cli, tiny: Made, tmp_path: Path) -> None:
@@ -21,17 +21,6 @@ def test_it_says_what_it_found_decided_and_sealed(cli: Cli, tiny: Made, tmp_path
     assert any(line.startswith("train: 24 images") and "6 shards" in line for line in lines)
     assert lines[-1].startswith(f"sealed {tmp_path / 'manifest.json'}: 30 records in 8 shards")
     assert "Traceback" not in result.err
-
-
-def test_default_shard_counts_are_announced_with_their_reason(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    words = ("--raw_data_dir", tiny.raw.path, "--local_scratch_dir", tmp_path)
-    result = cli("imagenet", *words)
-    assert result.code == 0
-    assert "in 1 shard (fewer than the default 1024, so that each holds at least 100)" in result.out
-    assert "in 1 shard (fewer than the default 128, so that each holds at least 100)" in result.out
-    assert (tmp_path / "train" / "train-00000-of-00001").exists()
 
 
 def test_a_limit_takes_that_many_of_each_split(cli: Cli, tiny: Made, tmp_path: Path) -> None:
@@ -77,16 +66,6 @@ def test_other_input_is_refused_naming_the_class(cli: Cli, tiny: Made, tmp_path:
     result = cli(*raw.command(out))
     assert result.code == 1
     assert f"the raw data of train-{image.parent.name} changed" in result.error
-    assert hashes(out) == tiny.files
-
-
-def test_a_raw_directory_that_was_moved_is_the_same_input(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    out = tiny.copy(tmp_path / "out")
-    (out / "train" / "train-00000-of-00006").unlink()
-    subprocess.run(["cp", "-a", str(tiny.raw.path), str(tmp_path / "raw")], check=True)
-    assert cli(*Raw(tmp_path / "raw", tiny.raw.options).command(out)).code == 0
     assert hashes(out) == tiny.files
 
 

@@ -137,18 +137,3 @@ def test_a_layout_that_nobody_asked_for_stops_no_job(
     assert result.code == 0, result
     assert any(line.startswith("note: ") and note in line for line in result.out.splitlines())
     assert hashes(out) == tiny.files
-
-
-def test_elsewhere_only_what_was_asked_for_is_answered(
-    cli: Cli, lustre: Lustre, tiny: Made, tmp_path: Path
-) -> None:
-    out = almost(tiny, tmp_path / "out")
-    silent = cli(*tiny.command(out))
-    next((out / "train").iterdir()).unlink()
-    asked = cli(*tiny.command(out, "--lustre_stripe", "auto"))
-    next((out / "train").iterdir()).unlink()
-    off = cli(*tiny.command(out, "--lustre_stripe", "off"))
-    assert (silent.code, asked.code, off.code) == (0, 0, 0)
-    assert "Lustre" not in silent.out + off.out
-    assert asked.out.count("not on Lustre: no layout is set") == 1
-    assert lustre.calls() == []

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.system.state_files import read_state, write_state
-from tests.conftest import DATAPREP, Cli, Made, Raw, hashes
+from tests.conftest import DATAPREP, Cli, Made, hashes
 
 
 @pytest.mark.parametrize(
@@ -36,18 +35,6 @@ def test_overwrite_knows_a_sealed_set_by_its_manifest_alone(
     assert (out / "manifest.json").exists()
     assert cli(*tiny.command(out, "--overwrite")).code == 0
     assert hashes(out) == tiny.files
-
-
-def test_a_rejection_lost_from_a_record_is_not_sealed(
-    cli: Cli, spoilt: Raw, tmp_path: Path
-) -> None:
-    assert cli(*spoilt.command(tmp_path, "--max_bad", "4")).code == 0
-    for path in (tmp_path / ".dataprep" / "commits").glob("*.json"):
-        state = read_state(path)
-        assert state is not None
-        write_state(path, {**state, "rejected": 0})
-    (tmp_path / "manifest.json").unlink()
-    assert "account for" in cli(*spoilt.command(tmp_path)).error
 
 
 def test_an_index_among_the_shards_or_the_raw_data_is_refused(

@@ -58,15 +58,6 @@ def test_status_of_a_run_on_another_host(
     assert lock.exists()
 
 
-def test_status_while_the_raw_data_is_still_being_indexed(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / ".dataprep").mkdir()
-    result = cli("status", tmp_path)
-    assert result.code == 0
-    assert result.out.splitlines() == [
-        f"{tmp_path}: not running and not finished; run the same command again to resume"
-    ]
-
-
 def test_inspect_a_set(cli: Cli, tiny: Made) -> None:
     result = cli("inspect", tiny.out)
     assert result.code == 0

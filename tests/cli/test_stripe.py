@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Cli, Made
+from tests.conftest import Cli
 from tests.system.lustre.lustre import PROGRESSIVE, Lustre, layout, make_lustre
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -59,23 +59,6 @@ def test_the_directory_is_made_with_the_layout_of_the_rule(
     assert given == (f"{size // MIB}M" if size >= MIB else "64K")
 
 
-def test_a_progressive_layout_keeps_a_shard_on_one_target(cli: Cli, lustre: Lustre) -> None:
-    lustre.set(osts=48)
-    out = lustre.mount / "out"
-    result = cli("stripe", out, "--count", "pfl", "--lustre_pool", "flash")
-    assert result.code == 0, result
-    size = 4 * MIB
-    assert lustre.layout(out) == layout(
-        (1, size, 512 * MIB, "flash"),
-        (4, size, 40 * GIB, "flash"),
-        (32, size, None, "flash"),
-    )
-    assert "progressive: 1 stripe of 4 MiB in pool flash to 512 MiB, 4 stripes" in result.out
-    again = cli("stripe", out, "--count", "pfl", "--lustre_pool", "flash")
-    assert again.out.startswith(f"{out}: already progressive: ")
-    assert len(lustre.calls("setstripe")) == 1
-
-
 def test_the_site_s_own_progressive_layout_is_left_alone(cli: Cli, lustre: Lustre) -> None:
     lustre.set(default=PROGRESSIVE)
     out = lustre.mount / "out"
@@ -109,28 +92,6 @@ def test_what_is_there_says_what_each_directory_needs(cli: Cli, lustre: Lustre) 
     assert found == {"train": [7], "validation": [2], "more": [1]}
     assert lustre.stripes(out) == [7]  # what is made here later is like the largest
     assert len(lustre.calls("setstripe")) == 4
-
-
-def test_a_manifest_says_what_is_still_to_come(cli: Cli, lustre: Lustre, tiny: Made) -> None:
-    # Its directories would inherit what they need, were not the one above them changed first.
-    lustre.set(default=layout((1, 4 * MIB, None, "")))
-    out = lustre.mount / "out"
-    big_file(out / "train.h5", 42_000_000_000)
-    (out / "manifest.json").write_bytes((tiny.out / "manifest.json").read_bytes())
-    assert cli("stripe", out).code == 0
-    assert lustre.stripes(out) == [7]
-    assert lustre.stripes(out / "train") == lustre.stripes(out / "validation") == [1]
-    assert not (out / "index").exists()  # sidecars are small
-
-
-def test_files_keep_their_layout_and_that_is_said(cli: Cli, lustre: Lustre) -> None:
-    out = lustre.mount / "out"
-    big_file(out / "old.h5", 10)
-    result = cli("stripe", out, "--count", "2")
-    assert result.code == 0, result
-    assert result.out.splitlines()[1].startswith("1 file there already: the layout stays as it is")
-    assert {call[0] for call in lustre.calls()} == {"getstripe", "df", "setstripe"}
-    assert cli("stripe", out, "--count", "2").out == f"{out}: already 2 stripes of 4 MiB\n"
 
 
 # --- what it only says ---

@@ -126,12 +126,7 @@ def resealed(out: Path) -> Iterator[dict[str, object]]:
 
 OTHER_ROWS: dict[str, dict[str, object]] = {
     "key": {"key": "another"},
-    "labels": {"labels": [1]},
-    "classes": {"classes": []},
-    "bytes": {"bytes": 1},
-    "height": {"height": 17},
     "xxh3": {"xxh3": 32 * "0"},
-    "shard": {"shard": 5},
     "position": {"position": 1},
 }
 
@@ -159,16 +154,6 @@ def test_a_table_that_says_something_else_is_found_at_level_records(
     assert cli("verify", out).code == 0
 
 
-def test_a_table_that_is_damaged_is_named_at_every_level_but_size(cli: Cli, out: Path) -> None:
-    data = bytearray((out / "records.parquet").read_bytes())
-    data[40] ^= 1
-    (out / "records.parquet").write_bytes(data)
-    for level in LEVELS[1:]:
-        result = cli("verify", out, "--level", level)
-        assert result.code == 1
-        assert "bad: records.parquet: its SHA-256 is not the manifest's" in result.out
-
-
 @pytest.mark.parametrize("what", ["synsets", "names"])
 @pytest.mark.parametrize("name", ["tfrecord", "webdataset", "hdf5", "hdf5-arrays", "hdf5-caffe"])
 def test_a_manifest_of_other_classes_is_found_where_the_format_stores_them(
@@ -185,15 +170,3 @@ def test_a_manifest_of_other_classes_is_found_where_the_format_stores_them(
     assert result.code == 1
     assert result.out.startswith("bad: train")
     assert stored in result.out
-
-
-def test_a_manifest_that_names_files_outside_is_not_followed(
-    cli: Cli, out: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "secret").write_bytes(b"secret")
-    for manifest in resealed(out):
-        files = manifest["splits"]["train"]["shards"][0]["files"]  # type: ignore[index]
-        files[0]["path"] = "../secret"
-    result = cli("verify", out)
-    assert result.code == 1
-    assert "../secret" in result.error
