@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final, Literal
 
 from dataprep.archives.directory import list_folder
-from dataprep.archives.gzip import find_restarts, unpack
 from dataprep.archives.listing import (
     Listing,
     StoredImage,
@@ -119,6 +118,8 @@ def _mtime(raw: Path, container: str) -> int:
 
 def _list_gzip(raw: Path, archive: Archive, restarts_name: str) -> Listing:
     """Unpacks it twice, in memory and piece by piece: to list and check it, and for the points."""
+    from dataprep.archives.gzip import find_restarts, unpack  # late: it loads numpy
+
     container = archive.container
     try:
         with open(raw / container, "rb", buffering=0) as file:

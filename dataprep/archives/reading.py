@@ -7,14 +7,16 @@ import zlib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from dataprep.archives.gzip import Restarts
 from dataprep.archives.open_files import Descriptor, read_at
 from dataprep.errors import SourceError
 from dataprep.index import Row
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.throttle import pay
+
+if TYPE_CHECKING:
+    from dataprep.archives.gzip import Restarts
 
 # The usual limit of a process is 1024 open files; the sinks and Beam need some of them.
 _MOST_OPEN_ARCHIVES: Final = 64
@@ -95,6 +97,8 @@ def _open_archive(path: str) -> Descriptor:
 
 @lru_cache(maxsize=_MOST_OPEN_ARCHIVES)
 def _open_restarts(path: str, name: str) -> Restarts:
+    from dataprep.archives.gzip import Restarts  # late: it loads numpy
+
     return Restarts(path, name)
 
 
