@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 from pathlib import Path
 
 import pytest
@@ -48,27 +47,3 @@ def test_locks_of_others_do_not_matter(tmp_path: Path) -> None:
     with path.open("r+b") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert read(SINK, path, ONE) == photographs(4)
-
-
-def test_nothing_stays_open(tmp_path: Path) -> None:
-    def files() -> int:
-        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-
-    before = files()
-    path = write(SINK, tmp_path / "train.h5", photographs(4), ONE)
-    assert files() == before
-    reader = SINK.reader([path], ONE)
-    assert list(reader) == photographs(4)
-    reader.close()
-    reader.close()
-    assert files() == before
-    with pytest.raises(SinkError):
-        reader[0]
-    writer = SINK.open([tmp_path / "abandoned"], ONE)
-    writer.write(photographs(1)[0])
-    writer.abandon()
-    assert files() == before
-    path.write_bytes(b"junk")
-    with pytest.raises(SinkError):
-        SINK.reader([path], ONE)
-    assert files() == before
