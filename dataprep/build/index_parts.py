@@ -69,7 +69,7 @@ class IndexParts:
 
     def tables(self) -> list[Path]:
         """Where the rows are."""
-        return [_table_path(self.directory, unit) for unit in self.units]
+        return [self.directory / f"{unit.name}.parquet" for unit in self.units]
 
     def statuses(self) -> Counter[str]:
         """Rows by status."""
@@ -119,7 +119,7 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
     classes = scanned.classes or () if known is None else [name for name, _ in known]
     attributes = attribute_columns(dataset)
     statuses: Counter[str] = Counter()
-    final = _table_path(directory, unit)
+    final = directory / f"{unit.name}.parquet"
     temporary = partial_path(final)
     try:
         with parquet.ParquetWriter(
@@ -138,7 +138,7 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
             counts=dict(scanned.counts),
         )
         if scanned.restarts:
-            _restarts_path(directory, unit).write_bytes(scanned.restarts)
+            (directory / unit.restarts_name).write_bytes(scanned.restarts)
         temporary.replace(final)
         write_state(_state_path(directory, unit), asdict(part))
     except (OSError, pa.ArrowException) as error:
@@ -156,9 +156,9 @@ def read_part(directory: Path, unit: ScanUnit) -> IndexPart | None:
         part = IndexPart(**{**state, "classes": tuple(state["classes"])})
     except (TypeError, KeyError):
         return None  # of another version
-    restarts = _restarts_path(directory, unit)
+    restarts = directory / unit.restarts_name
     # Parts are not flushed to the disk one by one, so a power cut may have torn one.
-    whole = is_intact(_table_path(directory, unit), part.sha256) and (
+    whole = is_intact(directory / f"{unit.name}.parquet", part.sha256) and (
         not part.restarts or is_intact(restarts, part.restarts)
     )
     return part if whole else None
@@ -206,16 +206,8 @@ def attribute_columns(dataset: Dataset) -> tuple[tuple[str, Kind], ...]:
     return tuple((attribute.name, attribute.kind) for attribute in dataset.attributes)
 
 
-def _table_path(directory: Path, unit: ScanUnit) -> Path:
-    return directory / f"{unit.name}.parquet"
-
-
 def _state_path(directory: Path, unit: ScanUnit) -> Path:
     return directory / f"{unit.name}.json"
-
-
-def _restarts_path(directory: Path, unit: ScanUnit) -> Path:
-    return directory / unit.restarts_name
 
 
 def _fingerprint(dataset: Dataset, raw: Path, unit: ScanUnit) -> str:

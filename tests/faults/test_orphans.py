@@ -27,6 +27,7 @@ from dataprep_pipelines.write import WriteShard
 from tests.conftest import Made, hashes, leftovers
 
 SHARD = ShardName("train", 2, 6)
+ORPHAN = "failure-orphan.json"
 
 
 class Jobs:
@@ -52,58 +53,31 @@ class Jobs:
 
 
 @dataclass
-class SweptMeanwhile:
-    """The lease of an orphan between two looks at it: a new run has just removed its files."""
+class Between:
+    """The lease of an orphan between two looks at it: nothing has happened to its files yet.
 
-    workspace: Workspace
-    look_seconds: float = 2.0
-
-    @property
-    def failure(self) -> Path:
-        return self.workspace.private / "failure-orphan.json"
-
-    def lost(self) -> bool:
-        remove_partial_files(self.workspace, ["train", "validation"])
-        return False
-
-    def lost_now(self) -> bool:
-        return True
-
-    def over(self) -> bool:
-        return True
-
-
-@dataclass
-class StillHeld:
-    """The lease of an orphan between two looks at it: nothing has happened to its files yet."""
+    Attributes:
+        swept: the output directory of a new run, which removes the files at the first look.
+        silent: it is on another host, and has not heard of its launcher for long.
+        taken_over: and another run has its place.
+    """
 
     failure: Path
+    swept: Workspace | None = None
+    silent: bool = False
+    taken_over: bool = False
     look_seconds: float = 2.0
 
-    def lost_now(self) -> bool:
-        return False
-
-    def over(self) -> bool:
-        return False
-
     def lost(self) -> bool:
-        return False
-
-
-@dataclass
-class Quiet(StillHeld):
-    """The lease of a worker on another host that has not heard of its launcher for long."""
-
-    taken_over: bool = False
+        if self.swept is not None:
+            remove_partial_files(self.swept, ["train", "validation"])
+        return self.silent
 
     def lost_now(self) -> bool:
-        return True
-
-    def lost(self) -> bool:
-        return True
+        return self.silent or self.swept is not None
 
     def over(self) -> bool:
-        return self.taken_over
+        return self.taken_over or self.swept is not None
 
 
 @pytest.fixture
@@ -133,7 +107,7 @@ def work_as_orphan(job: Job, lease: object) -> None:
 
 def test_an_orphan_whose_files_were_swept_does_not_fail_the_new_run(tiny: Made, job: Job) -> None:
     with locked(job.workspace):  # the new run
-        work_as_orphan(job, SweptMeanwhile(job.workspace))
+        work_as_orphan(job, Between(job.workspace.private / ORPHAN, swept=job.workspace))
         assert job.workspace.run_files() == []
     assert leftovers(job.workspace.out) == []
     assert hashes(job.workspace.out) == tiny.files
@@ -143,7 +117,7 @@ def test_an_orphan_that_publishes_late_publishes_the_same_bytes(
     tiny: Made, job: Job, tmp_path: Path
 ) -> None:
     with locked(job.workspace):
-        work_as_orphan(job, StillHeld(tmp_path / "failure-orphan.json"))
+        work_as_orphan(job, Between(tmp_path / ORPHAN))
     assert leftovers(job.workspace.out) == []
     assert hashes(job.workspace.out) == tiny.files
 
@@ -162,7 +136,7 @@ def test_what_a_worker_left_undone_does_not_look_done_while_its_launcher_may_liv
     record = job.workspace.commits / f"{SHARD}.json"
     record.unlink()
     with pytest.raises(PipelineError, match=f"no sign of life of the launcher; {SHARD}"):
-        work_as_orphan(job, Quiet(tmp_path / "failure-orphan.json"))
-    work_as_orphan(job, Quiet(tmp_path / "failure-orphan.json", taken_over=True))
+        work_as_orphan(job, Between(tmp_path / ORPHAN, silent=True))
+    work_as_orphan(job, Between(tmp_path / ORPHAN, silent=True, taken_over=True))
     assert not record.exists()
     assert leftovers(job.workspace.out) == []

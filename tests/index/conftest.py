@@ -10,21 +10,12 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from dataprep.build.workspace import Workspace
 from dataprep.index import Scanned
 from dataprep.index.images import Images
 from dataprep.index.tables import Attributes, index_tables
 from dataprep_schemas.tables import schema_of
 
 Find = Callable[..., Images]
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    """An output directory that a run may begin in."""
-    found = Workspace(tmp_path)
-    found.make()
-    return found
 
 
 @pytest.fixture
