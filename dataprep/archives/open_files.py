@@ -93,13 +93,7 @@ class SharedFile(io.RawIOBase):
 
 
 class ByteStream(io.BufferedIOBase):
-    """Bytes from a start on, as `tarfile` reads them: at a place, a few at a time.
-
-    Attributes:
-        size: how many there are; None if that is not known before the end.
-    """
-
-    size: int | None = None
+    """Bytes from a start on, as `tarfile` reads them: at a place, a few at a time."""
 
     def __init__(self) -> None:
         self._position = 0
@@ -123,26 +117,20 @@ class ByteStream(io.BufferedIOBase):
         """
         if size is None or not 0 <= size <= _MOST_AT_ONCE:
             raise ValueError(f"extension header of {size} bytes")
-        pieces: list[bytes] = []
-        while size:
-            at = self._position - self._start
-            piece = self._data[at : at + size] if at >= 0 else b""
-            if not piece and not self._fetch(size):
-                break
-            self._position += len(piece)
-            if len(piece) == size and not pieces:
-                return piece
-            pieces.append(piece)
-            size -= len(piece)
-        return b"".join(pieces)
+        if not 0 <= self._position - self._start <= len(self._data) - size:
+            self._fetch(size)
+        at = self._position - self._start
+        piece = self._data[at : at + size]
+        self._position += len(piece)
+        return piece
 
     @abstractmethod
     def reach(self, offset: int) -> int:
         """How many of the first `offset` bytes there are."""
 
     @abstractmethod
-    def _fetch(self, size: int, /) -> bool:
-        """Fetch what is at the position, perhaps fewer bytes; False at the end."""
+    def _fetch(self, size: int, /) -> None:
+        """Have so many bytes from the position on in `_data`, or all there are."""
 
 
 class FileRange(ByteStream):
@@ -159,23 +147,20 @@ class FileRange(ByteStream):
 
     def __init__(self, descriptor: int, offset: int, size: int) -> None:
         super().__init__()
-        self.size: int = size
+        self._size = size
         self._descriptor = descriptor
         self._offset = offset
 
     def reach(self, offset: int) -> int:
         """How many of the first `offset` bytes there are."""
-        return min(self.size, offset)
+        return min(self._size, offset)
 
-    def _fetch(self, size: int, /) -> bool:
-        wanted = min(max(size, _BUFFER), self.size - self._position)
-        if wanted <= 0:
-            return False
+    def _fetch(self, size: int, /) -> None:
+        wanted = max(0, min(max(size, _BUFFER), self._size - self._position))
         self._start = self._position
         self._data = read_at(self._descriptor, self._offset + self._start, wanted)
         if len(self._data) < wanted:
             raise EOFError
-        return True
 
 
 class ForwardStream(ByteStream):
@@ -194,23 +179,18 @@ class ForwardStream(ByteStream):
         """How many bytes the pieces had so far."""
         return self._start + len(self._data)
 
-    def seek(self, offset: int, _whence: int = os.SEEK_SET, /) -> int:
-        """Choose where the next read starts, from the beginning.
-
-        Raises:
-            ValueError: that was produced too long ago.
-        """
-        if offset < self._start:
-            raise ValueError(f"cannot go back from byte {self.produced} to byte {offset}")
-        return super().seek(offset)
-
     def reach(self, offset: int) -> int:
         """Produce what precedes `offset`; returns how much of it there is."""
-        while self.produced < offset and (piece := next(self._pieces, b"")):
-            produced = self.produced
-            self._data = self._data[-_KEPT:] + piece
-            self._start = produced + len(piece) - len(self._data)
-        return min(self.produced, offset)
+        return self._produce(offset, _KEPT)
 
-    def _fetch(self, _size: int, /) -> bool:
-        return self.reach(self._position + 1) > self._position
+    def _fetch(self, size: int, /) -> None:
+        if self._position < self._start:
+            raise ValueError(f"cannot go back to byte {self._position}")
+        self.reach(self._position)
+        self._produce(self._position + size, _KEPT + _MOST_AT_ONCE)
+
+    def _produce(self, offset: int, kept: int) -> int:
+        while self.produced < offset and (piece := next(self._pieces, b"")):
+            self._start = max(self._start, self.produced - kept)
+            self._data = self._data[-kept:] + piece
+        return min(self.produced, offset)

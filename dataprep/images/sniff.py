@@ -7,7 +7,6 @@ OpenCV, this reads EXIF only, not the copy of the tag that XMP can hold.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -16,7 +15,6 @@ from dataprep.images import jpeg, png
 
 Order: TypeAlias = Literal["big", "little"]
 
-_PNG_SIZE = struct.Struct(">II")  # width and height, at byte 16 (PNG specification, IHDR)
 _EXIF = b"Exif\0\0"
 _BIG, _LITTLE = b"MM\0*", b"II*\0"
 _ORIENTATION, _SHORT = 0x0112, 3
@@ -40,9 +38,9 @@ def sniff(data: bytes) -> Sniffed:
     if data.startswith(jpeg.MAGIC):
         frame = jpeg.read_frame(data)
         return Sniffed("JPEG", frame.height, frame.width)
-    if data.startswith(png.MAGIC) and len(data) >= 16 + _PNG_SIZE.size:
-        width, height = _PNG_SIZE.unpack_from(data, 16)
-        return Sniffed("PNG", height, width)
+    if data.startswith(png.MAGIC):
+        header = png.read_header(data)
+        return Sniffed("PNG", header.height, header.width)
     raise ImageError(f"neither JPEG nor PNG: it begins with {data[:8]!r}")
 
 

@@ -110,8 +110,7 @@ class Statistics:
     _shorter_side: list[int] = field(default_factory=lambda: [0] * (len(SHORTER_SIDE_EDGES) + 1))
     _aspect_ratio: list[int] = field(default_factory=lambda: [0] * (len(ASPECT_RATIO_EDGES) + 1))
     _histogram: NDArray[np.int64] | None = None
-    _sums: NDArray[Any] | None = None  # of levels, over the images whose pixels were given
-    _summed: int = 0
+    _sums: NDArray[Any] | None = None  # of levels
 
     def add(self, measured: Measured) -> None:
         """Count one image; nothing is counted if it is refused.
@@ -128,7 +127,6 @@ class Statistics:
             Counter([measured.format]),
             _histogram=measured.histogram,
             _sums=measured.pixels,
-            _summed=int(measured.pixels is not None),
         )
         one._shorter_side[bisect_right(SHORTER_SIDE_EDGES, min(height, width))] = 1
         # floor(100 w / h) reaches a whole edge exactly when 100 w / h does.
@@ -149,7 +147,6 @@ class Statistics:
                 f"expected {expected}; add --resize WIDTHxHEIGHT or --center_crop"
             )
         self._sums = _sum(mine, theirs, np.uint64)
-        self._summed += other._summed
         self._histogram = _sum(self._histogram, other._histogram, np.int64)
         self._images += other._images
         self._bytes.merge(other._bytes)
@@ -166,7 +163,7 @@ class Statistics:
         """
         if self._sums is None:
             return None
-        return self._sums.astype(np.float64) / self._summed
+        return self._sums.astype(np.float64) / self._images
 
     def summary(self) -> dict[str, JSON]:
         """For the manifest: the same on every machine for the same stored pixels.
@@ -215,7 +212,7 @@ class Statistics:
             "shorter_side": [*self._shorter_side],
             "aspect_ratio": [*self._aspect_ratio],
             "histogram": None if self._histogram is None else self._histogram.tolist(),
-            "sums": None if self._sums is None else _pack(self._sums, self._summed),
+            "sums": None if self._sums is None else _pack(self._sums, self._images),
         }
 
     @classmethod
@@ -232,7 +229,6 @@ class Statistics:
             value["aspect_ratio"],
             None if histogram is None else np.array(histogram, np.int64),
             None if sums is None else _unpack(sums),
-            0 if sums is None else sums["images"],
         )
 
 

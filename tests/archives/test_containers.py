@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from dataprep.archives.containers import container_kind, list_container, stat_fingerprint
+from dataprep.archives.containers import list_container, stat_fingerprint
 from dataprep.errors import SourceError
 
 NAMES = ["b.png", "x/y/c.JPEG", "x/a.jpg", "x/notes.txt", ".git/d.png", "@eaDir/e.jpg", "x/.f.png"]
@@ -97,12 +97,6 @@ def test_what_is_gone_or_no_file_is_refused(raw):
     os.mkfifo(raw.path / "pipe.tar")
     with pytest.raises(SourceError, match=r"pipe.tar cannot be read in place"):
         list_container(raw.path, "pipe.tar")
-
-
-def test_names_tell_what_an_archive_should_be():
-    kinds = {"a.tar": "tar", "A.TAR": "tar", "a.tar.gz": "gzip", "a.TGZ": "gzip", "a.zip": "zip"}
-    assert {name: container_kind(name) for name in kinds} == kinds
-    assert {container_kind(name) for name in ("a", "a.gz", "a.tar.bz2", "a.csv.gz")} == {None}
 
 
 def test_a_folder_is_only_searched_below_if_asked(raw):

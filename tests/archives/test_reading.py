@@ -48,13 +48,6 @@ def test_a_shorter_or_vanished_archive_is_noticed(raw):
         read_image(raw.path, row)
 
 
-def test_a_directory_in_place_of_an_image_is_noticed(raw):
-    raw.train_tree()
-    row = first_row(raw)
-    with pytest.raises(SourceError, match="cannot read train: "):
-        read_image(raw.path, replace(row, container="train"))
-
-
 def test_an_empty_file_is_read_as_one(raw):
     raw.write("train/n01440764/a.JPEG", b"")
     assert read_image(raw.path, first_row(raw)) == b""
@@ -106,23 +99,3 @@ def test_a_fingerprint_stays_until_the_input_changes(raw, train, validation):
     after = fingerprints(raw)
     assert after[:-1] == before[:-1]
     assert after[-1] != before[-1]
-
-
-def test_a_fingerprint_follows_archive_and_directory(raw):
-    raw.train_tree(raw.synsets[:1])
-    raw.train_tars(raw.synsets[1:])
-    units = ImageNet().find(raw.path, ["train"]).units
-
-    def now():
-        return [ImageNet().fingerprint(raw.path, unit) for unit in units]
-
-    before = now()
-    os.utime(raw.path / units[0].container, (1, 1))
-    with open(raw.path / units[1].container, "ab") as archive:
-        archive.write(bytes(512))
-    os.utime(raw.path / units[1].container, (1_339_200_000, 1_339_200_000))
-    after = now()
-    assert [a == b for a, b in zip(after, before, strict=True)] == [False, False, True]
-    (raw.path / units[2].container).unlink()
-    with pytest.raises(SourceError, match=f"cannot read {units[2].container}: No such file"):
-        now()

@@ -66,21 +66,6 @@ def test_long_and_undecodable_names(raw, form):
     assert all(read_image(raw.path, row) == b"bytes" for row in rows)
 
 
-def test_the_sparse_files_of_pax_archives_are_left_out(raw):
-    info = tarfile.TarInfo("./GNUSparseFile.0/a.JPEG")
-    info.size = 512
-    info.pax_headers = {
-        "GNU.sparse.major": "1",
-        "GNU.sparse.minor": "0",
-        "GNU.sparse.name": "a.JPEG",
-        "GNU.sparse.realsize": "1000000",
-    }
-    sparse = info.tobuf(tarfile.PAX_FORMAT) + b"1\n0\n0\n".ljust(512, b"\0")
-    rows, ignored = raw.scan_class_tar(SYNSET, sparse + raw.tar([("b.JPEG", b"b")]))
-    assert [row.key for row in rows] == [f"{SYNSET}/b.JPEG"]
-    assert [(entry.name, entry.reason[:11]) for entry in ignored] == [("a.JPEG", "sparse file")]
-
-
 def test_a_member_beyond_eight_gigabytes(raw):
     size = 9 << 30
     header = raw.special("a.JPEG", tarfile.REGTYPE, size=size).tobuf(tarfile.GNU_FORMAT)

@@ -85,12 +85,3 @@ def test_header_of_a_jpeg(jpegs: dict[str, bytes], name: str) -> None:
     for end in range(0, len(data) - 1, 19):
         with pytest.raises(ImageError):
             sniff(data[:end])
-
-
-@pytest.mark.parametrize("mode", ["1", "LA", "P", "RGB", "I;16"])
-def test_header_of_a_png_is_enough(encoded: Callable[..., bytes], mode: str) -> None:
-    data = encoded(Image.new(mode, (300, 2)), "PNG")
-    assert sniff(data[:24]) == Sniffed("PNG", 2, 300)
-    for end in range(24):
-        with pytest.raises(ImageError, match="neither JPEG nor PNG"):
-            sniff(data[:end])

@@ -12,7 +12,7 @@ from PIL import Image
 
 from dataprep.images import Note, Recipe, Resize, prepare
 from dataprep.images.pixels import eight_bits, resized
-from tests.images.png_files import GREY, RGB, RGBA, chunk, png
+from tests.images.png_files import GREY, RGB, RGBA, png
 
 KEEP = Recipe(passes=("JPEG", "PNG"), depth="keep")
 CUT = Recipe(passes=("JPEG", "PNG"))
@@ -73,17 +73,6 @@ def test_deep_colour_that_changes_gets_8_bits(
     assert done.data == prepare(DEEP[name], Recipe(passes=("PNG",), **options)).data
 
 
-def test_a_flaw_crop_and_exif() -> None:
-    data = png(NOISE[..., :3], RGB, 16, before=chunk(b"gAMA"))
-    (note,) = prepare(data, KEEP).notes
-    words = "16-bit RGB PNG with something that Pillow refuses: re-encoded as 8-bit RGB PNG"
-    assert note.text == words
-    block = b"MM\0*\0\0\0\10\0\1\x01\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0"
-    data = png(NOISE[..., :1], GREY, 16, before=chunk(b"eXIf", block))
-    recipe = Recipe(passes=("PNG",), depth="keep", exif="apply", center_crop=9)
-    assert np.array_equal(_samples(prepare(data, recipe).data), np.rot90(NOISE[:, 1:10, 0], -1))
-
-
 @pytest.mark.parametrize("name", ["box", "bicubic", "lanczos"])
 @pytest.mark.parametrize("size", [(23, 17), (160, 120)])
 def test_resize_in_16_bits_is_that_in_8_bits_but_finer(name: Any, size: tuple[int, int]) -> None:
@@ -98,15 +87,3 @@ def test_resize_in_16_bits_is_that_in_8_bits_but_finer(name: Any, size: tuple[in
     assert stored.notes == ()
     for pair, expected in (((0, 1), 1), ((1, 2), 2), ((65534, 65535), 65535), ((2, 4), 3)):
         assert resized(np.array([pair], np.uint16), (1, 1), "box").tolist() == [[expected]]
-
-
-@pytest.mark.parametrize("options", [{"check": "pixels"}, {"resize": Resize(11, 9)}])
-def test_statistics_are_those_of_the_high_bytes(options: dict[str, Any]) -> None:
-    recipe = Recipe(passes=("PNG",), depth="keep", color="gray", statistics="mean", **options)
-    measured = prepare(DEEP["grey"], recipe).measured
-    assert measured is not None
-    assert measured.histogram is not None
-    assert measured.pixels is not None
-    assert np.array_equal(measured.pixels[..., 0], NOISE[..., 0] >> 8)
-    expected = np.bincount((NOISE[..., 0] >> 8).ravel(), minlength=256)
-    assert np.array_equal(measured.histogram[0], expected)

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import io
-import struct
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +10,6 @@ from PIL import Image
 
 from dataprep.errors import ImageError
 from dataprep.images import Note, Recipe, prepare
-from tests.images.png_files import chunk
 
 PIXELS_DIFFER = 6  # most that JPEG at quality 100 and full chroma moves a sample of the photo
 
@@ -202,22 +199,3 @@ def test_truncation_is_an_image_error(
         for end in range(len(data) - 200, len(data)):
             with pytest.raises(ImageError):
                 prepare(data[:end], Recipe())
-
-
-@pytest.mark.parametrize(
-    "extra",
-    [
-        chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(100_000_000), 1)),
-        chunk(b"iCCP", b"no profile"),
-        chunk(b"acTL", struct.pack(">II", 0, 0)),
-        chunk(b"eXIf", b"MM\0*\xff\xff\xff\xff"),
-        chunk(b"tRNS", b""),
-    ],
-    ids=["text bomb", "bad profile", "bad animation", "bad EXIF", "bad alpha"],
-)
-def test_png_metadata_is_never_looked_into(
-    photo: Image.Image, encoded: Callable[..., bytes], extra: bytes
-) -> None:
-    plain = encoded(photo, "PNG")
-    data = plain[:33] + extra + plain[33:]
-    assert prepare(data, Recipe(exif="apply")).data == prepare(plain, Recipe()).data

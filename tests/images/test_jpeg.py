@@ -4,13 +4,11 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from dataprep.errors import ImageError
 from dataprep.images import Note, Recipe, prepare
-from dataprep.images.jpeg import without_metadata
 
 NAMES = [
     "baseline",
@@ -54,14 +52,6 @@ def test_end_marker_by_chance_in_trailing_garbage_does_not_save_a_truncated_jpeg
     cut = jpegs["baseline"][:-400] + b"\xff\xfe\x00\x20" + b"\xff\xd9"
     with pytest.raises(ImageError, match="truncated"):
         prepare(cut, Recipe())
-
-
-def test_thumbnails_end_marker_is_not_the_images(jpegs: dict[str, bytes]) -> None:
-    data = jpegs["baseline"]
-    thumbnail = b"\xff\xe1\x00\x08\xff\xd8\xff\xd9\x00\x00"
-    cut = data[:2] + thumbnail + data[2:-30]
-    with pytest.raises(ImageError, match="without an end-of-image marker"):
-        prepare(cut, Recipe(check="header"))
 
 
 def test_extraneous_bytes_before_a_marker_are_a_warning(jpegs: dict[str, bytes]) -> None:
@@ -128,17 +118,6 @@ def test_second_frame_header_with_another_size_is_rejected(jpegs: dict[str, byte
     other = data[at : at + 19].replace(b"\x00\x46\x00\x5a", b"\x00\x10\x00\x10")
     with pytest.raises(ImageError):
         prepare(data[:at] + other + data[at:], Recipe())
-
-
-def test_metadata_is_cut_out_without_touching_the_image(
-    photo: Image.Image, encoded: Callable[..., bytes], pixels_of: Callable[[bytes], Any]
-) -> None:
-    exif = Image.Exif()
-    exif[0x0110] = "camera"
-    plain = encoded(photo)
-    rich = encoded(photo, exif=exif, comment=b"hello", icc_profile=bytes(70_000))
-    assert without_metadata(rich) == plain
-    assert np.array_equal(pixels_of(without_metadata(rich)), pixels_of(rich))
 
 
 def test_damaged_metadata_passes_through_untouched(

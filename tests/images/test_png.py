@@ -238,15 +238,6 @@ def test_unusual_png_is_converted_and_noted(
             assert prepare(done.data, KEEP).data is done.data
 
 
-@pytest.mark.parametrize(
-    "change", [{"resize": Resize(4)}, {"center_crop": 4}, {"color": "gray"}, {"encoding": "raw"}]
-)
-def test_plain_png_that_was_asked_to_change_has_no_note(change: dict[str, Any]) -> None:
-    done = prepare(png(COLOURS, RGB), Recipe(passes=BOTH, **change))
-    assert done.format == ("RAW" if "encoding" in change else "PNG")
-    assert done.notes == ()
-
-
 def test_exif_turns_a_png_only_if_asked(pixels_of: Callable[[bytes], Any]) -> None:
     data = png(ROWS, before=chunk(b"eXIf", TURN))
     done = prepare(data, Recipe(passes=BOTH, exif="apply"))

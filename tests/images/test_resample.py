@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.images import Recipe, Resize, codec_versions, codecs, pixels, prepare
+from dataprep.images import codec_versions, pixels
 from dataprep.images.pixels import center_cropped, packed, padded, resized
 from dataprep.images.recipe import Filter
 
@@ -139,30 +139,6 @@ def test_spare_bytes_change_nothing(sides: tuple[int, int, int, int], side: int,
     assert np.array_equal(scaled, resized(copy, sides[2:], "bicubic"))
     if side <= min(sides[:2]):
         assert np.array_equal(center_cropped(view, side), center_cropped(copy, side))
-
-
-@pytest.mark.parametrize("encoding", ["jpeg", "png", "raw"])
-@pytest.mark.parametrize("crop", [None, 20])
-def test_stored_pixels_are_those_of_the_steps(
-    jpegs: dict[str, bytes], encoding: Any, crop: int | None
-) -> None:
-    """The steps on arrays without spare bytes."""
-    recipe = Recipe(resize=Resize(32), center_crop=crop, encoding=encoding, statistics="mean")
-    done = prepare(jpegs["baseline"], recipe)
-    plain = prepare(jpegs["baseline"], Recipe(encoding="raw")).data
-    expected = resized(
-        np.frombuffer(plain, np.uint8).reshape(70, 90, 3).copy(), (41, 32), "bicubic"
-    )
-    expected = packed(expected if crop is None else center_cropped(expected, crop))
-    assert done.measured is not None
-    assert done.measured.pixels is not None
-    assert np.array_equal(done.measured.pixels, expected)
-    stored = {
-        "jpeg": codecs.to_jpeg(expected, 95, "420"),
-        "png": codecs.to_png(expected),
-        "raw": expected.tobytes(),
-    }
-    assert done.data == stored[encoding]
 
 
 _WITHOUT = """

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from dataprep.errors import SinkError
 from dataprep.images import Measured, Recipe, Resize, Statistics, prepare
@@ -210,21 +209,3 @@ def test_measured_pixels_are_those_stored_before_encoding(
         assert np.array_equal(counts, np.bincount(expected[..., channel].ravel(), minlength=256))
     assert (measured.bytes, measured.format) == (len(done.data), done.format)
     assert (measured.height, measured.width) == (done.height, done.width)
-
-
-@pytest.mark.parametrize(("check", "mode"), [("header", "on"), ("bitstream", "mean")])
-def test_pixels_are_not_decoded_for_the_statistics_alone(
-    photo: Image.Image,
-    jpegs: dict[str, bytes],
-    encoded: Callable[..., bytes],
-    check: Any,
-    mode: Any,
-) -> None:
-    """Nor are the few that had to be repaired: the mean would be theirs alone."""
-    for data in (jpegs["baseline"], encoded(photo, "PNG"), encoded(photo.convert("CMYK"))):
-        done = prepare(data, Recipe(check=check, statistics=mode))
-        measured = done.measured
-        assert measured is not None
-        assert measured.histogram is None
-        assert measured.pixels is None
-        assert (measured.bytes, measured.height, measured.width) == (len(done.data), 70, 90)
