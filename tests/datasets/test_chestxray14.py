@@ -362,22 +362,6 @@ def test_option_values_are_checked_at_once(case):
         ChestXray14(**options)
 
 
-@pytest.mark.parametrize("splits", [[], ["validation"]], ids=str)
-def test_splits_that_there_are_not_are_refused(raw, splits):
-    raw.flat()
-    with pytest.raises(UsageError, match="the splits are train, test"):
-        raw.find(splits, validation_fraction="0")
-
-
-def test_the_config_has_what_shapes_the_rows_and_no_paths():
-    assert ChestXray14(labels="/somewhere/l.csv", bbox_csv="/somewhere/b.csv").config() == {
-        "label_order": "canonical",
-        "split": "official",
-        "validation_fraction": "0.1",
-        "split_seed": "0",
-    }
-
-
 def test_lists_may_be_elsewhere(raw, tmp_path):
     raw.flat()
     raw.boxes("00000001_000.png,Mass,0,0,512,512")
@@ -398,30 +382,6 @@ def test_lists_may_be_elsewhere(raw, tmp_path):
     data_set = ChestXray14(**options)
     unit, _ = data_set.find(raw.path, None).units
     assert str(tmp_path) not in data_set.fingerprint(raw.path, unit) + repr(unit)
-
-
-@pytest.mark.parametrize("option", ["labels", "bbox_csv"])
-def test_a_named_list_that_is_gone_is_refused(raw, tmp_path, option):
-    raw.flat()
-    assert "cannot read " in refused(raw, **{option: str(tmp_path / "gone.csv")})
-
-
-@pytest.mark.parametrize("name", ["Data_Entry_2017_v2020.csv", "test_list.txt"])
-def test_the_fingerprint_is_of_what_the_lists_say(raw, name):
-    raw.tars()
-    raw.boxes("00000001_000.png,Mass,0,0,512,512")
-    data_set = ChestXray14()
-    units = data_set.find(raw.path, None).units
-    before = [data_set.fingerprint(raw.path, unit) for unit in units]
-    content = (raw.path / name).read_bytes()
-    os.utime(raw.path / name, (7, 7))  # a copy of the same list
-    assert [data_set.fingerprint(raw.path, unit) for unit in units] == before
-    raw.write(name, content.swapcase())  # as long, and with the same time
-    labels, *images = [data_set.fingerprint(raw.path, unit) for unit in units]
-    assert labels != before[0]
-    assert images == before[1:]
-    raw.write("images_001.tar", b"another")
-    assert data_set.fingerprint(raw.path, units[1]) != before[1]
 
 
 def test_validation_is_cut_from_the_training_patients_only(raw):

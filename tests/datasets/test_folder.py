@@ -182,17 +182,6 @@ def test_inside_takes_what_is_below_and_keeps_it_out_of_keys(tmp_path, write):
     }
 
 
-def test_images_of_an_archive_that_are_not_inside_are_counted(tmp_path):
-    write_archive(
-        tmp_path / "o.tar", {"in/a/1.jpg": b"1", "out/a/2.jpg": b"2", "inn/a/3.jpg": b"3"}
-    )
-
-    (scan,) = scan_all(Folder(inside="in"), tmp_path)
-
-    assert [row.key for row in scan.rows["train"]] == ["a/1.jpg"]
-    assert scan.counts == {"images that are not below --inside": 2}
-
-
 DEEP = {"a/airfield/1.jpg": b"1", "a/apartment/outdoor/2.jpg": b"2", "b/3.jpg": b"3"}
 
 
@@ -280,19 +269,6 @@ def test_a_raw_directory_that_is_not_there_is_refused(tmp_path):
     (tmp_path / "file").touch()
     assert "is not a directory" in refusal(tmp_path / "file")
     assert "check --inside" in refusal(tmp_path, inside="gone")
-
-
-def test_a_gzip_archive_is_a_unit_of_its_own_with_restart_points(tmp_path):
-    write_archive(tmp_path / "train/a.tar.gz", {"x.jpg": b"x"})
-    write_archive(tmp_path / "train/b.tar", {"x.jpg": b"x"})
-    dataset = Folder()
-
-    found = dataset.find(tmp_path, None)
-
-    (packed,) = [unit for unit in found.units if unit.container.endswith("gz")]
-    scanned = dataset.scan(tmp_path, packed)
-    assert scanned.restarts
-    assert scanned.rows["train"][0].packing == ("gzip", f"{packed.name}.restarts")
 
 
 def test_as_many_class_archives_as_imagenet_22k_give_few_units():
@@ -419,19 +395,6 @@ def test_an_unknown_class_is_refused(tmp_path):
 # fingerprints
 
 
-def test_a_fingerprint_changes_with_what_is_scanned(tmp_path):
-    write_tree(tmp_path, {"raw/a/b/1.jpg": b"1", "classes.txt": b"a\n"})
-    raw, classes = tmp_path / "raw", tmp_path / "classes.txt"
-    found, listed = Folder(), Folder(classes=str(classes))
-    (unit,) = found.find(raw, None).units
-    before = [dataset.fingerprint(raw, unit) for dataset in (found, listed)]
-    assert before == [dataset.fingerprint(raw, unit) for dataset in (found, listed)]
-
-    classes.write_bytes(b"a\nb\n")
-    assert found.fingerprint(raw, unit) == before[0]
-    assert Folder(classes=str(classes)).fingerprint(raw, unit) != before[1]
-
-
 def touch(directory: Path) -> None:
     """As if an entry were added, however coarse the file system's times are."""
     status = directory.stat()
@@ -489,9 +452,3 @@ def test_a_table_beside_images_is_asked_about(tmp_path, table):
 
     assert f"found the table {table}; give --listing {table} if it" in refusal(tmp_path)
     assert labels_of(tmp_path, listing="none") == EXPECTED
-
-
-def test_a_table_beside_loose_images_is_the_hint(tmp_path):
-    write_tree(tmp_path, {"1.jpg": b"1", "labels.csv": b"path,label\n1.jpg,a\n"})
-
-    assert "found the table labels.csv beside 1.jpg; give --listing labels.csv" in refusal(tmp_path)

@@ -49,15 +49,6 @@ def test_a_class_folder_that_is_a_dangling_link_is_refused(tmp_path, place):
     )
 
 
-def test_links_that_lead_somewhere_or_are_hidden_are_no_obstacle(tmp_path):
-    write_tree(tmp_path, "raw/a/1.jpg", "elsewhere/1.jpg", "note")
-    (tmp_path / "raw/b").symlink_to("../elsewhere")
-    (tmp_path / "raw/readme").symlink_to("../note")
-    (tmp_path / "raw/.b").symlink_to("gone")
-
-    assert classes_and_count(tmp_path / "raw") == (["a", "b"], 0)
-
-
 # classes without images
 
 
@@ -75,17 +66,6 @@ def test_a_class_archive_without_images_keeps_its_number(tmp_path):
     write_tar(tmp_path / "c.tar", "./1.txt")
 
     assert classes_and_count(tmp_path) == (["a", "b", "c"], 2)
-
-
-def test_labels_are_indices_into_the_classes_with_those_without_images(tmp_path):
-    write_tree(tmp_path, "b/1.jpg")
-    (tmp_path / "a").mkdir()
-    dataset = Folder()
-    container_of = {unit.container: unit for unit in dataset.find(tmp_path, None).units}
-
-    assert dataset.scan(tmp_path, container_of["a"]).classes == ["a"]
-    scan = dataset.scan(tmp_path, container_of["b"])
-    assert (scan.classes, scan.rows["train"][0].labels, scan.counts) == (["b"], (0,), {})
 
 
 def test_nothing_is_made_up_where_the_name_is_no_class(tmp_path):
@@ -152,26 +132,9 @@ def test_lists_of_classes_that_make_no_sense_are_refused(tmp_path, text, expecte
         load_class_list(tmp_path / "list")
 
 
-def test_a_class_may_be_called_like_its_own_number_or_like_no_number(tmp_path):
-    (tmp_path / "list").write_text("1 1\n0 0\n00 2\n7 3\n")
-
-    indices = load_class_list(tmp_path / "list").indices
-    assert indices == {"0": 0, "1": 1, "00": 2, "7": 3, "2": 2, "3": 3}
-
-
-def test_a_list_of_classes_that_is_gone_is_refused(tmp_path):
-    with pytest.raises(SourceError, match="cannot read"):
-        Folder(classes=str(tmp_path / "gone")).classes()
-
-
 @given(st.sets(st.integers(0, 10**30)))
 def test_classes_that_are_numbers_are_in_numeric_order(numbers):
     assert numbers_in_order(map(str, numbers)) == list(map(str, sorted(numbers)))
-
-
-def test_numbers_with_zeros_in_front_have_one_order():
-    assert numbers_in_order(["10", "9", "09", "0", "00"]) == ["0", "00", "09", "9", "10"]
-    assert [identifier for identifier, _ in Folder().order_classes(["2", "10"])] == ["2", "10"]
 
 
 @pytest.mark.parametrize(

@@ -244,14 +244,6 @@ def test_lists_of_labels_need_the_option(tmp_path, raw, suffix):
     assert "a list of labels, expected one label" in refusal(raw, listing)
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-@pytest.mark.parametrize(("cell", "label"), [(3, "3"), (3.0, "3"), (" x ", "x")])
-def test_labels_may_be_whole_numbers(tmp_path, raw, suffix, cell, label):
-    listing = write_listing(tmp_path / f"list.{suffix}", [{"path": "a/1.jpg", "label": cell}])
-
-    assert told(index(raw, listing)["image"]) == {"a/1.jpg": ("train", [label])}
-
-
 def test_labels_may_be_identifiers_or_numbers_of_the_list_of_classes(tmp_path, raw):
     (tmp_path / "classes.txt").write_text("/x/one 1\n/x/zero 0\n")
     (tmp_path / "list.txt").write_text("a/1.jpg 1\na/2.jpg /x/zero\na/3.jpg x/one\n")
@@ -411,20 +403,6 @@ def test_a_listing_that_is_gone_is_refused(tmp_path, raw):
     gone = tmp_path / "gone.csv"
     with pytest.raises(UsageError, match=f"no listing {gone} here or in {raw}; check --listing"):
         index(raw, gone)
-
-
-def test_a_fingerprint_changes_with_the_content(tmp_path, raw):
-    def fingerprint(row):
-        write_listing(tmp_path / "l.csv", [row])
-        os.utime(tmp_path / "l.csv", (77, 77))
-        dataset = Folder(listing=str(tmp_path / "l.csv"))
-        (unit,) = dataset.find(raw, None).units
-        return dataset.fingerprint(raw, unit)
-
-    row = {"path": "a/1.jpg", "label": "a"}
-    before = fingerprint(row)
-    assert fingerprint(row) == before
-    assert fingerprint({**row, "label": "b"}) != before
 
 
 def test_a_listing_may_lie_in_the_raw_directory(tmp_path, raw, monkeypatch):

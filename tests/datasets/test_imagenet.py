@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import random
 import re
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dataprep.datasets import ImageNet, read_image
 from dataprep.datasets.imagenet.dataset import read_bounding_boxes
-from dataprep.errors import SourceError, UsageError
+from dataprep.errors import SourceError
 from dataprep_schemas import imagenet_classes, imagenet_validation_synsets
 
 TRAIN = {
@@ -84,23 +79,6 @@ def test_folders_and_archives_of_different_classes_may_be_mixed(raw):
     assert len(raw.scan("train")[0]) == 9
 
 
-def test_links_in_a_tree_are_followed(raw, tmp_path, make_raw):
-    other = make_raw(tmp_path / "other")
-    other.train_tree()
-    other.validation_archive()
-    (raw.path / "train").mkdir()
-    folder = raw.path / "train" / raw.synsets[0]
-    folder.symlink_to(other.path / "train" / raw.synsets[0], target_is_directory=True)
-    linked = raw.path / "train" / raw.synsets[1]
-    linked.mkdir()
-    for image in (other.path / "train" / raw.synsets[1]).iterdir():
-        (linked / image.name).symlink_to(image)
-    (raw.path / "ILSVRC2012_img_val.tar").symlink_to(other.path / "ILSVRC2012_img_val.tar")
-    rows, ignored = raw.scan()
-    assert (len(rows), ignored) == (6 + len(raw.validation), [])
-    assert len(read_image(raw.path, rows[0])) == rows[0].size
-
-
 def test_what_is_not_an_image_is_ignored_by_name_and_reason(raw):
     raw.train_tree()
     folder = f"train/{raw.synsets[0]}"
@@ -125,32 +103,6 @@ def test_what_is_not_an_image_is_ignored_by_name_and_reason(raw):
         (f"train/{imagenet_classes()[empty][0]}", ""): "empty class folder",
     }
     assert "ignoring .cache, README" in ImageNet().find(raw.path, ["train"]).description[0]
-
-
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers())
-def test_the_order_of_archive_members_does_not_matter(make_raw, seed):
-    shuffle = random.Random(seed).shuffle
-    with TemporaryDirectory() as directory:
-        raw = make_raw(Path(directory) / "raw")
-        outer = []
-        for synset in raw.synsets:
-            images = list(raw.train[synset].items())
-            shuffle(images)
-            outer.append((f"{synset}.tar", raw.tar(images)))
-        shuffle(outer)
-        raw.write_tar("ILSVRC2012_img_train.tar", outer)
-        images = list(raw.validation.items())
-        shuffle(images)
-        raw.write_tar("ILSVRC2012_img_val.tar", images)
-        rows = raw.scan()[0]
-        train = [f"{synset}/{name}" for synset in raw.synsets for name in sorted(raw.train[synset])]
-        assert [row.key for row in rows] == train + sorted(raw.validation)
-        content = {key.partition("/")[2]: key for key in train}
-        for row in rows:
-            name = row.key.rpartition("/")[2]
-            expected = raw.validation.get(name) or raw.train[content[name][:9]][name]
-            assert read_image(raw.path, row) == expected
 
 
 OFFICIAL = imagenet_validation_synsets()
@@ -401,23 +353,3 @@ def test_another_image_set_is_sent_to_the_command_for_it(raw, name, hint):
     raw.write(name, b"x")
     with pytest.raises(SourceError, match=f"{hint}$"):
         ImageNet().find(raw.path, None)
-
-
-@pytest.mark.parametrize("splits", [["test"], []])
-def test_splits_that_do_not_exist(raw, splits):
-    with pytest.raises(UsageError, match="the splits are train, validation"):
-        ImageNet().find(raw.path, splits)
-
-
-def test_what_the_system_refuses_is_a_source_error(raw, monkeypatch):
-    raw.train_tree()
-    unit = ImageNet().find(raw.path, ["train"]).units[0]
-
-    def refuse(path):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(os, "scandir", refuse)
-    with pytest.raises(SourceError, match=r"cannot read train: Permission denied; check that"):
-        ImageNet().find(raw.path, ["train"])
-    with pytest.raises(SourceError, match=f"cannot read {unit.container}: Permission denied"):
-        ImageNet().scan(raw.path, unit)

@@ -12,7 +12,6 @@ import shutil
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,6 @@ from dataprep.datasets.chestxray14.dataset import ChestXray14
 from dataprep.datasets.folder.dataset import Folder
 from dataprep.datasets.testing import DatasetTests
 from dataprep.errors import SourceError
-from dataprep.plugins import DATASETS, OUR_PACKAGE
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 
 LABELS = "labels.txt"
@@ -262,16 +260,6 @@ class TestFolder(DatasetTests):
         return pack(raw.parent, request.param)
 
 
-class TestFolderWithFractions(DatasetTests):
-    @pytest.fixture
-    def dataset(self):
-        return Folder(fractions="train=0.6,test=0.4", group_by="path")
-
-    @pytest.fixture
-    def raw(self, tmp_path):
-        return pack(write_classes(tmp_path / "raw"), "tar")
-
-
 class TestFolderWithListing(DatasetTests):
     # Where the images are does not matter: the listing says which there are.
     test_what_is_not_there_is_refused = None
@@ -334,8 +322,3 @@ def test_the_suite_finds_what_is_broken(tmp_path: Path, test: str, how: dict[str
 
 def test_every_test_of_the_suite_has_found_something() -> None:
     assert sorted(BROKEN) == sorted(name for name in dir(DatasetTests) if name.startswith("test_"))
-
-
-def test_every_data_set_of_this_distribution_is_tested() -> None:
-    points = distribution(OUR_PACKAGE).entry_points.select(group=DATASETS)
-    assert {point.name for point in points} == {"imagenet", "chestxray14", "folder"}
