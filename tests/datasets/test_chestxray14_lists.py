@@ -212,11 +212,6 @@ def test_a_split_list_has_one_name_a_line(side):
     assert side(b"00000001_000.png\n") == ["00000002_000.png"]
 
 
-@pytest.mark.parametrize("line", [b"images_001/a.png", b"a.png 0 1 0"])
-def test_a_split_list_of_another_kind_is_refused(side, line):
-    assert refused(side, b"b.png\n" + line).startswith("line 2 of train_val_list.txt has the name ")
-
-
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
 @pytest.mark.parametrize("name", [LABELS, "train_val_list.txt"])
 def test_another_encoding_is_refused_in_one_clear_line(tmp_path, name, encoding):

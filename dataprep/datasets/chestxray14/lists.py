@@ -132,14 +132,6 @@ _LABEL_RULES: Final = (
         "years, such as 58 or 058Y, or months, weeks or days, such as 012M, 006W or 003D",
     ),
 )
-_SIDE_RULES: Final = (
-    _Rule(
-        "not regexp_full_match(text, '[^/\\s]+')",
-        "name",
-        "text[:40]",
-        "only an image's file name, such as 00000001_000.png",
-    ),
-)
 _SHARED: Final = f"""
 select
   coalesce(patient_id, {_PATIENT}) as patient,
@@ -372,7 +364,6 @@ def _read_sides(database: Database, sides: tuple[Path, ...]) -> None:
     for path, test in zip(sides, (False, True), strict=True):
         table = "test_lines" if test else "train_lines"
         _read_lines(database, table, path)
-        _require(database, table, path, _SIDE_RULES)
         database.execute(f"insert into sides select distinct text, {test} from {table}")
     if shared := database.execute(_SHARED).fetchall():
         patient, trained, tested = shared[0]

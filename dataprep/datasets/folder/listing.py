@@ -62,8 +62,8 @@ when key is null and regexp_matches(path, '(^|/)\.\.(/|$)')
     then 'path with .. in it, which may lead elsewhere'
 when key is null and contains(path, chr(0)) then 'path with a NUL character in it'
 when key is null then 'empty path'
-when {sized} and bytes is null then concat(
-    'size ', coalesce(size, 'missing'),
+when {sized} and size is null then concat(
+    'size ', coalesce(cell, 'missing'),
     ', expected a number of bytes; give --size_column '''' if that is not a size in bytes')
 when {grouped} and "group" is null then {group_problem}
 end"""
@@ -73,8 +73,7 @@ keyed as not materialized (
     select *, {key} as key, {size} as bytes
     from (select * replace (trim(path, ' ' || chr(9)) as path) from cells)),
 grouped as not materialized (select * replace ({group} as "group") from keyed)
-select blank, key, label, bytes as size, "group", {split} as split, {problem} as problem{attributes}
-from grouped
+select blank, key, label, bytes as size, "group", {split} as split{more} from grouped
 """
 
 
@@ -152,10 +151,16 @@ class Listing:
         Raises:
             SourceError: a row is wrong, or a file cannot be looked at.
         """
+        own = "".join(
+            f", nullif(trim({_identifier(_MARK + attribute.name)}), '')"
+            f"{'::bigint' if attribute.kind == 'int' else ''} as "
+            f"{_identifier(_MARK + attribute.name)}"
+            for attribute in attributes
+        )
         first = 0
         empty = True
         with open_database(None, ordered=True) as database, self._explaining():
-            for batch in database.sql(self._query(attributes)).to_arrow_reader(_ROWS):
+            for batch in database.sql(self._query(own)).to_arrow_reader(_ROWS):
                 rows = np.arange(first, first + len(batch))
                 first += len(batch)
                 cells = pa.table(batch).append_column("row", pa.array(rows))
@@ -246,8 +251,8 @@ class Listing:
         named = ", ".join(f"{cell} as {_identifier(meaning)}" for meaning, cell in cells.items())
         return f"select {named} from {source}"
 
-    def _query(self, attributes: Sequence[Attribute]) -> str:
-        """The rows as the rules have them, and what is wrong with them."""
+    def _query(self, more: str) -> str:
+        """The rows as the rules have them, null where one is broken, and more columns."""
         options = self._options
         if "group" in self.columns:
             group = _GROUP
@@ -258,32 +263,20 @@ class Listing:
         split = "split" if "split" in self.columns else quoted(options.split_name)
         if options.cut is not None:
             split = options.cut.split_sql('coalesce("group", key)')
-        own = "".join(
-            f", nullif(trim({_identifier(_MARK + attribute.name)}), '')"
-            f"{'::bigint' if attribute.kind == 'int' else ''} as "
-            f"{_identifier(_MARK + attribute.name)}"
-            for attribute in attributes
-        )
-        problem = _PROBLEM.format(
-            sized="size" in self.columns,
-            grouped="group" in self.columns,
-            group_problem=quoted(f"empty {self.columns.get('group')}, expected the image's"),
-        )
         return _QUERY.format(
             cells=self._cells(),
             key=_KEY,
             group=group,
             size=_SIZE,
             split=split,
-            problem=problem,
-            attributes=own,
+            more=more,
         )
 
     def _listed(self, cells: pa.Table, attributes: Sequence[Attribute]) -> pa.Table:
         """What rows say: key, split, labels, group, size, attributes."""
-        if cells["problem"].null_count < len(cells):
-            wrong = cells.filter(pc.is_valid(cells["problem"])).slice(0, 1).to_pylist()[0]
-            raise self._wrong(wrong["row"], wrong["problem"])
+        needed = ["key", *(name for name in ("size", "group") if name in self.columns)]
+        if any(cells[name].null_count for name in needed):
+            raise self._first_problem()
         split = cells["split"]
         if "split" in self.columns:
             split = self._by_cell(cells, "split", split_name, pa.string())
@@ -297,6 +290,22 @@ class Listing:
                 **{attribute.name: cells[_MARK + attribute.name] for attribute in attributes},
             }
         )
+
+    def _first_problem(self) -> SourceError:
+        """What is wrong with the first row that breaks a rule; asked apart, which costs least."""
+        problem = _PROBLEM.format(
+            sized="size" in self.columns,
+            grouped="group" in self.columns,
+            group_problem=quoted(f"empty {self.columns.get('group')}, expected the image's"),
+        )
+        query = self._query(", path, wrong, size as cell")
+        numbered = f"select *, row_number() over () - 1 as row from ({query})"
+        with open_database(None, ordered=True) as database:  # the other one is still being read
+            found = database.execute(
+                f"select row, {problem} as problem from ({numbered}) "
+                "where not blank and problem is not null order by row limit 1"
+            ).fetchone()
+        return self._wrong(*(found or (0, "a cell that is no text")))
 
     def _by_cell(
         self, cells: pa.Table, name: str, rule: Callable[[str], Any], kind: pa.DataType
