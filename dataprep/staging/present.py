@@ -215,18 +215,15 @@ def _claim(plan: StagePlan, directory: StageDirectory) -> Sentinel | None:
 def _check_owner(plan: StagePlan, directory: StageDirectory, sentinel: Sentinel | None) -> None:
     job, shared, asked = plan.placement.job, plan.request.shared, plan.request.asked
     users = other_jobs(directory, job)
-    planned = read_sentinel(directory, PLANNED)
-    selection = sentinel.selection if sentinel else planned.selection if planned else None
-    same_source = sentinel is None or (
-        sentinel.source == str(plan.inventory.source) or sentinel.digest == plan.inventory.digest
-    )
+    there = sentinel or read_sentinel(directory, PLANNED)
+    ours = str(plan.inventory.source), plan.inventory.digest
     if sentinel is None and users and not shared:
         what = f"is used by {some_of(users)}"
     elif sentinel and sentinel.job not in (None, job) and not (sentinel.shared and shared):
         what = f"was staged by {sentinel.job}, this is {job or 'outside of any job'}"
-    elif sentinel and not same_source:
+    elif sentinel and sentinel.source != ours[0] and sentinel.digest != ours[1]:
         what = f"holds a copy of {printable(sentinel.source)}"
-    elif users and selection not in (None, plan.selection.digest):
+    elif users and there and there.selection != plan.selection.digest:
         what = f"is used as it is by {some_of(users)}, and this call would change it"
     elif sentinel and asked != sentinel.asked:
         what = f"holds another part: {sentinel.asked}; this call asks for {asked}"

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dataprep.errors import StagingError
-from dataprep.staging.target.cleaning import Cleaned, _remove, clean
+from dataprep.staging.target.cleaning import Cleaned, clean
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import node_lock
 from dataprep.staging.target.paths import PRIVATE, CopiedFile, partial_name
@@ -211,16 +211,6 @@ def test_a_copier_that_is_stopping_is_waited_for(tmp_path: Path) -> None:
         put(tmp_path / "job", _partial("train/a"))  # its last chunk
     out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, f"{Cleaned(5, 25, None)}\n")
-    assert tree(tmp_path) == []
-
-
-def test_another_cleaning_that_is_waited_for_leaves_nothing_to_clean(tmp_path: Path) -> None:
-    stage(tmp_path / "job")
-    with StageDirectory.make(tmp_path / "job") as directory, node_lock(directory, patience=60):
-        process = waited_for(tmp_path / "job")
-        _remove(directory, FILES)
-    out, _ = process.communicate(timeout=60)
-    assert (process.returncode, out) == (0, f"{Cleaned(0, 0, None)}\n")
     assert tree(tmp_path) == []
 
 

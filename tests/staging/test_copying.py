@@ -132,19 +132,6 @@ def test_a_damaged_source_ends_everything_and_keeps_what_landed(
     assert name not in everything(place)
 
 
-def test_a_source_that_is_written_to_meanwhile_is_named(
-    source: Path, place: Path, target: int
-) -> None:
-    (file,) = (file for file in sealed(source) if file.path == "huge")
-
-    def write(count: int) -> None:
-        os.utime(source / "huge", ns=(1, 1))
-
-    with pytest.raises(StagingError, match="huge changed while it was being copied"):
-        copy(source, [file], target, watch=Watch(write))
-    assert everything(place) == []
-
-
 @pytest.mark.parametrize(("number", "piece"), [(errno.ENOSPC, 0), (errno.EIO, 5)])
 def test_a_piece_that_is_not_stored_is_never_overlooked(
     source: Path,
@@ -253,12 +240,6 @@ def test_large_files_come_first(listed: list[tuple[int, str]], node: int) -> Non
     assert sorted(ordered, key=repr) == sorted(files, key=repr)
     classes = [file.bytes.bit_length() for file in ordered]
     assert classes == sorted(classes, reverse=True)
-
-
-def test_nodes_begin_at_different_shards() -> None:
-    files = [SourceFile(f"train-{number:05}", 150_000_000) for number in range(100)]
-    assert len({in_order(files, node)[0] for node in range(100)}) > 40
-    assert in_order(files, 3) == in_order(files[::-1], 3)
 
 
 @given(st.integers(1, 128))

@@ -189,19 +189,6 @@ def test_somebody_elses_directory_is_refused() -> None:
 
 
 @needs_root
-def test_roots_directories_are_trusted_on_the_way(public: Path) -> None:
-    public.chmod(0o1777)
-    (public / "local").mkdir(mode=0o711)
-    (public / "local" / "job").mkdir()
-    os.chown(public / "local" / "job", STRANGER, STRANGER)
-    (public / "local").chmod(0o711)  # may be passed, not listed
-    (public / "link").symlink_to("local/job")
-    with somebody_else():
-        make(public / "link" / "imagenet")
-    assert (public / "local" / "job" / "imagenet").stat().st_uid == STRANGER
-
-
-@needs_root
 def test_a_directory_that_another_user_put_into_a_shared_place_is_refused(public: Path) -> None:
     public.chmod(0o1777)
     (public / "me").mkdir(mode=0o777)
@@ -255,19 +242,6 @@ def test_a_directory_that_was_removed_or_replaced_is_noticed(tmp_path: Path) -> 
         assert not directory.is_current()
         with pytest.raises(StagingError, match="somebody removed it"):
             directory.write_private("note", b"")
-
-
-def test_private_files_come_back_and_go(tmp_path: Path) -> None:
-    with StageDirectory.make(tmp_path / "job") as directory:
-        assert directory.read_private("note") is None
-        directory.write_private("note", b"first")
-        directory.write_private("note", b"second")
-        assert directory.read_private("note") == b"second"
-        directory.remove_private("note")
-        directory.remove_private("note")
-        assert directory.read_private("note") is None
-        assert [name for name in directory.private_names() if "note" in name] == []
-    assert [path.name for path in (tmp_path / "job").iterdir()] == [PRIVATE]
 
 
 def plant_link(path: Path) -> None:

@@ -46,11 +46,6 @@ def test_the_files_of_a_split_belong_to_the_data_set(shelf: Shelf) -> None:
     assert {file.path: file.sha256 for file in read_inventory(made.out).files} == made.files
 
 
-def test_only_the_manifest_is_looked_at(tiny: Made, tmp_path: Path) -> None:
-    shutil.copy(tiny.out / "manifest.json", tmp_path)
-    assert read_inventory(tmp_path).files == read_inventory(tiny.out).files
-
-
 def test_a_damaged_manifest_is_refused(tiny: Made, tmp_path: Path) -> None:
     source = tiny.copy(tmp_path / "out")
     data = (source / "manifest.json").read_bytes()

@@ -248,14 +248,6 @@ def test_no_two_nodes_differ_by_more_than_the_largest_shard(
     assert max(found) - min(found) <= max(sizes, default=0)
 
 
-@given(deals())
-def test_no_node_has_two_shards_while_another_has_none(deal: tuple[list[int], int, int]) -> None:
-    sizes, nodes, replicas = deal
-    found = [len(hand) for hand in hands(sizes, nodes, replicas)]
-    assert min(found) > 0 or max(found) <= 1
-    assert (min(found) > 0) == (len(sizes) * replicas >= nodes)
-
-
 @given(st.integers(0, 60), st.integers(1, 12), st.data())
 def test_shards_of_one_size_go_round(shards: int, nodes: int, data: st.DataObject) -> None:
     replicas = data.draw(st.integers(1, nodes))

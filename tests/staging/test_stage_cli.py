@@ -28,27 +28,6 @@ def test_print_dir_prints_the_path_and_nothing_else(cli: Cli, source: Path, tmp_
     assert arrived(to) == named(source)
 
 
-def test_print_dir_prints_no_path_if_there_is_no_copy(
-    cli: Cli, source: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "to").touch()
-    result = cli("stage", source, "--to", tmp_path / "to" / "in", "--print_dir")
-    assert (result.code, result.out) == (1, "")
-
-
-def test_a_target_is_as_it_was_named_and_absolute(
-    cli: Cli, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("link").symlink_to(source.parent)
-    for to in ("to", "./to", "../" + tmp_path.name + "/to"):
-        result = cli("stage", f"link/{source.name}", "--to", to, "--print_dir")
-        assert result.code == 0, result
-        assert Path(result.out.strip()).is_absolute()
-        assert Path(result.out.strip()).resolve() == tmp_path / "to"
-    assert f"copy of {tmp_path}/link/{source.name}" in cli("stage", "--to", "to", "--status").out
-
-
 def test_without_mpi_a_broadcast_reads_directly_and_says_so(
     cli: Cli, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +213,6 @@ def test_it_runs_as_a_program_and_flushes_to_the_disk(source: Path, tmp_path: Pa
     to = tmp_path / "to"
     command = [sys.executable, "-m", "dataprep", "stage", str(source), "--to", str(to)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
+    assert done.stderr.startswith("stage: 100%")
     assert f" in {len(named(source)) - 1} files copied " in done.stdout.splitlines()[-1]
     assert (to / PRIVATE / "complete.json").exists()

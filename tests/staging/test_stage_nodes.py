@@ -132,18 +132,6 @@ def test_a_node_that_is_killed_ends_the_others_soon(
     assert [partials(nodes.targets[node]) for node in others] == [[], []]
 
 
-def test_a_node_that_is_stopped_by_a_signal_tells_the_others_why(
-    forks: Forks, source: Path, tmp_path: Path
-) -> None:
-    nodes = Nodes(forks, tmp_path)
-    calls = [nodes.start(node, source, patch=_HANGING) for node in range(NODES)]
-    eventually(lambda: all(to.exists() and partials(to) for to in nodes.targets))
-    calls[2].send(signal.SIGTERM)
-    assert calls[2].done().code == 143
-    failed([call.done() for call in calls[:2]], "node 2 (", "failed: stopped by SIGTERM")
-    nodes.nothing_is_half_done(source)
-
-
 def test_a_node_that_fails_while_copying_tells_the_others_why(
     forks: Forks, source: Path, mine: Path, tmp_path: Path
 ) -> None:
