@@ -13,7 +13,7 @@ from dataprep.build.commit import CommitRecord, images_under_way, read_records
 from dataprep.build.job import Job
 from dataprep_pipelines.failures import FailureLog
 
-_NAMED = 5  # failures of a round that get a line of their own
+_NAMED = 5  # failures of a round that get a line; the last error tells how many more there are
 _LOOKING = 0.05  # of the time: a metadata server should not pay for a progress bar
 
 
@@ -80,12 +80,9 @@ class RoundWatch:
         """
         failed = self._failures.of_shards()  # first: what is made meanwhile must not be missed
         self.count()
-        for shard in sorted(failed.keys() - self._named):
+        for shard in sorted(failed.keys() - self._named)[: _NAMED - len(self._named)]:
             self._named.add(shard)
-            if len(self._named) <= _NAMED:
-                self._reporter.line(f"{shard} failed, others go on: {failed[shard]}")
-            elif len(self._named) == _NAMED + 1:
-                self._reporter.line("more shards failed; they are not named here")
+            self._reporter.line(f"{shard} failed, others go on: {failed[shard]}")
         if len(failed) >= self._most_failed and len(failed) > self._made:
             shard, error = next(iter(failed.items()))
             raise type(error)(

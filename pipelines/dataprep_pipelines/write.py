@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 
@@ -20,7 +19,6 @@ from dataprep_pipelines.worker import block_interrupts, helper_processes
 
 _IN_FLIGHT = 3  # images a helper: enough to keep it busy, few enough to bound the memory
 _LEAST_IN_FLIGHT = 32  # what helpers get through while the writer ends one of LMDB's transactions
-_LOOK_SECONDS = 0.5  # between two looks at whether to stop, during a pause
 
 
 class WriteShard(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
@@ -77,7 +75,8 @@ class WriteShard(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
                 # It may only have been suspended. What is not made must not look as if it were.
                 raise QuietLauncherError(f"no sign of life of the launcher; {shard} was not made")
             if made is None:
-                self._pause()
+                # A machine that fails at once would take shards from those that work.
+                STOP.wait(self._parallelism.pause)
 
     def _write(self, job: Job, shard: ShardName) -> bool:
         """Make a shard that nobody has made; False: this process was told to stop."""
@@ -95,12 +94,6 @@ class WriteShard(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
         except OSError as error:
             raise storage_error(error, job.workspace.out, f"writing {shard}") from error
         return True
-
-    def _pause(self) -> None:
-        """After a failure: a machine that fails at once would take shards from those that work."""
-        end = time.monotonic() + self._parallelism.pause
-        while (left := end - time.monotonic()) > 0 and not self._stopped():
-            time.sleep(min(left, _LOOK_SECONDS))
 
     def _stopped(self) -> bool:
         return STOP.is_set() or self._job.lease.lost()

@@ -158,46 +158,31 @@ def run_graph(
         finally:
             done.set()
 
-    def died(error: BaseException) -> None:
-        errors.append(error)
-        done.set()
+    def hook(arguments: threading.ExceptHookArgs) -> None:
+        # Beam waits for each worker process in a thread, raises in that thread when it was killed,
+        # tells nobody, and waits for ever.
+        if WORKER_DIED in str(arguments.exc_value) and arguments.exc_value is not None:
+            errors.append(arguments.exc_value)
+            done.set()
+        else:
+            before(arguments)
 
+    before, threading.excepthook = threading.excepthook, hook
     # A daemon, so that a runner that does not stop cannot keep the process alive.
     threading.Thread(target=execute, name="beam", daemon=True).start()
     finished = False
     try:
-        with _watching_worker_processes(died):
-            while not done.wait(_WATCH_SECONDS):
-                watch()
+        while not done.wait(_WATCH_SECONDS):
+            watch()
         finished = not errors
     finally:
+        threading.excepthook = before
         if not finished:
             STOP.set()
             failures.stop()
             done.wait(_STOP_SECONDS)
     if errors:
         raise engine_error(errors[0]) from errors[0]
-
-
-@contextmanager
-def _watching_worker_processes(died: Callable[[BaseException], None]) -> Iterator[None]:
-    """Learn of a worker process that was killed, of which Beam tells nobody and waits for ever.
-
-    Beam waits for each worker process in a thread, and raises in that thread when it dies.
-    """
-    before = threading.excepthook
-
-    def hook(arguments: threading.ExceptHookArgs) -> None:
-        if WORKER_DIED in str(arguments.exc_value) and arguments.exc_value is not None:
-            died(arguments.exc_value)
-        else:
-            before(arguments)
-
-    threading.excepthook = hook
-    try:
-        yield
-    finally:
-        threading.excepthook = before
 
 
 @contextmanager
