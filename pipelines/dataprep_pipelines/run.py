@@ -93,41 +93,39 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
     workspace, raw = Workspace(request.out), request.raw
     given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
     places = {"--raw_data_dir": raw} | {option: path for option, path in given.items() if path}
-    with _storage("preparing", request.out):
-        for directory in (*workspace.private_directories(), request.index_dir or workspace.index):
-            directory.mkdir(parents=True, exist_ok=True)
-        with _working(workspace, engine, places, found.splits or (), reporter) as workers:
-            index = workspace.index
-            if request.index_dir is not None:
-                index = shared_index_directory(request.index_dir, dataset, raw)
-            trust = not request.overwrite
-            parts = _scan_what_changed(dataset, raw, found.units, index, workers, trust=trust)
-            with open_images(parts, dataset, request.splits, workspace.private) as images:
-                summary = summarize(request, dataset, found, parts, images)
-                report_summary(summary, reporter.line)
-                check_unmatched(summary, request.max_bad, workspace.unmatched)
-                job, identity = plan_images(
-                    request, dataset, summary, index, workers.lease, reporter.line
-                )
-                for text in describe_splits(job, found.official_counts):
-                    reporter.line(text)
-                # Only now, when nothing that was asked for can be refused any more.
-                claim(job, identity, parts.digests(), overwrite=request.overwrite)
-                order_images(job, images, [identity, parts.digests()])
-            records = _write_shards(job, workers)
-            check_unchanged(parts, dataset, request.raw)
-            with open_images(parts, dataset, request.splits, workspace.private) as images:
-                unmatched = summary.unmatched
-                return seal(
-                    job,
-                    identity,
-                    records,
-                    max_bad=request.max_bad,
-                    report=reporter.line,
-                    missing=unmatched["missing"],
-                    unlisted=unmatched["unlisted"],
-                    others=images.unstored() if unmatched["first"] or summary.ignored[0] else (),
-                )
+    with _working(workspace, engine, places, found.splits or (), reporter) as workers:
+        index = workspace.index
+        if request.index_dir is not None:
+            request.index_dir.mkdir(parents=True, exist_ok=True)
+            index = shared_index_directory(request.index_dir, dataset, raw)
+        trust = not request.overwrite
+        parts = _scan_what_changed(dataset, raw, found.units, index, workers, trust=trust)
+        with open_images(parts, dataset, request.splits, workspace.private) as images:
+            summary = summarize(request, dataset, found, parts, images)
+            report_summary(summary, reporter.line)
+            check_unmatched(summary, request.max_bad, workspace.unmatched)
+            job, identity = plan_images(
+                request, dataset, summary, index, workers.lease, reporter.line
+            )
+            for text in describe_splits(job, found.official_counts):
+                reporter.line(text)
+            # Only now, when nothing that was asked for can be refused any more.
+            claim(job, identity, parts.digests(), overwrite=request.overwrite)
+            order_images(job, images, [identity, parts.digests()])
+        records = _write_shards(job, workers)
+        check_unchanged(parts, dataset, request.raw)
+        with open_images(parts, dataset, request.splits, workspace.private) as images:
+            unmatched = summary.unmatched
+            return seal(
+                job,
+                identity,
+                records,
+                max_bad=request.max_bad,
+                report=reporter.line,
+                missing=unmatched["missing"],
+                unlisted=unmatched["unlisted"],
+                others=images.unstored() if unmatched["first"] or summary.ignored[0] else (),
+            )
 
 
 def convert(
@@ -165,24 +163,21 @@ def convert(
         )
     workspace = Workspace(request.out)
     splits = list(manifest["splits"])
-    with _storage("converting", request.out):
-        for directory in workspace.private_directories():
-            directory.mkdir(parents=True, exist_ok=True)
-        places = {"SRC": request.source}
-        with _working(workspace, engine, places, splits, reporter) as workers:
-            job, identity = plan_conversion(request, manifest, workers.lease, reporter.line)
-            units = {CONVERTED: manifest["sha256"]}
-            claim(job, identity, units, overwrite=request.overwrite)
-            records = _write_shards(job, workers)
-            return seal(
-                job,
-                identity,
-                records,
-                max_bad=MaxBad(),
-                report=reporter.line,
-                others=unstored_rows(request.source, manifest),
-                statistics=statistics_of(job, manifest),
-            )
+    places = {"SRC": request.source}
+    with _working(workspace, engine, places, splits, reporter) as workers:
+        job, identity = plan_conversion(request, manifest, workers.lease, reporter.line)
+        units = {CONVERTED: manifest["sha256"]}
+        claim(job, identity, units, overwrite=request.overwrite)
+        records = _write_shards(job, workers)
+        return seal(
+            job,
+            identity,
+            records,
+            max_bad=MaxBad(),
+            report=reporter.line,
+            others=unstored_rows(request.source, manifest),
+            statistics=statistics_of(job, manifest),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,32 +217,31 @@ def _working(
         places: what they must see, by the options that name it.
         splits: those that the run makes, as far as they are known.
         reporter: who is told what takes time.
+
+    Raises:
+        SinkError: a file system refuses something, in here or in what is done with the workers.
     """
-    with locked(workspace, report=reporter.line) as lease:
-        remove_partial_files(workspace, splits)
-        remove_build_directories(workspace.out, places.get("--build_dir"))
-        try:
-            with started(engine, workspace.private / "slurm", reporter.line) as running:
-                # Of many workers, each should look less often.
-                lease = replace(lease, look_seconds=running.look_seconds)
-                requirements = None if engine.is_local else WorkerRequirements(places)
-                failures = FailureLog(lease).reserve()
-                yield _Workers(engine, running, requirements, lease, failures, reporter)
-        finally:
-            # Workers elsewhere that died or were cancelled could not, and nobody else knows.
-            if not engine.is_local and not lease.taken_over_now():
-                remove_partial_files(workspace, splits)
-
-
-@contextmanager
-def _storage(doing: str, out: Path) -> Iterator[None]:
-    """What a file system refuses is a line that says where."""
     try:
-        yield
+        for directory in workspace.private_directories():
+            directory.mkdir(parents=True, exist_ok=True)
+        with locked(workspace, report=reporter.line) as lease:
+            remove_partial_files(workspace, splits)
+            remove_build_directories(workspace.out, places.get("--build_dir"))
+            try:
+                with started(engine, workspace.private / "slurm", reporter.line) as running:
+                    # Of many workers, each should look less often.
+                    lease = replace(lease, look_seconds=running.look_seconds)
+                    requirements = None if engine.is_local else WorkerRequirements(places)
+                    failures = FailureLog(lease).reserve()
+                    yield _Workers(engine, running, requirements, lease, failures, reporter)
+            finally:
+                # Workers elsewhere that died or were cancelled could not, and nobody else knows.
+                if not engine.is_local and not lease.taken_over_now():
+                    remove_partial_files(workspace, splits)
     except BrokenPipeError:
         raise  # nobody reads the terminal's lines any more; not the output directory's fault
     except OSError as error:
-        raise storage_error(error, out, doing) from error
+        raise storage_error(error, workspace.out) from error
 
 
 def _scan_what_changed(

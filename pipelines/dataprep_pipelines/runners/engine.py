@@ -199,13 +199,9 @@ def started(engine: Engine, logs: Path, report: Callable[[str], None]) -> Iterat
     """
     logging.getLogger("apache_beam").setLevel(logging.ERROR)
     if engine.is_local:
-        from dataprep.system.throttle import divide
         from dataprep_pipelines.runners.local import LocalEngine
 
-        try:
-            yield LocalEngine(engine)
-        finally:
-            divide(1)
+        yield LocalEngine(engine)
     elif engine.is_dask:
         from dataprep_pipelines.runners.dask import dask_cluster
 

@@ -63,8 +63,11 @@ class LocalEngine(RunningEngine):
         workers = f"--direct_num_workers={processes}"
         options = PipelineOptions([workers, *self._engine.beam_options])
         pipeline = beam.Pipeline(runner=_runner(options, processes), options=options)
-        with work_queue(elements) as queue:
-            run_graph(pipeline, [queue] * processes, work, watch=watch, failures=failures)
+        try:
+            with work_queue(elements) as queue:
+                run_graph(pipeline, [queue] * processes, work, watch=watch, failures=failures)
+        finally:
+            divide(1)
 
 
 def _runner(options: Any, processes: int) -> Any:
