@@ -11,7 +11,7 @@ from typing import ClassVar, Final, Literal
 from dataprep.archives.containers import list_container, stat_fingerprint
 from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
 from dataprep.datasets.chestxray14.images import find_images
-from dataprep.datasets.chestxray14.lists import Lists, describe, find_lists, read_listed
+from dataprep.datasets.chestxray14.lists import Lists, find_lists, read_listed
 from dataprep.datasets.chestxray14.options import (
     BY_PATIENT,
     OFFICIAL,
@@ -95,12 +95,12 @@ class ChestXray14(Dataset):
         return [(finding, finding) for finding in ORDERS[self.options["label_order"]]]
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
-        """Find the images and the lists; these are read and checked against each other."""
+        """Find the images and the lists."""
         wanted = wanted_splits(self._splits, splits)
         described, units = find_images(raw)
         lists = self._lists(raw)
         return Found(
-            description=(described, *describe(lists, self._cut)),
+            description=(described, lists.describe()),
             units=(ScanUnit(_LISTS, lists.labels.name), *units),
             splits=wanted,
             official_counts=self._official_counts(),

@@ -11,7 +11,6 @@ from typing import Final
 from dataprep.archives.containers import container_kind
 from dataprep.archives.listing import is_image_name
 from dataprep.datasets.base import ScanUnit
-from dataprep.datasets.chestxray14.lists import LABELS, meant_raw
 from dataprep.datasets.raw_directory import list_entries, list_raw
 from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable, some_of, unreadable
@@ -45,7 +44,11 @@ def find_images(raw: Path) -> tuple[str, tuple[ScanUnit, ...]]:
                 "what should not be read out of the raw directory"
             )
     if not found:
-        raise _nothing(raw, names)
+        raise SourceError(
+            f"no images in {printable(str(raw))}; looked for images_001.tar.gz (also .tar, .tgz "
+            "and .zip), images_001/ and images/*.png, there and in images/; found "
+            f"{some_of(names) if names else 'nothing'}; check --raw_data_dir"
+        )
     units = tuple(ScanUnit(unit, container) for unit, container in found.items())
     return f"images: {_describe(list(found.values()))}", units
 
@@ -87,16 +90,4 @@ def _describe(containers: Sequence[str]) -> str:
         f"{counted(len(each), noun)}, {' to '.join(dict.fromkeys((each[0], each[-1])))}"
         for noun, each in (("archive", archives), ("folder", folders))
         if each
-    )
-
-
-def _nothing(raw: Path, names: Sequence[str]) -> SourceError:
-    right = meant_raw(raw, LABELS)
-    advice = (
-        f"did you mean --raw_data_dir {printable(right)} ?" if right else "check --raw_data_dir"
-    )
-    return SourceError(
-        f"no images in {printable(str(raw))}; looked for images_001.tar.gz (also .tar, .tgz and "
-        f".zip), images_001/ and images/*.png, there and in images/; found "
-        f"{some_of(names) if names else 'nothing'}; {advice}"
     )

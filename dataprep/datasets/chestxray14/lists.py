@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dataprep.datasets.chestxray14.options import FINDINGS, NO_FINDING
-from dataprep.datasets.raw_directory import meant
 from dataprep.datasets.splits import Cut
 from dataprep.errors import SourceError
 from dataprep.index.database import Database, open_database, quoted
-from dataprep.system.messages import counted, printable, unreadable
+from dataprep.system.messages import printable, unreadable
 from dataprep.system.state_files import file_sha256
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 # Earlier names win: the second release corrected ages and follow-up numbers.
 LABELS: Final = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
-_DOWNLOAD: Final = "CXR8"  # the folder that the whole download comes in
 
 _GRID: Final = 1024  # pixels of the published images' sides, on which boxes are given
 _OLDEST: Final = 120  # years
@@ -132,17 +130,6 @@ _LABEL_RULES: Final = (
         "years, such as 58 or 058Y, or months, weeks or days, such as 012M, 006W or 003D",
     ),
 )
-_SHARED: Final = f"""
-select
-  coalesce(patient_id, {_PATIENT}) as patient,
-  min(key) filter (not test) as trained,
-  min(key) filter (test) as tested,
-from sides left join labels using (key)
-group by patient
-having patient is not null and trained is not null and tested is not null
-order by patient
-"""
-
 _BOX_HEADER: Final = "Image Index,Finding Label,Bbox [x"  # commas in the header are not quoted
 _BOXES: Final = f"""
 create table boxes as
@@ -226,6 +213,11 @@ class Lists:
     sides: tuple[Path, ...]
     boxes: Path | None
 
+    def describe(self) -> str:
+        """Their names, for the terminal."""
+        paths = (self.labels, *self.sides, self.boxes)
+        return f"lists: {', '.join(printable(path.name) for path in paths if path)}"
+
     def fingerprint(self) -> list[tuple[str, str] | None]:
         """What tells that one of them is another one: its name and the SHA-256 of its content.
 
@@ -263,8 +255,6 @@ def find_lists(raw: Path, options: Mapping[str, str], *, official: bool) -> List
         advice = f"copy it there, or name it with --{option}"
         if option != "labels":
             advice += ", or use --split random-by-patient"
-        if right := meant_raw(raw, names):
-            advice = f"did you mean --raw_data_dir {printable(right)} ?"
         raise SourceError(
             f"no {' or '.join(names)} in {printable(str(raw))}; expected the list that comes with "
             f"the images; {advice}"
@@ -276,50 +266,16 @@ def find_lists(raw: Path, options: Mapping[str, str], *, official: bool) -> List
     return Lists(labels, sides, find("bbox_csv", "BBox_List_2017.csv"))
 
 
-def meant_raw(raw: Path, names: Sequence[str]) -> str:
-    """A directory below or above `raw` that holds one of these files; empty if there is none."""
-    below = (_DOWNLOAD, *(path.name for path in sorted(raw.iterdir())))
-    return meant(raw, below, 1, lambda place: any((place / name).is_file() for name in names))
-
-
 def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
     """What the lists say of each image, as rows of the index, and what the user should know of.
 
     Raises:
-        SourceError: a list cannot be used, or the official lists share a patient.
+        SourceError: a list cannot be used.
     """
     with _opened(lists, cut) as database:
         table = database.sql(_LISTED, params={"place": lists.labels.name}).to_arrow_table()
         counts = {what: _numbers(database, query)[0] for what, query in _COUNTS.items()}
     return table, {what: count for what, count in counts.items() if count}
-
-
-def describe(lists: Lists, cut: Cut) -> tuple[str, str, str]:
-    """What the lists are and how much is in them: labels, splits, boxes; a line each.
-
-    Raises:
-        SourceError: as `read_listed`.
-    """
-    with _opened(lists, cut) as database:
-        images, patients = _numbers(
-            database, "select count(*), count(distinct patient_id) from labels"
-        )
-        boxes, marked = _numbers(database, "select count(*), count(distinct key) from boxes")
-    # Rounded: 0.10000000000000001 is as good as a fraction of 17 digits would be unreadable.
-    shares = " and ".join(f"{float(share):g} {split}" for split, share in cut.shares)
-    splits = f"patients at random, {shares}, seed {cut.seed}"
-    if lists.sides:
-        train_validation, test = (printable(side.name) for side in lists.sides)
-        splits = (
-            f"official, {train_validation} (of its patients {shares}, seed {cut.seed}) and {test}"
-        )
-    named = f"{printable(lists.boxes.name)}, {boxes:,} on " if lists.boxes else "no list, "
-    return (
-        f"labels: {printable(lists.labels.name)}, {counted(images, 'image')} of "
-        f"{counted(patients, 'patient')}",
-        f"splits: {splits}",
-        f"boxes: {named}{counted(marked, 'image')}",
-    )
 
 
 @contextmanager
@@ -365,15 +321,6 @@ def _read_sides(database: Database, sides: tuple[Path, ...]) -> None:
         table = "test_lines" if test else "train_lines"
         _read_lines(database, table, path)
         database.execute(f"insert into sides select distinct text, {test} from {table}")
-    if shared := database.execute(_SHARED).fetchall():
-        patient, trained, tested = shared[0]
-        raise SourceError(
-            f"{counted(len(shared), 'patient')} in both "
-            f"{' and '.join(printable(side.name) for side in sides)}, such as {patient} "
-            f"({printable(trained)} and {printable(tested)}); "
-            "expected each patient in one of them, or the test would be of patients seen in "
-            "training; correct the lists or use --split random-by-patient"
-        )
 
 
 def _read_lines(database: Database, table: str, path: Path) -> None:
