@@ -1,10 +1,8 @@
-"""The directory that the user says holds the raw data, and where else it may have been meant."""
+"""The directory that the user says holds the raw data, and what is in it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from dataprep.archives.directory import broken_link
@@ -64,22 +62,3 @@ def _left_out(directory: str, entry: os.DirEntry[str]) -> str:
     except OSError as error:
         raise broken_link(Path(entry), f"{directory}/{entry.name}".lstrip("/"), error) from error
     return "not a regular file"  # opening a named pipe would block
-
-
-def meant(raw: Path, below: Sequence[str], above: int, holds: Callable[[Path], bool]) -> str:
-    """A directory below or above `raw` that holds what was looked for; empty if there is none.
-
-    Args:
-        raw: the raw directory, as the user gave it; if it holds that itself, none is meant.
-        below: names or paths in it, the likeliest first.
-        above: which of the directories that it is in: 1 is the nearest; 0 for none.
-        holds: whether a directory holds what was looked for.
-    """
-    # Lexical on purpose: behind a symbolic link the user means the path as it was typed.
-    outer = os.path.normpath(raw.joinpath(*[".."] * above))
-    places = [*(str(raw / name) for name in below), *([outer] if above else [])]
-    for place in (str(raw), *places):
-        with suppress(OSError):  # a directory that cannot be looked into is no advice
-            if holds(Path(place)):
-                return place if place != str(raw) else ""
-    return ""

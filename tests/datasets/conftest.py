@@ -102,9 +102,6 @@ class RawData:
     def validation_archive(self) -> None:
         self.write_tar("ILSVRC2012_img_val.tar", self.validation.items())
 
-    def labels(self, synsets: Iterable[str], name: str = "synset_labels.txt") -> None:
-        self.write(name, "".join(f"{synset}\n" for synset in synsets).encode())
-
     @staticmethod
     def official(name: str) -> str:
         return imagenet_validation_synsets()[int(name[15:23]) - 1]

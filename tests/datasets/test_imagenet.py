@@ -11,7 +11,7 @@ import pytest
 from dataprep.datasets import ImageNet, read_image
 from dataprep.datasets.imagenet.dataset import read_bounding_boxes
 from dataprep.errors import SourceError
-from dataprep_schemas import imagenet_classes, imagenet_validation_synsets
+from dataprep_schemas import imagenet_classes
 
 TRAIN = {
     "train_tree": "train: train/ (3 class folders)",
@@ -105,30 +105,11 @@ def test_what_is_not_an_image_is_ignored_by_name_and_reason(raw):
     assert "ignoring .cache, README" in ImageNet().find(raw.path, ["train"]).description[0]
 
 
-OFFICIAL = imagenet_validation_synsets()
 CLASSES = [synset for synset, _ in imagenet_classes()]
-LISTS = ("synset_labels.txt", "imagenet_2012_validation_synset_labels.txt")
 
 
 def labels(raw):
     return {row.key: CLASSES[row.labels[0]] for row in raw.scan("validation")[0]}
-
-
-@pytest.mark.parametrize("name", LISTS)
-@pytest.mark.parametrize("layout", ["validation_flat", "validation_archive"])
-def test_a_full_list_goes_by_number_also_for_a_subset(raw, layout, name):
-    getattr(raw, layout)()
-    rotated = [*OFFICIAL[1:], OFFICIAL[0]]
-    raw.labels(rotated, name)
-    assert labels(raw) == {key: rotated[int(key[15:23]) - 1] for key in raw.validation}
-    assert f"labels from {name}" in ImageNet().find(raw.path, ["validation"]).description[0]
-
-
-def test_a_list_of_another_length_is_refused(raw):
-    raw.validation_flat()
-    raw.labels(OFFICIAL[:4])
-    with pytest.raises(SourceError, match=r"synset_labels.txt has 4 lines; expected 50000"):
-        raw.scan("validation")
 
 
 @pytest.mark.parametrize(
@@ -146,26 +127,8 @@ def test_a_name_without_a_number_in_range_is_refused(raw, name):
         raw.scan("validation")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "synset_labels.txt has 0 lines"),
-        (b"n01440764\nn00000000\n", "line 2 of synset_labels.txt is 'n00000000'; expected one of"),
-        (b"490\n361\n", "line 1 of .* development kit numbers classes differently"),
-        (b"\xff\xfe\x00", "line 1 of synset_labels.txt is"),
-    ],
-)
-def test_a_list_of_anything_but_classes_is_refused(raw, content, message):
-    raw.validation_flat()
-    raw.write("synset_labels.txt", content)
-    with pytest.raises(SourceError, match=message) as caught:
-        raw.scan("validation")
-    assert str(caught.value).isprintable()
-
-
 def test_class_folders_are_labels(raw):
     raw.write(f"validation/{CLASSES[0]}/ILSVRC2012_val_00000001.JPEG", b"x")
-    raw.labels(CLASSES[1:2])
     assert labels(raw) == {"ILSVRC2012_val_00000001.JPEG": CLASSES[0]}
 
 
@@ -303,26 +266,6 @@ def test_a_missing_split_is_an_error_that_says_how_to_go_on(raw):
     assert len(ImageNet().find(raw.path, ["train"]).units) == 3
 
 
-@pytest.mark.parametrize("below", ["ILSVRC/Data/CLS-LOC", "imagenet"])
-def test_a_directory_too_high_is_recognised(tmp_path, make_raw, below):
-    (tmp_path / below).parent.mkdir(parents=True, exist_ok=True)
-    inner = make_raw(tmp_path / below)
-    inner.train_tree()
-    inner.validation_flat("val")
-    with pytest.raises(SourceError, match=f"did you mean --raw_data_dir {tmp_path / below} "):
-        ImageNet().find(tmp_path, None)
-    assert len(inner.scan()[0]) == 9 + len(inner.validation)
-
-
-@pytest.mark.parametrize("typed", ["train", "val", "train/{synset}", "val/."])
-def test_a_directory_too_low_is_recognised(raw, typed):
-    raw.train_tree()
-    raw.validation_flat("val")
-    lower = raw.path / typed.format(synset=raw.synsets[0])
-    with pytest.raises(SourceError, match=f"did you mean --raw_data_dir {raw.path} "):
-        ImageNet().find(lower, None)
-
-
 def test_a_raw_directory_that_is_none(tmp_path):
     with pytest.raises(SourceError, match="none does not exist; expected"):
         ImageNet().find(tmp_path / "none", None)
@@ -346,7 +289,6 @@ def test_dangling_links_are_errors(raw):
     [
         ("train/cat/1.jpg", "if it is another image set, prepare it with `dataprep folder`"),
         ("cat/1.jpg", "if it is another image set, prepare it with `dataprep folder`"),
-        ("1.jpg", "`dataprep folder` with --listing FILE takes loose images"),
     ],
 )
 def test_another_image_set_is_sent_to_the_command_for_it(raw, name, hint):

@@ -15,7 +15,7 @@ from dataprep.archives.directory import list_folder
 from dataprep.archives.listing import basename
 from dataprep.archives.tar import Archive
 from dataprep.datasets.base import Dataset, Found, Option, ScanUnit, wanted_splits
-from dataprep.datasets.imagenet.labels import class_indices, image_number, load_label_list
+from dataprep.datasets.imagenet.labels import class_indices, validation_label
 from dataprep.datasets.imagenet.layout import ImageNetUnit, find_layouts
 from dataprep.errors import SourceError
 from dataprep.index import Box, Scanned
@@ -104,8 +104,7 @@ class ImageNet(Dataset):
         if unit.category:
             labels = [class_indices()[unit.category]] * len(images)
         else:
-            classes = load_label_list(raw, unit.labels)
-            labels = [classes[image_number(name) - 1] for name, _ in images]
+            labels = [validation_label(name) for name, _ in images]
         prefix = f"{unit.category}/" if unit.split == "train" else ""
         rows = [
             image.row(prefix + name, (label,), boxes=self._boxes.get(name, ()))
@@ -119,8 +118,7 @@ class ImageNet(Dataset):
         A directory's time changes when entries are added, removed or renamed. It does not when a
         file in it is rewritten in place: `read_image` notices that by the file's size.
         """
-        unit = cast("ImageNetUnit", unit)
-        paths = [unit.container, unit.labels, self.options.get("bbox_csv", "")]
+        paths = [unit.container, self.options.get("bbox_csv", "")]
         return json.dumps([_SCAN_RULES, *(stat_fingerprint(raw, path) for path in paths if path)])
 
 

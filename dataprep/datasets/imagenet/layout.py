@@ -10,8 +10,8 @@ from typing import Final
 from dataprep.archives.listing import basename, is_image_name
 from dataprep.archives.tar import Archive, ArchiveMember, members
 from dataprep.datasets.base import ScanUnit
-from dataprep.datasets.imagenet.labels import class_indices, find_label_list
-from dataprep.datasets.raw_directory import list_entries, list_raw, meant
+from dataprep.datasets.imagenet.labels import class_indices
+from dataprep.datasets.raw_directory import list_entries, list_raw
 from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable, some_of
 
@@ -25,8 +25,6 @@ _LOOKED_FOR: Final = {
     "validation": "ILSVRC2012_img_val.tar, validation/ILSVRC2012_val_*.JPEG or "
     "validation/<WordNet id>/*.JPEG (also val/)",
 }
-# Where Kaggle's release keeps the images.
-_KAGGLE: Final = ("ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")
 _OTHER_SET: Final = "if it is another image set, prepare it with `dataprep folder`"
 
 
@@ -36,8 +34,7 @@ class ImageNetUnit(ScanUnit):
 
     Attributes:
         split: ``train`` or ``validation``.
-        category: the class all images of the unit have; empty when labels come from a list.
-        labels: the list of labels, relative to the raw directory; empty for the shipped list.
+        category: the class all images of the unit have; empty where names tell the labels.
         offset: where in the container the archive starts, in bytes; 0 unless it is nested.
         size: how many bytes a nested archive has; None for everything else.
         inner: the nested archive's name inside the container; empty unless it is nested.
@@ -45,7 +42,6 @@ class ImageNetUnit(ScanUnit):
 
     split: str
     category: str = ""
-    labels: str = ""
     offset: int = 0
     size: int | None = None
     inner: str = ""
@@ -144,11 +140,10 @@ def _find_validation(raw: Path) -> SplitLayout | None:
         return _classes("validation", folder) if folder.folders or folder.archives else None
     if folder is None and not (raw / _VALIDATION_ARCHIVE).is_file():
         return None
-    labels = find_label_list(raw)
     place = folder.path if folder else _VALIDATION_ARCHIVE
     how = f"{place}/ (one directory" if folder else f"{place} (read in place"
-    form = f"{how}, labels from {labels or 'the shipped list'})"
-    unit = ImageNetUnit("validation", place, "validation", labels=labels)
+    form = f"{how}, labels from the shipped list)"
+    unit = ImageNetUnit("validation", place, "validation")
     return f"validation: {form}", [unit]
 
 
@@ -216,22 +211,11 @@ def _missing(
 ) -> SourceError:
     """Says what to do when splits are not where they were looked for."""
     looked_for = "; ".join(f"for {split}: {_LOOKED_FOR[split]}" for split in lacking)
-    name = raw.resolve().name
-    above = 1 if name in (_TRAIN, *_VALIDATION) else 2 if name in class_indices() else 0
     if there:
         advice = f"--splits {','.join(there)} would take only what is there"
-    elif right := meant(raw, (*_KAGGLE, *names), above, _holds_split):
-        advice = f"did you mean --raw_data_dir {printable(right)} ?"
-    elif any(is_image_name(name) for name in names):
-        advice = "check --raw_data_dir; `dataprep folder` with --listing FILE takes loose images"
     else:
         advice = f"check --raw_data_dir; {_OTHER_SET}"
     return SourceError(
         f"no {' and no '.join(lacking)} images in {printable(str(raw))}; looked {looked_for}; "
         f"found {some_of(names) if names else 'nothing'}; {advice}"
     )
-
-
-def _holds_split(directory: Path) -> bool:
-    names = (_TRAIN_ARCHIVE, _VALIDATION_ARCHIVE, _TRAIN, *_VALIDATION)
-    return any((directory / name).exists() for name in names)
