@@ -9,7 +9,6 @@ from pathlib import Path
 import dataprep
 import dataprep_pipelines
 import dataprep_schemas
-from dataprep import errors
 
 
 def test_all_three_packages_come_from_one_place() -> None:
@@ -42,17 +41,6 @@ def test_the_library_never_imports_beam() -> None:
 def test_preparing_never_imports_tensorflow() -> None:
     statement = "import dataprep_pipelines.run, dataprep_pipelines.write"
     assert "tensorflow" not in modules_after(statement)
-
-
-def test_every_error_is_in_the_tree_of_the_docstring() -> None:
-    tree = str(errors.__doc__)
-    found = {
-        name
-        for name, value in vars(errors).items()
-        if isinstance(value, type) and issubclass(value, errors.DataprepError)
-    }
-    assert found
-    assert {name for name in found if name not in tree} == set()
 
 
 def test_the_library_s_arrows_run_one_way() -> None:
