@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dataprep.index.images import Images
 
 
-_VERSION = 3  # raise it whenever the same scan would be kept in another way
+_VERSION = 4  # raise it whenever the same scan would be kept in another way
 _RULES = 1  # raise it whenever the same index would be summarized otherwise
 _GROUP = 1 << 17  # rows; what DuckDB gives to one of its threads
 
