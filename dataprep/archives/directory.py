@@ -15,9 +15,8 @@ from dataprep.archives.listing import (
     is_image_name,
     refusal,
 )
-from dataprep.errors import SourceError
 from dataprep.index import Ignored
-from dataprep.system.messages import printable, unreadable
+from dataprep.system.messages import unreadable
 
 _Identity = tuple[int, int]
 """Device and inode: the same for a directory and all links to it."""
@@ -114,19 +113,9 @@ def _take(entry: os.DirEntry[str], folder: str, path: str, images: list[StoredIm
     try:
         status = entry.stat()
     except OSError as error:
-        raise broken_link(Path(entry), container, error) from error
+        raise unreadable(container, error) from error
     if not stat.S_ISREG(status.st_mode):
         return "not a regular file"
     place = (container, 0, status.st_size, int(status.st_mtime))
     images.append(StoredImage(path, *place, container_mtime=status.st_mtime_ns))
     return ""
-
-
-def broken_link(path: Path, name: str, error: OSError) -> SourceError:
-    """The error for an entry whose status cannot be had, which may be a link to nowhere."""
-    if not path.is_symlink():
-        return unreadable(name, error)
-    return SourceError(
-        f"{printable(name)} is a symbolic link to {printable(str(path.readlink()))}, which cannot "
-        f"be read ({error.strerror}); restore what it leads to or remove the link"
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dataprep.archives.directory import broken_link
 from dataprep.archives.listing import is_clutter_folder, refusal
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, unreadable
@@ -60,5 +59,5 @@ def _left_out(directory: str, entry: os.DirEntry[str]) -> str:
     try:
         entry.stat()
     except OSError as error:
-        raise broken_link(Path(entry), f"{directory}/{entry.name}".lstrip("/"), error) from error
+        raise unreadable(f"{directory}/{entry.name}".lstrip("/"), error) from error
     return "not a regular file"  # opening a named pipe would block

@@ -29,10 +29,6 @@ serve(sys.stdin.buffer, sys.stdout.buffer)
 _SECONDS = 60.0  # until the next item is there
 
 
-class ChildDiedError(SinkError):
-    """The other process crashed or hung."""
-
-
 def read_unverified(
     sink: Sink, paths: Sequence[Path], info: DatasetInfo
 ) -> Generator[Example, None, None]:
@@ -62,7 +58,7 @@ def in_child(
         seconds: to wait for each item.
 
     Raises:
-        ChildDiedError: the other process crashed or hung.
+        SinkError: the other process crashed or hung.
         Exception: whatever ``function`` raises.
     """
     search_path = [str(Path(entry).absolute()) for entry in sys.path]
@@ -100,7 +96,7 @@ def _next(
         hung = not watchdog.is_alive()
         child.kill()
         what = f"did not answer for {seconds:.0f} s" if hung else f"crashed ({child.wait()})"
-        raise ChildDiedError(
+        raise SinkError(
             f"{path}: the process that read it {what}: the file is damaged or of another format; "
             "make the shard again"
         ) from error

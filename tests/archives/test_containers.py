@@ -141,7 +141,7 @@ def test_linked_folders_are_followed_but_not_in_circles(raw):
 def test_a_link_that_leads_nowhere_is_named(raw):
     raw.write("a/x/one.png", b"1")
     (raw.path / "a" / "x" / "two.png").symlink_to("gone.png")
-    with pytest.raises(SourceError, match=r"a/x/two.png is a symbolic link to gone.png, which"):
+    with pytest.raises(SourceError, match=r"cannot read a/x/two.png: No such file"):
         list_container(raw.path, "a", deep=True)
 
 

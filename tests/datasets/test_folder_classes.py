@@ -41,12 +41,8 @@ def test_a_class_folder_that_is_a_dangling_link_is_refused(tmp_path, place):
     write_tree(tmp_path, *(f"{place[:-1]}{name}/1.jpg" for name in "ac"))
     (tmp_path / place).symlink_to("gone/b")
 
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(SourceError, match=f"cannot read {place}: No such file"):
         Folder().find(tmp_path, None)
-    assert str(caught.value) == (
-        f"{place} is a symbolic link to gone/b, which cannot be read (No such file or directory); "
-        "restore what it leads to or remove the link"
-    )
 
 
 # classes without images

@@ -280,7 +280,7 @@ def test_a_raw_directory_that_is_none(tmp_path):
 def test_dangling_links_are_errors(raw):
     raw.train_tree()
     (raw.path / "train" / raw.synsets[0] / "x.JPEG").symlink_to("gone.JPEG")
-    with pytest.raises(SourceError, match=r"x.JPEG is a symbolic link to gone.JPEG, which cannot"):
+    with pytest.raises(SourceError, match=r"cannot read .*x.JPEG: No such file"):
         raw.scan("train")
 
 
