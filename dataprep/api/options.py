@@ -141,7 +141,6 @@ def stage_options() -> list[Option]:
     shared = "Several jobs of yours on a node use one copy; give it in all of them."
     bandwidth = "A node reads at most so much a second, e.g. 500MB. [default: no bound]"
     meeting = "How long nodes wait for each other before anything is copied."
-    patience = "How long processes of a node wait for one that copies but makes no progress."
     seconds: dict[str, Any] = {"type": click.FloatRange(min=1), "metavar": "SECONDS"}
     return [
         option("split", splits, multiple=True, metavar="NAME"),
@@ -158,7 +157,6 @@ def stage_options() -> list[Option]:
         number("world_size", "N", "How many nodes there are."),
         option("rendezvous", rendezvous, metavar="HOST:PORT"),
         option("rendezvous_seconds", meeting, default=300, **seconds),
-        option("patience", patience, default=600, **seconds),
     ]
 
 

@@ -153,21 +153,21 @@ def agree_to_start(reports: Sequence[Report], nodes: int) -> None:
         )
 
 
-def agree_to_finish(reports: Sequence[Report]) -> tuple[list[str], str]:
+def agree_to_finish(reports: Sequence[Report]) -> tuple[str, str]:
     """Check that nodes which hold the same files hold the same bytes.
 
     Args:
         reports: `NodeDone` of all nodes.
 
     Returns:
-        The total, a line each; and what is wrong if two nodes hold different bytes, else nothing.
+        The total, in a line; and what is wrong if two nodes hold different bytes, else nothing.
     """
     done = [NodeDone(**report) for report in reports]
     holders: dict[str, NodeDone] = {}  # of each selection, the first that knows all hashes
     for node in done:
         other = holders.setdefault(node.selection, node) if node.content else node
         if other.content != node.content:
-            return [], (
+            return "", (
                 f"{_named(other)} and {_named(node)} copied the same files but hold different "
                 "bytes: the source was changed meanwhile, or a node's storage or memory is faulty; "
                 "delete the copies (dataprep stage --clean) and run the same command again"
@@ -175,7 +175,7 @@ def agree_to_finish(reports: Sequence[Report]) -> tuple[list[str], str]:
     return _total(done), ""
 
 
-def _total(nodes: Sequence[NodeDone]) -> list[str]:
+def _total(nodes: Sequence[NodeDone]) -> str:
     """How fast it was, in powers of 1000 and of copied bytes only.
 
     All nodes start together, so the slowest one's seconds are those of all.
@@ -185,27 +185,17 @@ def _total(nodes: Sequence[NodeDone]) -> list[str]:
     kept = f"{sized(sum(node.reused for node in nodes))} there already"
     if not copied:
         where = f" to {counted(len(nodes), 'node')}" if len(nodes) > 1 else ""
-        return [f"nothing to copy{where}: {kept}"]
+        return f"nothing to copy{where}: {kept}"
     seconds = max(node.seconds for node in copiers)
     files = counted(sum(node.files for node in copiers), "file")
     total = (
         f"{sized(copied)} in {files} copied to {counted(len(copiers), 'node')} in {seconds:.1f} s: "
-        f"{_speed(copied, seconds)}"
+        f"{sized(copied / max(seconds, 1e-9))}/s"
     )
     if any(node.reused for node in nodes):
         total += f"; {kept}"
-    if len(copiers) == 1:
-        return [total]
-    ranked = sorted(copiers, key=lambda node: node.copied / max(node.seconds, 1e-9))
-    slowest, fastest = (
-        f"{_named(n)} {_speed(n.copied, n.seconds)}" for n in ranked[:: len(ranked) - 1]
-    )
-    return [f"slowest: {slowest}; fastest: {fastest}", total]
+    return total
 
 
 def _named(report: NodeStart | NodeDone) -> str:
     return f"node {report.node} ({printable(report.host)})"
-
-
-def _speed(count: float, seconds: float) -> str:
-    return f"{sized(count / max(seconds, 1e-9))}/s"

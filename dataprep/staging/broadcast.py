@@ -280,7 +280,7 @@ class _Broadcast:
                     chunk.file,
                     source=self.source,
                     verify=self.verify,
-                    pulse=self.watch.pulse,
+                    check=self.watch.check,
                 )
             if (writer := self._writers.get(chunk.lane)) is not None:
                 writer.write(memoryview(buffer)[: chunk.length], chunk.offset)

@@ -82,8 +82,7 @@ class Copier:
         """Make this node's copy whole, and wait until those of the other nodes are.
 
         No other node is waited for while the target is locked, or two jobs could wait for each
-        other. In a broadcast all nodes work at a time, so there a job that finds another one at
-        work waits for it no longer than ``--patience``.
+        other.
 
         Args:
             on_whole: called when this node's copy is whole; others may not be yet.
@@ -100,20 +99,18 @@ class Copier:
         if peers.index == 0:
             for line in self._announcement():
                 self.reporter.line(line)
-        patience = plan.request.patience
-        with node_lock(directory, patience=patience, on_wait=self.progress.waiting) as lock:
+        with node_lock(directory, on_wait=self.progress.waiting) as lock:
             assert lock is not None  # noqa: S101  # nothing but the lock was waited for
             self.progress.tell(lock)
             done = self._make_whole(time.monotonic())
         on_whole()
-        lines, trouble = peers.exchange(asdict(done), agree_to_finish)
+        total, trouble = peers.exchange(asdict(done), agree_to_finish)
         if trouble:
             remove_sentinel(directory)  # nobody knows whose bytes are the right ones
             remove_labels(plan, directory)
             raise StagingError(trouble)
         if peers.index == 0 or isinstance(peers, Alone):
-            for line in lines:
-                self.reporter.line(line)
+            self.reporter.line(total)
 
     def _sweep(self) -> None:
         """Remove what killed copiers have left half-done; the lock must be held."""

@@ -29,7 +29,7 @@ class Watch:
 
     Args:
         on_advance: called with the number of bytes that a stream has just finished, from that
-            stream's thread; with 0 as a sign of life in between.
+            stream's thread.
     """
 
     def __init__(self, on_advance: Callable[[int], None] = lambda _: None) -> None:
@@ -48,11 +48,6 @@ class Watch:
         with self._lock:
             self._done += count
         self._on_advance(count)
-        self.check()
-
-    def pulse(self) -> None:
-        """A stream is alive, but what it does counts for nothing; raises if all must stop."""
-        self._on_advance(0)
         self.check()
 
     def stop(self, error: DataprepError) -> None:
@@ -173,7 +168,7 @@ def copy_files(
             with (
                 SourceReader(source, file) as reader,
                 TargetWriter(
-                    target, file, source=source, verify=verify, pulse=watch.pulse
+                    target, file, source=source, verify=verify, check=watch.check
                 ) as writer,
             ):
                 _move(reader, writer, buffers, watch, limit)

@@ -8,13 +8,11 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from dataprep.build.manifest import NAME, PART, read_manifest, refuse_part
+from dataprep.build.manifest import NAME, read_manifest, refuse_part
 from dataprep.errors import DatasetError, UsageError
-from dataprep.staging.target.paths import is_inside
 from dataprep.system.durable_files import is_partial
 from dataprep.system.messages import printable
 from dataprep.system.state_files import to_json
@@ -120,15 +118,6 @@ def _named(source: Path, manifest: Mapping[str, Any]) -> Inventory:
         SourceFile(file["path"], file["bytes"], file["sha256"]) for file in _files_of(manifest)
     )
     files.sort(key=lambda file: file.path)
-    # Somebody may have written it otherwise.
-    paths = [file.path for file in files]
-    strange = [path for path in paths if not is_inside(path) or path == PART]
-    strange += [path for path, after in pairwise(paths) if path == after]
-    if strange:
-        raise DatasetError(
-            f"{source / NAME} names {printable(min(strange))} twice, or as a file where none can "
-            "be; make the data set again"
-        )
     return Inventory(source, manifest["sha256"], tuple(files), manifest)
 
 
@@ -169,10 +158,10 @@ def _walk(source: Path) -> Iterator[SourceFile]:
 def _file(entry: os.DirEntry[str], path: str) -> SourceFile:
     """A file, or what a link leads to."""
     found = entry.stat()
-    if not stat.S_ISREG(found.st_mode) or not is_inside(path):
+    if not stat.S_ISREG(found.st_mode):
         raise DatasetError(
-            f"{printable(entry.path)} is no regular file, nor a link to one, or has the name of "
-            "staging's own directory, so it cannot be staged; move it away"
+            f"{printable(entry.path)} is no regular file, nor a link to one, so it cannot be "
+            "staged; move it away"
         )
     mode = stat.S_IMODE(found.st_mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR
     return SourceFile(path, found.st_size, modified=found.st_mtime_ns, mode=mode)

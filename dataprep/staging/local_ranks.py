@@ -15,7 +15,7 @@ from dataprep.staging.placement import Placement
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.target.directory import StageDirectory, private_name
 from dataprep.staging.target.node_lock import NodeLock, node_lock
-from dataprep.staging.target.sentinel import changed_files, read_sentinel
+from dataprep.staging.target.sentinel import read_sentinel
 from dataprep.system.messages import sized
 from dataprep.system.state_files import to_json
 
@@ -86,19 +86,16 @@ class Progress:
         self._locks: list[NodeLock] = []
         self._turn = threading.Lock()
         self._done = 0
-        self._steps = 0
 
     def tell(self, lock: NodeLock) -> None:
         """From now on, those who wait for this lock are told too."""
         self._locks.append(lock)
 
     def __call__(self, count: int) -> None:
-        """So many more bytes are done; of 0, something else has gone on."""
+        """So many more bytes are done."""
         with self._turn:
             self._done += count
-            self._steps += 1
-            # With the count, since a terabyte's text changes only every 100 GB.
-            self._note(f"{sized(self._done)} done, piece {self._steps:,}")
+            self._note(f"{sized(self._done)} done")
             if self._reporter is not None:
                 self._reporter.advance(count)
 
@@ -130,7 +127,6 @@ class LocalRanks:
         self, directory: StageDirectory, request: StageRequest, placement: Placement
     ) -> None:
         self._directory = directory
-        self._patience = request.patience + request.rendezvous_seconds
         self._since = time.time() - _STAGGER
         self._seen: Outcome | None = None
         self._name: str | None = None
@@ -154,14 +150,13 @@ class LocalRanks:
             it raises is told to the others. None if the copy is there.
 
         Raises:
-            DataprepError: what the one that did the work has ended with; it shows no sign of life.
+            DataprepError: what the one that did the work has ended with.
         """
         if self._name is None:
             yield lambda: None
             return
         with node_lock(
             self._directory,
-            patience=self._patience,
             done=self._is_settled,
             on_wait=on_wait,
             name=private_name(_LAUNCH, self._name),
@@ -179,26 +174,17 @@ class LocalRanks:
                     self._tell(Outcome.of(error))
                 raise
 
-    def is_mending(self) -> bool:
-        """Whether this call was done once, so that other nodes do not wait for this one."""
-        told = self._told()
-        return told is not None and told.error is None
-
     def _tell(self, outcome: Outcome) -> None:
         if self._name is not None:
             write_outcome(self._directory, self._name, outcome)
-
-    def _told(self) -> Outcome | None:
-        return (self._name and read_outcome(self._directory, self._name, self._since)) or None
 
     def _is_settled(self) -> bool:
         """Whether another process has done the work.
 
         Only the failures of this call count, not those of one before it. A success counts as long
-        as the copy is as it was left.
+        as there is a copy.
         """
-        self._seen = self._told()
-        if self._seen is not None and self._seen.error is None:
-            sentinel = read_sentinel(self._directory)
-            return sentinel is not None and not changed_files(self._directory, sentinel.files)
-        return self._seen is not None
+        assert self._name is not None  # noqa: S101  # for mypy
+        self._seen = read_outcome(self._directory, self._name, self._since)
+        is_done = self._seen is not None and self._seen.error is None
+        return self._seen is not None and not (is_done and read_sentinel(self._directory) is None)

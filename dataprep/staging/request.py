@@ -32,7 +32,6 @@ class StageRequest:
         world_size: ``--world_size``, how many nodes there are.
         rendezvous: ``HOST:PORT`` where nodes meet, ``none``, or None to take the scheduler's.
         rendezvous_seconds: how long nodes wait for each other.
-        patience: seconds without a sign of life before a copier on this node is given up.
     """
 
     source: Path
@@ -50,7 +49,6 @@ class StageRequest:
     world_size: int | None = None
     rendezvous: str | None = None
     rendezvous_seconds: float = 300.0
-    patience: float = 600.0
 
     def __post_init__(self) -> None:
         """Refuse options that cannot be together.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dataprep.errors import DataprepError
 from dataprep.staging import mpi
-from dataprep.staging.agreement import Alone, Peers
+from dataprep.staging.agreement import Peers
 from dataprep.staging.copier import Copier
 from dataprep.staging.copying import Watch
 from dataprep.staging.local_ranks import LocalRanks, Progress
@@ -69,8 +69,7 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
             if tell is None:
                 return place
             watch = Watch(progress)
-            alone = Alone(placement.node, placement.nodes)
-            with alone if ranks.is_mending() else connect(watch) as peers:
+            with connect(watch) as peers:
                 plan = plan or make_plan(request, placement)
                 Copier(plan, directory, peers, watch, reporter, progress).run(tell)
     return place

@@ -35,8 +35,7 @@ class TargetWriter:
         file: what it must become.
         source: the directory it comes from, for messages.
         verify: see `dataprep.staging.copying.copy_files`.
-        pulse: called again and again while it is read back, which may take long; what it raises
-            ends that.
+        check: called again and again while it is read back; raises to stop.
 
     Raises:
         StagingError: the target is full, read-only, or something is in the way.
@@ -49,13 +48,13 @@ class TargetWriter:
         *,
         source: Path,
         verify: Verify,
-        pulse: Callable[[], None] = lambda: None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self._file = file
         self._source = source
         self._place = place_of(target)
         self._reread = verify == "reread"
-        self._pulse = pulse
+        self._check = check
         self._digest = hashlib.sha256() if verify != "none" else None
         self._temporary = ""  # nothing to discard
         with ExitStack() as undo, self._explained():
@@ -123,7 +122,7 @@ class TargetWriter:
             if self._reread:
                 # Its pages are clean now: without them it comes from the storage.
                 os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-                stored = file_sha256(self._descriptor, lambda _: self._pulse())
+                stored = file_sha256(self._descriptor, lambda _: self._check())
                 if stored != found:
                     raise self._damaged(f"SHA-256 {stored}", str(found))
             os.replace(

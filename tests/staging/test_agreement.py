@@ -94,23 +94,22 @@ def test_the_same_files_with_other_bytes_name_two_nodes() -> None:
     reports = done(0, selection="t", content="x"), done(1), done(2, content=None), done(3)
     assert finish(*reports)[1] == ""
     lines, trouble = finish(*reports, done(4, content="x"))
-    assert lines == []
+    assert lines == ""
     assert trouble.startswith("node 1 (n1) and node 4 (n4) copied the same files but hold")
 
 
 def test_the_total_is_told() -> None:
-    assert finish(done(0, reused=1500))[0] == [
+    assert finish(done(0, reused=1500))[0] == (
         "42.0 GB in 20 files copied to 1 node in 21.0 s: 2.0 GB/s; 1.5 KB there already"
-    ]
+    )
     instant = done(0, seconds=0)
-    assert "copied to 1 node in 0.0 s" in finish(instant)[0][0]
+    assert "copied to 1 node in 0.0 s" in finish(instant)[0]
     old = done(2, copied=0, files=0, reused=42 * GB, seconds=0)
-    assert finish(done(0), done(1, seconds=42), old)[0] == [
-        "slowest: node 1 (n1) 1.0 GB/s; fastest: node 0 (n0) 2.0 GB/s",
-        "84.0 GB in 40 files copied to 2 nodes in 42.0 s: 2.0 GB/s; 42.0 GB there already",
-    ]
-    assert finish(old)[0] == ["nothing to copy: 42.0 GB there already"]
-    assert finish(old, old)[0] == ["nothing to copy to 2 nodes: 84.0 GB there already"]
+    assert finish(done(0), done(1, seconds=42), old)[0] == (
+        "84.0 GB in 40 files copied to 2 nodes in 42.0 s: 2.0 GB/s; 42.0 GB there already"
+    )
+    assert finish(old)[0] == "nothing to copy: 42.0 GB there already"
+    assert finish(old, old)[0] == "nothing to copy to 2 nodes: 84.0 GB there already"
 
 
 def test_a_hostile_name_stays_on_its_line() -> None:

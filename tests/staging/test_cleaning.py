@@ -56,7 +56,7 @@ def stage(
     paths: Collection[str] = FILES,
 ) -> None:
     """What staging does, without copying."""
-    with StageDirectory.make(target) as directory, node_lock(directory, patience=60):
+    with StageDirectory.make(target) as directory, node_lock(directory):
         before = planned_paths(directory)
         write_sentinel(directory, planned(before | {*paths}, job, shared=shared), PLANNED)
         files = tuple(put(target, path) for path in paths)
@@ -171,7 +171,7 @@ def test_a_copy_in_the_making_is_not_cleaned(tmp_path: Path) -> None:
     stage(tmp_path / "job", whole=False)
     with (
         StageDirectory.make(tmp_path / "job") as directory,
-        node_lock(directory, patience=60) as lock,
+        node_lock(directory) as lock,
     ):
         assert lock is not None
         lock.note("1 of 5 GB")
@@ -206,7 +206,7 @@ print(clean(pathlib.Path(sys.argv[1]), "slurm-1"))
 
 def test_a_copier_that_is_stopping_is_waited_for(tmp_path: Path) -> None:
     stage(tmp_path / "job", whole=False)
-    with StageDirectory.make(tmp_path / "job") as directory, node_lock(directory, patience=60):
+    with StageDirectory.make(tmp_path / "job") as directory, node_lock(directory):
         process = waited_for(tmp_path / "job")
         put(tmp_path / "job", _partial("train/a"))  # its last chunk
     out, _ = process.communicate(timeout=60)

@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dataprep.build.manifest import seal_manifest
 from dataprep.errors import DatasetError, UsageError
 from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
-from dataprep.system.state_files import to_json
 from tests.conftest import Made, Shelf
 
 
@@ -56,31 +52,6 @@ def test_a_damaged_manifest_is_refused(tiny: Made, tmp_path: Path) -> None:
         (source / "manifest.json").write_bytes(damaged)
         with pytest.raises(DatasetError, match="cannot be read"):
             read_inventory(source)
-
-
-def resealed(made: Made, out: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """A manifest that somebody wrote otherwise, with a hash that is right."""
-    manifest = json.loads((made.out / "manifest.json").read_bytes())
-    del manifest["sha256"]
-    change(manifest)
-    out.mkdir()
-    (out / "manifest.json").write_bytes(to_json(seal_manifest(manifest)))
-    return out
-
-
-@pytest.mark.parametrize(
-    "path",
-    [".dataprep-stage/complete.json", "part.json", "train/./x", "manifest.json"],
-)
-def test_a_manifest_that_names_strange_places_is_refused(
-    tiny: Made, tmp_path: Path, path: str
-) -> None:
-    def rename(manifest: dict[str, Any]) -> None:
-        manifest["splits"]["train"]["shards"][0]["files"][0]["path"] = path
-
-    source = resealed(tiny, tmp_path / "out", rename)
-    with pytest.raises(DatasetError, match=r"names .* twice, or as a file where none can be"):
-        read_inventory(source)
 
 
 def test_an_unfinished_data_set_is_refused(tiny: Made, tmp_path: Path) -> None:
@@ -164,9 +135,6 @@ def test_what_is_no_file_is_refused_by_name(tmp_path: Path) -> None:
     write(tmp_path, "x")
     os.mkfifo(tmp_path / "pipe")
     assert f"{tmp_path}/pipe is no regular file" in refused(tmp_path)
-    (tmp_path / "pipe").unlink()
-    write(tmp_path, ".dataprep-stage")
-    assert "has the name of staging's own directory" in refused(tmp_path)
 
 
 def test_nothing_to_stage_is_an_error(tmp_path: Path) -> None:

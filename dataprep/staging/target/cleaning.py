@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Collection
@@ -87,7 +86,7 @@ def clean(
 def _clean_locked(
     directory: StageDirectory, job: str | None, *, all_jobs: bool, end: float
 ) -> Cleaned:
-    with node_lock(directory, patience=math.inf, done=lambda: time.monotonic() >= end) as lock:
+    with node_lock(directory, done=lambda: time.monotonic() >= end) as lock:
         if lock is None:
             holder = describe_holder(directory) or "another process has been working on it"
             raise StagingError(f"{directory.path}: {holder}; end that first")

@@ -26,8 +26,6 @@ _NOTE_SECONDS = 1.0
 _FIRST_POLL, _LAST_POLL = 0.05, 0.5  # seconds
 _FIRST_TELL_SECONDS = 3.0  # before it is said for the first time; then
 _TELL_SECONDS = 30.0
-# A poll that took longer than this was not silence of the holder: the whole job was suspended.
-_LONGEST_SILENCE = 2.0
 
 
 class NodeLock:
@@ -43,14 +41,13 @@ class NodeLock:
         self._write("")
 
     def note(self, progress: str) -> None:
-        """Leave a sign of life for those who wait, e.g. ``3.1 of 42.0 GB``; cheap, once a second.
+        """Tell those who wait how far this is, e.g. ``3.1 of 42.0 GB``; cheap, once a second.
 
-        Only a ``progress`` that has changed is one, so that a stuck copier does not look alive.
         Safe from any thread.
         """
         with self._busy:
             quiet = time.monotonic() - self._written >= _NOTE_SECONDS
-            if progress != self._progress and (quiet or not self._progress):
+            if quiet or not self._progress:
                 self._write(progress)
 
     def _write(self, progress: str) -> None:
@@ -66,7 +63,6 @@ class NodeLock:
 def node_lock(
     directory: StageDirectory,
     *,
-    patience: float,
     done: Callable[[], bool] = lambda: False,
     on_wait: Callable[[str], None] = lambda _: None,
     name: str = LOCK,
@@ -75,7 +71,6 @@ def node_lock(
 
     Args:
         directory: the target.
-        patience: seconds without a sign of life from the holder before it is given up.
         done: whether what is waited for is there, so that the lock is not needed: asked while
             waiting and once the lock is held.
         on_wait: told now and then who is waited for, and how far they are.
@@ -85,12 +80,9 @@ def node_lock(
         The lock; None if ``done`` said so.
 
     Raises:
-        StagingError: the holder shows no sign of life; the file system cannot lock; the directory
-            was removed meanwhile.
+        StagingError: the file system cannot lock; the directory was removed meanwhile.
     """
-    path, pause, silent, seen = directory.path, _FIRST_POLL, 0.0, b""
-    looked = time.monotonic()
-    tell_at = looked + _FIRST_TELL_SECONDS
+    pause, tell_at = _FIRST_POLL, time.monotonic() + _FIRST_TELL_SECONDS
     while True:
         with try_lock(directory, name) as lock:
             if lock is not None and not done():
@@ -99,18 +91,10 @@ def node_lock(
         if done():
             yield None
             return
-        note, now = _read_note(directory, name), time.monotonic()
-        silent = silent + min(now - looked, _LONGEST_SILENCE) if note == seen else 0.0
-        seen, looked = note, now
-        if silent >= patience:
-            raise StagingError(
-                f"{path}: {_describe(note)} holds the lock but has made no progress for "
-                f"{patience:.0f} s; check whether its storage hangs, end it, and run the same "
-                "command again"
-            )
-        if now >= tell_at:
-            tell_at = now + _TELL_SECONDS
-            on_wait(f"waiting for {_describe(note)}, which works on {path}")
+        if time.monotonic() >= tell_at:
+            tell_at = time.monotonic() + _TELL_SECONDS
+            who = _describe(_read_note(directory, name))
+            on_wait(f"waiting for {who}, which works on {directory.path}")
         time.sleep(pause)
         pause = min(pause * 1.5, _LAST_POLL)
 
