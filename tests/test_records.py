@@ -296,14 +296,10 @@ def test_labels_are_those_of_the_examples_without_reading_them(
         assert dataprep.open(out)[3:7].labels.tolist() == labels[3:7].tolist()
 
 
-def test_a_part_shows_its_first_examples(tiny: Made) -> None:
+def test_a_part_says_of_what_it_is(tiny: Made) -> None:
     with dataprep.open(tiny.out) as records:
-        lines = repr(records[1:3]).splitlines()
-        assert lines[0] == f"<2 examples of <24 records of train in {tiny.out}, tfrecord>:"
-        assert lines[1].startswith(f"0: {records[1].key}  class {records[1].class_index} ")
-        assert lines[2].endswith(f"16x16 RGB JPEG  {len(records[2].encoded):,} bytes>")
-        assert repr(records[1:]).endswith("and 18 more>")
-        assert repr(records[5:2]) == f"<0 examples of {records!r}>"
+        whole = f"<24 records of train in {tiny.out}, tfrecord>"
+        assert (repr(records), repr(records[1:3])) == (whole, f"<2 examples of {whole}>")
 
 
 @pytest.mark.thorough

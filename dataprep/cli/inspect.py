@@ -19,8 +19,6 @@ from dataprep.sinks import DatasetInfo, Sink
 from dataprep.sinks.example import Example
 
 _CAFFE = "data.mdb"  # what is in an LMDB directory
-# Of formats whose files have a name of their own.
-_SUFFIXES = {".lmdb": "lmdb-torch", ".rec": "recordio", ".tar": "webdataset", ".mdb": "lmdb"}
 
 
 def _inspect(target: Path, records: int, sink: str | None, json: bool) -> None:
@@ -45,8 +43,10 @@ def _inspect(target: Path, records: int, sink: str | None, json: bool) -> None:
 def _first_examples(shard: Path, sink: str | None, count: int) -> list[Example]:
     from dataprep.sinks.unverified import read_unverified
 
-    listed = _listed(shard) if sink is None else None
-    format_, paths, info = listed or (load_sink(sink or _by_name(shard)), [shard], DatasetInfo())
+    listed = _listed(shard) if sink is None else (load_sink(sink), [shard], DatasetInfo())
+    if listed is None:
+        raise UsageError(f"{shard}: no manifest.json above says its format; give it with --sink")
+    format_, paths, info = listed
     if shard.stat().st_size == 0:
         return []
     with closing(read_unverified(format_, paths, info)) as examples:
@@ -69,12 +69,6 @@ def _listed(shard: Path) -> tuple[Sink, list[Path], DatasetInfo] | None:
     return None
 
 
-def _by_name(shard: Path) -> str:
-    if shard.suffix == ".h5":
-        raise UsageError(f"{shard}: several formats have such names; say which with --sink")
-    return _SUFFIXES.get(shard.suffix, "tfrecord")
-
-
 def _without_image(example: Example) -> dict[str, Any]:
     shown = {field.name: getattr(example, field.name) for field in fields(example)}
     return {**shown, "encoded": None, "bytes": len(example.encoded)}
@@ -84,7 +78,7 @@ _JSON = (
     "Print it as JSON: dataprep.Contents; of a shard, a list of dataprep.Example without their "
     "images."
 )
-_SINK = "The format of a lone SHARD. [default: what the manifest above it says, or its name]"
+_SINK = "The format of a lone SHARD. [default: what the manifest above it says]"
 command = click.Command(
     "inspect",
     params=[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dataprep.api.options import lustre_limits
-from dataprep.api.parameters import byte_size, flag, option, stripes
+from dataprep.api.parameters import byte_size, option, stripes
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.messages import counted
 
@@ -45,10 +44,7 @@ def _stripe(directory: Path, **options: Any) -> None:
         )
     kind = filesystem_of(directory)
     if kind != LUSTRE:
-        explained = explain_other(kind, directory)
-        if options["require_lustre"]:
-            raise DatasetError(f"{explained}; choose another directory, or no --require_lustre")
-        click.echo(explained)
+        click.echo(explain_other(kind, directory))
         return
     there = _files_in(directory)
     largest = {directory: 0 if there else _SHARD}
@@ -58,9 +54,6 @@ def _stripe(directory: Path, **options: Any) -> None:
     if options["file_size"] is not None:
         largest = dict.fromkeys(largest, options["file_size"])
     plans = plan_directories(largest, striping)
-    if options["dry_run"]:
-        _print_commands(plans)
-        return
     moving = there and any(plan.changes for plan in plans)
     _carry_out(plans)
     if moving:
@@ -101,20 +94,6 @@ def _carry_out(plans: Sequence[Plan]) -> None:
         )
 
 
-def _print_commands(plans: Sequence[Plan]) -> None:
-    from dataprep.system.lustre.rules import described
-    from dataprep.system.lustre.striping import setstripe_words
-
-    for plan in plans:
-        if not plan.directory.exists():
-            click.echo(shlex.join(["mkdir", "-p", str(plan.directory)]))
-        if plan.changes:
-            click.echo(shlex.join(setstripe_words(plan)))
-        else:
-            kept = "kept as it is" if plan.kept else "already"
-            click.echo(f"# {plan.directory}: {kept} ({described(plan.current or plan.rule)})")
-
-
 def _options() -> list[click.Option]:
     count = (
         "Stripes a file. auto: 1 for files below 1 GiB and more for larger ones, unless DIR has a "
@@ -131,8 +110,6 @@ def _options() -> list[click.Option]:
         option("stripe_size", size, type=byte_size(), default="4MiB", metavar="SIZE"),
         option("file_size", largest, type=byte_size(), metavar="SIZE"),
         *lustre_limits(),
-        flag("dry_run", "Only print the commands; as comments what needs none."),
-        flag("require_lustre", "Fail if DIR is not on Lustre."),
     ]
 
 

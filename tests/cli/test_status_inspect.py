@@ -65,7 +65,6 @@ def test_inspect_a_set(cli: Cli, tiny: Made) -> None:
     assert "train: 24 records of 24 images" in result.out
     assert "6 shards of 4 records" in result.out
     assert "0 rejected, 0 repaired, 0 warned" in result.out
-    assert "first shard train/train-00000-of-00006" in result.out
 
 
 def test_inspect_a_shard(cli: Cli, tiny: Made) -> None:
@@ -84,6 +83,6 @@ def test_inspect_a_damaged_shard_is_a_one_line_error(cli: Cli, tiny: Made, tmp_p
     content = bytearray((tiny.out / "train" / "train-00000-of-00006").read_bytes())
     content[40] ^= 1
     (tmp_path / "shard").write_bytes(content)
-    result = cli("inspect", tmp_path / "shard")
+    result = cli("inspect", tmp_path / "shard", "--sink", "tfrecord")
     assert result.code == 1
     assert str(tmp_path / "shard") in result.error

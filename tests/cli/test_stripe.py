@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -94,27 +92,6 @@ def test_what_is_there_says_what_each_directory_needs(cli: Cli, lustre: Lustre) 
     assert len(lustre.calls("setstripe")) == 4
 
 
-# --- what it only says ---
-
-
-def test_a_dry_run_prints_commands_that_do_the_same(cli: Cli, lustre: Lustre) -> None:
-    out = lustre.mount / "it's out"
-    big_file(out / "train" / "data.mdb", 42_000_000_000)
-    words = ("stripe", out)
-    result = cli(*words, "--dry_run")
-    assert result.code == 0, result
-    quoted = shlex.quote(str(out))
-    assert result.out.splitlines() == [
-        f"lfs setstripe -c 7 -S 4M {quoted}",
-        f"lfs setstripe -c 7 -S 4M {shlex.quote(str(out / 'train'))}",
-    ]
-    assert {call[0] for call in lustre.calls()} == {"getstripe", "df"}
-    subprocess.run(["sh", "-e"], input=result.out, text=True, check=True)
-    lustre.forget_calls()
-    assert cli(*words).code == 0
-    assert {call[0] for call in lustre.calls()} == {"getstripe", "df"}
-
-
 # --- what goes wrong ---
 
 
@@ -171,9 +148,6 @@ def test_elsewhere_nothing_is_done_and_that_is_said(
     assert result.code == 0
     (line,) = result.out.splitlines()
     assert line.endswith("not on Lustre: no layout is set")
-    required = cli("stripe", out, "--require_lustre")
-    assert required.code == 1
-    assert "not on Lustre" in required.error
     assert not out.exists()
     assert lustre.calls() == []
 
