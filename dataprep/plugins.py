@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, cast
@@ -18,9 +18,6 @@ SINKS = "dataprep.sinks"
 DATASETS = "dataprep.datasets"
 
 OUR_PACKAGE = "dataprep-shards"
-
-# Where pip calls a library otherwise than Python does.
-_PIP_NAMES = {"PIL": "pillow", "google_crc32c": "google-crc32c"}
 
 
 def installed(group: str) -> dict[str, EntryPoint]:
@@ -122,21 +119,11 @@ def _import(point: EntryPoint) -> object:
         raise
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
-        package = _PIP_NAMES.get(library, library)
-        extra = point.name if point.name in _extras(point) else ""
-        needed = f"{package_of(point)}[{extra}]" if extra else package
         raise DataprepError(
-            f"{_called(point)} cannot be loaded: {error}; pip install '{needed}'"
+            f"{_called(point)} cannot be loaded: {error}; pip install {library}"
         ) from error
     except Exception as error:
         raise _broken(point, error) from error
-
-
-def _extras(point: EntryPoint) -> Sequence[str]:
-    """Those of its distribution; of ours none: on a public index, our name may be another's."""
-    if point.dist is None or point.dist.name == OUR_PACKAGE:
-        return ()
-    return point.dist.metadata.get_all("Provides-Extra") or ()
 
 
 def _broken(point: EntryPoint, error: Exception) -> DataprepError:

@@ -50,7 +50,7 @@ def test_the_python_page_runs_from_top_to_bottom(
     torch = importlib.util.find_spec("torch") is not None
     exec("".join(code for needs, code in blocks if torch or not needs), {"__name__": "__main__"})
     said = capsys.readouterr().out
-    assert "dataprep imagenet has no option 'format'; did you mean sink?\n" in said
+    assert "dataprep imagenet has no option 'sinc'; did you mean sink?\n" in said
     assert "write: 100% 30/30 images" in said
     assert "sealed OUT/manifest.json: 30 records in 6 shards" in said
 

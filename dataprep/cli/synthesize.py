@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from dataprep.api.parameters import choice, flag, number
 from dataprep.system.messages import counted, sized
-
-if TYPE_CHECKING:
-    from dataprep.synthesize.files import Progress
 
 
 def _imagenet(directory: Path, **options: Any) -> None:
@@ -27,8 +21,7 @@ def _imagenet(directory: Path, **options: Any) -> None:
     # Imported late, so that `dataprep --help` needs neither numpy nor Pillow.
     from dataprep.synthesize.imagenet import synthesize_imagenet
 
-    with _bar() as progress:
-        done = synthesize_imagenet(directory, progress=progress, **options)
+    done = synthesize_imagenet(directory, **options)
     click.echo(
         f"wrote {directory}: {counted(done.images, 'image')} in "
         f"{counted(options['classes'], 'class', 'classes')}, {sized(done.image_bytes)}"
@@ -45,26 +38,12 @@ def _chestxray14(directory: Path, **options: Any) -> None:
     """
     from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 
-    with _bar() as progress:
-        done = synthesize_chestxray14(directory, progress=progress, **options)
+    done = synthesize_chestxray14(directory, **options)
     click.echo(
         f"wrote {directory}: {counted(done.images, 'image')} of "
         f"{counted(options['patients'], 'patient')}, {sized(done.image_bytes)}"
     )
     _say_next("chestxray14", directory)
-
-
-@contextmanager
-def _bar() -> Iterator[Progress]:
-    from tqdm import tqdm
-
-    with tqdm(unit="image", disable=not sys.stderr.isatty(), leave=False) as bar:
-
-        def progress(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield progress
 
 
 def _say_next(name: str, directory: Path) -> None:

@@ -24,7 +24,6 @@ from PIL import Image
 from dataprep.errors import UsageError
 from dataprep.synthesize.files import (
     NamedFile,
-    Progress,
     Written,
     drawn,
     keyed_seed,
@@ -115,7 +114,6 @@ def synthesize_chestxray14(
     size: int = 256,
     defects: bool = False,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> Written:
     """Write a made-up ChestX-ray14; equal arguments give equal bytes.
 
@@ -128,7 +126,6 @@ def synthesize_chestxray14(
         size: pixels a side; the original has 1024.
         defects: truncate one image, leave out another, and add one that is not listed.
         seed: decides on everything that is made up.
-        progress: told of every image.
 
     Raises:
         UsageError: a number is impossible, or there are too few images for the defects.
@@ -149,7 +146,7 @@ def synthesize_chestxray14(
     }
     planned, sizes = _planned(listed, defects=defects), list[int]()
     images = [image for image in planned if image.special != "missing"]
-    contents = drawn(partial(_encoded, size, seed), images, sizes, progress)
+    contents = drawn(partial(_encoded, size, seed), images, sizes)
     files = ((image.name, content) for image, content in zip(images, contents, strict=True))
     count = min(archives, len(images))
     with writing_to(directory):

@@ -21,8 +21,6 @@ from dataprep.system.messages import some_of
 NamedFile: TypeAlias = tuple[str, bytes]
 Defect: TypeAlias = Literal["truncated", "garbage", "empty", "html"]
 DEFECTS: tuple[Defect, ...] = get_args(Defect)
-Progress: TypeAlias = Callable[[int, int], object]
-"""Called with the number of images done and of all, after each."""
 
 Item = TypeVar("Item")
 
@@ -79,7 +77,6 @@ def drawn(
     draw: Callable[[Item], bytes],
     items: Sequence[Item],
     sizes: list[int],
-    progress: Progress | None,
 ) -> Iterator[bytes]:
     """Make files of items in as many threads as there are cores to use, in their order.
 
@@ -87,7 +84,6 @@ def drawn(
         draw: makes one file.
         items: of what.
         sizes: gets each file's number of bytes.
-        progress: told of every file.
     """
     threads = usable_cores()
     ahead = _AHEAD * threads  # all at once would hold every file that the disk has not come to
@@ -96,8 +92,6 @@ def drawn(
             for content in executor.map(draw, items[start : start + ahead]):
                 sizes.append(len(content))
                 yield content
-                if progress is not None:
-                    progress(len(sizes), len(items))
 
 
 def write_tar(stream: IO[bytes], files: Iterable[NamedFile]) -> None:

@@ -24,7 +24,6 @@ from dataprep.synthesize.files import (
     DEFECTS,
     Defect,
     NamedFile,
-    Progress,
     Written,
     drawn,
     keyed_seed,
@@ -88,7 +87,6 @@ def synthesize_imagenet(
     layout: Layout = "tar",
     defects: bool = False,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> Written:
     """Write a made-up ImageNet; equal arguments give equal bytes.
 
@@ -100,7 +98,6 @@ def synthesize_imagenet(
         layout: ``tar`` as downloaded, ``tree`` as unpacked.
         defects: add damaged training images, one of each kind.
         seed: another one gives other pictures under the same names.
-        progress: told of every image.
 
     Raises:
         UsageError: a number is outside what ImageNet has.
@@ -109,7 +106,7 @@ def synthesize_imagenet(
     training = plan_training(classes, images_per_class, defects=defects)
     validation = plan_validation(validation_images)
     images, sizes = [*validation, *training], list[int]()
-    contents = drawn(partial(_encoded, seed), images, sizes, progress)
+    contents = drawn(partial(_encoded, seed), images, sizes)
     files = ((image.name, content) for image, content in zip(images, contents, strict=True))
     with writing_to(directory):
         write = _write_tars if layout == "tar" else _write_tree
