@@ -118,10 +118,8 @@ def run_streams(
     watch.check()
 
 
-_LARGEST_PIECE = 1 << 22  # what parallel file systems read at full speed
-_SMALLEST_PIECE = 1 << 18
+_PIECE = 1 << 22  # what parallel file systems read at full speed
 _BUFFERS = 3  # of a stream: one is read into, one is hashed, one is stored
-_MEMORY = 96 << 20  # of all buffers together
 
 
 def copy_files(
@@ -159,10 +157,9 @@ def copy_files(
     """
     limit = Bandwidth(bandwidth)
     telling = threading.Lock()
-    piece = _piece_bytes(streams)
 
     def new_worker() -> Callable[[SourceFile], None]:
-        buffers = [memoryview(bytearray(piece)) for _ in range(_BUFFERS)]
+        buffers = [memoryview(bytearray(_PIECE)) for _ in range(_BUFFERS)]
 
         def copy(file: SourceFile) -> None:
             with (
@@ -215,14 +212,6 @@ def rehash_files(
 
     run_streams(sorted(files, key=lambda file: -file.bytes), streams, watch, lambda: look)
     return good
-
-
-def _piece_bytes(streams: int) -> int:
-    """How much to read at once, so that the buffers of all streams stay within bounds."""
-    piece = _LARGEST_PIECE
-    while piece > _SMALLEST_PIECE and piece * _BUFFERS * streams > _MEMORY:
-        piece //= 2
-    return piece
 
 
 def _move(

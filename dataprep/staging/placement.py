@@ -213,19 +213,13 @@ def _node_of(launch: Launch, hosts: Sequence[str], host: str) -> tuple[int, int]
 
     Each rule cannot hold on every node of a launch and be wrong on one: processes that are
     alone on their nodes are as many as the nodes; if on each of some hosts there are exactly
-    size / N processes, then there are N such hosts; if on every node the ranks begin where they
-    would if all before it were as large, then all are. Of ranks dealt in turn nothing can be said.
+    size / N processes, then there are N such hosts.
     """
     size, local_size = launch.size, launch.local_size
     if not size or not local_size:
         return (0, 1) if size == 1 else None
     if local_size == size:
         return 0, 1
-    if launch.node is not None:
-        nodes, rest = divmod(size, local_size)
-        in_blocks = launch.rank == launch.node * local_size + (launch.local_rank or 0)
-        sure = not rest and launch.node < nodes and in_blocks
-        return (launch.node, nodes) if sure and launch.local_rank is not None else None
     if local_size == 1:
         return launch.rank, size
     node = _index_of(host, hosts)

@@ -43,7 +43,6 @@ class Launch(NamedTuple):
         size: how many processes there are; None if it does not say, as with all that follow.
         local_rank: of this process among those on its host.
         local_size: how many of them there are.
-        node: index of this host, if the launcher counts hosts.
         name: what the launcher calls this launch.
     """
 
@@ -52,7 +51,6 @@ class Launch(NamedTuple):
     size: int | None
     local_rank: int | None
     local_size: int | None
-    node: int | None
     name: str | None
 
 
@@ -65,7 +63,6 @@ class _Launcher(NamedTuple):
     local_rank: str = ""
     local_size: str = ""
     name: str = ""
-    node: str = ""
     by_slurm: bool = False  # srun sets the same ones, in steps of its own
 
 
@@ -88,7 +85,6 @@ _LAUNCHERS = (
         "PALS_LOCAL_RANKID",
         "PALS_LOCAL_SIZE PMI_LOCAL_SIZE",
         "PALS_APID",
-        node="PALS_NODEID",
         by_slurm=True,
     ),
     # MPICH's and Intel MPI's.
@@ -117,7 +113,6 @@ def find_launch(environment: Mapping[str, str]) -> Launch | None:
                 whole_number(environment, launcher.size),
                 local_rank,
                 whole_number(environment, launcher.local_size),
-                whole_number(environment, launcher.node),
                 environment.get(_set(environment, launcher.name)),
             )
     return None

@@ -129,9 +129,9 @@ def refuse_open_private(path: Path) -> None:
 @pytest.mark.parametrize(
     ("prepare", "words"),
     [
-        (refuse_file, "Not a directory; a file, directory or link is in the way"),
+        (refuse_file, "Not a directory; mend that"),
         (refuse_everybody, "may be written by others; choose a directory of your own, e.g. --to "),
-        (refuse_private_link, "Not a directory; a file, directory or link is in the way"),
+        (refuse_private_link, "Not a directory; mend that"),
         (refuse_open_private, "may be written by others"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
@@ -240,7 +240,7 @@ def test_a_directory_that_was_removed_or_replaced_is_noticed(tmp_path: Path) -> 
     with StageDirectory.make(tmp_path / "other") as directory:
         shutil.rmtree(tmp_path / "other" / PRIVATE)
         assert not directory.is_current()
-        with pytest.raises(StagingError, match="somebody removed it"):
+        with pytest.raises(StagingError, match="No such file"):
             directory.write_private("note", b"")
 
 

@@ -82,13 +82,12 @@ def hydra(rank: int, size: int, local_rank: int, local_size: int) -> dict[str, s
     }
 
 
-def pals(rank: int, size: int, local_rank: int, local_size: int, node: int) -> dict[str, str]:
+def pals(rank: int, size: int, local_rank: int, local_size: int) -> dict[str, str]:
     """As mpiexec on Polaris and Aurora sets them."""
     return {
         "PALS_RANKID": str(rank),
         "PALS_LOCAL_RANKID": str(local_rank),
         "PALS_LOCAL_SIZE": str(local_size),
-        "PALS_NODEID": str(node),
         "PALS_APID": "0a3f7c1e-2b7d-4d57-9f6f-1f0c7f2e9a11",
         "PMI_RANK": str(rank),
         "PMI_SIZE": str(size),
@@ -138,7 +137,7 @@ _CERTAIN = [
     (SLURM_JOB, "login1", (0, 4, 0)),
     # What Slurm's MPI plugins set changes nothing.
     (slurm_step(1, 1, PMIX_RANK="3", PMIX_NAMESPACE="slurm.pmix.4711.3"), "n3", (1, 2, 1)),
-    (slurm_step(1, 1, **pals(3, 4, 1, 2, 1)), "n3", (1, 2, 1)),
+    (slurm_step(1, 1, **pals(3, 4, 1, 2)), "n3", (1, 2, 1)),
     # Open MPI: one rank a node, all on one, or as many on each of the job's hosts.
     (open_mpi(2, 3, 0, 1), "c", (2, 3, 0)),
     (open_mpi(3, 4, 3, 4), "c", (0, 1, 3)),
@@ -148,8 +147,7 @@ _CERTAIN = [
     ({**SLURM_BATCH, **hydra(5, 8, 1, 2)}, "n2", (2, 4, 1)),
     ({**slurm_step(0), **hydra(3, 4, 0, 1)}, "n3", (3, 4, 0)),
     ({"PMI_RANK": "0", "PMI_SIZE": "1"}, "n0", (0, 1, 0)),
-    # PALS counts the nodes.
-    ({**PBS, **pals(3, 12, 3, 4, 0)}, "n2", (0, 3, 3)),
+    ({**PBS, **pals(3, 12, 3, 4)}, "n2", (0, 3, 3)),
     # PBS counts each host once; a task of pbsdsh knows its node's number.
     (PBS, "n0", (1, 3, 0)),
     ({**PBS, "PBS_NODENUM": "2"}, "n1-ib0", (2, 3, 0)),
@@ -164,8 +162,7 @@ _DOUBTFUL = [
     (open_mpi(5, 8, 1, 4), "n0"),  # several ranks a node, and no list of hosts
     ({**SLURM_BATCH, **open_mpi(0, 4, 0, 2)}, "n0"),  # on some of the job's nodes only
     ({"PMI_RANK": "1", "PMI_SIZE": "2"}, "n0"),
-    ({**PBS, **pals(7, 12, 2, 4, 1)}, "n0"),  # ranks that are dealt over the nodes
-    (pals(8, 12, 0, 4, 1), "n0"),  # 8 and 4
+    (pals(8, 12, 0, 4), "n0"),  # no list of hosts
     (PBS, "stranger"),
     ({**PBS, "PBS_NODEFILE": "/no/such/file", "PBS_NODENUM": "1"}, "n1"),
     (LSF, "stranger"),
@@ -268,7 +265,7 @@ def test_a_batch_script_has_a_job_but_nobody_to_meet(step: str) -> None:
         ),
         ({**SLURM_BATCH, **hydra(5, 8, 1, 2)}, "n2", "Hydra", "slurm-4711", None, "n0"),
         (
-            {**PBS, **pals(7, 12, 3, 4, 1)},
+            {**PBS, **pals(7, 12, 3, 4)},
             "n0",
             "Cray PALS",
             "pbs-4711.server",

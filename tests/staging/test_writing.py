@@ -128,7 +128,7 @@ def test_a_planted_link_is_not_followed(place: Path, target: int, tmp_path: Path
     outside.mkdir()
     (place / "train").symlink_to(outside)
     (place / "shard").symlink_to(outside / "victim")
-    with pytest.raises(StagingError, match=r"writing train/shard: .* in the way"):
+    with pytest.raises(StagingError, match=r"writing train/shard: .* another place"):
         write(target, "train/shard")
     write(target, "shard")  # the link itself is replaced
     assert list(outside.iterdir()) == []
@@ -139,7 +139,7 @@ def test_a_planted_link_is_not_followed(place: Path, target: int, tmp_path: Path
 def test_what_is_in_the_way_is_kept_and_named(place: Path, target: int, make) -> None:
     make(place / "a")
     path = "a" if (place / "a").is_dir() else "a/b"
-    with pytest.raises(StagingError, match=f"{place}: .* writing {path}: .* in the way"):
+    with pytest.raises(StagingError, match=f"{place}: .* writing {path}: .* another place"):
         write(target, path)
     assert everything(place) == ["a"]
 
@@ -157,8 +157,8 @@ def test_a_path_that_leads_out_is_refused(place: Path, target: int, path: str) -
     [
         ("pwrite", errno.ENOSPC, "no space left (No space left on device); free some"),
         ("fsync", errno.EDQUOT, "no space left (Disk quota exceeded); free some"),
-        ("fsync", errno.EIO, "the node's storage may be failing"),
-        ("replace", errno.EACCES, "Permission denied; choose a directory of your own"),
+        ("fsync", errno.EIO, "Input/output error; mend that"),
+        ("replace", errno.EACCES, "Permission denied; mend that, or choose another"),
     ],
     ids=["full", "quota", "failing", "denied"],
 )

@@ -178,22 +178,7 @@ def target_error(
             f"{where}: no space left ({reason}); free some and run the same "
             "command again, or choose another place (--to)"
         )
-    way_out = _WAYS_OUT.get(error.errno or 0, "fix that, and run the same command again")
-    return StagingError(f"{where}: {reason}; {way_out}")
-
-
-_ANOTHER = "choose a directory of your own (--to)"
-_REMOVED = "somebody removed it: see that nothing cleans up there, and run the same command again"
-_IN_THE_WAY = (
-    "a file, directory or link is in the way: move it away, or choose another place (--to)"
-)
-_WAYS_OUT = {
-    errno.EROFS: _ANOTHER,
-    errno.EACCES: _ANOTHER,
-    errno.EPERM: _ANOTHER,
-    errno.ENAMETOOLONG: "choose a shorter name (--to)",
-    errno.ENOENT: _REMOVED,
-    errno.ESTALE: _REMOVED,
-    errno.EIO: "the node's storage may be failing: leave the node out, run the same command again",
-    **dict.fromkeys((errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENOTEMPTY), _IN_THE_WAY),
-}
+    return StagingError(
+        f"{where}: {reason}; mend that, or choose another place (--to), and run the same command "
+        "again"
+    )
