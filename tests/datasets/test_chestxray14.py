@@ -208,7 +208,6 @@ def test_what_happened_is_counted(raw):
     assert labels.counts == {
         "age out of range": 3,
         "box clipped to its image": 1,
-        "box of a finding its image is not labelled with": 2,
     }
     assert "age" not in raw.listed()["00000001_000.png"]
 

@@ -7,11 +7,10 @@ the next.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from dataprep.datasets.chestxray14.options import FINDINGS, NO_FINDING
 from dataprep.datasets.splits import Cut
@@ -28,15 +27,6 @@ LABELS: Final = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
 
 _GRID: Final = 1024  # pixels of the published images' sides, on which boxes are given
 _OLDEST: Final = 120  # years
-
-
-class _Rule(NamedTuple):
-    """What no line may have, in SQL: when it is wrong, and what then is shown."""
-
-    wrong: str
-    what: str
-    shown: str
-    expected: str
 
 
 # One column, since only so are blank lines counted. No published field has a comma in it, so quotes
@@ -68,6 +58,7 @@ _LABELS: Final = f"""
 create table labels as
 select
   line,
+  text,
   least(len(fields), greatest(filled, {_LEAST})) as width,
   $width as most,
   trim(fields[1]) as key,
@@ -88,57 +79,30 @@ select
 from label_lines
 """
 _WHOLE: Final = "[0-9]{1,9}"
-_LABEL_RULES: Final = (
-    _Rule(
-        f"width not between {_LEAST} and most",
-        "number of fields",
-        "width",
-        "7 to that of the header",
+# What a line must have, and when it is wrong.
+_LABEL_RULES: Final = {
+    f"{_LEAST} fields, and no more than the header": f"width not between {_LEAST} and most",
+    "a file name first, such as 00000001_000.png": "key = '' or contains(key, '/')",
+    f"findings of {', '.join(FINDINGS)}, separated by | and each once, or {NO_FINDING} alone": (
+        "(len(others) > 0 or len(list_distinct(findings)) < len(findings)) "
+        f"and findings <> ['{NO_FINDING}']"
     ),
-    _Rule(
-        "key = '' or contains(key, '/')", "image", "key", "a file name, such as 00000001_000.png"
+    "a whole number as follow-up": f"not regexp_full_match(follow_up_text, '({_WHOLE})?')",
+    "a whole number as patient": f"not regexp_full_match(patient_text, '{_WHOLE}')",
+    "the patient that the name of the image begins with": f"patient_id <> {_PATIENT}",
+    "an age in years, such as 58 or 058Y, or months, weeks or days, such as 012M, 006W or 003D": (
+        f"not regexp_full_match(age_text, '({_WHOLE}[YMWDymwd]?)?')"
     ),
-    _Rule(
-        f"(len(others) > 0 or len(list_distinct(findings)) < len(findings)) "
-        f"and findings <> ['{NO_FINDING}']",
-        "findings",
-        "array_to_string(findings, '|')",
-        f"{', '.join(FINDINGS)}, separated by | and each once, or {NO_FINDING} alone",
-    ),
-    _Rule(
-        f"not regexp_full_match(follow_up_text, '({_WHOLE})?')",
-        "follow-up",
-        "follow_up_text",
-        "a whole number",
-    ),
-    _Rule(
-        f"not regexp_full_match(patient_text, '{_WHOLE}')",
-        "patient",
-        "patient_text",
-        "a whole number",
-    ),
-    _Rule(
-        f"patient_id <> {_PATIENT}",
-        "patient",
-        "patient_text",
-        "the number that the name of the image begins with",
-    ),
-    _Rule(
-        f"not regexp_full_match(age_text, '({_WHOLE}[YMWDymwd]?)?')",
-        "age",
-        "age_text",
-        "years, such as 58 or 058Y, or months, weeks or days, such as 012M, 006W or 003D",
-    ),
-)
+}
 _BOX_HEADER: Final = "Image Index,Finding Label,Bbox [x"  # commas in the header are not quoted
 _BOXES: Final = f"""
 create table boxes as
 select
   line,
+  text,
   filled,
   trim(fields[1]) as key,
   replace(trim(fields[2]), 'Infiltrate', 'Infiltration') as finding,
-  array_to_string(fields[3:], ',') as box,
   try_cast(fields[3] as double) as x,
   try_cast(fields[4] as double) as y,
   try_cast(fields[5] as double) as width,
@@ -151,22 +115,14 @@ select
 from box_lines
 """
 # Not a number counts as greater than all others.
-_BOX_RULES: Final = (
-    _Rule(
-        f"not list_contains({_KNOWN}, finding)",
-        "finding",
-        "coalesce(finding, '')",
-        ", ".join(FINDINGS),
-    ),
-    _Rule(
+_BOX_RULES: Final = {
+    f"a finding of {', '.join(FINDINGS)}": f"list_contains({_KNOWN}, finding) is not true",
+    f"x, y, width and height in pixels of an image of {_GRID} x {_GRID}": (
         f"filled <> 6 or (x < {_GRID} and y < {_GRID} and width > 0 and height > 0 "
         "and x + width > 0 and y + height > 0 "
-        "and isfinite(x + width) and isfinite(y + height)) is not true",
-        "box",
-        "box",
-        f"x, y, width and height in pixels of an image of {_GRID} x {_GRID}",
+        "and isfinite(x + width) and isfinite(y + height)) is not true"
     ),
-)
+}
 
 _IMAGES: Final = """
 create view images as
@@ -190,10 +146,6 @@ _COUNTS: Final = {
     "age out of range": "select count(*) from images where split is not null and too_old",
     "box clipped to its image": (
         "select count(*) from boxes join images using (key) where split is not null and clipped"
-    ),
-    "box of a finding its image is not labelled with": (
-        "select count(*) from boxes join images using (key) "
-        "where split is not null and not list_contains(labels, finding)"
     ),
 }
 
@@ -272,20 +224,6 @@ def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
     Raises:
         SourceError: a list cannot be used.
     """
-    with _opened(lists, cut) as database:
-        table = database.sql(_LISTED, params={"place": lists.labels.name}).to_arrow_table()
-        counts = {what: _numbers(database, query)[0] for what, query in _COUNTS.items()}
-    return table, {what: count for what, count in counts.items() if count}
-
-
-@contextmanager
-def _opened(lists: Lists, cut: Cut) -> Iterator[Database]:
-    """The lists as tables: ``labels``, ``sides``, ``cut``, ``boxes``, and together ``images``.
-
-    Columns of ``labels`` are ``line``, ``key`` (the file name), ``labels`` (findings, sorted), the
-    attributes and ``too_old``; of ``boxes`` the ``finding``, the sides as fractions of width and
-    height within the image, and ``clipped``: whether the list has it reach beyond.
-    """
     with open_database(Path(tempfile.gettempdir())) as database:
         _read_lines(database, "label_lines", lists.labels)
         width = _take_header(database, "label_lines", lists.labels, _LABEL_HEADER, "labels")
@@ -305,7 +243,13 @@ def _opened(lists: Lists, cut: Cut) -> Iterator[Database]:
         database.execute(_BOXES)
         _require(database, "boxes", lists.boxes or Path(), _BOX_RULES)
         database.execute(_IMAGES)
-        yield database
+        table = database.sql(_LISTED, params={"place": lists.labels.name}).to_arrow_table()
+        counts = {
+            what: count
+            for what, query in _COUNTS.items()
+            for (count,) in database.execute(query).fetchall()
+        }
+    return table, {what: count for what, count in counts.items() if count}
 
 
 def _read_sides(database: Database, sides: tuple[Path, ...]) -> None:
@@ -349,24 +293,16 @@ def _take_header(database: Database, table: str, path: Path, expected: str, opti
     return int(filled)
 
 
-def _require(database: Database, table: str, path: Path, rules: Sequence[_Rule]) -> None:
+def _require(database: Database, table: str, path: Path, rules: Mapping[str, str]) -> None:
     """Refuse the first line that breaks a rule."""
-    cases = " ".join(
-        f"when {rule.wrong} then concat({quoted(rule.what)}, ' ''', {rule.shown}, ''', expected ', "
-        f"{quoted(rule.expected)})"
-        for rule in rules
-    )
+    cases = " ".join(f"when {wrong} then {quoted(expected)}" for expected, wrong in rules.items())
     broken = database.execute(
-        f"select line, problem from (select *, case {cases} end as problem from {table}) "
-        "where problem is not null order by line limit 1"
+        f"select line, text, expected from (select *, case {cases} end as expected from {table}) "
+        "where expected is not null order by line limit 1"
     ).fetchone()
     if broken:
-        line, problem = broken
+        line, text, expected = broken
         raise SourceError(
-            f"line {line} of {printable(path.name)} has the {printable(problem)}; correct it or "
-            "download the list again"
+            f"line {line} of {printable(path.name)} is {printable(text[:100])!r}; expected "
+            f"{expected}; correct it or download the list again"
         )
-
-
-def _numbers(database: Database, query: str) -> tuple[int, ...]:
-    return tuple(database.execute(query).fetchone() or ())

@@ -56,17 +56,12 @@ _FOLDER: Final = "coalesce(nullif(regexp_extract(key, '^(.*)/', 1), ''), '.')"
 _GROUP: Final = "nullif(trim(\"group\", ' ' || chr(9)), '')"
 _SIZE: Final = r"""case when regexp_full_match(size, '[0-9]{1,18}(\.0)?')
 then split_part(size, '.', 1)::bigint end"""
-_PROBLEM: Final = r"""case
-when wrong is not null then wrong
-when key is null and regexp_matches(path, '(^|/)\.\.(/|$)')
-    then 'path with .. in it, which may lead elsewhere'
-when key is null and contains(path, chr(0)) then 'path with a NUL character in it'
-when key is null then 'empty path'
-when {sized} and size is null then concat(
-    'size ', coalesce(cell, 'missing'),
-    ', expected a number of bytes; give --size_column '''' if that is not a size in bytes')
-when {grouped} and "group" is null then {group_problem}
-end"""
+# Of what no row may lack.
+_NEEDED: Final = {
+    "key": "no usable path; expected one below the raw directory, without .. in it, and a label",
+    "size": "no size in bytes; expected a whole number; give --size_column '' if it is no size",
+    "group": "empty group; expected the image's in the column that --group_by names",
+}
 _QUERY: Final = """
 with cells as not materialized ({cells}),
 keyed as not materialized (
@@ -211,7 +206,7 @@ class Listing:
 
     def _cells(self) -> str:
         """A query for the cells of its columns, as text; labels of JSON and Parquet as JSON."""
-        cells = {**dict.fromkeys(("size", "group", "split", "wrong"), "null::varchar")}
+        cells = {**dict.fromkeys(("size", "group", "split"), "null::varchar")}
         cells["blank"] = "false"
         if self._format == "parquet":
             source = self._parquet
@@ -233,10 +228,6 @@ class Listing:
             cells["blank"] = "trim(line, ' ' || chr(9)) = ''"
             if self._format == "jsonl":
                 source = f"(select line, try_cast(line as json) as object from {source})"
-                cells["wrong"] = (
-                    "case when json_type(object) is distinct from 'OBJECT' then "
-                    "'found ' || line[:40] || ', expected one JSON object a line' end"
-                )
                 for meaning, name in self.columns.items():
                     extract = "json_extract" if meaning == "label" else "json_extract_string"
                     cells[meaning] = f"{extract}(object, {quoted(_pointer(name))})"
@@ -244,10 +235,6 @@ class Listing:
                 # A path may have spaces, and so has that of Caffe's convert_imageset.
                 parts = "regexp_extract(line, '^(.*)[ \t]([^ \t]*)$', {})"
                 cells["path"], cells["label"] = parts.format(1), parts.format(2)
-                cells["wrong"] = (
-                    "case when not regexp_matches(line, '[ \t]') then 'found no space; expected a "
-                    "path, a space and a label' end"
-                )
         named = ", ".join(f"{cell} as {_identifier(meaning)}" for meaning, cell in cells.items())
         return f"select {named} from {source}"
 
@@ -274,9 +261,10 @@ class Listing:
 
     def _listed(self, cells: pa.Table, attributes: Sequence[Attribute]) -> pa.Table:
         """What rows say: key, split, labels, group, size, attributes."""
-        needed = ["key", *(name for name in ("size", "group") if name in self.columns)]
-        if any(cells[name].null_count for name in needed):
-            raise self._first_problem()
+        for name, expected in _NEEDED.items():
+            if cells[name].null_count and (name == "key" or name in self.columns):
+                row = cells["row"].filter(cells[name].is_null())[0].as_py()
+                raise self._wrong(row, expected)
         split = cells["split"]
         if "split" in self.columns:
             split = self._by_cell(cells, "split", split_name, pa.string())
@@ -290,22 +278,6 @@ class Listing:
                 **{attribute.name: cells[_MARK + attribute.name] for attribute in attributes},
             }
         )
-
-    def _first_problem(self) -> SourceError:
-        """What is wrong with the first row that breaks a rule; asked apart, which costs least."""
-        problem = _PROBLEM.format(
-            sized="size" in self.columns,
-            grouped="group" in self.columns,
-            group_problem=quoted(f"empty {self.columns.get('group')}, expected the image's"),
-        )
-        query = self._query(", path, wrong, size as cell")
-        numbered = f"select *, row_number() over () - 1 as row from ({query})"
-        with open_database(None, ordered=True) as database:  # the other one is still being read
-            found = database.execute(
-                f"select row, {problem} as problem from ({numbered}) "
-                "where not blank and problem is not null order by row limit 1"
-            ).fetchone()
-        return self._wrong(*(found or (0, "a cell that is no text")))
 
     def _by_cell(
         self, cells: pa.Table, name: str, rule: Callable[[str], Any], kind: pa.DataType
