@@ -105,7 +105,6 @@ WRONG: list[dict[str, Any]] = [
     {"resize": "big"},
     {"quality": 0},
     {"io_limit": "200"},
-    {"preset": "caffe"},
     {"sink": "tfrecord", "datum": "raw"},
     {"runner": "direct", "dask_patience": 5},
     {"lustre_stripe": "many"},

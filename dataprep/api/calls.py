@@ -69,14 +69,13 @@ def prepare(
 
     In a script, call it under ``if __name__ == "__main__":``, as all that starts processes.
     """
-    from dataprep.api.options import prepare_options, with_preset
+    from dataprep.api.options import prepare_options
     from dataprep.api.parameters import resolve
     from dataprep.plugins import dataset_class
 
     _check_guarded()
     kind = dataset_class(dataset)
     values = resolve(f"dataprep {dataset}", prepare_options(kind), options)
-    values = with_preset(values, options)
     request = _request(kind, values)
     engine = _engine(values, beam_options)
     _check_foreign(request.out)

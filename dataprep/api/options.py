@@ -28,7 +28,7 @@ from dataprep.api.parameters import (
     shard_counts,
     stripes,
 )
-from dataprep.errors import DataprepError, UsageError
+from dataprep.errors import DataprepError
 
 if TYPE_CHECKING:
     from dataprep.datasets.base import Dataset
@@ -39,13 +39,6 @@ _LEAST_RATE: Final = 100_000  # bytes a second; below, a forgotten unit is likel
 
 SECTIONS: Final = ("Input", "Output", "Images", "Order", "This machine", "Cluster")
 """Of the help, in this order."""
-
-PRESETS: Final[Mapping[str, Mapping[str, object]]] = {
-    # NVIDIA's and Intel's MXNet best practice: im2rec --resize 480 --quality 95.
-    "mxnet-480": {"sink": "recordio", "resize": "480", "quality": 95},
-    # Radiograph classifiers of the best-practice guide, table 10: 250 x 250 x 1.
-    "radiologist": {"resize": "250x250", "color": "gray"},
-}
 
 
 def workers_option() -> Option:
@@ -171,26 +164,6 @@ def own_values(dataset: type[Dataset], values: Mapping[str, Any]) -> dict[str, s
     }
 
 
-def with_preset(values: Mapping[str, Any], given: Mapping[str, object]) -> dict[str, Any]:
-    """The values of the options, where a preset was given with its own.
-
-    Raises:
-        UsageError: there is no such preset, or one of its options was given with another value.
-    """
-    preset = values["preset"]
-    if preset is None:
-        return dict(values)
-    if preset not in PRESETS:
-        raise UsageError(f"--preset {preset!r} is not one of {', '.join(PRESETS)}")
-    for name, value in PRESETS[preset].items():
-        if given.get(name) is not None and values[name] != value:
-            raise UsageError(
-                f"--preset {preset} means --{name} {value}, but --{name} {values[name]} was "
-                "given; leave one of them out"
-            )
-    return {**values, **PRESETS[preset]}
-
-
 def chosen_striping(values: Mapping[str, Any]) -> Striping:
     """What the Lustre options say; by default automatic, and silent where there is no Lustre."""
     from dataprep.system.lustre.rules import Striping
@@ -307,10 +280,6 @@ def _sealing(out: str) -> list[Option]:
         "so that each holds 100; at most 64 for hdf5 and hdf5-arrays; 1 for formats with one file "
         "a split]"
     )
-    presets = "; ".join(
-        f"{preset}: " + " ".join(f"--{name} {value}" for name, value in means.items())
-        for preset, means in PRESETS.items()
-    )
     stats = (
         "Put image statistics into the manifest: sizes, formats and, where pixels are decoded "
         "anyway, channel means. mean: and, with --sink lmdb, Caffe's mean image."
@@ -323,7 +292,6 @@ def _sealing(out: str) -> list[Option]:
         flag("overwrite", overwrite),
         option("max_bad", bad, default="0", metavar="N|P%"),
         choice("stats", ["off", "on", "mean"], "off", stats, **bare),
-        option("preset", f"{presets}.", metavar=f"[{'|'.join(PRESETS)}]", rare=True),
     ]
 
 

@@ -258,7 +258,7 @@ def is_colour(example: Example, _: bytes) -> None:
     [
         (("--depth", "keep"), keeps_depth),
         (("--resize", "16", "--encoding", "jpeg"), is_small_grey_jpeg),
-        (("--preset", "radiologist"), is_radiologists),
+        (("--resize", "250x250"), is_radiologists),
         (("--color", "rgb"), is_colour),
     ],
     ids=["deep", "small-jpeg", "radiologist", "rgb"],

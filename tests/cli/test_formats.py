@@ -12,7 +12,6 @@ import h5py
 import numpy as np
 import pytest
 
-from dataprep.api.options import PRESETS
 from dataprep.plugins import SINKS, installed, load_sink
 from dataprep.records import Records
 from dataprep_schemas import caffe_pb2
@@ -63,7 +62,6 @@ _SIZE = ("--resize", "16x16")
         ),
         (("--sink", "lmdb", "--stats", "mean"), "--stats mean needs images of one size"),
         (("--sink", "tfrecord", "--stats", "mean", *_SIZE), "sink tfrecord has no mean image"),
-        (("--preset", "mxnet-480", "--sink", "lmdb"), "--preset mxnet-480 means --sink recordio"),
         (("--encoding", "raw"), "--encoding raw: sink tfrecord stores encoded images"),
         (("--depth", "keep", "--encoding", "jpeg"), "--depth keep"),
         (("--sink", "lmdb", "--build_dir", "none"), "--build_dir"),
@@ -78,21 +76,6 @@ def test_options_that_do_not_fit_are_wrong_usage(
     assert result.code == 2
     assert hashes(tmp_path / "out") == {}
     assert leftovers(tmp_path) == []
-
-
-def test_a_preset_is_its_options(
-    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ["imagenet", "--raw_data_dir", tiny.raw.path, "--limit", 3]
-    preset = PRESETS["mxnet-480"]
-    options = [word for name, value in preset.items() for word in (f"--{name}", value)]
-    for out, chosen in (("a", ["--preset", "mxnet-480"]), ("b", options)):
-        done = cli(*words, *chosen, "--local_scratch_dir", tmp_path / out)
-        assert done.code == 0, done
-    assert hashes(tmp_path / "a") == hashes(tmp_path / "b")
-    assert "train.rec" in hashes(tmp_path / "a")
-    both = cli(*words, *options, "--preset", "mxnet-480", "--local_scratch_dir", tmp_path / "a")
-    assert both.code == 0
 
 
 def test_more_shards_than_asked_for_are_needed_where_one_is_full(

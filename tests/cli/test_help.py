@@ -124,7 +124,6 @@ RAW = ("imagenet", "--raw_data_dir", "raw", "--local_scratch_dir", "out")
         (("xyzzy",), "No such command 'xyzzy'"),
         (("--no_such_option",), "No such option"),
         ((*RAW, "--seed", "-1"), "-1 is not in the range"),
-        ((*RAW, "--preset", "caffe"), "'caffe' is not one of mxnet-480, radiologist"),
         (("imagenet", "--out", "out"), "Missing option '--raw' / '--raw_data_dir'"),
         (("imagenet", "--raw", "raw"), "Missing option '--out' / '--local_scratch_dir'"),
         ((*RAW, "--layout", "deep"), "'deep' is not one of"),
