@@ -138,15 +138,12 @@ class Copier:
     def _announcement(self) -> Iterator[str]:
         """What the user should see before anything is copied."""
         selection, target = self.plan.selection, self.plan.target
-        place = printable(str(target.path))
+        kind = f", {target.kind}" if target.kind else ""
         yield (
             f"{printable(str(self.plan.inventory.source))}: "
-            f"{counted(len(selection.files), 'file')}, {sized(selection.bytes)}, to {place} "
-            f"({target.why}{f', {target.kind}' if target.kind else ''})"
+            f"{counted(len(selection.files), 'file')}, {sized(selection.bytes)}, to "
+            f"{printable(str(target.path))} ({target.why}{kind})"
         )
-        if is_memory(target.kind):
-            left = sized(available_memory())
-            yield f"{place} is memory ({target.kind}), of which this job may use {left} more"
         yield from selection.notes
 
     def _make_whole(self, started: float) -> NodeDone:

@@ -173,7 +173,7 @@ def test_status_tells_each_state(cli: Cli, forks: Forks, source: Path, tmp_path:
     (line,) = status()
     assert f"process {midway.call.pid} on " in line
     assert ") is working on it" in line
-    assert " done, piece " in line
+    assert " done)" in line
     midway.call.send(signal.SIGKILL)
     midway.call.done()
     (line,) = status()

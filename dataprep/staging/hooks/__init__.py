@@ -9,7 +9,6 @@ from importlib import resources
 
 from dataprep.errors import UsageError
 from dataprep.staging.request import StageRequest
-from dataprep.system.messages import printable
 
 SCHEDULERS = ("slurm", "pbs", "lsf")
 
@@ -44,11 +43,6 @@ def render(
     Raises:
         UsageError: values that no script can be made of.
     """
-    if not f"{request.source}{to}".isprintable():
-        raise UsageError(
-            f"{printable(f'{request.source} {to or str()}')} has characters that are no text; give "
-            "the directory another name, or a link with one"
-        )
     if to is not None and not to.startswith(("/", "$")):
         raise UsageError(
             f"--to {to} is relative, but a job starts elsewhere; give an absolute path, or one "

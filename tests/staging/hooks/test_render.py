@@ -100,18 +100,9 @@ def test_variables_are_left_for_the_job(path: str, found: str) -> None:
     assert done.stdout == found
 
 
-@pytest.mark.parametrize(
-    ("source", "to", "told"),
-    [
-        ("/a\nrm -rf b", None, "no text"),
-        ("/a", "/b\nc", "no text"),
-        ("/a", "scratch/b", "relative"),
-        ("/a", "", "relative"),
-    ],
-)
-def test_what_cannot_be_in_a_script_is_refused(source: str, to: str | None, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        render("slurm", StageRequest(Path(source)), to=to)
+def test_a_relative_place_is_refused() -> None:
+    with pytest.raises(UsageError, match="relative"):
+        render("slurm", StageRequest(Path("/a")), to="scratch/b")
 
 
 def test_an_epilog_knows_no_variables_of_the_job() -> None:
