@@ -127,7 +127,7 @@ def _list_gzip(raw: Path, archive: Archive, restarts_name: str) -> Listing:
             mtime = os.fstat(file.fileno()).st_mtime_ns
             listing = _listing(walk(stream, archive), archive, mtime, ("gzip", restarts_name))
             images, length = len(listing.images), stream.produced
-            restarts = find_restarts(file.fileno(), container, length, images)
+            restarts = find_restarts(file.fileno(), length, images)
     except (zlib.error, BadGzipFile, EOFError) as error:
         raise SourceError(
             f"{printable(container)} is damaged or truncated: {printable(str(error))}; {AGAIN}"

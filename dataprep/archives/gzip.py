@@ -19,8 +19,6 @@ from typing import Final
 import numpy as np
 
 from dataprep.archives.open_files import Descriptor, SharedFile, read_at
-from dataprep.errors import SourceError
-from dataprep.system.messages import printable
 
 _WINDOW: Final = 32 << 10  # how many bytes before a place deflate may refer back to
 _PACKED_AT_ONCE: Final = 128 << 10
@@ -51,7 +49,7 @@ def unpack(descriptor: int) -> Iterator[bytes]:
             yield piece
 
 
-def find_restarts(descriptor: int, container: str, unpacked: int, images: int) -> bytes:
+def find_restarts(descriptor: int, unpacked: int, images: int) -> bytes:
     """The restart points of a gzip file that was unpacked to its end before, for the index.
 
     They are four images apart, so that reading one costs the unpacking of three on average; within
@@ -60,29 +58,22 @@ def find_restarts(descriptor: int, container: str, unpacked: int, images: int) -
 
     Args:
         descriptor: the open file.
-        container: what messages call it.
         unpacked: how many bytes it unpacks to.
         images: how many images it holds.
 
     Raises:
-        SourceError: the points cannot be found.
+        OSError: the points cannot be found; a ZranError is one.
     """
     from indexed_gzip import IndexedGzipFile  # imported late: few need it
 
     few = _IMAGES * unpacked // max(images, 1)
     spacing = max(_LEAST, min(few, _MOST), unpacked // _MOST_POINTS)
     exported = io.BytesIO()
-    try:
-        with IndexedGzipFile(
-            fileobj=SharedFile(descriptor), spacing=spacing, window_size=_WINDOW, buffer_size=4096
-        ) as file:
-            file.build_full_index()
-            file.export_index(fileobj=exported)
-    except (OSError, MemoryError) as error:  # a ZranError is an OSError
-        raise SourceError(
-            f"cannot find restart points in {printable(container)}: {printable(str(error))}; "
-            "decompress it, or compress it again with gzip"
-        ) from error
+    with IndexedGzipFile(
+        fileobj=SharedFile(descriptor), spacing=spacing, window_size=_WINDOW, buffer_size=4096
+    ) as file:
+        file.build_full_index()
+        file.export_index(fileobj=exported)
     return exported.getvalue()
 
 
@@ -90,26 +81,18 @@ class Restarts:
     """The restart points in a file; any number of threads may ask it.
 
     Args:
-        path: the file.
-        name: what messages call it.
+        path: the file; the index has compared its hash.
 
     Raises:
-        SourceError: it is not such a file.
         OSError: it cannot be read.
     """
 
-    def __init__(self, path: str, name: str) -> None:
+    def __init__(self, path: str) -> None:
         self._file = Descriptor(path)
         header = read_at(self._file.number, 0, _HEADER.size)
-        try:
-            _, _, self._packed, self._unpacked, _, _, count = _HEADER.unpack(header)
-            table = read_at(self._file.number, _HEADER.size, count * _POINT.itemsize)
-            self._points = np.frombuffer(table, _POINT)
-        except (struct.error, ValueError) as error:
-            raise SourceError(
-                f"{printable(name)} in the index is damaged; expected the restart points of a gzip "
-                "archive; start anew with --overwrite, which indexes the raw data again"
-            ) from error
+        _, _, self._packed, self._unpacked, _, _, count = _HEADER.unpack(header)
+        table = read_at(self._file.number, _HEADER.size, count * _POINT.itemsize)
+        self._points = np.frombuffer(table, _POINT)
         windows = self._points["window"]
         self._windows = _HEADER.size + len(table) + (np.cumsum(windows) - windows) * _WINDOW
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import zlib
 from collections.abc import Mapping
 from functools import lru_cache
@@ -96,10 +97,10 @@ def _open_archive(path: str) -> Descriptor:
 
 
 @lru_cache(maxsize=_MOST_OPEN_ARCHIVES)
-def _open_restarts(path: str, name: str) -> Restarts:
+def _open_restarts(path: str) -> Restarts:
     from dataprep.archives.gzip import Restarts  # late: it loads numpy
 
-    return Restarts(path, name)
+    return Restarts(path)
 
 
 def _read_file(path: str, row: Row) -> bytes:
@@ -154,14 +155,14 @@ def _read_gzip(archive: Descriptor, index: Path | None, row: Row) -> bytes:
         raise ValueError(f"{row.container} is a gzip archive: the directory of its index is needed")
     name = str(row.packing[1])
     try:
-        restarts = _open_restarts(f"{index}/{name}", name)
+        restarts = _open_restarts(f"{index}/{name}")
         data = restarts.read(archive.number, row.offset, row.size)
     except FileNotFoundError as error:
         raise SourceError(
             f"the index lacks {printable(name)}, the restart points of {printable(row.container)}; "
             "start anew with --overwrite, which indexes the raw data again"
         ) from error
-    except zlib.error as error:
+    except (zlib.error, struct.error, ValueError) as error:  # the last two: torn restart points
         raise _damaged(row, str(error)) from error
     if len(data) < row.size:
         raise _damaged(row, "its compressed data end too early")

@@ -66,9 +66,9 @@ def restarts_of(directory: Path, packed: bytes, unpacked: int) -> tuple[int, Res
     """An open archive and its points, as close together as they may be."""
     (directory / "a.gz").write_bytes(packed)
     descriptor = os.open(directory / "a.gz", os.O_RDONLY)
-    found = find_restarts(descriptor, "a.gz", unpacked, images=10**6)
+    found = find_restarts(descriptor, unpacked, images=10**6)
     (directory / "a.restarts").write_bytes(found)
-    return descriptor, Restarts(str(directory / "a.restarts"), "a.restarts")
+    return descriptor, Restarts(str(directory / "a.restarts"))
 
 
 @settings(max_examples=25)
@@ -147,7 +147,7 @@ def archive(tmp_path, packed):
 
 def test_every_image_is_read_in_any_order_by_any_thread(archive):
     assert all(row.packing == ("gzip", "unit.restarts") and row.offset > 0 for row in archive.rows)
-    assert len(Restarts(str(archive.restarts), "unit.restarts")._points) > 3
+    assert len(Restarts(str(archive.restarts))._points) > 3
     rows = random.Random(0).sample(archive.rows, len(archive.rows))
     with ThreadPoolExecutor(8) as pool:
         images = dict(zip([row.key for row in rows], pool.map(archive.read, rows), strict=True))
@@ -172,7 +172,7 @@ def test_restart_points_that_are_gone_or_torn_are_noticed(archive):
     for kept in (0, 10, 60, len(whole) // 2):
         archive.restarts.write_bytes(whole[:kept])
         close_archives()
-        with pytest.raises(SourceError, match=r"(which|index) is damaged"):
+        with pytest.raises(SourceError, match="which is damaged"):
             archive.read_all()
 
 
