@@ -14,12 +14,9 @@ import numpy as np
 from dataprep.errors import SinkError
 from dataprep_schemas import caffe_pb2
 
-_LARGEST = (1 << 31) - 256  # protobuf's limit on a message, less what is around the image
-
 
 def encode_file(data: bytes, label: int) -> bytes:
     """The Datum of an image file, 0-based label: data, label, encoded = true."""
-    _check_size(data)
     return caffe_pb2.Datum(data=data, label=label, encoded=True).SerializeToString()
 
 
@@ -31,7 +28,6 @@ def encode_pixels(pixels: bytes, shape: tuple[int, int, int], label: int) -> byt
         shape: height, width and channels: 3, or 1 for grey.
         label: 0-based.
     """
-    _check_size(pixels)
     height, width, channels = shape
     planes = np.frombuffer(pixels, np.uint8).reshape(shape)[:, :, ::-1].transpose(2, 0, 1).tobytes()
     return caffe_pb2.Datum(
@@ -66,8 +62,3 @@ def decode_image(data: bytes) -> tuple[bytes, int, tuple[int, int, int] | None]:
     planes = planes.reshape(datum.channels, datum.height, datum.width)
     pixels = np.stack([*planes[::-1]], axis=-1)  # twice as fast as transposed
     return pixels.tobytes(), datum.label, (datum.height, datum.width, datum.channels)
-
-
-def _check_size(data: bytes) -> None:
-    if len(data) > _LARGEST:
-        raise SinkError(f"an image of {len(data)} bytes; a Datum holds at most {_LARGEST}")

@@ -46,8 +46,6 @@ from dataprep_schemas import caffe_pb2
 if TYPE_CHECKING:
     from dataprep.images.statistics import Statistics
 
-_MOST_RECORDS = 10**8  # then eight digits do not sort any more
-
 
 class LmdbShardWriter(ShardWriter):
     """Writes one database; or two, if there is a path for the labels."""
@@ -166,11 +164,6 @@ class LmdbSink(Sink):
     def needs_mean(self) -> bool:
         """With ``mean=on``."""
         return self.options["mean"] == "on"
-
-    @override
-    def most_images(self, info: DatasetInfo) -> int | None:
-        """As many as eight digits count."""
-        return _MOST_RECORDS
 
     @override
     def versions(self) -> Mapping[str, str]:

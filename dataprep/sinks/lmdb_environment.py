@@ -25,7 +25,6 @@ LONGEST_KEY = 511
 OVERHEAD = 2200
 """Bytes an image, measured: half a page at the end of the image, the key, the tree."""
 
-_LARGEST_VALUE = (1 << 32) - 1  # mdb.c: MAXDATASIZE
 _SMALLEST_MAP = 1 << 20
 _SPARE_PAGES = 1024  # for what LMDB notes of freed pages when a transaction ends
 
@@ -90,11 +89,9 @@ class LmdbWriter:
         """Store a record.
 
         Raises:
-            SinkError: the value is too large, or the key is there already.
+            SinkError: the key is there already, or LMDB fails.
             OSError: the disk is full, and the like.
         """
-        if len(value) > _LARGEST_VALUE:
-            raise SinkError(f"{len(value)} bytes; LMDB keeps at most {_LARGEST_VALUE} in a value")
         if self._records == self._batch_records or (
             self._records and self._bytes + len(value) > self._batch_bytes
         ):

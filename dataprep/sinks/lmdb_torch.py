@@ -52,11 +52,7 @@ class LmdbTorchWriter(ShardWriter):
         record: list[object] = [example.encoded, label, _storable(example.key)]
         if self.info.attributes:
             record.append({name: _storable(value) for name, value in example.attributes.items()})
-        try:
-            value = msgpack.packb(record, use_bin_type=True)
-        except ValueError as error:  # msgpack holds less than 4 GiB
-            raise SinkError(str(error)) from error
-        self._database.put(b"%d" % self._number, value)
+        self._database.put(b"%d" % self._number, msgpack.packb(record, use_bin_type=True))
         self._number += 1
 
     def close(self) -> Sequence[WrittenFile]:

@@ -33,7 +33,7 @@ from typing import BinaryIO, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from dataprep.errors import SinkError, UsageError
+from dataprep.errors import SinkError
 from dataprep.sinks.base import Sink
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.sinks.foreign import dali_records
@@ -241,20 +241,8 @@ class RecordIOSink(Sink):
     reference: ClassVar[str] = "DALI readers.mxnet"
     overhead: ClassVar[int] = _FRAMING + _IR_HEADER.size + _SIDECAR_BYTES
 
-    @override
-    def check(self, info: DatasetInfo) -> None:
-        """A vector of labels needs to know how long it is.
-
-        Raises:
-            UsageError: several labels per image, but no classes to make a vector for.
-        """
-        super().check(info)
-        if info.multilabel and not info.classes:
-            raise UsageError("sink recordio: a multi-label data set needs its list of classes")
-
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> RecordIOWriter:
         """Start a shard."""
-        self.check(info)
         return RecordIOWriter(paths, info)
 
     def reader(self, paths: Sequence[Path], info: DatasetInfo) -> RecordIOReader:

@@ -7,9 +7,6 @@ fields are set follows from ``src/caffe/util/io.cpp``.
 
 from __future__ import annotations
 
-import pytest
-
-from dataprep.errors import SinkError
 from dataprep.sinks import datum
 
 # data (4, bytes) "\xff\xd8\xff", label (5) 300, encoded (7) true: ReadFileToDatum
@@ -29,9 +26,3 @@ def test_the_bytes_are_caffes() -> None:
     assert datum.encode_pixels(b"\7\10", (1, 2, 1), 5) == GREY
     assert datum.decode_image(GREY) == (b"\7\10", 5, (1, 2, 1))
     assert datum.encode_vector([0, 1, 1]) == VECTOR
-
-
-def test_too_large_for_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datum, "_LARGEST", 10)
-    with pytest.raises(SinkError, match="11 bytes; a Datum holds at most 10"):
-        datum.encode_file(bytes(11), 0)
