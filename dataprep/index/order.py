@@ -25,7 +25,7 @@ import io
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -164,7 +164,7 @@ def read_shard(directory: Path, split: str, number: int) -> Iterator[Row]:
         SinkError: the order is damaged; a file system gave something else than was written.
     """
     path = _state_path(directory, split)
-    state = _read_state(path, _version(path))
+    state = read_state(path)
     if state is None:
         raise _damaged(path)
     start, stop = shard_bounds(state["images"], state["shards"], number)
@@ -197,19 +197,6 @@ def _state_path(directory: Path, split: str) -> Path:
 
 def _block_path(directory: Path, split: str, number: int) -> Path:
     return directory / f"{split}-{number:05d}.parquet"
-
-
-def _version(path: Path) -> tuple[int, int]:
-    try:
-        status = path.stat()
-    except OSError:
-        return 0, 0
-    return status.st_ino, status.st_mtime_ns
-
-
-@lru_cache(maxsize=_KEPT)
-def _read_state(path: Path, _version: tuple[int, int]) -> dict[str, Any] | None:
-    return read_state(path)
 
 
 @lru_cache(maxsize=_KEPT)

@@ -130,25 +130,20 @@ def conspicuous(path: Path, columns: Sequence[str]) -> Iterator[Any]:
     """
     import pyarrow.compute as pc
 
-    with _readable(path), _opened(path) as file:
-        for group in range(file.num_row_groups):
-            statuses = file.read_row_group(group, columns=["status"]).column("status")
-            chosen = pc.indices_nonzero(pc.not_equal(statuses, "stored"))
-            if not len(chosen):
-                continue
-            table = file.read_row_group(group, columns=list(columns)).take(chosen)
-            yield from zip(*(table.column(name).to_pylist() for name in columns), strict=True)
+    for table in row_groups(path, list({*columns, "status"})):
+        chosen = table.filter(pc.not_equal(table.column("status"), "stored"))
+        yield from zip(*(chosen.column(name).to_pylist() for name in columns), strict=True)
 
 
-def row_groups(path: Path) -> Iterator[pa.Table]:
-    """A file of records, some rows at a time.
+def row_groups(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """A file of records, or these columns of it, some rows at a time.
 
     Raises:
         DatasetError: it cannot be read.
     """
     with _readable(path), _opened(path) as file:
         for group in range(file.num_row_groups):
-            yield file.read_row_group(group)
+            yield file.read_row_group(group, columns=columns)
 
 
 def _opened(path: Path) -> parquet.ParquetFile:
