@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from dataprep.torch_dataset import TorchDataset
 
+_SHOWN = 5  # examples of a part that its repr describes
 _MOST_OPEN = 32  # shards a thread keeps open; a process may usually open 1024 files
 
 Uneven = Literal["keep", "drop", "repeat"]
@@ -113,10 +114,14 @@ class Records(Sequence[Example]):
         return len(self._range)
 
     def __repr__(self) -> str:
-        """Where and what."""
+        """Where and what; of a part, a line for each of the first few examples."""
         whole = f"<{len(self._all):,} records of {self.split} in {self.out}, {self.sink.name}>"
-        part = len(self) < len(self._all)
-        return f"<{counted(len(self), 'example')} of {whole}>" if part else whole
+        if len(self) == len(self._all):
+            return whole
+        shown = [f"{number}: {describe(self[number])}" for number in range(len(self))[:_SHOWN]]
+        more = [f"and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
+        text = f"<{counted(len(self), 'example')} of {whole}" + (":" if shown else "")
+        return "\n".join([text, *shown, *more]) + ">"
 
     @overload
     def __getitem__(self, number: SupportsIndex) -> Example: ...

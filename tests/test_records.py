@@ -298,8 +298,13 @@ def test_labels_are_those_of_the_examples_without_reading_them(
 
 def test_a_part_says_of_what_it_is(tiny: Made) -> None:
     with dataprep.open(tiny.out) as records:
-        whole = f"<24 records of train in {tiny.out}, tfrecord>"
-        assert (repr(records), repr(records[1:3])) == (whole, f"<2 examples of {whole}>")
+        assert repr(records) == (whole := f"<24 records of train in {tiny.out}, tfrecord>")
+        first, *lines = repr(records[1:9]).splitlines()
+        assert first == f"<8 examples of {whole}:"
+        assert [line.partition("  class")[0] for line in lines] == [
+            *(f"{number}: {records[number + 1].key}" for number in range(5)),
+            "and 3 more>",
+        ]
 
 
 @pytest.mark.thorough

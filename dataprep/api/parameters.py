@@ -16,6 +16,27 @@ from dataprep.system.messages import sized
 _SCALES = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 
+# What other tools call what is called otherwise here.
+_SYNONYMS: Mapping[str, str] = {
+    "raw": "input source src",
+    "out": "destination dest dst output target",
+    "to": "destination dest dst output target",
+    "sink": "format",
+    "resize": "height image_size size width",
+    "center_crop": "crop",
+    "seed": "random",
+    "overwrite": "force",
+    "workers": "cores jobs processes threads",
+    "listing": "csv labels",
+    # commands
+    "folder": "imagefolder images",
+    "verify": "check validate",
+    "inspect": "info show",
+    "diff": "compare",
+    "stage": "copy",
+    "hook": "sbatch slurm",
+}
+
 
 class Option(click.Option):
     """An option of a command, and a keyword of the Python call.
@@ -127,9 +148,12 @@ def _words(option: click.Option, value: object) -> object:
 
 
 def meant(word: str, names: Iterable[str]) -> str:
-    """``; did you mean …?`` with the name spelled most alike; or nothing."""
-    alike = difflib.get_close_matches(word, names, n=1)
-    return f"; did you mean {alike[0]}?" if alike else ""
+    """``; did you mean …?`` with a synonym, or the name spelled most alike; or nothing."""
+    known = {name.replace("-", "_"): name for name in names}
+    asked = word.strip("-").replace("-", "_").lower()
+    found = [name for name in known if asked in _SYNONYMS.get(name, "").split()]
+    found = found or difflib.get_close_matches(asked, known, n=1)
+    return f"; did you mean {known[found[0]]}?" if found else ""
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2

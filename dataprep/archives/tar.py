@@ -8,7 +8,9 @@ is an error instead of a silent end, and a forged length cannot claim memory.
 from __future__ import annotations
 
 import os
+import struct
 import tarfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,9 @@ _BLOCK: Final = tarfile.BLOCKSIZE
 _RECORD: Final = tarfile.RECORDSIZE
 _MOST_AT_ONCE: Final = 1 << 20
 _MOST_PADDING: Final = 64 << 20
+# Name, size, modification time, checksum, kind, magic, and the first byte of the name's prefix.
+_HEADER: Final = struct.Struct("100s24x12s12s8ss100x5s83xc166x")
+_ADLER: Final = 65521  # RFC 1950: what its sums are taken modulo
 
 # What tarfile raises on hostile or damaged headers: its own errors, and what its parsing of
 # numbers, sparse maps and chained extension headers lets through.
@@ -121,11 +126,21 @@ def walk(stream: ByteStream, archive: Archive) -> Iterator[ArchiveMember]:
         with _Tar.open(
             fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape"
         ) as tar:
-            while (info := tar.next()) is not None:
+            while True:
+                while tar.firstmember is None and not tar.pax_headers:
+                    plain = _plain_member(stream, archive, tar.offset)
+                    if plain is None:
+                        break
+                    end = plain.offset - archive.offset + -(-plain.size // _BLOCK) * _BLOCK
+                    if (reached := stream.reach(end)) < end:
+                        raise _truncated(archive, plain.name, end, reached)
+                    tar.offset = end
+                    yield plain
+                if (info := tar.next()) is None:
+                    break
                 tar.members.clear()  # or every header ever read stays in memory
                 if (reached := stream.reach(tar.offset)) < tar.offset:
-                    member = f"its member {printable(info.name)} ends at byte {tar.offset}"
-                    raise _faulty(archive, f"is truncated: it has {reached} bytes, but {member}")
+                    raise _truncated(archive, info.name, tar.offset, reached)
                 if not info.isdir():
                     yield _member(info, archive, tar.offset)
             _require_end(stream, archive, tar.offset)
@@ -133,6 +148,33 @@ def walk(stream: ByteStream, archive: Archive) -> Iterator[ArchiveMember]:
         reason = printable(str(error)) or type(error).__name__
         kind = "is damaged or not a tar archive (a compressed one must be called .tar.gz)"
         raise _faulty(archive, f"{kind}: {reason}") from error
+
+
+def _plain_member(stream: ByteStream, archive: Archive, offset: int) -> ArchiveMember | None:
+    """The member at an offset, if it is a regular file with a plain ustar or GNU header.
+
+    Nearly all are; in a third of the time that `tarfile` takes, which does the rest.
+    """
+    stream.seek(offset)
+    header = stream.read(_BLOCK)
+    if len(header) < _BLOCK:
+        return None
+    name, size, modified, checksum, kind, magic, prefix = _HEADER.unpack(header)
+    # Kind 0, a magic, and no prefix to the name: POSIX.1-1988, and GNU tar's own.
+    if kind != b"0" or magic != b"ustar" or prefix != b"\0":
+        return None
+    try:
+        length = int(size.rstrip(b"\0 "), 8)
+        time = int(modified.rstrip(b"\0 "), 8)
+        expected = int(checksum.rstrip(b"\0 "), 8)
+    except ValueError:  # base 256
+        return None
+    # The sum of all bytes, the checksum's own taken for blanks. Adler-32 adds in C, from 1.
+    found = (zlib.adler32(header) & 0xFFFF) - 1 - sum(checksum) + 8 * 32
+    if (found - expected) % _ADLER or length < 0:
+        return None
+    text = name.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+    return ArchiveMember(text, archive.offset + offset + _BLOCK, length, time, "")
 
 
 def _member(info: tarfile.TarInfo, archive: Archive, end: int) -> ArchiveMember:
@@ -186,6 +228,11 @@ def _require_end(stream: ByteStream, archive: Archive, offset: int) -> None:
         rest = stream.read(_MOST_AT_ONCE)
 
 
+def _truncated(archive: Archive, name: str, end: int, size: int) -> SourceError:
+    member = f"its member {printable(name)} ends at byte {end}"
+    return _faulty(archive, f"is truncated: it has {size} bytes, but {member}")
+
+
 def _faulty(archive: Archive, finding: str) -> SourceError:
     return SourceError(f"{archive.place} {finding}; {AGAIN}")
 
@@ -194,3 +241,4 @@ class _Tar(tarfile.TarFile):
     """A `tarfile.TarFile` with the types of what it does not declare."""
 
     members: list[tarfile.TarInfo]
+    firstmember: tarfile.TarInfo | None

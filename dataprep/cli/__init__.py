@@ -20,6 +20,7 @@ from importlib.metadata import entry_points
 import click
 
 from dataprep import __version__
+from dataprep.api.parameters import meant
 from dataprep.api.progress import forget_stdout
 from dataprep.errors import DataprepError, UsageError
 from dataprep.system.cores import one_thread_each
@@ -65,6 +66,16 @@ class _LazyGroup(click.Group):
         # click keeps the first help option that it makes, with whatever names it had then.
         found.context_settings.setdefault("help_option_names", _HELP)
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        normal = name if ctx.token_normalize_func is None else ctx.token_normalize_func(name)
+        known = self.list_commands(ctx)
+        if not name.startswith("-") and not {name, normal} & {*known}:
+            raise click.UsageError(f"No such command {name!r}{meant(name, known)}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Data sets"):
@@ -143,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # click has it since 8.2
             click.echo(error.format_message(), err=True)
             return UsageError.exit_code
-        text = f"{_ended(error.format_message())} See `{_help(error)}`."
+        text = f"{_ended(_message(error))} See `{_help(error)}`."
         return _fail(text.replace("\n", " "), UsageError(), debug=False)
     except click.exceptions.Exit as done:
         return done.exit_code
@@ -181,6 +192,15 @@ def _fail(text: str, error: BaseException, debug: bool) -> int:
     click.echo(f"dataprep: error: {text}", err=True)
     stopped = isinstance(error, KeyboardInterrupt | click.Abort)
     return _STOPPED if stopped else getattr(error, "exit_code", DataprepError.exit_code)
+
+
+def _message(error: click.ClickException) -> str:
+    """Click's own; of an unknown option, with the one that was probably meant."""
+    context = getattr(error, "ctx", None)
+    if not isinstance(error, click.NoSuchOption) or context is None:
+        return error.format_message()
+    names = [name[2:] for option in context.command.params for name in option.opts]
+    return f"No such option {error.option_name}{meant(error.option_name, names)}"
 
 
 def _ended(text: str) -> str:

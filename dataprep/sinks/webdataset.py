@@ -17,6 +17,7 @@ from __future__ import annotations
 import io
 import re
 import tarfile
+import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -30,20 +31,70 @@ from dataprep.sinks.base import Layout, ShardName, Sink, WrittenFile
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.foreign import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
-from dataprep.sinks.webdataset_sample import Stems
+from dataprep.sinks.webdataset_sample import NAME_LIMIT, PREFIX_LIMIT, Stems
 
 BLOCK = tarfile.BLOCKSIZE
 RECORD = tarfile.RECORDSIZE  # what an archive of GNU tar or Python is padded to
+_SIZE_LIMIT = 8**11
 _METADATA = re.compile(r"__[^/]*__(/|$)")  # what the webdataset library passes over
 
 
+def _plain_header() -> bytes:
+    member = tarfile.TarInfo("")
+    member.mode = 0o444
+    return member.tobuf(tarfile.USTAR_FORMAT)
+
+
+_PLAIN = _plain_header()
+# The checksum is that of the header with blanks in the checksum's own place.
+_PLAIN_SUM = sum(_PLAIN[:124]) + sum(_PLAIN[136:148]) + 8 * 0x20 + sum(_PLAIN[156:])
+
+
+def header(name: bytes, size: int) -> bytes:
+    """The header of a file, as tarfile's ``TarInfo.tobuf`` makes it, eighty times as fast.
+
+    Args:
+        name: with ``/`` between directories; at most `NAME_LIMIT` bytes behind some slash.
+        size: of the data, in bytes.
+
+    Raises:
+        SinkError: a ustar header cannot hold the name or the size.
+    """
+    if size >= _SIZE_LIMIT:
+        raise SinkError(f"{size} bytes; a ustar header holds less than {_SIZE_LIMIT}")
+    prefix = b""
+    if len(name) > NAME_LIMIT:
+        cut = name.find(b"/", len(name) - NAME_LIMIT - 1)
+        if not 0 < cut <= PREFIX_LIMIT or cut == len(name) - 1:
+            raise SinkError(f"a ustar header cannot hold the name {name!r}")
+        prefix, name = name[:cut], name[cut + 1 :]
+    digits = b"%011o\0" % size
+    checksum = _PLAIN_SUM + sum(name) + sum(digits) + sum(prefix)
+    return b"".join(
+        (
+            name.ljust(100, b"\0"),
+            _PLAIN[100:124],
+            digits,
+            _PLAIN[136:148],
+            b"%06o\0 " % checksum,
+            _PLAIN[156:345],
+            prefix.ljust(167, b"\0"),
+        )
+    )
+
+
 class WebDatasetWriter(StreamWriter):
-    """Writes the archive; and the index at the end, as it begins with its number of lines."""
+    """Writes the archive; and the index at the end, as it begins with its number of lines.
+
+    Until then the lines are kept compressed: some 60 bytes a sample instead of 250.
+    """
 
     def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
         super().__init__(paths, info)
         self._stems = Stems()
+        self._samples = 0
         self._lines: list[bytes] = []
+        self._compressor = zlib.compressobj(level=1)
 
     @override
     def append(self, example: Example) -> None:
@@ -58,9 +109,11 @@ class WebDatasetWriter(StreamWriter):
             name = f"{stem}.{extension}"
             offset += BLOCK
             line.append(f"{extension} {offset} {len(data)} {name}")
-            pieces += _header(name, len(data)), data, bytes(-len(data) % BLOCK)
+            pieces += header(name.encode("ascii"), len(data)), data, bytes(-len(data) % BLOCK)
             offset += len(data) + len(pieces[-1])
-        self._lines.append(" ".join(line).encode("ascii") + b"\n")
+        self._samples += 1
+        if packed := self._compressor.compress(" ".join(line).encode("ascii") + b"\n"):
+            self._lines.append(packed)
         # The image, the largest piece by far, is not copied.
         archive.write(pieces[0], pieces[1], b"".join(pieces[2:]))
 
@@ -70,22 +123,12 @@ class WebDatasetWriter(StreamWriter):
         archive, index = self.files
         end = 2 * BLOCK
         archive.write(bytes(end + -(archive.size + end) % RECORD))
-        index.write(b"v1.2 %d\n" % len(self._lines), *self._lines)
+        index.write(b"v1.2 %d\n" % self._samples)
+        self._lines.append(self._compressor.flush())
+        unpacker = zlib.decompressobj()
+        for packed in self._lines:
+            index.write(unpacker.decompress(packed))
         return super().close()
-
-
-def _header(name: str, size: int) -> bytes:
-    """The ustar header of a file.
-
-    Raises:
-        SinkError: it cannot hold the name or the size.
-    """
-    member = tarfile.TarInfo(name)
-    member.mode, member.size = 0o444, size
-    try:
-        return member.tobuf(tarfile.USTAR_FORMAT)
-    except ValueError as error:
-        raise SinkError(f"{size} bytes, {name!r}: no ustar header holds that: {error}") from error
 
 
 class WebDatasetReader(StreamReader):

@@ -121,8 +121,13 @@ RAW = ("imagenet", "--raw_data_dir", "raw", "--local_scratch_dir", "out")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("xyzzy",), "No such command 'xyzzy'"),
-        (("--no_such_option",), "No such option"),
+        (("imagnet",), "No such command 'imagnet'; did you mean imagenet? See `dataprep --help`."),
+        (("imagefolder",), "did you mean folder?"),
+        (("xyzzy",), "No such command 'xyzzy'. See"),
+        (("--no_such_option",), "No such option --no_such_option. See"),
+        ((*RAW, "--format", "lmdb"), "No such option --format; did you mean sink?"),
+        ((*RAW, "--output", "x"), "did you mean out?"),
+        ((*RAW, "--threads", "2"), "did you mean workers?"),
         ((*RAW, "--seed", "-1"), "-1 is not in the range"),
         (("imagenet", "--out", "out"), "Missing option '--raw' / '--raw_data_dir'"),
         (("imagenet", "--raw", "raw"), "Missing option '--out' / '--local_scratch_dir'"),

@@ -20,7 +20,7 @@ from PIL import Image
 from dataprep.errors import SinkError, UsageError
 from dataprep.sinks import DatasetInfo
 from dataprep.sinks.example import Example
-from dataprep.sinks.webdataset import WebDatasetSink, _header
+from dataprep.sinks.webdataset import WebDatasetSink, header
 from dataprep.sinks.webdataset_sample import Stems
 
 SINGLE = DatasetInfo(classes=tuple((f"n{number:08d}", f"class {number}") for number in range(14)))
@@ -105,11 +105,22 @@ def test_the_bytes_are_those_of_pythons_tarfile(tmp_path: Path) -> None:
     )
 
 
-def test_what_a_ustar_header_cannot_hold_is_refused() -> None:
-    with pytest.raises(SinkError, match="no ustar header holds that"):
-        _header("a" * 101, 0)
-    with pytest.raises(SinkError, match="no ustar header holds that"):
-        _header("a", 8**11)
+@given(
+    name=st.lists(st.text("abc_", min_size=1, max_size=90), min_size=1, max_size=4).map("/".join),
+    size=st.integers(0, 8**11 - 1),
+)
+def test_headers_are_those_of_pythons_tarfile(name: str, size: int) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = size, 0o444
+    try:
+        theirs = info.tobuf(tarfile.USTAR_FORMAT)
+    except ValueError:  # name is too long
+        with pytest.raises(SinkError, match="cannot hold the name"):
+            header(name.encode(), size)
+    else:
+        assert header(name.encode(), size) == theirs
+    with pytest.raises(SinkError, match="a ustar header holds less than"):
+        header(b"a", 8**11)
 
 
 def test_every_truncation_is_noticed(tmp_path: Path) -> None:
@@ -284,4 +295,4 @@ def test_no_two_stems_are_equal_and_all_are_safe(found: list[str]) -> None:
         assert "." not in base
         assert not {"", ".", ".."} & set(directories)
         assert not re.match(r"__[^/]*__($|/)", f"{name}.jpg")
-        assert len(_header(f"{name}.json", 0)) == 512
+        assert len(header(f"{name}.json".encode("ascii"), 0)) == 512
