@@ -11,7 +11,7 @@ from typing import Any
 
 from dataprep.build.manifest import present, read_manifest, read_part
 from dataprep.index.records import NAME, conspicuous
-from dataprep.system.messages import printable, sized
+from dataprep.system.messages import counted, printable, sized
 
 _SHOWN = 5  # images that are not just stored
 
@@ -53,7 +53,8 @@ class Contents:
         for name, split in self.splits.items():
             yield f"{name}: {split['records']:,} records of {split['images_found']:,} images"
             sizes = " to ".join(f"{size:,}" for size in sorted({*split["records_per_shard"]}))
-            yield f"  {split['shards']:,} shards of {sizes} records, {sized(split['bytes'])}"
+            shards = counted(split["shards"], "shard")
+            yield f"  {shards} of {sizes} records, {sized(split['bytes'])}"
             yield (
                 f"  {len(split['class_records'])} classes, {split['rejected']:,} rejected, "
                 f"{split['repaired']:,} repaired, {split['warned']:,} warned"
