@@ -97,6 +97,7 @@ class ShardWriter(ABC):
         except SinkError as error:
             raise SinkError(f"{example.key!r}: {error}") from error
 
+    @abstractmethod
     def append(self, example: Example) -> None:
         """What every format does in its own way: store an example that was checked.
 
@@ -106,7 +107,6 @@ class ShardWriter(ABC):
         Raises:
             SinkError: the format cannot hold it; the message need not name it.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def close(self) -> Sequence[WrittenFile]:

@@ -14,11 +14,10 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 ALL_OSTS = -1
 """A stripe count: as many as there are object storage targets."""
 
-# lustre_user.h: LOV_MIN_STRIPE_SIZE, the limit of 32 bits, LOV_MAX_STRIPE_COUNT, LOV_MAXPOOLNAME.
+# lustre_user.h: LOV_MIN_STRIPE_SIZE, the limit of 32 bits, LOV_MAX_STRIPE_COUNT.
 SIZE_UNIT = 64 * KIB
 SIZE_LIMIT = 4 * GIB
 MOST_STRIPES = 2000
-LONGEST_POOL_NAME = 15
 
 STRIPE_SIZE = 4 * MIB
 """The default of Lustre itself today, and the upper end of the 1 to 4 MiB that its manual and the
