@@ -38,6 +38,7 @@ READY = "ready"  # what a launched cleaner prints once it waits
 _STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 _WARNING = signal.SIGUSR1  # Slurm's, some time before the end: for the command, which goes on
 _CLEANING_SECONDS = 70.0
+_LISTENING_SECONDS = 1.0
 _USERS = "users"  # in the private directory: locked by all whose command uses the copy
 
 
@@ -158,11 +159,27 @@ class _Signals:
         try:
             for number in early:
                 process.send_signal(number)
-            out, _ = process.communicate()
+            with _listening():
+                out, _ = process.communicate()
         finally:
             self._working = None
         code = process.returncode
         return code if code >= 0 else 128 - code, out or ""
+
+
+@contextmanager
+def _listening() -> Iterator[None]:
+    """Interrupt whatever blocks once a second, so that Python looks whether a signal has come.
+
+    One that comes right before the blocking call, or to another thread, does not interrupt it.
+    """
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, _LISTENING_SECONDS, _LISTENING_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _run(command: Sequence[str], place: Path, signals: _Signals) -> int:

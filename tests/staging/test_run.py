@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.staging.rendezvous import SECRET
+from dataprep.staging.run import _Signals
 from tests.staging.conftest import _SPOKEN
 
 # Runs the command twice, as two nodes, each of which has a scratch of its own at one place: what
@@ -174,7 +176,8 @@ def test_a_stopped_job_cleans_unless_it_shall_keep(
     job: Job, plain: Path, number: signal.Signals, keep: bool
 ) -> None:
     options = ["--keep"] if keep else []
-    training = "import time; print('begun', flush=True); time.sleep(60)"
+    # Python hears a signal that comes right before it sleeps when it has slept.
+    training = "import time; print('begun', flush=True)\nwhile True: time.sleep(0.05)"
     words = [*options, "--rendezvous", "none", "--", sys.executable, "-c", training]
     process = job.start(plain, *words)
     assert process.stdout is not None
@@ -197,6 +200,22 @@ def test_a_warning_is_the_command_s_and_no_end(job: Job, plain: Path) -> None:
     _, err = process.communicate(timeout=30)
     assert process.returncode == 3, err
     assert job.left() == []
+
+
+def test_a_warning_that_interrupts_nothing_is_heard_too() -> None:
+    """As one is that comes right before the call that waits for the command."""
+    training = "trap 'exit 3' USR1; for i in $(seq 400); do sleep 0.05; done"
+
+    def warn() -> None:
+        time.sleep(0.5)
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    warning = threading.Thread(target=warn)
+    warning.start()
+    with _Signals() as signals:
+        assert signals.run(["sh", "-c", training]) == (3, "")
+    warning.join()
+    assert signals.stopped is None
 
 
 @pytest.mark.parametrize("job", ["none", "lsf"], indirect=True)
