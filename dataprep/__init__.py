@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dataprep.api.contents import Contents, inspect
     from dataprep.api.progress import Progress
     from dataprep.api.results import SealedSet
+    from dataprep.api.review import Linted, card, lint, report
     from dataprep.build.diff import Difference
     from dataprep.build.status import JobStatus
     from dataprep.build.verify import Verified
@@ -27,16 +28,20 @@ __all__ = [
     "Difference",
     "Example",
     "JobStatus",
+    "Linted",
     "Progress",
     "Records",
     "SealedSet",
     "Verified",
     "__version__",
+    "card",
     "convert",
     "diff",
     "inspect",
+    "lint",
     "open",
     "prepare",
+    "report",
     "stage",
     "status",
     "verify",
@@ -50,6 +55,7 @@ _WHERE: Final = {
     "Difference": "dataprep.build.diff",
     "Example": "dataprep.sinks.example",
     "JobStatus": "dataprep.build.status",
+    **dict.fromkeys(("Linted", "card", "lint", "report"), "dataprep.api.review"),
     "Progress": "dataprep.api.progress",
     "Records": "dataprep.records",
     "SealedSet": "dataprep.api.results",

@@ -73,6 +73,12 @@ class RejectedError(DataprepError):
         self.rejected = rejected
 
 
+class FindingsError(DataprepError):
+    """``dataprep lint`` found what ``--fail_on`` names."""
+
+    exit_code = 5
+
+
 class StoppedError(DataprepError):
     """A signal stopped the run; everything committed so far is kept.
 

@@ -203,12 +203,17 @@ def _places() -> tuple[list[Option], list[Option]]:
     out = "Where the shards and manifest.json go."
     index = "Keep the index of the raw data here, to share it between outputs. [default: in OUT]"
     splits = "Only these, e.g. train,validation. [default: all]"
+    exclude = (
+        "Leave out these images: a CSV with the columns split and key, as `dataprep lint "
+        "--write_exclude` writes."
+    )
     # That RAW is a directory is for the data set to say.
     path = click.Path(path_type=Path)
     return [
         directory("raw_data_dir", "RAW", raw, also="raw", required=True, type=path),
         option("splits", splits, type=Parsed(names), metavar="NAMES"),
         number("limit", "N", "Only N images of each split."),
+        option("exclude", exclude, type=click.Path(path_type=Path), metavar="FILE", rare=True),
         directory("index_dir", "DIR", index, rare=True),
     ], [directory("local_scratch_dir", "OUT", out, also="out", required=True)]
 

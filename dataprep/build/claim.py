@@ -205,6 +205,8 @@ def _what_differs(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
             option = "--sink_option " + rest.replace("config.", "") + "="
         elif first in ("seed", "limit", "layout", "shuffle", "num_shards"):
             option = f"--{first} {rest}=" if rest else f"--{first} "
+        elif name in ("excluded", "excluded.digest"):
+            option, old, new = "--exclude ", old and "a list", new and "another list"
         elif first == "versions":
             option = f"{rest} "
         else:

@@ -32,6 +32,7 @@ from dataprep.build.request import ConvertRequest, absolute, check_splits, fit_r
 from dataprep.errors import ImageError, SinkError, SourceError, UsageError
 from dataprep.images import Prepared, Recipe, prepare
 from dataprep.images.decode import raw_to_png, to_pixels
+from dataprep.images.fingerprint import Fingerprint
 from dataprep.images.pixels import cropped
 from dataprep.index.order import shard_bounds
 from dataprep.index.records import RecordsTable, first_rows
@@ -45,7 +46,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-_KEPT_COLUMNS: Final = ("channels", "status", "reason")  # of a row of the source
+# Of a row of the source; the last four are a `Fingerprint`, or none of them is there.
+_KEPT_COLUMNS: Final = (
+    *("channels", "status", "reason"),
+    *("phash", "brightness", "contrast", "flat"),
+)
 # What the raw data was and what was done to it.
 _KEPT_FIELDS: Final = (
     *("dataset", "dataset_config", "seed", "limit", "shuffle", "image", "input"),
@@ -228,15 +233,16 @@ class ConvertJob(Job):
                 run = _paid(records.between(start, stop))
                 made = map_in_order(pool, self._change(), run, window)
                 for (example, image), row in zip(made, rows, strict=True):
-                    channels, status, reason, *values = row
+                    channels, status, reason, *seen, values = *row[:7], row[7:]
+                    looks = None if seen[0] is None else Fingerprint(*seen)
                     if image is not None:
-                        channels = image.channels
+                        channels, looks = image.channels, image.fingerprint
                     elif example.format == "RAW":
                         channels = example.channels
                     known = zip(own, values, strict=True)
                     attributes = {name: value for name, value in known if value is not None}
                     measured = None if image is None else image.measured
-                    yield Made(example, channels, status, reason, attributes, measured)
+                    yield Made(example, channels, status, reason, attributes, measured, looks)
         except OSError as error:
             raise unreadable(str(source), error) from error
 

@@ -136,6 +136,7 @@ def _made(row: Row, image: Prepared, info: DatasetInfo) -> Made:
         reason="; ".join(note.text for note in image.notes) or None,
         attributes=row.attributes,
         measured=image.measured,
+        fingerprint=image.fingerprint,
     )
 
 
@@ -187,9 +188,14 @@ def plan_images(
         "classes_sha256": hashlib.sha256(to_json(info.classes)).hexdigest(),
         "unmatched": summary.unmatched,
         "counts": summary.counts,
+        **({"excluded": _left_out(summary)} if summary.excluded else {}),
         "input": summary.input,
         **job.output_identity(),
     }
+
+
+def _left_out(summary: ScanSummary) -> Mapping[str, object]:
+    return {name: summary.excluded[name] for name in ("images", "digest")}
 
 
 def order_images(job: ImageJob, images: Images, made_of: object) -> None:

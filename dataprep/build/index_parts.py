@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from dataprep.build.request import MaxBad, Request, check_splits
 from dataprep.build.workspace import Workspace
 from dataprep.datasets import Dataset, Found, ScanUnit, wanted_splits
 from dataprep.datasets.splits import in_usual_order
-from dataprep.errors import RejectedError, SourceError
+from dataprep.errors import RejectedError, SourceError, UsageError
 from dataprep.system.durable_files import partial_path, storage_error
 from dataprep.system.messages import counted, printable
 from dataprep.system.state_files import (
@@ -226,6 +226,8 @@ class ScanSummary:
             every raw layout. It notices every change, but is no proof against forgery.
         unmatched: how many images are listed but not there (``missing``), how many there but not
             listed (``unlisted``), and the ``first`` few names of each.
+        excluded: how many ``images`` were left out because the user said so, a ``digest`` of their
+            names, and how many names are ``unknown``; empty if nothing was said.
         ignored: how many files are no images, and a line on the first; empty if none.
         counts: what was counted, by what it is.
     """
@@ -233,25 +235,32 @@ class ScanSummary:
     classes: tuple[tuple[str, str], ...]
     input: Mapping[str, Mapping[str, Any]]
     unmatched: Mapping[str, Any]
+    excluded: Mapping[str, Any]
     ignored: tuple[int, str]
     counts: Mapping[str, int]
 
+    @property
+    def has_unstored(self) -> bool:
+        """Whether anything is known of that no shard is to have."""
+        left_out = self.excluded.get("images", 0)
+        return bool(self.unmatched["first"] or self.ignored[0] or left_out)
 
-def open_images(
-    parts: IndexParts, dataset: Dataset, splits: Sequence[str] | None, scratch: Path
-) -> Images:
+
+def open_images(parts: IndexParts, dataset: Dataset, request: Request, scratch: Path) -> Images:
     """The images of the index; nothing is read until something is asked.
 
     Args:
         parts: the index.
         dataset: whose.
-        splits: those asked for; None: all.
+        request: whose splits, and images to leave out.
         scratch: a directory for what does not fit into memory.
     """
     from dataprep.index.images import Images
 
     attributes = [attribute.name for attribute in dataset.attributes]
-    return Images(parts.tables(), scratch, parts.statuses(), attributes, splits)
+    return Images(
+        parts.tables(), scratch, parts.statuses(), attributes, request.splits, request.exclude
+    )
 
 
 def summarize(
@@ -268,6 +277,7 @@ def summarize(
     known = dataset.classes()
     made_of = [
         *(_RULES, request.splits, request.limit, request.seed, found.splits, known),
+        None if request.exclude is None else _sha256(request.exclude),
         [[unit.name, part.sha256, part.fingerprint] for unit, part in parts.units.items()],
     ]
     key = hashlib.sha256(to_json(made_of)).hexdigest()
@@ -320,11 +330,22 @@ def summarize(
         classes=tuple(known),
         input={split: sums[split] for split in splits},
         unmatched=unmatched,
+        excluded=images.excluded(),
         ignored=images.ignored(),
         counts={name: counts[name] for name in sorted(counts)},
     )
     write_state(path, {"key": key, "splits": splits, "summary": asdict(summary)})
     return summary
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return file_sha256(path)
+    except OSError as error:
+        raise UsageError(
+            f"--exclude {path} cannot be read ({error.strerror}); expected a CSV as `dataprep lint "
+            "--write_exclude` writes it"
+        ) from error
 
 
 def check_unmatched(summary: ScanSummary, max_bad: MaxBad, names: Path) -> None:
@@ -350,6 +371,11 @@ def check_unmatched(summary: ScanSummary, max_bad: MaxBad, names: Path) -> None:
 
 def report_summary(summary: ScanSummary, report: Callable[[str], None]) -> None:
     """Tell the user what may be a surprise."""
+    if summary.excluded:
+        text = f"{counted(summary.excluded['images'], 'image')} left out (--exclude)"
+        if unknown := summary.excluded["unknown"]:
+            text += f"; {counted(unknown, 'name')} there that no image has"
+        report(text)
     number, first = summary.ignored
     if number:
         report(f"{counted(number, 'file')} ignored, the first {first}")

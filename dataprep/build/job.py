@@ -18,6 +18,7 @@ from dataprep.build.request import EVERY_SPLIT, OutputRequest
 from dataprep.build.workspace import Workspace
 from dataprep.errors import UsageError
 from dataprep.images import Measured, codec_versions
+from dataprep.images.fingerprint import Fingerprint
 from dataprep.index import Value
 from dataprep.sinks import DatasetInfo, ShardName, Sink
 from dataprep.sinks.example import Example
@@ -77,6 +78,7 @@ class Made:
     reason: str | None = None
     attributes: Mapping[str, Value] = field(default_factory=dict)
     measured: Measured | None = None
+    fingerprint: Fingerprint | None = None
 
 
 @dataclass(frozen=True, slots=True)

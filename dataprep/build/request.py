@@ -88,6 +88,7 @@ class Request(OutputRequest):
     shuffle: Shuffle | None = None
     seed: int = 0
     limit: int | None = None
+    exclude: Path | None = None
     index_dir: Path | None = None
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
+from dataclasses import astuple
 from itertools import accumulate, chain, repeat
 from pathlib import Path, PurePath
 from typing import Any, Final, Self
@@ -41,7 +42,7 @@ _GROUP: Final = 1 << 14  # rows kept in memory; a shard may have millions
 # The order in which `ShardRows` keeps what differs from row to row.
 _COLUMNS: Final = (
     *("key", "status", "reason", "position", "labels", "format", "height", "width", "channels"),
-    *("bytes", "xxh3", "container"),
+    *("bytes", "xxh3", "phash", "brightness", "contrast", "flat", "container"),
 )
 
 
@@ -151,11 +152,12 @@ class ShardRows:
             self._rows.append(
                 (
                     *(item.key, "rejected", item.reason, None, item.labels),
-                    *(None, None, None, None, None, None, item.container, item.attributes),
+                    *(None for _ in _COLUMNS[5:-1]),
+                    *(item.container, item.attributes),
                 )
             )
         else:
-            example = item.example
+            example, seen = item.example, item.fingerprint
             self._rows.append(
                 (
                     example.key,
@@ -169,6 +171,7 @@ class ShardRows:
                     item.channels,
                     len(example.encoded),
                     xxhash.xxh3_128_hexdigest(example.encoded),
+                    *((None,) * 4 if seen is None else astuple(seen)),
                     None,  # the same wherever the images lie, as the shard is
                     item.attributes,
                 )

@@ -167,6 +167,10 @@ class Dataset(ABC):
     group: ClassVar[str] = "group"
     """What `Row.group` is, for messages: ``patient``."""
 
+    card: ClassVar[Mapping[str, str]] = {}
+    """What catalogues ask for, by the names of `dataprep.review.card.Card`, as far as it is known:
+    ``license``, ``cite_as``, ``url`` and so on."""
+
     def __init__(self, **options: str) -> None:
         known = {option.name: option for option in self.OPTIONS}
         for name, value in options.items():

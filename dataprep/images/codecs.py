@@ -24,6 +24,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from dataprep.errors import ImageError
 from dataprep.images import jpeg
+from dataprep.images.fingerprint import SMALLEST, small_grey
 from dataprep.images.jpeg import Frame
 from dataprep.images.pixels import Level, Levels, Pixels, packed, padded, resampler
 from dataprep.images.recipe import MAX_SIDE
@@ -42,20 +43,21 @@ _LIMITS = ("Could not determine subsampling level", "Unsupported color conversio
 _PNG_LEVEL = 4
 
 
-def check_bitstream(data: bytes, frame: Frame) -> str | None:
+def check_bitstream(data: bytes, frame: Frame) -> tuple[Pixels, str | None]:
     """Judge a JPEG by running its whole entropy decoder at 1/8 scale.
 
     Returns:
-        The decoder's warning if there is one that does not make the image unusable.
+        A small grey version of the image, and the decoder's warning if there is one that does not
+        make the image unusable.
 
     Raises:
         ImageError: TensorFlow or Pillow would refuse the image.
     """
     try:
-        fast_scan(data)
+        return fast_scan(data), None
     except ValueError as error:
-        return _second_opinion(data, frame, str(error))[1]
-    return None
+        found, warning = _second_opinion(data, frame, str(error))
+        return small_grey(found), warning
 
 
 def decode(data: bytes, frame: Frame, *, grey: bool) -> tuple[Pixels, str | None]:
@@ -76,7 +78,7 @@ def decode(data: bytes, frame: Frame, *, grey: bool) -> tuple[Pixels, str | None
         ImageError: the image is unusable.
     """
     if frame.components == 4:
-        warning = check_bitstream(data, frame)
+        _, warning = check_bitstream(data, frame)
         return decode_with_pillow(data, frame), warning
     try:
         return fast_decode(data, "GRAY" if grey or frame.components == 1 else "RGB"), None
@@ -141,14 +143,15 @@ def fast_decode(data: bytes, space: Literal["GRAY", "RGB"]) -> Pixels:
     return cast(Pixels, decoded[:, :, 0] if space == "GRAY" else decoded[:, :, :3])
 
 
-def fast_scan(data: bytes) -> None:
-    """Run the whole entropy decoder, making a 1/8-scale grey image that nobody keeps.
+def fast_scan(data: bytes) -> Pixels:
+    """Run the whole entropy decoder, making a grey image at 1/8 scale or of 16 pixels.
 
     The parts that cost the most, full inverse DCT, upsampling and colour conversion, are
     all left out. Errors are those of `fast_decode`.
     """
-    quick = {"fastdct": True, "fastupsample": True, "min_height": 1, "min_width": 1}
-    simplejpeg.decode_jpeg(data, "GRAY", strict=True, **quick)
+    smallest = {"min_height": SMALLEST, "min_width": SMALLEST}
+    quick = {"fastdct": True, "fastupsample": True, **smallest}
+    return cast(Pixels, simplejpeg.decode_jpeg(data, "GRAY", strict=True, **quick)[:, :, 0])
 
 
 def levels_of(image: Image.Image, *, grey: bool) -> Levels:

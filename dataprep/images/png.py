@@ -113,7 +113,9 @@ def split(data: bytes) -> Chunks:
     return Chunks(tuple(names), b"".join(parts), exif)
 
 
-def find_flaw(data: bytes, header: Header, chunks: Chunks, *, decoded: bool) -> str | None:
+def find_flaw(
+    data: bytes, header: Header, chunks: Chunks, *, decoded: bool
+) -> tuple[str | None, Levels | None]:
     """Say why a file should not pass as it is, though its pixels may be fine.
 
     Text, profiles, gamma and a transparent colour are no flaws: readers of 1 or 3 channels ignore
@@ -125,18 +127,22 @@ def find_flaw(data: bytes, header: Header, chunks: Chunks, *, decoded: bool) -> 
         header: its header, its sizes already fenced.
         chunks: what `split` gave.
         decoded: whether all checksums and pixels are checked, too.
+
+    Returns:
+        Why; None if nothing is wrong, and the pixels if they were decoded.
     """
     if not _ORDER.fullmatch(b"".join(name for name in chunks.names if not name[0] & 0x20)):
-        return "unusual chunks"
+        return "unusual chunks", None
     if b"acTL" in chunks.names:
-        return "an animation"
+        return "an animation", None
     try:
         with _opened(data, header, verified=decoded) as image:
             if decoded:
                 image.load()
+                return None, levels_of(image, grey=header.channels == 1)
     except PILLOW_ERRORS:
-        return "something that Pillow refuses"
-    return None
+        return "something that Pillow refuses", None
+    return None, None
 
 
 def decode(header: Header, chunks: Chunks) -> Levels:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.images import codecs, foreign, jpeg, pixels, png, sniff
+from dataprep.images.fingerprint import Fingerprint, fingerprint, small_grey
 from dataprep.images.pixels import WHOLE, Level, Pixels
 from dataprep.images.png import Header
 from dataprep.images.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
@@ -46,6 +47,7 @@ class Prepared:
         channels: of the stored image, 1 or 3.
         notes: what happened to it, if anything did that was not asked for.
         measured: for the data set's statistics; None unless the recipe asks for them.
+        fingerprint: of what was decoded; None if nothing was.
         part: the part of the picture that is left, (xmin, ymin, xmax, ymax) as fractions.
     """
 
@@ -57,6 +59,7 @@ class Prepared:
     notes: tuple[Note, ...] = ()
     measured: Measured | None = field(default=None, compare=False)
     part: Box = WHOLE
+    fingerprint: Fingerprint | None = None
 
 
 def prepare(data: bytes, recipe: Recipe) -> Prepared:
@@ -87,9 +90,11 @@ def _prepare_jpeg(data: bytes, recipe: Recipe) -> Prepared:
     turn = sniff.of_jpeg(data) if recipe.exif == "apply" else 1
     seen = codecs.decode_with_pillow(data, frame) if recipe.check == "pixels" else None
     if frame.components != 4 and _passes("JPEG", frame.components, recipe, turn):
-        warning = None if recipe.check == "header" else codecs.check_bitstream(data, frame)
+        warning = grey = None
+        if recipe.check != "header":
+            grey, warning = codecs.check_bitstream(data, frame)
         size = (frame.height, frame.width, frame.components)
-        return _prepared(data, "JPEG", size, seen, recipe, warning=warning)
+        return _prepared(data, "JPEG", size, seen, recipe, grey=grey, warning=warning)
     found, warning = codecs.decode(data, frame, grey=recipe.color == "gray")
     original, target = "", recipe.target("JPEG")
     if frame.components == 4:
@@ -108,12 +113,12 @@ def _prepare_png(data: bytes, recipe: Recipe) -> Prepared:
     original = _unusual(header, recipe, target)
     plain = header.opaque and (header.depth == 8 or (header.depth == 16 and recipe.depth == "keep"))
     if plain and _passes("PNG", header.channels, recipe, turn):
-        flaw = png.find_flaw(data, header, chunks, decoded=recipe.check != "header")
+        flaw, levels = png.find_flaw(data, header, chunks, decoded=recipe.check != "header")
         if flaw is None:
-            measured = recipe.statistics != "off" and recipe.check == "pixels"
-            seen = pixels.eight_bits(png.decode(header, chunks)) if measured else None
+            seen = None if levels is None else pixels.eight_bits(levels)
+            grey = None if seen is None else small_grey(seen)
             size = (header.height, header.width, header.channels)
-            return _prepared(data, "PNG", size, seen, recipe)
+            return _prepared(data, "PNG", size, seen, recipe, grey=grey)
         original = f"{header.name} PNG with {flaw}"
     found = png.decode(header, chunks)
     levels = found if _stays_deep(header, recipe) else pixels.eight_bits(found)
@@ -189,7 +194,10 @@ def _store(
         form = f"re-encoded as {color} JPEG, quality {quality}"
     repaired = original and f"{original}: {form}"
     size = (seen.shape[0], seen.shape[1], channels)
-    return _prepared(stored, target, size, seen, recipe, repaired, warning, part)
+    grey = small_grey(seen)
+    return _prepared(
+        stored, target, size, seen, recipe, grey=grey, repaired=repaired, warning=warning, part=part
+    )
 
 
 def _prepared(
@@ -198,6 +206,8 @@ def _prepared(
     size: tuple[int, int, int],
     seen: Pixels | None,
     recipe: Recipe,
+    *,
+    grey: Pixels | None = None,
     repaired: str = "",
     warning: str | None = None,
     part: Box = WHOLE,
@@ -214,7 +224,8 @@ def _prepared(
             measured.histogram = histogram_of(seen, channels)
             if recipe.statistics == "mean":
                 measured.pixels = as_channels(seen, channels)
-    return Prepared(stored, form, *size, tuple(notes), measured, part)
+    looks = None if grey is None else fingerprint(grey)
+    return Prepared(stored, form, *size, tuple(notes), measured, part, looks)
 
 
 def _shaped(found: NDArray[Level], recipe: Recipe, turn: int) -> tuple[NDArray[Level], Box]:

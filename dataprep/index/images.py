@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
+from glob import escape
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -39,8 +40,18 @@ left join listed as other on listed.key is null and other.key = member.alias
 _BARE: Final = "select coalesce(bool_and(not contains(key, '/')), false) from listed"
 
 _IMAGES: Final = """
-create {kind} images as
+create {kind} {name} as
 select {columns} from parts where status = 'image'
+"""
+
+_EXCLUDED: Final = """
+create temp table to_exclude as
+select distinct split, key from
+    read_csv({path}, header = true, all_varchar = true);
+create temp table excluded as
+select * from found semi join to_exclude using (split, key);
+create view images as
+select * from found anti join to_exclude using (split, key)
 """
 
 _JOINED: Final = """
@@ -87,6 +98,7 @@ class Images:
         statuses: rows by status, of all parts.
         attributes: names of the data set's own columns.
         wanted: the splits asked for; None: all.
+        exclude: a CSV with the columns ``split`` and ``key``, of images to leave out.
     """
 
     paths: Sequence[Path]
@@ -94,6 +106,7 @@ class Images:
     statuses: Mapping[str, int]
     attributes: Sequence[str]
     wanted: Sequence[str] | None
+    exclude: Path | None = None
     _has_chosen: bool = field(default=False, init=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
@@ -107,26 +120,29 @@ class Images:
 
     @cached_property
     def database(self) -> Database:
-        """The tables ``parts``, ``images`` and ``unmatched``."""
+        """The tables ``parts``, ``images``, ``excluded`` and ``unmatched``."""
         rows = sum(self.statuses.values())
         database = self._stack.enter_context(open_database(self.scratch, rows=rows))
         database.execute(f"create view parts as select * from {tables(list(self.paths))}")
         columns = column_list([*_OF_LIST, *_OF_PLACE, *self.attributes])
-        images = _IMAGES.format(kind="view", columns=columns)
+        name = "images" if self.exclude is None else "found"
+        images = _IMAGES.format(kind="view", name=name, columns=columns)
         unmatched = _UNMATCHED.format(wanted=self._is_wanted)
         if self._has_lists:
             database.execute("create view listed as select * from parts where status = 'listed'")
             self._check_listed_once(database)
             (bare,) = database.execute(_BARE).fetchone() or (False,)
-            name = "parse_filename(member.key)" if bare else "member.key"
-            database.execute(_MATCHED.format(name=name))
+            member = "parse_filename(member.key)" if bare else "member.key"
+            database.execute(_MATCHED.format(name=member))
             of_list = column_list([*_OF_LIST, *self.attributes], "listed.")
             of_place = column_list(_OF_PLACE, "matched.")
-            images = _IMAGES.format(kind="temp table", columns=columns)
+            images = _IMAGES.format(kind="temp table", name=name, columns=columns)
             images += _JOINED.format(columns=f"{of_list}, {of_place}")
             unmatched += _UNMATCHED_JOINED.format(wanted=self._is_wanted)
         database.execute(images)
         database.execute(unmatched)
+        if self.exclude is not None:
+            _exclude(database, self.exclude)
         return database
 
     @property
@@ -175,6 +191,17 @@ class Images:
             return number, f"{f'{name!r} in ' if name else ''}{place}: {reason}"
         return 0, ""
 
+    def excluded(self) -> dict[str, Any]:
+        """How many images are left out, a digest of their names, and how many names are of none."""
+        if self.exclude is None:
+            return {}
+        images, digest = self.rows(
+            "select count(*), printf('%032x', coalesce(bit_xor("
+            "md5_number(concat(split, chr(0), key))), 0)) from excluded"
+        )[0]
+        (names,) = self.rows("select count(*) from to_exclude")[0]
+        return {"images": images, "digest": digest, "unknown": names - images}
+
     def write_unmatched(self, path: Path) -> None:
         """All of them, as CSV; whole or not at all."""
         temporary = partial_path(path)
@@ -188,8 +215,13 @@ class Images:
             temporary.unlink(missing_ok=True)
 
     def unstored(self) -> Iterator[pa.Table]:
-        """What is known of and not stored: missing, unlisted and ignored, as rows of records."""
+        """What is known of and not stored: missing, unlisted, ignored, excluded; as records."""
         kept = "key, split, status, container, reason"
+        if self.exclude is not None:
+            yield self.database.sql(
+                f"select {kept} from (select *, 'excluded' as status, null as reason "
+                "from excluded) order by split, key"
+            ).to_arrow_table()
         yield self.database.sql(
             f"select {kept} from (select *, null as reason from unmatched) "
             f"union all select {kept} from parts where status = 'ignored' "
@@ -334,6 +366,28 @@ class Images:
         if found is not None:
             key, place, lines = found
             raise _listed_twice(place, key, lines)
+
+
+def _exclude(database: Database, path: Path) -> None:
+    """Leave out what a file names.
+
+    Raises:
+        SourceError: it cannot be read, or has not the columns.
+    """
+    import duckdb
+
+    try:
+        database.execute(_EXCLUDED.format(path=quoted(escape(str(path)))))
+    except duckdb.Error as error:
+        if not isinstance(
+            error, duckdb.BinderException | duckdb.IOException | duckdb.InvalidInputException
+        ):
+            raise
+        reason = str(error).partition("\n")[0]
+        raise SourceError(
+            f"--exclude {path} cannot be used ({reason}); expected a CSV with the columns split "
+            "and key, as `dataprep lint --write_exclude` writes"
+        ) from error
 
 
 def column_list(names: Iterable[str], table: str = "") -> str:

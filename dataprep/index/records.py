@@ -26,9 +26,9 @@ NAME = "records.parquet"
 STORED = ("stored", "repaired", "warned")
 """Statuses of images that are in the data set."""
 
-STATUSES = (*STORED, "rejected", "missing", "unlisted", "ignored")
+STATUSES = (*STORED, "rejected", "missing", "unlisted", "ignored", "excluded")
 
-_ALL_DIFFERENT = ("key", "position", "bytes", "xxh3")  # a dictionary of these is a waste
+_ALL_DIFFERENT = ("key", "position", "bytes", "xxh3", "phash")  # a dictionary of these is a waste
 
 
 def parquet_writer(file: IO[bytes], schema: pa.Schema) -> parquet.ParquetWriter:

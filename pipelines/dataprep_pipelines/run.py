@@ -100,7 +100,7 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
             index = shared_index_directory(request.index_dir, dataset, raw)
         trust = not request.overwrite
         parts = _scan_what_changed(dataset, raw, found.units, index, workers, trust=trust)
-        with open_images(parts, dataset, request.splits, workspace.private) as images:
+        with open_images(parts, dataset, request, workspace.private) as images:
             summary = summarize(request, dataset, found, parts, images)
             report_summary(summary, reporter.line)
             check_unmatched(summary, request.max_bad, workspace.unmatched)
@@ -114,7 +114,7 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
             order_images(job, images, [identity, parts.digests()])
         records = _write_shards(job, workers)
         check_unchanged(parts, dataset, request.raw)
-        with open_images(parts, dataset, request.splits, workspace.private) as images:
+        with open_images(parts, dataset, request, workspace.private) as images:
             unmatched = summary.unmatched
             return seal(
                 job,
@@ -124,7 +124,7 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
                 report=reporter.line,
                 missing=unmatched["missing"],
                 unlisted=unmatched["unlisted"],
-                others=images.unstored() if unmatched["first"] or summary.ignored[0] else (),
+                others=images.unstored() if summary.has_unstored else (),
             )
 
 

@@ -73,7 +73,8 @@ RECORDS: Mapping[str, tuple[str, str]] = {
         "string",
         "stored; repaired: stored in another form than it came in, since not every reader takes "
         "that; warned: stored, though its decoder complained; rejected: not stored; missing: "
-        "listed but not there; unlisted: there but not listed; ignored: no image",
+        "listed but not there; unlisted: there but not listed; ignored: no image; excluded: left "
+        "out because the user said so",
     ),
     "reason": ("string", "why, if it is not just stored"),
     "shard": ("int32", "number of its shard in the split, from 0"),
@@ -86,6 +87,14 @@ RECORDS: Mapping[str, tuple[str, str]] = {
     "channels": ("int8", "as stored: 1 or 3"),
     "bytes": ("int64", "of the stored image"),
     "xxh3": ("string", "XXH3-128 of the stored image's bytes, 32 hexadecimal digits"),
+    "phash": (
+        "string",
+        "perceptual hash of what was decoded to check or convert it: 64 hexadecimal digits; those "
+        "of nearly the same pictures differ in few bits; null with --check header",
+    ),
+    "brightness": ("float", "mean grey level of the same, 0 to 255"),
+    "contrast": ("float", "standard deviation of its grey levels"),
+    "flat": ("float", "share of its most frequent grey level, 0 to 1"),
     "container": (
         "string",
         "of what is not stored: the file of the raw data that has it, or the list",
@@ -113,6 +122,7 @@ def schema_of(
         "int8": pa.int8(),
         "int32": pa.int32(),
         "int64": pa.int64(),
+        "float": pa.float32(),
         "list<string>": pa.list_(pa.string()),
         "list<int32>": pa.list_(pa.int32()),
         "list<box>": pa.list_(box),

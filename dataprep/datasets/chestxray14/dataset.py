@@ -47,6 +47,19 @@ class ChestXray14(Dataset):
         "images_001.tar.gz to images_012.tar.gz (also .tar or .zip), the same unpacked, or "
         "images/*.png. No patient is ever in two splits."
     )
+    card: ClassVar[Mapping[str, str]] = {
+        "name": "NIH ChestX-ray14",
+        "description": "Frontal chest radiographs of 30,805 patients with 14 findings, labelled by "
+        "text mining of the radiologists' reports.",
+        "license": "https://nihcc.app.box.com/v/ChestXray-NIHCC",
+        "creator": "NIH Clinical Center",
+        "url": "https://nihcc.app.box.com/v/ChestXray-NIHCC",
+        "date": "2017-09-27",
+        "cite_as": "@inproceedings{wang2017, author={Xiaosong Wang and others}, "
+        "title={ChestX-ray8: Hospital-scale Chest X-ray Database and Benchmarks on "
+        "Weakly-Supervised Classification and Localization of Common Thorax Diseases}, "
+        "booktitle={CVPR}, year={2017}}",
+    }
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
     defaults: ClassVar[Mapping[str, str]] = {"color": "gray"}
     attributes = (

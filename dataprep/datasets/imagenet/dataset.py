@@ -42,6 +42,18 @@ class ImageNet(Dataset):
     summary: ClassVar[str] = """Turn the raw ILSVRC2012 images into shuffled, verified shards.
 
     The raw data: the original archives, or a tree; the layout is detected."""
+    card: ClassVar[Mapping[str, str]] = {
+        "name": "ILSVRC2012",
+        "description": "Photographs of 1,000 classes of WordNet: the classification task of the "
+        "ImageNet Large Scale Visual Recognition Challenge 2012.",
+        "license": "https://www.image-net.org/download.php",
+        "creator": "ImageNet, Stanford Vision Lab and Princeton University",
+        "url": "https://www.image-net.org/challenges/LSVRC/2012/",
+        "date": "2012-05-25",
+        "cite_as": "@article{russakovsky2015, author={Olga Russakovsky and others}, "
+        "title={ImageNet Large Scale Visual Recognition Challenge}, "
+        "journal={International Journal of Computer Vision}, volume={115}, year={2015}}",
+    }
     OPTIONS: ClassVar[tuple[Option, ...]] = (
         Option(
             "bbox_csv",

@@ -1,0 +1,140 @@
+"""Looking at a finished data set, as calls: ``dataprep.lint``, ``report`` and ``card``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dataprep.api.calls import StrPath
+from dataprep.api.progress import Tell, told
+from dataprep.system.durable_files import write_durably
+
+if TYPE_CHECKING:
+    from dataprep.review.findings import Findings
+
+
+@dataclass(frozen=True, slots=True)
+class Linted:
+    """What ``lint`` found.
+
+    Attributes:
+        rules: what each rule found, the worst rules first.
+        remarks: lines on what could not be looked for.
+        excluded: images named in the file that was to be written; None without one.
+    """
+
+    rules: tuple[Findings, ...]
+    remarks: tuple[str, ...]
+    excluded: int | None
+
+
+def lint(
+    out: StrPath,
+    *,
+    rules: Sequence[str] | None = None,
+    distance: int = 72,
+    fewest: int = 10,
+    imbalance: float = 10,
+    show: int = 10,
+    write_exclude: StrPath | None = None,
+    progress: Tell | None = None,
+) -> Linted:
+    """Look for what is odd in a finished data set: leaks, copies, classes, odd images.
+
+    Only the table of records is read, not the images.
+
+    Args:
+        out: the directory of ``manifest.json``.
+        rules: names of rules; None for all.
+        distance: bits of 255 in which the perceptual hashes of nearly the same image may differ.
+        fewest: images that a class should have in a split.
+        imbalance: how many times the images of the smallest class the largest may have.
+        show: how many findings of each rule to return.
+        write_exclude: a file to write: which images to leave out, for ``--exclude``.
+        progress: as for `prepare`.
+
+    Raises:
+        DatasetError: there is no intact manifest, or only a part of the data set.
+        UsageError: no such rule, or the file cannot be written.
+    """
+    from dataprep.review.findings import Excluded, Limits, chosen_rules, opened, write_excluded
+    from dataprep.review.findings import lint as run
+    from dataprep.review.near import CHOICES
+
+    chosen, limits = chosen_rules(rules), Limits(distance, fewest, imbalance)
+    left_out: dict[tuple[str, str], Excluded] | None = None if write_exclude is None else {}
+    with told(progress) as reporter:
+        reporter.begin("lint", CHOICES, "comparison")
+        with opened(Path(out), chosen, limits, reporter.advance) as (database, remarks):
+            found = run(database, chosen, show=show, chosen=left_out)
+    if write_exclude is not None and left_out is not None:
+        write_excluded(Path(write_exclude), left_out.values())
+    return Linted(tuple(found), tuple(remarks), None if left_out is None else len(left_out))
+
+
+def report(
+    out: StrPath,
+    *,
+    to: StrPath | None = None,
+    near: bool | None = None,
+    seed: int = 0,
+    progress: Tell | None = None,
+) -> Path:
+    """Write a page that shows what is in a data set, and what is odd about it.
+
+    Args:
+        out: the directory of ``manifest.json``.
+        to: of the page; None for ``report.html`` in `out`.
+        near: whether to look for look-alikes; None: if there are at most 400,000 images.
+        seed: chooses the images that are shown.
+        progress: as for `prepare`.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        DatasetError: there is no intact manifest, or only a part of the data set.
+        UsageError: matplotlib or Jinja2 is not installed.
+    """
+    from dataprep.review.near import CHOICES
+    from dataprep.review.report import NAME, write_report
+
+    path = Path(out, NAME) if to is None else Path(to)
+    with told(progress) as reporter:
+        reporter.begin("report", CHOICES, "comparison")
+        write_report(Path(out), path, near=near, seed=seed, advance=reporter.advance)
+    return path
+
+
+def card(
+    out: StrPath, *, responsible: Mapping[str, str] | None = None, **fields: Any
+) -> tuple[Path, Path]:
+    """Write what catalogues read: ``croissant.json``, and ``README.md`` with its front matter.
+
+    Args:
+        out: the directory of ``manifest.json``.
+        responsible: texts of Croissant's Responsible AI vocabulary, such as ``dataBiases``.
+        fields: ``name``, ``description``, ``license``, ``creator``, ``url``, ``date``,
+            ``cite_as``, ``version``; what the data set knows of itself need not be given.
+
+    Returns:
+        The paths of both files.
+
+    Raises:
+        DatasetError: there is no intact manifest.
+        UsageError: something that catalogues ask for is missing.
+    """
+    from dataprep.build.manifest import read_manifest
+    from dataprep.index.records import RecordsTable
+    from dataprep.review.card import CROISSANT, README, croissant, full_card, readme
+
+    manifest = read_manifest(Path(out))
+    found = full_card(manifest["dataset"], fields, responsible or {})
+    with RecordsTable(Path(out)) as table:
+        attributes = table.attributes
+    paths = Path(out, CROISSANT), Path(out, README)
+    write_durably(paths[0], croissant(found, manifest, attributes).encode())
+    write_durably(paths[1], readme(found, manifest).encode())
+    return paths

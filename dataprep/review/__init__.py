@@ -1,0 +1,1 @@
+"""Looking at a finished data set: what is odd about it, a page that shows it, a card."""

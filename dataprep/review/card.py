@@ -1,0 +1,275 @@
+"""What catalogues read of a data set: ``croissant.json``, and the front matter of ``README.md``.
+
+Croissant 1.1 is MLCommons' description of data sets in JSON-LD
+(https://docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html): every shard is a FileObject
+with its SHA-256, and ``records.parquet`` is the RecordSet. The Responsible AI vocabulary
+(http://mlcommons.org/croissant/RAI/1.0) is for what only people know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dataprep.errors import UsageError
+from dataprep.index.records import NAME as RECORDS_NAME
+from dataprep.plugins import dataset_class
+from dataprep_schemas.tables import RECORDS, Kind
+
+CROISSANT: Final = "croissant.json"
+README: Final = "README.md"
+
+RAI: Final = (
+    *("dataCollection", "dataLimitations", "dataBiases", "personalSensitiveInformation"),
+    *("dataUseCases", "dataSocialImpact", "hasSyntheticData"),
+)
+"""Of the Responsible AI vocabulary, what the NeurIPS track on data sets asks for."""
+
+_CONTEXT: Final[Mapping[str, Any]] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "arrayShape": "cr:arrayShape",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "containedIn": "cr:containedIn",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "description": {"@container": "@language"},
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileProperty": "cr:fileProperty",
+    "fileObject": "cr:fileObject",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isArray": "cr:isArray",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "name": {"@container": "@language"},
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+_TYPES: Final = {
+    "string": "sc:Text",
+    "float": "sc:Float",
+    "int8": "sc:Integer",
+    "int32": "sc:Integer",
+    "int64": "sc:Integer",
+}
+_KINDS: Final = {
+    ".tar": "application/x-tar",
+    ".h5": "application/x-hdf5",
+    ".parquet": "application/x-parquet",
+    ".json": "application/json",
+}
+_BINARY: Final = "application/octet-stream"
+_SIZES: Final = (
+    *((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K")),
+    (1_000_000, "100K<n<1M"),
+    (10_000_000, "1M<n<10M"),
+    (100_000_000, "10M<n<100M"),
+    (1_000_000_000, "100M<n<1B"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What only people know of a data set.
+
+    Attributes:
+        name: of the data set.
+        description: a few sentences.
+        license: an address, or an SPDX identifier.
+        creator: who made the images.
+        url: its home page.
+        date: when it was published, ``YYYY-MM-DD``.
+        cite_as: how to cite it, BibTeX.
+        version: of the data.
+        responsible: texts by name of the Responsible AI vocabulary, see `RAI`.
+    """
+
+    name: str
+    description: str
+    license: str
+    creator: str
+    url: str
+    date: str
+    cite_as: str
+    version: str
+    responsible: Mapping[str, str]
+
+
+_OPTIONS: Final = ("name", "description", "license", "creator", "url", "date")
+
+
+def full_card(dataset: str, given: Mapping[str, str], responsible: Mapping[str, str]) -> Card:
+    """A card of what was given, and of what the data set knows of itself.
+
+    Args:
+        dataset: its name, ``imagenet`` and the like.
+        given: by the names of `Card`.
+        responsible: texts of the Responsible AI vocabulary.
+
+    Raises:
+        UsageError: names the options to add.
+    """
+    try:
+        known = dataset_class(dataset).card
+    except UsageError:  # of a plugin that is not installed here
+        known = {}
+    fields = dict.fromkeys((*_OPTIONS, "cite_as"), "") | {"version": "1.0.0"} | {**known, **given}
+    unknown = sorted(set(fields) - {*_OPTIONS, "cite_as", "version"})
+    if unknown:
+        raise UsageError(f"a card has no {unknown[0]!r}; expected some of {', '.join(_OPTIONS)}")
+    card = Card(**fields, responsible=responsible)
+    missing = [f"--{name}" for name in _OPTIONS if not getattr(card, name)]
+    if missing:
+        raise UsageError(f"a card needs {', '.join(missing)}; catalogues refuse one without")
+    unknown = sorted(set(card.responsible) - set(RAI))
+    if unknown:
+        raise UsageError(f"--rai has {unknown[0]!r}; expected some of {', '.join(RAI)}")
+    return card
+
+
+def croissant(
+    card: Card, manifest: Mapping[str, Any], attributes: tuple[tuple[str, Kind], ...]
+) -> str:
+    """The data set in JSON-LD.
+
+    Args:
+        card: what people know.
+        manifest: of the data set.
+        attributes: name and kind of its own columns.
+    """
+    table = manifest["records_table"]
+    columns = {name: kind for name, (kind, _) in RECORDS.items()}
+    columns |= {name: "int64" if kind == "int" else "string" for name, kind in attributes}
+    meanings = {name: meaning for name, (_, meaning) in RECORDS.items()}
+    shards = [
+        (name, file)
+        for name, split in manifest["splits"].items()
+        for shard in split["shards"]
+        for file in shard["files"]
+    ]
+    document = {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.1",
+        "name": card.name,
+        "description": card.description,
+        "license": card.license,
+        "url": card.url,
+        "creator": {"@type": "sc:Organization", "name": card.creator},
+        "datePublished": card.date,
+        "version": card.version,
+        **({"citeAs": card.cite_as} if card.cite_as else {}),
+        **{f"rai:{name}": card.responsible[name] for name in RAI if name in card.responsible},
+        "distribution": [
+            _file(RECORDS_NAME, table["bytes"], table["sha256"], "every image that was found"),
+            *(
+                _file(file["path"], file["bytes"], file["sha256"], f"a shard of {split}")
+                for split, file in shards
+            ),
+        ],
+        "recordSet": [
+            {
+                "@type": "cr:RecordSet",
+                "@id": "records",
+                "name": "records",
+                "description": "A row for every image that was found in the raw data.",
+                "key": [{"@id": "records/split"}, {"@id": "records/key"}],
+                "field": [
+                    _field(name, kind, meanings.get(name, "as in the raw data"))
+                    for name, kind in columns.items()
+                ],
+            }
+        ],
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _file(path: str, size: int, sha256: str, what: str) -> dict[str, Any]:
+    suffix = path[path.rindex(".") :] if "." in path else ""
+    return {
+        "@type": "cr:FileObject",
+        "@id": path,
+        "name": path,
+        "description": what,
+        "contentUrl": path,
+        "contentSize": f"{size} B",
+        "encodingFormat": _KINDS.get(suffix, _BINARY),
+        "sha256": sha256,
+    }
+
+
+def _field(name: str, kind: str, meaning: str) -> dict[str, Any]:
+    of_list = kind.startswith("list<")
+    single = kind.removeprefix("list<").removesuffix(">")
+    return {
+        "@type": "cr:Field",
+        "@id": f"records/{name}",
+        "name": name,
+        "description": meaning,
+        "dataType": _TYPES[single],
+        **({"isArray": True, "arrayShape": "-1"} if of_list else {}),
+        "source": {"fileObject": {"@id": RECORDS_NAME}, "extract": {"column": name}},
+    }
+
+
+def readme(card: Card, manifest: Mapping[str, Any]) -> str:
+    """A page with the front matter that the Hugging Face hub reads.
+
+    Its fields are JSON, which YAML contains, so that no text needs quoting rules of its own.
+    """
+    records = manifest["totals"]["records"]
+    multilabel = manifest["examples"]["multilabel"]
+    task = "multi-label-image-classification" if multilabel else "multi-class-image-classification"
+    front = {
+        "pretty_name": card.name,
+        "license": "other",
+        "license_name": card.license,
+        "task_categories": ["image-classification"],
+        "task_ids": [task],
+        "size_categories": [next((name for most, name in _SIZES if records < most), "n>1B")],
+    }
+    lines = ["---", *(f"{name}: {json.dumps(value)}" for name, value in front.items()), "---", ""]
+    lines += [f"# {card.name}", "", card.description, ""]
+    lines += [
+        f"- Home page: {card.url}",
+        f"- Made by: {card.creator}",
+        f"- License: {card.license}",
+    ]
+    lines += [f"- Published: {card.date}, version {card.version}", ""]
+    lines += ["| split | records | shards |", "| --- | ---: | ---: |"]
+    for name, split in manifest["splits"].items():
+        count = sum(shard["records"] for shard in split["shards"])
+        lines.append(f"| {name} | {count:,} | {len(split['shards']):,} |")
+    lines += ["", f"{len(manifest['classes']):,} classes. Every image, with its split, labels and "]
+    lines[-1] += f"hash, is a row of `{RECORDS_NAME}`; `{CROISSANT}` describes all files."
+    for name in RAI:
+        if name in card.responsible:
+            lines += ["", f"## {name}", "", card.responsible[name]]
+    if card.cite_as:
+        lines += ["", "## Citation", "", "```bibtex", card.cite_as, "```"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,109 @@
+"""Charts as SVG that takes its colours from the page it is in.
+
+Drawn by matplotlib: it is kept well, lays out axes and dates of any range without a browser, and
+writes the same SVG for the same numbers when it is told to leave out the time. Its colours are
+replaced by the page's variables, so that a chart is readable on dark paper, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from dataprep.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Colours that nothing else has, and what the page calls them.
+_INK, _FAINT, _FILL = "#010203", "#040506", "#070809"
+_VARIABLES: Final = {_INK: "var(--ink)", _FAINT: "var(--line)", _FILL: "var(--accent)"}
+_STYLE: Final[Any] = {  # of names that only matplotlib knows
+    "svg.fonttype": "none",  # text stays text: it can be found, and read aloud
+    "svg.hashsalt": "dataprep",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "text.color": _INK,
+    "axes.edgecolor": _FAINT,
+    "axes.labelcolor": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+}
+
+
+def bars(
+    edges: Sequence[float], counts: Sequence[int], label: str, *, scale: str = "linear"
+) -> str:
+    """A histogram.
+
+    Args:
+        edges: of the bars, one more than there are counts.
+        counts: of images.
+        label: what is along the horizontal axis.
+        scale: of that axis: ``linear`` or ``log``.
+    """
+
+    def draw(axes: Axes) -> None:
+        axes.stairs(counts, edges, fill=True, color=_FILL)
+        axes.set_xscale(scale)
+        axes.set_xlabel(label)
+        axes.set_ylabel("images")
+
+    return _drawn(draw, f"histogram: {label}", width=4.2, height=2.1)
+
+
+def descending(counts: Sequence[int], label: str) -> str:
+    """Counts from the largest to the smallest, however many there are.
+
+    Args:
+        counts: of images.
+        label: what each of them is.
+    """
+    ordered = sorted(counts, reverse=True)
+    step = max(len(ordered) // 1000, 1)  # a screen has no more columns
+
+    def draw(axes: Axes) -> None:
+        shown = ordered[::step]
+        edges = [number * step for number in range(len(shown) + 1)]
+        axes.stairs(shown, edges, fill=True, color=_FILL)
+        axes.set_ylim(0)
+        axes.set_xlabel(label)
+        axes.set_ylabel("images")
+
+    return _drawn(draw, f"images of each: {label}", width=8.6, height=2.1)
+
+
+def _drawn(draw: Callable[[Axes], None], name: str, *, width: float, height: float) -> str:
+    try:
+        import matplotlib as mpl
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "a report needs matplotlib and Jinja2; install dataprep-shards[report]"
+        ) from error
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        axes = figure.add_subplot()
+        draw(axes)
+        axes.tick_params(length=3)
+        buffer = io.BytesIO()
+        FigureCanvasSVG(figure).print_figure(
+            buffer, format="svg", metadata={"Date": None, "Creator": None, "Title": name}
+        )
+    text = buffer.getvalue().decode()
+    svg = text[text.index("<svg") :]
+    for color, variable in _VARIABLES.items():
+        svg = svg.replace(color, variable)
+    # A page has several charts, and every name in it once.
+    prefix = hashlib.sha256(name.encode()).hexdigest()[:8]
+    svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>c{prefix}-", svg)
+    return svg.replace("<svg ", '<svg role="img" ', 1)

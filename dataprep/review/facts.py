@@ -1,0 +1,132 @@
+"""What a report says in numbers: queries on the table of records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dataprep.index.database import Database
+
+# Name, heading, SQL of the value, and whether its bins grow with it.
+_MEASURED: Final = (
+    ("width", "width in pixels", "width", True),
+    ("height", "height in pixels", "height", True),
+    ("aspect", "width to height", "width / height", True),
+    ("bytes", "bytes as stored", "bytes", True),
+    ("brightness", "mean grey level", "brightness", False),
+    ("contrast", "contrast (standard deviation of grey levels)", "contrast", False),
+)
+_BINS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How a measure of the images is distributed.
+
+    Attributes:
+        title: what is measured.
+        edges: of the bins, one more than there are counts.
+        counts: of images.
+        growing: whether each bin is wider than the one before by the same factor.
+    """
+
+    title: str
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    growing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClassCount:
+    """A class, and how many images of each split have it."""
+
+    number: int
+    identifier: str
+    name: str
+    images: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        """Over all splits."""
+        return sum(self.images.values())
+
+
+def histograms(database: Database) -> list[Histogram]:
+    """Of every measure that differs between images; ``images`` as `dataprep.review` makes it."""
+    found = []
+    for _, title, value, growing in _MEASURED:
+        scaled = f"ln({value})" if growing else value
+        low, high = database.execute(
+            f"select min({scaled})::double, max({scaled})::double from images "
+            f"where {value} is not null"
+        ).fetchall()[0]
+        if low is None or high - low < 1e-9:
+            continue
+        step = (high - low) / _BINS
+        counts = dict(
+            database.execute(
+                f"select least(floor(({scaled} - {low!r}) / {step!r}), {_BINS - 1})::integer, "
+                f"count(*) from images where {value} is not null group by 1"
+            ).fetchall()
+        )
+        edges = [low + step * number for number in range(_BINS + 1)]
+        if growing:
+            edges = [_exp(edge) for edge in edges]
+        bars = tuple(counts.get(number, 0) for number in range(_BINS))
+        found.append(Histogram(title, tuple(edges), bars, growing))
+    return found
+
+
+def class_counts(database: Database, splits: Sequence[str]) -> list[ClassCount]:
+    """Every class of the list, in its order, whether or not it has images."""
+    rows: dict[int, ClassCount] = {}
+    for number, identifier, name, split, images in database.execute(
+        "select number, class, name, split, images from counted order by number, split"
+    ).fetchall():
+        entry = rows.setdefault(
+            number, ClassCount(number, identifier, name, dict.fromkeys(splits, 0))
+        )
+        entry.images[split] = images
+    return list(rows.values())
+
+
+def sample(
+    database: Database, splits: Sequence[str], *, images: int, seed: int
+) -> list[tuple[int, str, str]]:
+    """Images to show: the same number of each class, chosen by a hash of their keys.
+
+    Of more classes than images, some classes are shown with one image each.
+
+    Returns:
+        (class number, split, key) in the order of the classes; training images where there are
+        any.
+    """
+    split = "train" if "train" in splits else splits[0]
+    (classes,) = database.execute(
+        "select count(distinct number) from counted where images > 0"
+    ).fetchall()[0]
+    each = max(min(images // max(classes, 1), 12), 1)
+    found: list[Any] = database.execute(
+        f"""
+        with ranked as (
+            select label, key, row_number() over (
+                partition by label order by md5(concat('{seed}', chr(0), key))
+            ) as place
+            from (select unnest(labels) as label, key from images where split = $split)
+        ), shown as (
+            select label from (select distinct label from ranked)
+            order by md5(concat('{seed}', chr(0), label)) limit {images // each}
+        )
+        select label, key from ranked where place <= {each} and label in (from shown)
+        order by label, place
+        """,
+        {"split": split},
+    ).fetchall()
+    return [(label, split, key) for label, key in found]
+
+
+def _exp(value: float) -> float:
+    import math
+
+    return math.exp(value)

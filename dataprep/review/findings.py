@@ -1,0 +1,242 @@
+"""Running the rules of ``dataprep lint``, and writing down what to leave out."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep.build.manifest import read_manifest, refuse_part
+from dataprep.errors import UsageError
+from dataprep.index.database import Database, open_database, tables
+from dataprep.index.records import NAME
+from dataprep.review.near import FLATTEST, MOST_PAIRS, find_near_pairs
+from dataprep.review.rules import NEEDS_NEAR, NEEDS_PICTURES, RULES, Level, Rule
+from dataprep.system.durable_files import partial_path
+from dataprep.system.messages import counted, printable
+
+EXCLUDE_COLUMNS: Final = ("split", "key", "rule", "instead_of")
+"""Of the file that ``--write_exclude`` writes and ``--exclude`` reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that a rule found.
+
+    Attributes:
+        text: what, in a line.
+        images: that show it, (split, key); the first is the one to keep, if any.
+    """
+
+    text: str
+    images: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a rule found.
+
+    Attributes:
+        rule: its name.
+        level: ``error``, ``warning`` or ``note``.
+        meaning: of a finding.
+        count: how many there are.
+        findings: the worst ones.
+    """
+
+    rule: str
+    level: Level
+    meaning: str
+    count: int
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """An image to leave out: why, and for which other image's sake."""
+
+    split: str
+    key: str
+    rule: str
+    instead_of: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is odd, in numbers.
+
+    Attributes:
+        distance: bits of 255 in which the hashes of nearly the same image may differ.
+        fewest: images that a class should have in a split.
+        imbalance: how many times the images of the smallest class the largest may have.
+    """
+
+    distance: int = 72
+    fewest: int = 10
+    imbalance: float = 10
+
+
+def chosen_rules(names: Sequence[str] | None) -> tuple[Rule, ...]:
+    """The rules of these names; all if None.
+
+    Raises:
+        UsageError: there is no such rule.
+    """
+    known = {rule.name: rule for rule in RULES}
+    for name in names or ():
+        if name not in known:
+            raise UsageError(f"there is no rule {name!r}; expected some of {', '.join(known)}")
+    return tuple(known[name] for name in (known if names is None else names))
+
+
+@contextmanager
+def opened(
+    out: Path, rules: Sequence[Rule], limits: Limits, advance: Callable[[int], None]
+) -> Iterator[tuple[Database, list[str]]]:
+    """A database with the tables that these rules read, and lines on what they cannot find.
+
+    Args:
+        out: a finished data set.
+        rules: that will be asked for.
+        limits: what is odd.
+        advance: told of each of `CHOICES` steps, if pairs are looked for.
+
+    Raises:
+        DatasetError: it is not sealed, damaged, or a part.
+    """
+    manifest = read_manifest(out)
+    refuse_part(out, manifest, "looked at")
+    records = manifest["records_table"]["rows"]
+    remarks = []
+    with (
+        TemporaryDirectory(prefix="dataprep-lint-") as scratch,
+        open_database(Path(scratch), rows=records) as database,
+    ):
+        _make_tables(database, out, manifest)
+        database.execute(
+            f"create table limits as select {limits.fewest} as fewest, "
+            f"{limits.imbalance} as imbalance, {FLATTEST} as flattest"
+        )
+        needs = {rule.name for rule in rules}
+        (unseen,) = database.execute("select count(*) from images where phash is null").fetchall()[
+            0
+        ]
+        if unseen and needs & NEEDS_PICTURES:
+            remarks.append(
+                f"{counted(unseen, 'image')} not measured (made with --check header): look-alikes, "
+                "blank and dark ones among them are not found"
+            )
+        if needs & NEEDS_NEAR and not find_near_pairs(database, limits.distance, advance):
+            remarks.append(
+                f"more than {MOST_PAIRS:,} pairs look alike, and not all were found; such images "
+                "need a smaller --distance"
+            )
+        yield database, remarks
+
+
+def _make_tables(database: Database, out: Path, manifest: Mapping[str, Any]) -> None:
+    database.execute(
+        "create table images as "
+        "select row_number() over (order by split, shard, position) - 1 as number, split, key, "
+        "labels, reason, bytes, height, width, xxh3, phash, brightness, contrast, flat, "
+        "median(width::bigint * height) over (partition by split) as middle "
+        f"from {tables([out / NAME])} where position is not null"
+    )
+    database.execute(
+        "create table others as select split, key, status, reason, container "
+        f"from {tables([out / NAME])} where position is null"
+    )
+    names = manifest["classes"]
+    database.register(
+        "given",
+        pa.table(
+            {
+                "number": range(len(names)),
+                "class": pa.array([identifier for identifier, _ in names], pa.string()),
+                "name": pa.array([name for _, name in names], pa.string()),
+            }
+        ),
+    )
+    database.execute(
+        "create table counted as select split, number, class, name, coalesce(images, 0) as images "
+        "from (from given cross join (select distinct split from images)) "
+        "left join (select split, number, count(*) as images "
+        "from (select split, unnest(labels) as number from images) group by split, number) "
+        "using (split, number)"
+    )
+    database.unregister("given")
+
+
+def lint(
+    database: Database,
+    rules: Sequence[Rule],
+    *,
+    show: int,
+    chosen: dict[tuple[str, str], Excluded] | None = None,
+) -> list[Findings]:
+    """Look for everything that these rules are about.
+
+    Args:
+        database: as `opened` gives it.
+        rules: which.
+        show: how many findings of a rule to return.
+        chosen: takes the images to leave out.
+    """
+    found = []
+    for rule in rules:
+        database.execute(f"create or replace temp table found as {rule.query}")
+        count = int(database.execute("select count(*) from found").fetchall()[0][0])
+        first = database.execute(f"from found limit {show}").fetchall()
+        findings = tuple(Finding(printable(text), _images(images)) for text, images in first)
+        found.append(Findings(rule.name, rule.level, rule.meaning, count, findings))
+        if chosen is not None and rule.drop != "none":
+            rows = database.execute("select images from found")
+            while some := rows.fetchmany(1 << 12):
+                _leave_out(rule, (_images(images) for (images,) in some), chosen)
+    return found
+
+
+def _images(images: Sequence[Mapping[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((image["split"], image["key"]) for image in images)
+
+
+def _leave_out(
+    rule: Rule,
+    findings: Iterable[tuple[tuple[str, str], ...]],
+    chosen: dict[tuple[str, str], Excluded],
+) -> None:
+    """Choose the images to leave out, but none for the sake of one that is left out itself."""
+    for first, *others in findings:
+        if rule.drop == "all":
+            for image in (first, *others):
+                chosen.setdefault(image, Excluded(*image, rule.name, ""))
+        elif first not in chosen:
+            for image in others:
+                chosen.setdefault(image, Excluded(*image, rule.name, "/".join(first)))
+
+
+def write_excluded(path: Path, rows: Iterable[Excluded]) -> None:
+    """Write down which images to leave out, as CSV; whole or not at all.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    temporary = partial_path(path)
+    try:
+        with temporary.open("x", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(EXCLUDE_COLUMNS)
+            writer.writerows((row.split, row.key, row.rule, row.instead_of) for row in rows)
+        temporary.replace(path)
+    except OSError as error:
+        raise UsageError(
+            f"--write_exclude {path} cannot be written ({error.strerror}); choose another file"
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)

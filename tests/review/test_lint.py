@@ -1,0 +1,173 @@
+"""`dataprep lint` finds what was planted, and says it in a line."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+import dataprep
+from dataprep.review.rules import RULES
+from tests.conftest import Cli, Made, rows_of
+from tests.review.conftest import HOSTILE, Planted
+
+FOUND = {
+    "leak": ["validation/c0/leak.jpg = train/c0/00.jpg"],
+    "conflict": ["train/c1/01.jpg = train/c2/conflict.jpg"],
+    "copy": ["train/c2/02.jpg = train/c2/copy.jpg"],
+    "one-split-class": [f"{HOSTILE} ({HOSTILE}) is only in train"],
+    "small-class": [
+        f"train: {HOSTILE} ({HOSTILE}) has 1",
+        "validation: c1 (c1) has 2",
+        "validation: c0 (c0) has 4",
+        "validation: c2 (c2) has 2",
+    ],
+    "imbalance": [f"train: c1 has 13, {HOSTILE} has 1"],
+    "blank": ["train/c1/blank.jpg: contrast 0.0"],
+    "tiny": ["train/c1/narrow.jpg: 300x30"],
+    "narrow": ["train/c1/narrow.jpg: 300x30"],
+    "rejected": ["train/c1/bad.jpg: truncated JPEG"],
+    "ignored": ["read.me"],
+}
+
+
+def found_by(out: Path, rule: str, **options: object) -> list[str]:
+    (entry,) = dataprep.lint(out, rules=[rule], **options).rules  # type: ignore[arg-type]
+    assert entry.rule == rule
+    assert entry.count >= len(entry.findings)
+    return [finding.text for finding in entry.findings]
+
+
+@pytest.mark.parametrize("rule", list(FOUND))
+def test_what_was_planted_is_found(planted: Planted, rule: str) -> None:
+    texts = found_by(planted.out, rule)
+    assert len(texts) == len(FOUND[rule])
+    for expected in FOUND[rule]:
+        assert any(expected in text for text in texts), texts
+
+
+def test_nearly_the_same_images_are_found_with_their_distance(planted: Planted) -> None:
+    (leak,) = found_by(planted.out, "near-leak")
+    assert leak.startswith("validation/c0/near.jpg ~ train/c0/03.jpg: ")
+    (copy,) = found_by(planted.out, "near-copy")
+    assert copy.startswith("train/c1/04.jpg ~ train/c1/grey.jpg: ")
+    assert found_by(planted.out, "near-leak", distance=0) == []
+
+
+def test_rules_that_find_nothing_are_quiet(planted: Planted, tiny: Made, cli: Cli) -> None:
+    assert found_by(planted.out, "empty-class") == []
+    assert found_by(planted.out, "unmatched") == []
+    result = cli("lint", tiny.out, "--rules", "leak,conflict,copy", "--fail_on", "any")
+    assert (result.code, result.out.splitlines()[-1]) == (0, f"{tiny.out}: nothing odd")
+
+
+def test_the_worst_comes_first_and_fails_if_that_is_asked_for(planted: Planted, cli: Cli) -> None:
+    result = cli("lint", planted.out, "--show", 1, "--fail_on", "leak")
+    assert result.code == 5
+    assert "--fail_on met leak" in result.error
+    levels = [line.partition(":")[0] for line in result.out.splitlines() if line[0].isalpha()]
+    order = [level for level in levels if level in ("error", "warning", "note")]
+    assert order == sorted(order, key=["error", "warning", "note"].index)
+    assert "  and 3 more (--show)" in result.out
+    assert cli("lint", planted.out, "--fail_on", "empty-class").code == 0
+    assert cli("lint", planted.out, "--fail_on", "error").code == 5
+
+
+def test_json_has_the_same(planted: Planted, cli: Cli) -> None:
+    result = cli("lint", planted.out, "--json", "--rules", "leak")
+    (entry,) = json.loads(result.out)["rules"]
+    assert entry["count"] == 1
+    assert entry["findings"][0]["images"] == [["validation", "c0/leak.jpg"], ["train", "c0/00.jpg"]]
+
+
+def test_of_copies_those_of_validation_are_kept(planted: Planted, tmp_path: Path) -> None:
+    place = tmp_path / "exclude.csv"
+    found = dataprep.lint(planted.out, write_exclude=place)
+    rows = list(csv.DictReader(place.read_text().splitlines()))
+    assert found.excluded == len(rows)
+    assert {(row["split"], row["key"]): row["instead_of"] for row in rows} == {
+        ("train", "c0/00.jpg"): "validation/c0/leak.jpg",
+        ("train", "c0/03.jpg"): "validation/c0/near.jpg",
+        ("train", "c1/01.jpg"): "",  # nobody knows which label is right
+        ("train", "c2/conflict.jpg"): "",
+        ("train", "c2/copy.jpg"): "train/c2/02.jpg",
+        ("train", "c1/grey.jpg"): "train/c1/04.jpg",
+        ("train", "c1/blank.jpg"): "",
+    }
+
+
+def test_what_was_not_measured_is_said(planted: Planted, cli: Cli, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    made = cli("folder", "--raw", planted.raw, "--out", out, "--max_bad", 1, "--check", "header")
+    assert made.code == 0, made
+    result = cli("lint", out)
+    assert "images not measured (made with --check header" in result.out
+    assert "leak: the same image, byte for byte" in result.out
+    assert "near-" not in result.out.replace("near-leak", "", 0).split("note:")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--rules", "leek"), "there is no rule 'leek'; expected some of leak, "),
+        (("--fail_on", "worst"), "there is no rule 'worst'"),
+        (("--write_exclude", "/no/such/place"), "--write_exclude /no/such/place cannot be written"),
+    ],
+)
+def test_wrong_usage_is_a_line(
+    planted: Planted, cli: Cli, words: tuple[str, ...], said: str
+) -> None:
+    result = cli("lint", planted.out, *words)
+    assert result.code == 2
+    assert said in result.error
+
+
+def test_an_unfinished_directory_is_refused(cli: Cli, tmp_path: Path) -> None:
+    result = cli("lint", tmp_path)
+    assert result.code == 1
+    assert "no sealed data set" in result.error
+
+
+def test_every_rule_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "lint.md").read_text()
+    for rule in RULES:
+        assert f"`{rule.name}`" in page
+
+
+def test_what_is_to_be_left_out_is_left_out_and_counted(
+    planted: Planted, cli: Cli, tmp_path: Path
+) -> None:
+    place, out = tmp_path / "exclude.csv", tmp_path / "out"
+    dataprep.lint(planted.out, write_exclude=place)
+    with place.open("a") as file:
+        file.write("train,no/such.jpg,,\n")
+    words = ("folder", "--raw", planted.raw, "--out", out, "--max_bad", 1)
+    made = cli(*words, "--exclude", place)
+    assert made.code == 0, made
+    assert "7 images left out (--exclude); 1 name there that no image has" in made.out
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["totals"]["excluded"] == manifest["excluded"]["images"] == 7
+    left = {(row["split"], row["key"]) for row in rows_of(out, "excluded")}
+    named = csv.DictReader(place.read_text().splitlines())
+    assert left == {(row["split"], row["key"]) for row in named} - {("train", "no/such.jpg")}
+    duplicates = "leak,near-leak,conflict,copy,near-copy,blank"
+    assert cli("lint", out, "--rules", duplicates, "--fail_on", "any").code == 0
+    # Another list is another data set.
+    refused = cli(*words)
+    assert refused.code == 1
+    assert "--exclude a list, now none" in refused.error
+    assert cli(*words, "--exclude", place).code == 0
+
+
+@pytest.mark.parametrize("content", ["name\nx\n", None])
+def test_a_list_of_another_kind_is_refused(
+    planted: Planted, cli: Cli, tmp_path: Path, content: str | None
+) -> None:
+    place = tmp_path / "exclude.csv"
+    if content is not None:
+        place.write_text(content)
+    words = ("--raw", planted.raw, "--out", tmp_path / "out", "--exclude", place)
+    result = cli("folder", *words)
+    assert result.code in (1, 2)
+    assert f"--exclude {place} can" in result.error
+    assert "expected a CSV" in result.error

@@ -1,0 +1,195 @@
+"""Fingerprints of pictures, and the pairs that are found by them."""
+
+import io
+import math
+import os
+import statistics
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from dataprep.images import Recipe, Resize, prepare
+from dataprep.images.fingerprint import fingerprint, small_grey
+from dataprep.index.database import open_database
+from dataprep.review import near
+from tests.conftest import Cli, rows_of
+from tests.review.conftest import Planted, jpeg, photo
+
+COPIES: dict[str, Callable[[Image.Image], bytes]] = {
+    "half": lambda image: jpeg(image.resize((image.width // 2, image.height // 2))),
+    "double": lambda image: jpeg(image.resize((image.width * 2, image.height * 2))),
+    "square": lambda image: jpeg(image.resize((256, 256))),
+    "quality 30": lambda image: jpeg(image, 30),
+    "quality 95": lambda image: jpeg(image, 95),
+    "grey": lambda image: jpeg(image.convert("L")),
+    "cut": lambda image: jpeg(image.crop(_without_edges(image))),
+}
+
+
+def _without_edges(image: Image.Image) -> tuple[int, int, int, int]:
+    left, top = int(image.width * 0.03), int(image.height * 0.03)
+    return left, top, image.width - left, image.height - top
+
+
+def phash(data: bytes) -> str:
+    found = prepare(data, Recipe()).fingerprint
+    assert found is not None
+    return found.phash
+
+
+def apart(a: str, b: str) -> int:
+    return (int(a, 16) ^ int(b, 16)).bit_count()
+
+
+def pairs(hashes: list[str], distance: int) -> set[tuple[int, int, int]]:
+    """What `find_near_pairs` finds among images of these hashes, each another file."""
+    table = pa.table(
+        {
+            "number": range(len(hashes)),
+            "phash": hashes,
+            "contrast": [50.0] * len(hashes),
+            "xxh3": [str(number) for number in range(len(hashes))],
+        }
+    )
+    with open_database(None) as database:
+        database.register("given", table)
+        database.execute("create table images as from given")
+        assert near.find_near_pairs(database, distance)
+        return set(database.execute("select a, b, distance from near").fetchall())
+
+
+def by_hand(grey: list[list[int]]) -> str:
+    """The hash in Python's own whole numbers, one frequency after the other."""
+
+    def cosines(size: int, frequency: int) -> list[int]:
+        return [
+            round(4096 * math.cos(math.pi * frequency * (2 * place + 1) / (2 * size)))
+            for place in range(size)
+        ]
+
+    height, width = len(grey), len(grey[0])
+    order = sorted(
+        ((down, across) for down in range(16) for across in range(16) if down or across),
+        key=lambda place: (max(place), sum(place), place[0]),
+    )
+    found = []
+    for down, across in order:
+        rows, columns = cosines(height, down), cosines(width, across)
+        found.append(
+            sum(rows[y] * columns[x] * grey[y][x] for y in range(height) for x in range(width))
+        )
+    middle = sorted(found)[127]
+    bits = "".join("1" if value > middle else "0" for value in found) + "0"
+    return f"{int(bits, 2):064x}"
+
+
+def test_the_hash_of_a_picture_is_that_of_any_machine() -> None:
+    # Sums of whole numbers: neither the order of summation nor the processor can change them.
+    grey = [[(7 * y + 3 * x * x) % 251 for x in range(40)] for y in range(48)]
+    found = fingerprint(np.array(grey, np.uint8))
+    assert found.phash == by_hand(grey)
+    assert found.phash == "4012eb4242bb07282dc6db1ea0c1d6de356586e3e4b92ccd8e9639e9f982df96"
+    levels = [level for row in grey for level in row]
+    assert found.brightness == round(statistics.fmean(levels), 1)
+    assert found.contrast == round(statistics.pstdev(levels), 1)
+    assert found.flat == round(max(map(levels.count, levels)) / len(levels), 3)
+
+
+@given(st.integers(0, 255), st.integers(1, 70), st.integers(1, 70))
+def test_what_has_no_contrast_says_so(level: int, height: int, width: int) -> None:
+    found = fingerprint(np.full((height, width), level, np.uint8))
+    assert (found.brightness, found.contrast, found.flat) == (level, 0, 1)
+
+
+def test_every_way_to_decode_gives_nearly_the_same_hash() -> None:
+    data = jpeg(photo(1))
+    whole = small_grey(np.asarray(photo(1)))
+    assert apart(phash(data), fingerprint(whole).phash) <= 40
+    resized = prepare(data, Recipe(resize=Resize.parse("64x64")))
+    assert resized.fingerprint is not None
+    assert apart(phash(data), resized.fingerprint.phash) <= 40
+
+
+def test_a_check_of_headers_sees_nothing() -> None:
+    assert prepare(jpeg(photo(1)), Recipe(check="header")).fingerprint is None
+
+
+@given(st.data(), st.integers(0, 127))
+def test_few_pictures_are_all_compared(data: st.DataObject, distance: int) -> None:
+    bits = st.integers(0, 2**255 - 1).map(lambda number: f"{number << 1:064x}")
+    hashes = data.draw(st.lists(bits, max_size=8))
+    hashes += [f"{int(word, 16) ^ (0b1110 << 200):064x}" for word in hashes[:3]]
+    found = {(a, b) for a, b, _ in pairs(hashes, distance)}
+    expected = {
+        (a, b)
+        for a, b in combinations(range(len(hashes)), 2)
+        if apart(hashes[a], hashes[b]) <= distance
+    }
+    # Of images with the same hash, each is paired with the first of them only.
+    same = {(a, b) for a, b in expected if hashes[a] == hashes[b]}
+    assert found - same == expected - same
+    assert {hashes[b] for _, b in same} == {hashes[b] for _, b in found & same}
+
+
+def test_of_many_pictures_those_are_found_that_agree_in_the_lowest_frequencies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random = np.random.default_rng(5)
+    hashes = [random.bytes(31).hex() + "00" for _ in range(400)]
+    # As in copies that were cut: few of the lowest frequencies change, many of the highest.
+    share = np.concatenate([np.full(48, 0.06), np.full(207, 0.22), [0]])
+    for number in range(100):
+        flips = np.packbits(random.random(256) < share).tobytes().hex()
+        hashes.append(f"{int(hashes[number], 16) ^ int(flips, 16):064x}")
+    monkeypatch.setattr(near, "_FEW", 0)
+    found = {(a, b) for a, b, _ in pairs(hashes, 90)}
+    assert len(found & {(number, 400 + number) for number in range(100)}) >= 98
+    assert all(apart(hashes[a], hashes[b]) <= 90 for a, b in found)
+
+
+def photographs() -> list[Image.Image]:
+    """Real ones where there are some, else made-up ones."""
+    place = os.environ.get("DATAPREP_REAL_IMAGES")
+    if place is None:
+        return [photo(seed) for seed in range(40)]
+    found = sorted(Path(place).rglob("*.JPEG"))
+    return [Image.open(path).convert("RGB") for path in found]
+
+
+def test_copies_of_photographs_are_found_and_other_photographs_are_not() -> None:
+    images = photographs()
+    hashes = [phash(jpeg(image, 95)) for image in images]
+    closest = min(apart(a, b) for a, b in combinations(hashes, 2))
+    assert closest > 72
+    for name, copy in COPIES.items():
+        copies = [phash(copy(image)) for image in images]
+        close = [apart(a, b) <= 72 for a, b in zip(hashes, copies, strict=True)]
+        assert sum(close) >= 0.95 * len(images), name
+
+
+@pytest.mark.parametrize("form", ["PNG", "BMP", "WEBP"])
+def test_every_form_has_the_hash_of_its_picture(form: str) -> None:
+    buffer = io.BytesIO()
+    photo(1).save(buffer, form, **({"lossless": True} if form == "WEBP" else {}))
+    found = prepare(buffer.getvalue(), Recipe(passes=("JPEG", "PNG"))).fingerprint
+    assert found is not None
+    assert apart(found.phash, phash(jpeg(photo(1), 95))) <= 40
+
+
+def test_another_format_keeps_the_hashes(planted: Planted, cli: Cli, tmp_path: Path) -> None:
+    assert cli("convert", planted.out, "--to", tmp_path / "same", "--sink", "recordio").code == 0
+    before = {row["key"]: row["phash"] for row in rows_of(planted.out, "stored")}
+    assert {row["key"]: row["phash"] for row in rows_of(tmp_path / "same", "stored")} == before
+    words = ("convert", planted.out, "--to", tmp_path / "small", "--sink", "tfrecord")
+    assert cli(*words, "--resize", "96x96").code == 0
+    small = {row["key"]: row["phash"] for row in rows_of(tmp_path / "small", "stored")}
+    close = [apart(before[key], small[key]) <= 72 for key in before]
+    assert sum(close) >= 0.9 * len(close)
+    assert small != before
