@@ -26,7 +26,6 @@ SMALLEST: Final = 16
 
 _SIDE: Final = 16  # frequencies along each side; all but the constant one are a bit each
 _UNIT: Final = 4096  # of a cosine, in whole numbers
-_LEVELS: Final = np.arange(256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +52,20 @@ def fingerprint(grey: Pixels) -> Fingerprint:
         grey: uint8, (height, width); some 30 to 60 pixels wide suffice.
     """
     height, width = grey.shape
-    found = _cosines(height) @ grey.astype(np.float64) @ _cosines(width).T
-    bits = found.ravel()[_LOWEST]
-    middle = np.partition(bits, len(bits) // 2)[len(bits) // 2]
-    counts = np.bincount(grey.ravel(), minlength=256)
-    total = int(counts @ _LEVELS)
-    squares = int(counts @ (_LEVELS * _LEVELS))
-    mean = total / grey.size
+    levels = grey.astype(np.float64)
+    found = (_cosines(height) @ levels @ _cosines(width).T).ravel()
+    bits = found[_LOWEST]
+    ordered = bits.copy()
+    ordered.partition(len(bits) // 2)
+    flat = levels.ravel()
+    mean = float(found[0]) / (_UNIT * _UNIT) / grey.size  # the lowest frequency is the sum
+    variance = float(flat.dot(flat)) / grey.size - mean * mean
+    most = int(np.bincount(grey.ravel()).max())
     return Fingerprint(
-        phash=np.packbits(bits > middle).tobytes().hex(),
+        phash=np.packbits(bits > ordered[len(bits) // 2]).tobytes().hex(),
         brightness=round(mean, 1),
-        contrast=round(max(squares / grey.size - mean * mean, 0.0) ** 0.5, 1),
-        flat=round(int(counts.max()) / grey.size, 3),
+        contrast=round(max(variance, 0.0) ** 0.5, 1),
+        flat=round(most / grey.size, 3),
     )
 
 
