@@ -35,12 +35,13 @@ _DATASETS = {
     "folder": "The same for any image set: class folders, archives, or a list of files.",
 }
 _COMMANDS = {
+    "card": "Write what catalogues of data sets read: Croissant and the Hugging Face hub.",
     "convert": "Make another format of a finished data set.",
     "diff": "Say whether two data sets hold the same examples.",
     "hook": "Print a batch script that stages a data set: Slurm, PBS, LSF.",
-    "card": "Write what catalogues of data sets read: Croissant and the Hugging Face hub.",
     "inspect": "Show what is in a data set or in a shard.",
     "lint": "Look for leaks between splits, copies, odd classes and odd images.",
+    "preview": "Show some images of a data set in the terminal.",
     "report": "Write a page that shows what is in a data set, and what is odd about it.",
     "sinks": "List the formats that are installed.",
     "stage": "Copy a data set to every node's own storage, checked.",

@@ -97,7 +97,10 @@ def chosen_rules(names: Sequence[str] | None) -> tuple[Rule, ...]:
 
 @contextmanager
 def opened(
-    out: Path, rules: Sequence[Rule], limits: Limits, advance: Callable[[int], None]
+    out: Path,
+    rules: Sequence[Rule] = (),
+    limits: Limits = Limits(),
+    advance: Callable[[int], None] = lambda _count: None,
 ) -> Iterator[tuple[Database, list[str]]]:
     """A database with the tables that these rules read, and lines on what they cannot find.
 

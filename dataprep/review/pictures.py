@@ -6,7 +6,7 @@ import base64
 import io
 from typing import TYPE_CHECKING, Final
 
-from PIL import ImageDraw
+from PIL import Image, ImageDraw
 
 if TYPE_CHECKING:
     from dataprep.sinks.example import Example
@@ -16,18 +16,23 @@ _QUALITY: Final = 70
 _BOX: Final = (255, 64, 64)
 
 
-def thumbnail(example: Example) -> str:
-    """An image as a ``data:`` address that a page can show without a network.
-
-    Bounding boxes are drawn in. The same image is always the same address.
-    """
+def small_picture(example: Example, shape: tuple[int, int] = (_SIDE, _SIDE)) -> Image.Image:
+    """An image that fits into so many pixels, with its bounding boxes drawn in."""
     small = example.image().convert("RGB")
-    small.thumbnail((_SIDE, _SIDE))
+    small.thumbnail(shape)
     draw = ImageDraw.Draw(small)
     width, height = small.size
     for left, top, right, bottom in example.boxes:
         corners = (left * width, top * height, right * width - 1, bottom * height - 1)
         draw.rectangle(corners, outline=_BOX)
+    return small
+
+
+def thumbnail(example: Example) -> str:
+    """A small picture as a ``data:`` address that a page can show without a network.
+
+    The same image is always the same address.
+    """
     buffer = io.BytesIO()
-    small.save(buffer, "JPEG", quality=_QUALITY)
+    small_picture(example).save(buffer, "JPEG", quality=_QUALITY)
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()

@@ -1,0 +1,83 @@
+"""A contact sheet in a terminal: rows of pictures, each over the name of its class."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from PIL import Image
+
+from dataprep.build.manifest import read_manifest
+from dataprep.errors import UsageError
+from dataprep.records import Records
+from dataprep.review.facts import sample
+from dataprep.review.findings import opened
+from dataprep.review.pictures import small_picture
+from dataprep.sinks.example import Example
+from dataprep.system.messages import printable
+
+_CELLS: Final = 18  # of the terminal's width, a picture with the gap behind it
+_SHAPE: Final = (120, 90)  # pixels of a picture
+_GAP: Final = 8
+
+
+def preview(out: Path, *, split: str | None, images: int, seed: int) -> None:
+    """Draw some images of a data set, of as many classes as there is room for.
+
+    Args:
+        out: a finished data set.
+        split: of the images; None for train, or the first.
+        images: how many at most.
+        seed: chooses them.
+
+    Raises:
+        DatasetError: it is not sealed, damaged, or a part.
+        UsageError: stdout is no terminal, what draws there is not installed, or no such split.
+    """
+    console, drawn = _terminal(out)
+    splits = list(read_manifest(out)["splits"])
+    if split is not None and split not in splits:
+        raise UsageError(f"--split is {split}; expected one of {', '.join(splits)}")
+    with opened(out) as (database, _):
+        chosen = sample(database, [split] if split else splits, images=images, seed=seed)
+    if not chosen:
+        return
+    with Records(out, chosen[0][1]) as records:
+        shown = [(records.by_key(key), records.classes[label]) for label, _, key in chosen]
+    columns = max(console.width // _CELLS, 1)
+    for start in range(0, len(shown), columns):
+        row = shown[start : start + columns]
+        strip = _strip([example for example, _ in row])
+        console.print(drawn(strip, width=_CELLS * len(row)), end="")
+        names = (printable(name or identifier) for _, (identifier, name) in row)
+        captions = (name[: _CELLS - 2].ljust(_CELLS) for name in names)
+        console.print("".join(captions).rstrip(), markup=False, highlight=False)
+
+
+def _terminal(out: Path) -> tuple[Any, Any]:
+    """The terminal, and what draws a picture in it."""
+    page = out / "report.html"
+    where = f"{page} has the pictures" if page.exists() else f"`dataprep report {out}` makes a page"
+    if not sys.stdout.isatty():
+        raise UsageError(f"a preview is drawn in a terminal, and stdout is none; {where}")
+    try:
+        from rich.console import Console
+        from textual_image.renderable import Image as Drawn  # asks the terminal what it can
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"a preview needs textual-image; install dataprep-shards[report]; or else: {where}"
+        ) from error
+    return Console(), Drawn
+
+
+def _strip(examples: Sequence[Example]) -> Image.Image:
+    """Pictures side by side, each in the middle of its place."""
+    width, height = _SHAPE
+    strip = Image.new("RGB", ((width + _GAP) * len(examples), height))
+    for place, example in enumerate(examples):
+        picture = small_picture(example, _SHAPE)
+        left = place * (width + _GAP) + (width - picture.width) // 2
+        strip.paste(picture, (left, (height - picture.height) // 2))
+    return strip
