@@ -13,7 +13,7 @@ EVERYDAY := -m "not thorough and not container" --numprocesses auto --maxprocess
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[report]" --group dev
 	touch $@
 
 setup: $(VENV)/.ready
@@ -23,11 +23,13 @@ demo: setup
 	test -e $(DEMO)/raw || $(BIN)/dataprep synthesize imagenet $(DEMO)/raw
 	$(BIN)/dataprep imagenet --raw_data_dir $(DEMO)/raw --local_scratch_dir $(DEMO)/out
 	$(BIN)/dataprep verify $(DEMO)/out --level decode
-	$(BIN)/dataprep inspect $(DEMO)/out
+	$(BIN)/dataprep lint $(DEMO)/out
 	test -e $(DEMO)/cxr || $(BIN)/dataprep synthesize chestxray14 $(DEMO)/cxr
 	$(BIN)/dataprep chestxray14 --raw_data_dir $(DEMO)/cxr --local_scratch_dir $(DEMO)/cxr-out
 	$(BIN)/dataprep inspect $(DEMO)/cxr-out
-	@echo "look at: $(DEMO)/out/train, $(DEMO)/out/validation, $(DEMO)/out/manifest.json, $(DEMO)/cxr-out"
+	$(BIN)/dataprep report $(DEMO)/cxr-out
+	@echo "look at: $(DEMO)/out/train, $(DEMO)/out/manifest.json, and in a browser:"
+	@$(BIN)/dataprep report $(DEMO)/out
 
 # Every format and every promise once, in minutes.
 test: setup
@@ -44,12 +46,13 @@ test-lowest: setup
 	$(BIN)/python -m pip install --quiet --group lowest
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
-	  --editable . --group test
+	  --editable ".[report]" --group test
 	$(LOWEST)/bin/python -m pytest $(EVERYDAY)
 
 # Those readers, 3 GB or more, MPI and Dask. MXNet 1.9.1 wants a numpy older than anybody else's.
 readers: setup $(MXNET)/.ready
-	$(BIN)/python -m pip install --quiet --editable ".[tensorflow,dali,webdataset,mpi,dask]" --group torch --group mpi
+	$(BIN)/python -m pip install --quiet --editable ".[tensorflow,dali,webdataset,mpi,dask,report]" \
+	  --group torch --group mpi --group catalogues
 
 $(MXNET)/.ready:
 	$(PYTHON) -m venv $(MXNET)

@@ -34,7 +34,7 @@ def lint(
     out: StrPath,
     *,
     rules: Sequence[str] | None = None,
-    distance: int = 72,
+    distance: int | None = None,
     fewest: int = 10,
     imbalance: float = 10,
     show: int = 10,
@@ -48,7 +48,8 @@ def lint(
     Args:
         out: the directory of ``manifest.json``.
         rules: names of rules; None for all.
-        distance: bits of 255 in which the perceptual hashes of nearly the same image may differ.
+        distance: bits of 255 in which the perceptual hashes of nearly the same image may differ;
+            None for 72, or fewer where all images are alike, such as radiographs.
         fewest: images that a class should have in a split.
         imbalance: how many times the images of the smallest class the largest may have.
         show: how many findings of each rule to return.

@@ -20,9 +20,8 @@ from dataprep.system.messages import counted
 @click.option(
     "--distance",
     type=click.IntRange(0, 127),
-    default=72,
-    show_default=True,
-    help="How many of 255 bits of the perceptual hashes of nearly the same image may differ.",
+    help="How many of 255 bits of the perceptual hashes of nearly the same image may differ. "
+    "[default: 72; fewer where all images are alike, such as radiographs]",
 )
 @click.option(
     "--fewest",
@@ -62,7 +61,7 @@ from dataprep.system.messages import counted
 def command(
     out: Path,
     rules: list[str] | None,
-    distance: int,
+    distance: int | None,
     fewest: int,
     imbalance: float,
     show: int,

@@ -16,7 +16,7 @@ from dataprep.build.manifest import read_manifest, refuse_part
 from dataprep.errors import UsageError
 from dataprep.index.database import Database, open_database, tables
 from dataprep.index.records import NAME
-from dataprep.review.near import FLATTEST, MOST_PAIRS, find_near_pairs
+from dataprep.review.near import FLATTEST, MOST_PAIRS, find_near_pairs, usual_distance
 from dataprep.review.rules import NEEDS_NEAR, NEEDS_PICTURES, RULES, Level, Rule
 from dataprep.system.durable_files import partial_path
 from dataprep.system.messages import counted, printable
@@ -72,12 +72,13 @@ class Limits:
     """What is odd, in numbers.
 
     Attributes:
-        distance: bits of 255 in which the hashes of nearly the same image may differ.
+        distance: bits of 255 in which the hashes of nearly the same image may differ; None for
+            what suits the pictures.
         fewest: images that a class should have in a split.
         imbalance: how many times the images of the smallest class the largest may have.
     """
 
-    distance: int = 72
+    distance: int | None = None
     fewest: int = 10
     imbalance: float = 10
 
@@ -135,12 +136,24 @@ def opened(
                 f"{counted(unseen, 'image')} not measured (made with --check header): look-alikes, "
                 "blank and dark ones among them are not found"
             )
-        if needs & NEEDS_NEAR and not find_near_pairs(database, limits.distance, advance):
+        if needs & NEEDS_NEAR and not _find_near_pairs(database, limits.distance, remarks, advance):
             remarks.append(
                 f"more than {MOST_PAIRS:,} pairs look alike, and not all were found; such images "
                 "need a smaller --distance"
             )
         yield database, remarks
+
+
+def _find_near_pairs(
+    database: Database,
+    distance: int | None,
+    remarks: list[str],
+    advance: Callable[[int], None],
+) -> bool:
+    if distance is None:
+        distance, why = usual_distance(database)
+        remarks += [why] if why else []
+    return find_near_pairs(database, distance, advance)
 
 
 def _make_tables(database: Database, out: Path, manifest: Mapping[str, Any]) -> None:

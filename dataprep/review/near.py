@@ -28,9 +28,52 @@ FLATTEST: Final = 3.0
 CHOICES: Final = 64
 """Of bits that must agree; each is looked at once."""
 
+USUAL: Final = 72
+"""Bits in which copies of photographs may differ, measured: ``docs/lint.md``."""
+
+_ALIKE: Final = 100  # of photographs, 1 pair in 100 differs in 108 bits or fewer
+_SAMPLE: Final = 1_000  # pictures
+_FEWEST_PAIRS: Final = 5_000
+_APART: Final = " + ".join(f"bit_count(xor(a.w{word}, b.w{word}))::integer" for word in range(4))
+
 _POOL: Final = 48  # lowest frequencies: of a copy cut by 3 % at every edge, 4 of them change
 _FEW: Final = 5_000  # pictures: all pairs of them are compared in a second
 _FEWEST_BITS, _MOST_BITS = 16, 24
+
+
+def usual_distance(database: Database) -> tuple[int, str | None]:
+    """How many bits may differ in copies among these pictures, and why if not the usual number.
+
+    Photographs of different things differ in half of the bits; radiographs, or frames of a film,
+    are alike by nature, and hardly any of their pairs should be taken for copies.
+
+    Args:
+        database: has the table ``images``, as `find_near_pairs` wants it.
+    """
+    _make_hashes(database)
+    (pairs, least, few) = database.execute(
+        f"with sampled as (from hashes order by md5(phash) limit {_SAMPLE}), apart as "
+        f"(select {_APART} as distance from sampled a join sampled b on a.number < b.number) "
+        "select count(*), quantile_disc(distance, 0.0001), quantile_disc(distance, 0.01) from apart"
+    ).fetchall()[0]
+    if pairs < _FEWEST_PAIRS or few >= _ALIKE:
+        return USUAL, None
+    distance = min(USUAL, least * 2 // 3)
+    return distance, (
+        f"these images are alike by nature (1 pair in 100 differs in {few} of 255 bits): "
+        f"only pairs within {distance} bits are taken for copies, not {USUAL}; --distance decides"
+    )
+
+
+def _make_hashes(database: Database) -> None:
+    words = ", ".join(
+        f"('0x' || substr(phash, {1 + 16 * word}, 16))::ubigint as w{word}" for word in range(4)
+    )
+    database.execute(
+        "create or replace table hashes as "
+        f"select min(number) as number, phash, {words} from images "
+        f"where contrast >= {FLATTEST} group by phash"
+    )
 
 
 def find_near_pairs(
@@ -46,22 +89,14 @@ def find_near_pairs(
     Returns:
         Whether all were found; False if there are more than `MOST_PAIRS`.
     """
-    words = ", ".join(
-        f"('0x' || substr(phash, {1 + 16 * word}, 16))::ubigint as w{word}" for word in range(4)
-    )
-    database.execute(
-        "create or replace table hashes as "
-        f"select min(number) as number, phash, {words} from images "
-        f"where contrast >= {FLATTEST} group by phash"
-    )
+    _make_hashes(database)
     database.execute("create or replace table pairs (a bigint, b bigint, distance integer)")
-    apart = " + ".join(f"bit_count(xor(a.w{word}, b.w{word}))::integer" for word in range(4))
     complete = True
     for mask in _masks(_count(database, "hashes")):
         if complete:
             agree = f"(a.w0 & {mask}::ubigint) = (b.w0 & {mask}::ubigint)"
             database.execute(
-                f"insert into pairs select a.number, b.number, {apart} as distance "
+                f"insert into pairs select a.number, b.number, {_APART} as distance "
                 f"from hashes a join hashes b on {agree} and a.number < b.number "
                 f"where distance <= {distance} and not exists "
                 "(from pairs p where p.a = a.number and p.b = b.number) "

@@ -47,7 +47,11 @@ def wanted() -> dict[str, list[str]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     own = project["project"]
     return {
-        "requirements.txt": [*own["dependencies"], *own["optional-dependencies"]["dask"]],
+        "requirements.txt": [
+            *own["dependencies"],
+            *own["optional-dependencies"]["dask"],
+            *own["optional-dependencies"]["report"],
+        ],
         "build-requirements.txt": project["build-system"]["requires"],
     }
 

@@ -65,6 +65,20 @@ def pairs(hashes: list[str], distance: int) -> set[tuple[int, int, int]]:
         return set(database.execute("select a, b, distance from near").fetchall())
 
 
+def usual_distance(hashes: list[str]) -> tuple[int, str | None]:
+    table = pa.table(
+        {
+            "number": range(len(hashes)),
+            "phash": hashes,
+            "contrast": [50.0] * len(hashes),
+        }
+    )
+    with open_database(None) as database:
+        database.register("given", table)
+        database.execute("create table images as from given")
+        return near.usual_distance(database)
+
+
 def by_hand(grey: list[list[int]]) -> str:
     """The hash in Python's own whole numbers, one frequency after the other."""
 
@@ -152,6 +166,24 @@ def test_of_many_pictures_those_are_found_that_agree_in_the_lowest_frequencies(
     found = {(a, b) for a, b, _ in pairs(hashes, 90)}
     assert len(found & {(number, 400 + number) for number in range(100)}) >= 98
     assert all(apart(hashes[a], hashes[b]) <= 90 for a, b in found)
+
+
+def test_images_that_are_alike_by_nature_must_be_closer() -> None:
+    random = np.random.default_rng(0)
+    different = [f"{int.from_bytes(random.bytes(32)) & ~1:064x}" for _ in range(200)]
+    assert usual_distance(different) == (72, None)
+    one = int(different[0], 16)  # like radiographs: versions of one picture
+    versions = [
+        f"{one ^ sum(1 << int(bit) for bit in random.permutation(range(1, 256))[:20]):064x}"
+        for _ in range(200)
+    ]
+    distance, why = usual_distance(versions)
+    assert 0 < distance <= 27  # two thirds of the closest
+    assert why is not None
+    assert f"only pairs within {distance} bits are taken for copies, not 72" in why
+    copies = [*different, *different[:40]]  # many copies do not make images alike by nature
+    assert usual_distance(copies) == (72, None)
+    assert usual_distance(versions[:20]) == (72, None)  # too few to tell
 
 
 def photographs() -> list[Image.Image]:
