@@ -1,8 +1,8 @@
 """The command line: one small module a command; each parses, calls and prints, no more.
 
 Exit codes: 0 done; 1 error; 2 wrong usage; 3 more rejected images than ``--max_bad`` allows; 4 a
-node has too little space for ``dataprep stage``; 130, 143 and 129 stopped by Ctrl-C, SIGTERM and
-SIGHUP.
+node has too little space for ``dataprep stage``; 5 ``dataprep lint --fail_on`` found something; 130,
+143 and 129 stopped by Ctrl-C, SIGTERM and SIGHUP.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def command(debug: bool) -> None:  # `main` takes it out; here for the help
     Every long option may be written with _ or with -.
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 3 more rejected images than --max_bad allows,
-    4 too little space on a node (dataprep stage), 130, 143 or 129 stopped by Ctrl-C, SIGTERM or
-    SIGHUP.
+    4 too little space on a node (dataprep stage), 5 dataprep lint --fail_on found something, 130,
+    143 or 129 stopped by Ctrl-C, SIGTERM or SIGHUP.
     """
 
 

@@ -74,7 +74,7 @@ RECORDS: Mapping[str, tuple[str, str]] = {
         "stored; repaired: stored in another form than it came in, since not every reader takes "
         "that; warned: stored, though its decoder complained; rejected: not stored; missing: "
         "listed but not there; unlisted: there but not listed; ignored: no image; excluded: left "
-        "out because the user said so",
+        "out by --exclude",
     ),
     "reason": ("string", "why, if it is not just stored"),
     "shard": ("int32", "number of its shard in the split, from 0"),
