@@ -1,7 +1,7 @@
 """The command line: one small module a command; each parses, calls and prints, no more.
 
 Exit codes: 0 done; 1 error; 2 wrong usage; 3 more rejected images than ``--max_bad`` allows; 4 a
-node has too little space for ``dataprep stage``; 5 ``dataprep lint --fail_on`` found something; 130,
+node has too little space for ``dataprep stage``; 5 ``lint --fail_on`` found something; 130,
 143 and 129 stopped by Ctrl-C, SIGTERM and SIGHUP.
 """
 
