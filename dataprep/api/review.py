@@ -110,13 +110,14 @@ def report(
 
 
 def card(
-    out: StrPath, *, responsible: Mapping[str, str] | None = None, **fields: Any
+    out: StrPath, *, responsible: Mapping[str, str | bool] | None = None, **fields: Any
 ) -> tuple[Path, Path]:
     """Write what catalogues read: ``croissant.json``, and ``README.md`` with its front matter.
 
     Args:
         out: the directory of ``manifest.json``.
-        responsible: texts of Croissant's Responsible AI vocabulary, such as ``dataBiases``.
+        responsible: texts of Croissant's Responsible AI vocabulary, such as ``dataBiases``;
+            ``hasSyntheticData`` is true or false.
         fields: ``name``, ``description``, ``license``, ``creator``, ``url``, ``date``,
             ``cite_as``, ``version``; what the data set knows of itself need not be given.
 

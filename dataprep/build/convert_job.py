@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 # Of a row of the source; the last four are a `Fingerprint`, or none of them is there.
 _KEPT_COLUMNS: Final = (
-    *("channels", "status", "reason"),
+    *("channels", "status", "reason", "boxes"),
     *("phash", "brightness", "contrast", "flat"),
 )
 # What the raw data was and what was done to it.
@@ -233,16 +233,26 @@ class ConvertJob(Job):
                 run = _paid(records.between(start, stop))
                 made = map_in_order(pool, self._change(), run, window)
                 for (example, image), row in zip(made, rows, strict=True):
-                    channels, status, reason, *seen, values = *row[:7], row[7:]
+                    channels, status, reason, boxes, *seen, values = *row[:8], row[8:]
                     looks = None if seen[0] is None else Fingerprint(*seen)
                     if image is not None:
                         channels, looks = image.channels, image.fingerprint
+                        boxes, _ = cropped(boxes or (), (), image.part)
                     elif example.format == "RAW":
                         channels = example.channels
                     known = zip(own, values, strict=True)
                     attributes = {name: value for name, value in known if value is not None}
                     measured = None if image is None else image.measured
-                    yield Made(example, channels, status, reason, attributes, measured, looks)
+                    yield Made(
+                        example,
+                        channels,
+                        status,
+                        reason,
+                        attributes,
+                        boxes or (),
+                        measured,
+                        looks,
+                    )
         except OSError as error:
             raise unreadable(str(source), error) from error
 

@@ -112,7 +112,7 @@ def _convert(raw: Path, index: Path, recipe: Recipe, row: Row) -> tuple[Row, Pre
 
 
 def _made(row: Row, image: Prepared, info: DatasetInfo) -> Made:
-    boxes, box_labels = cropped(row.boxes, row.box_labels, image.part) if info.boxes else ((), ())
+    boxes, box_labels = cropped(row.boxes, row.box_labels, image.part)
     example = Example(
         key=row.key,
         encoded=image.data,
@@ -124,8 +124,8 @@ def _made(row: Row, image: Prepared, info: DatasetInfo) -> Made:
         labels=row.labels,
         synset=info.identifiers(row.labels),
         class_name=info.names(row.labels),
-        boxes=boxes,
-        box_labels=box_labels,
+        boxes=boxes if info.boxes else (),
+        box_labels=box_labels if info.boxes else (),
         attributes=row.attributes if info.attributes else {},
     )
     kinds = {note.kind for note in image.notes}
@@ -135,6 +135,7 @@ def _made(row: Row, image: Prepared, info: DatasetInfo) -> Made:
         status="repaired" if "repaired" in kinds else "warned" if kinds else "stored",
         reason="; ".join(note.text for note in image.notes) or None,
         attributes=row.attributes,
+        boxes=boxes,
         measured=image.measured,
         fingerprint=image.fingerprint,
     )

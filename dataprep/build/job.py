@@ -19,7 +19,7 @@ from dataprep.build.workspace import Workspace
 from dataprep.errors import UsageError
 from dataprep.images import Measured, codec_versions
 from dataprep.images.fingerprint import Fingerprint
-from dataprep.index import Value
+from dataprep.index import Box, Value
 from dataprep.sinks import DatasetInfo, ShardName, Sink
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, sized, some_of
@@ -69,7 +69,9 @@ class Made:
             reader takes that; ``warned`` if its decoder complained.
         reason: why, if it is not just stored.
         attributes: what else is known of it, whether or not the format has a place for it.
+        boxes: the bounding boxes in it, likewise.
         measured: for the data set's statistics.
+        fingerprint: of what was decoded.
     """
 
     example: Example
@@ -77,6 +79,7 @@ class Made:
     status: Literal["stored", "repaired", "warned"] = "stored"
     reason: str | None = None
     attributes: Mapping[str, Value] = field(default_factory=dict)
+    boxes: Sequence[Box] = ()
     measured: Measured | None = None
     fingerprint: Fingerprint | None = None
 

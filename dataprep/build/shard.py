@@ -41,8 +41,8 @@ _GROUP: Final = 1 << 14  # rows kept in memory; a shard may have millions
 
 # The order in which `ShardRows` keeps what differs from row to row.
 _COLUMNS: Final = (
-    *("key", "status", "reason", "position", "labels", "format", "height", "width", "channels"),
-    *("bytes", "xxh3", "phash", "brightness", "contrast", "flat", "container"),
+    *("key", "status", "reason", "position", "labels", "boxes", "format", "height", "width"),
+    *("channels", "bytes", "xxh3", "phash", "brightness", "contrast", "flat", "container"),
 )
 
 
@@ -165,6 +165,7 @@ class ShardRows:
                     item.reason,
                     self.records,
                     example.labels,
+                    item.boxes or None,
                     example.format,
                     example.height,
                     example.width,

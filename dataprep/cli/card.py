@@ -26,7 +26,8 @@ from dataprep.errors import UsageError
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
     help="A TOML file with texts of Croissant's Responsible AI vocabulary: dataLimitations, "
-    "dataBiases, personalSensitiveInformation, …",
+    "dataBiases, personalSensitiveInformation, dataUseCases, dataSocialImpact, dataCollection, and "
+    "hasSyntheticData = true or false.",
 )
 def command(out: Path, rai: Path | None, **fields: str | None) -> None:
     """Write OUT/croissant.json and OUT/README.md, which catalogues of data sets read.
@@ -34,15 +35,20 @@ def command(out: Path, rai: Path | None, **fields: str | None) -> None:
     Croissant 1.1, and the front matter of the Hugging Face hub. What dataprep knows of a data set,
     such as the licence and citation of ILSVRC2012, need not be given.
     """
+    from dataprep.review.card import unsaid
+
     given = {name: value for name, value in fields.items() if value is not None}
-    for path in card(out, responsible=_texts(rai), **given):
+    responsible = _texts(rai)
+    for path in card(out, responsible=responsible, **given):
         click.echo(path)
+    if missing := unsaid(responsible):
+        click.echo(f"note: NeurIPS also asks for {', '.join(missing)} (--rai)", err=True)
 
 
-def _texts(path: Path | None) -> dict[str, str]:
+def _texts(path: Path | None) -> dict[str, str | bool]:
     if path is None:
         return {}
     try:
-        return {name: str(text) for name, text in tomllib.loads(path.read_text()).items()}
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"--rai {path} cannot be read: {error}") from error

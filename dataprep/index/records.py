@@ -167,7 +167,4 @@ def _readable(path: Path) -> Iterator[None]:
 
 def _leaves(schema: pa.Schema, names: Sequence[str]) -> list[str]:
     """What Parquet calls columns: of a list, its elements."""
-    import pyarrow as pa
-
-    lists = {field.name for field in schema if pa.types.is_list(field.type)}
-    return [f"{name}.list.element" if name in lists else name for name in names]
+    return [name + ".list.element" * str(schema.field(name).type).count("list<") for name in names]

@@ -9,6 +9,7 @@ with its SHA-256, and ``records.parquet`` is the RecordSet. The Responsible AI v
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,10 +23,10 @@ CROISSANT: Final = "croissant.json"
 README: Final = "README.md"
 
 RAI: Final = (
-    *("dataCollection", "dataLimitations", "dataBiases", "personalSensitiveInformation"),
-    *("dataUseCases", "dataSocialImpact", "hasSyntheticData"),
+    *("dataLimitations", "dataBiases", "personalSensitiveInformation"),
+    *("dataUseCases", "dataSocialImpact", "hasSyntheticData", "dataCollection"),
 )
-"""Of the Responsible AI vocabulary, what the NeurIPS track on data sets asks for."""
+"""Of the Responsible AI vocabulary; all but the last are what NeurIPS asks for."""
 
 _CONTEXT: Final[Mapping[str, Any]] = {
     "@language": "en",
@@ -37,6 +38,7 @@ _CONTEXT: Final[Mapping[str, Any]] = {
     "containedIn": "cr:containedIn",
     "cr": "http://mlcommons.org/croissant/",
     "rai": "http://mlcommons.org/croissant/RAI/",
+    "prov": "http://www.w3.org/ns/prov#",
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
@@ -77,12 +79,19 @@ _TYPES: Final = {
     "int32": "sc:Integer",
     "int64": "sc:Integer",
 }
+_SHAPES: Final = ("", "-1", "-1,4")  # of lists of lists, all are boxes
 _KINDS: Final = {
     ".tar": "application/x-tar",
     ".h5": "application/x-hdf5",
     ".parquet": "application/x-parquet",
     ".json": "application/json",
 }
+# https://huggingface.co/docs/hub/repositories-licenses, those that data sets have.
+_HUB_LICENSES: Final = (
+    r"apache-2\.0|mit|bsd-3-clause|gpl-3\.0|cc0-1\.0|cc-by-(2\.0|2\.5|3\.0|4\.0)"
+    r"|cc-by-sa-(3\.0|4\.0)|cc-by-nc-(2\.0|3\.0|4\.0)|cc-by-nd-4\.0|cc-by-nc-nd-(3\.0|4\.0)"
+    r"|cc-by-nc-sa-(2\.0|3\.0|4\.0)|cdla-permissive-[12]\.0|cdla-sharing-1\.0|odbl|odc-by|pddl"
+)
 _BINARY: Final = "application/octet-stream"
 _SIZES: Final = (
     *((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K")),
@@ -106,7 +115,9 @@ class Card:
         date: when it was published, ``YYYY-MM-DD``.
         cite_as: how to cite it, BibTeX.
         version: of the data.
-        responsible: texts by name of the Responsible AI vocabulary, see `RAI`.
+        raw: the home page of the raw data, where the data set knows it.
+        responsible: texts by name of the Responsible AI vocabulary, see `RAI`; ``hasSyntheticData``
+            is true or false.
     """
 
     name: str
@@ -117,13 +128,16 @@ class Card:
     date: str
     cite_as: str
     version: str
-    responsible: Mapping[str, str]
+    raw: str
+    responsible: Mapping[str, str | bool]
 
 
 _OPTIONS: Final = ("name", "description", "license", "creator", "url", "date")
 
 
-def full_card(dataset: str, given: Mapping[str, str], responsible: Mapping[str, str]) -> Card:
+def full_card(
+    dataset: str, given: Mapping[str, str], responsible: Mapping[str, str | bool]
+) -> Card:
     """A card of what was given, and of what the data set knows of itself.
 
     Args:
@@ -142,14 +156,27 @@ def full_card(dataset: str, given: Mapping[str, str], responsible: Mapping[str, 
     unknown = sorted(set(fields) - {*_OPTIONS, "cite_as", "version"})
     if unknown:
         raise UsageError(f"a card has no {unknown[0]!r}; expected some of {', '.join(_OPTIONS)}")
-    card = Card(**fields, responsible=responsible)
+    card = Card(**fields, raw=known.get("url", ""), responsible=responsible)
     missing = [f"--{name}" for name in _OPTIONS if not getattr(card, name)]
     if missing:
         raise UsageError(f"a card needs {', '.join(missing)}; catalogues refuse one without")
     unknown = sorted(set(card.responsible) - set(RAI))
     if unknown:
         raise UsageError(f"--rai has {unknown[0]!r}; expected some of {', '.join(RAI)}")
+    for name, value in responsible.items():
+        wanted = bool if name == "hasSyntheticData" else str
+        if not isinstance(value, wanted):
+            expected = "true or false" if wanted is bool else "a text"
+            raise UsageError(f"--rai has {name} = {value!r}; expected {expected}")
     return card
+
+
+def unsaid(responsible: Mapping[str, str | bool]) -> list[str]:
+    """What NeurIPS asks for of the Responsible AI vocabulary and nobody has said.
+
+    https://neurips.cc/Conferences/2026/EvaluationsDatasetsHosting
+    """
+    return [name for name in RAI[:-1] if name not in responsible]
 
 
 def croissant(
@@ -185,6 +212,9 @@ def croissant(
         "version": card.version,
         **({"citeAs": card.cite_as} if card.cite_as else {}),
         **{f"rai:{name}": card.responsible[name] for name in RAI if name in card.responsible},
+        **({"prov:wasDerivedFrom": card.raw} if card.raw else {}),
+        "prov:wasGeneratedBy": f"dataprep {manifest['versions']['dataprep']}, whose manifest.json "
+        f"has the SHA-256 {manifest['sha256']}",
         "distribution": [
             _file(RECORDS_NAME, table["bytes"], table["sha256"], "every image that was found"),
             *(
@@ -224,15 +254,15 @@ def _file(path: str, size: int, sha256: str, what: str) -> dict[str, Any]:
 
 
 def _field(name: str, kind: str, meaning: str) -> dict[str, Any]:
-    of_list = kind.startswith("list<")
-    single = kind.removeprefix("list<").removesuffix(">")
+    depth = kind.count("list<")
+    single = kind.replace("list<", "").rstrip(">")
     return {
         "@type": "cr:Field",
         "@id": f"records/{name}",
         "name": name,
         "description": meaning,
         "dataType": _TYPES[single],
-        **({"isArray": True, "arrayShape": "-1"} if of_list else {}),
+        **({"isArray": True, "arrayShape": _SHAPES[depth]} if depth else {}),
         "source": {"fileObject": {"@id": RECORDS_NAME}, "extract": {"column": name}},
     }
 
@@ -247,8 +277,7 @@ def readme(card: Card, manifest: Mapping[str, Any]) -> str:
     task = "multi-label-image-classification" if multilabel else "multi-class-image-classification"
     front = {
         "pretty_name": card.name,
-        "license": "other",
-        "license_name": card.license,
+        **_license(card),
         "task_categories": ["image-classification"],
         "task_ids": [task],
         "size_categories": [next((name for most, name in _SIZES if records < most), "n>1B")],
@@ -269,7 +298,34 @@ def readme(card: Card, manifest: Mapping[str, Any]) -> str:
     lines[-1] += f"hash, is a row of `{RECORDS_NAME}`; `{CROISSANT}` describes all files."
     for name in RAI:
         if name in card.responsible:
-            lines += ["", f"## {name}", "", card.responsible[name]]
+            lines += ["", f"## {name}", "", str(card.responsible[name])]
     if card.cite_as:
         lines += ["", "## Citation", "", "```bibtex", card.cite_as, "```"]
     return "\n".join(lines) + "\n"
+
+
+def _license(card: Card) -> dict[str, str]:
+    """As the hub has it: an identifier that it knows, or a name and an address."""
+    known = _known_license(card.license)
+    if known is not None:
+        return {"license": known}
+    by_address = card.license.startswith(("http://", "https://"))
+    return {
+        "license": "other",
+        "license_name": _slug(f"{card.name} license" if by_address else card.license),
+        "license_link": card.license if by_address else card.url,
+    }
+
+
+def _known_license(text: str) -> str | None:
+    commons = re.match(r"https?://creativecommons\.org/licenses/([a-z-]+)/(\d\.\d)", text)
+    if commons is not None:
+        text = f"cc-{commons[1]}-{commons[2]}"
+    elif re.match(r"https?://creativecommons\.org/publicdomain/zero/1\.0", text):
+        text = "cc0-1.0"
+    name = text.lower()
+    return name if re.fullmatch(_HUB_LICENSES, name) else None
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-") or "other"

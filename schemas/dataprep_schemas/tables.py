@@ -81,6 +81,10 @@ RECORDS: Mapping[str, tuple[str, str]] = {
     "position": ("int64", "its place in the shard, from 0"),
     "labels": ("list<int32>", "its classes, as 0-based positions in the class list"),
     "classes": ("list<string>", "their identifiers"),
+    "boxes": (
+        "list<list<float>>",
+        "bounding boxes: xmin, ymin, xmax, ymax, in fractions of width and height",
+    ),
     "format": ("string", "JPEG, PNG or RAW (pixels), as stored"),
     "height": ("int32", "pixels, as stored"),
     "width": ("int32", "pixels, as stored"),
@@ -126,6 +130,7 @@ def schema_of(
         "list<string>": pa.list_(pa.string()),
         "list<int32>": pa.list_(pa.int32()),
         "list<box>": pa.list_(box),
+        "list<list<float>>": pa.list_(pa.list_(pa.float32())),
     }
     columns = {"index": INDEX, "order": ORDER, "records": RECORDS}[table]
     own = [(name, types["int64" if kind == "int" else "string"]) for name, kind in attributes]
