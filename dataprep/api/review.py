@@ -81,6 +81,7 @@ def report(
     to: StrPath | None = None,
     near: bool | None = None,
     seed: int = 0,
+    raw_data_dir: StrPath | None = None,
     progress: Tell | None = None,
 ) -> Path:
     """Write a page that shows what is in a data set, and what is odd about it.
@@ -90,6 +91,8 @@ def report(
         to: of the page; None for ``report.html`` in `out`.
         near: whether to look for look-alikes; None: if there are at most 400,000 images.
         seed: chooses the images that are shown.
+        raw_data_dir: what the data set was made from, to show rejected images; None: these are
+            only named.
         progress: as for `prepare`.
 
     Returns:
@@ -103,9 +106,10 @@ def report(
     from dataprep.review.report import NAME, write_report
 
     path = Path(out, NAME) if to is None else Path(to)
+    raw = None if raw_data_dir is None else Path(raw_data_dir)
     with told(progress) as reporter:
         reporter.begin("report", CHOICES, "comparison")
-        write_report(Path(out), path, near=near, seed=seed, advance=reporter.advance)
+        write_report(Path(out), path, near=near, seed=seed, raw=raw, advance=reporter.advance)
     return path
 
 

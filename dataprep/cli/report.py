@@ -24,12 +24,19 @@ from dataprep.cli.stopping import watched
     help="Look for nearly the same images, or do not. [default: up to 400,000 images]",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Chooses what is shown.")
-def command(out: Path, to: Path | None, near: bool | None, seed: int) -> None:
+@click.option(
+    "--raw_data_dir",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="What the data set was made from: shows rejected images, too.",
+)
+def command(
+    out: Path, to: Path | None, near: bool | None, seed: int, raw_data_dir: Path | None
+) -> None:
     """Write a page that shows what is in a data set, and what is odd about it.
 
     One file, for any browser, without a network: numbers, classes, pictures, findings, and lines
     that load the data set. Needs the extra report.
     """
     with watched("nothing was changed") as display:
-        path = report(out, to=to, near=near, seed=seed, progress=display)
+        path = report(out, to=to, near=near, seed=seed, raw_data_dir=raw_data_dir, progress=display)
     click.echo(path)

@@ -77,11 +77,16 @@ def quoted(text: str | Path) -> str:
     return "'" + str(text).replace("'", "''") + "'"
 
 
-def tables(paths: list[Path]) -> str:
-    """Parquet files as one table of SQL."""
+def tables(paths: list[Path], *, numbered: bool = False) -> str:
+    """Parquet files as one table of SQL.
+
+    Args:
+        paths: of the files.
+        numbered: whether it has the column ``file_row_number``, from 0.
+    """
     # A name is a pattern to the database, and may seem to have columns in it (a=1).
     names = ", ".join(quoted(escape(str(path))) for path in paths)
-    return f"read_parquet([{names}], hive_partitioning=false)"
+    return f"read_parquet([{names}], hive_partitioning=false, file_row_number={numbered})"
 
 
 def _memory_limit(rows: int) -> int:

@@ -13,14 +13,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from dataprep.errors import UsageError
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.ticker import MaxNLocator
 
 # Colours that nothing else has, and what the page calls them.
 _INK, _FAINT, _FILL = "#010203", "#040506", "#070809"
 _VARIABLES: Final = {_INK: "var(--ink)", _FAINT: "var(--line)", _FILL: "var(--accent)"}
+_COLUMNS: Final = 1000  # a screen has no more
 _STYLE: Final[Any] = {  # of names that only matplotlib knows
     "svg.fonttype": "none",  # text stays text: it can be found, and read aloud
     "svg.hashsalt": "dataprep",
@@ -49,10 +49,15 @@ def bars(
         label: what is along the horizontal axis.
         scale: of that axis: ``linear`` or ``log``.
     """
+    from matplotlib import ticker
 
     def draw(axes: Axes) -> None:
         axes.stairs(counts, edges, fill=True, color=_FILL)
         axes.set_xscale(scale)
+        if scale == "log":
+            axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+            axes.xaxis.set_minor_formatter(ticker.NullFormatter())
         axes.set_xlabel(label)
         axes.set_ylabel("images")
 
@@ -67,26 +72,50 @@ def descending(counts: Sequence[int], label: str) -> str:
         label: what each of them is.
     """
     ordered = sorted(counts, reverse=True)
-    step = max(len(ordered) // 1000, 1)  # a screen has no more columns
+    step = max(len(ordered) // _COLUMNS, 1)
 
     def draw(axes: Axes) -> None:
         shown = ordered[::step]
         edges = [number * step for number in range(len(shown) + 1)]
         axes.stairs(shown, edges, fill=True, color=_FILL)
         axes.set_ylim(0)
+        axes.xaxis.set_major_locator(_whole_numbers())
         axes.set_xlabel(label)
         axes.set_ylabel("images")
 
     return _drawn(draw, f"images of each: {label}", width=8.6, height=2.1)
 
 
+def shard_sizes(sizes: Sequence[int], label: str) -> str:
+    """How many records each shard has; of very many, the fewest and the most of neighbours.
+
+    Args:
+        sizes: records of each shard.
+        label: what they are shards of.
+    """
+    step = max(len(sizes) // _COLUMNS, 1)
+    groups = [sizes[start : start + step] for start in range(0, len(sizes), step)]
+    edges = [*range(0, len(sizes), step), len(sizes)]
+
+    def draw(axes: Axes) -> None:
+        axes.stairs([max(group) for group in groups], edges, fill=True, color=_FAINT)
+        axes.stairs([min(group) for group in groups], edges, fill=True, color=_FILL)
+        axes.set_ylim(0)
+        axes.xaxis.set_major_locator(_whole_numbers())
+        axes.set_xlabel(label)
+        axes.set_ylabel("records")
+
+    return _drawn(draw, f"records of the {label}", width=4.2, height=1.8)
+
+
+def _whole_numbers() -> MaxNLocator:
+    from matplotlib import ticker
+
+    return ticker.MaxNLocator(nbins=5, integer=True)
+
+
 def _drawn(draw: Callable[[Axes], None], name: str, *, width: float, height: float) -> str:
-    try:
-        import matplotlib as mpl
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "a report needs matplotlib and Jinja2; install dataprep-shards[report]"
-        ) from error
+    import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
@@ -95,6 +124,7 @@ def _drawn(draw: Callable[[Axes], None], name: str, *, width: float, height: flo
         axes = figure.add_subplot()
         draw(axes)
         axes.tick_params(length=3)
+        axes.yaxis.set_major_locator(_whole_numbers())
         buffer = io.BytesIO()
         FigureCanvasSVG(figure).print_figure(
             buffer, format="svg", metadata={"Date": None, "Creator": None, "Title": name}

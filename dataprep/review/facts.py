@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from math import exp
 from typing import Any, Final
+
+import pyarrow as pa
 
 from dataprep.index.database import Database
 
@@ -54,13 +57,15 @@ class ClassCount:
 
 def histograms(database: Database) -> list[Histogram]:
     """Of every measure that differs between images; ``images`` as `dataprep.review` makes it."""
+    scales = [f"ln({value})" if growing else value for _, _, value, growing in _MEASURED]
+    ranges = database.execute(
+        "select "
+        + ", ".join(f"min({scaled})::double, max({scaled})::double" for scaled in scales)
+        + " from images"
+    ).fetchall()[0]
     found = []
-    for _, title, value, growing in _MEASURED:
-        scaled = f"ln({value})" if growing else value
-        low, high = database.execute(
-            f"select min({scaled})::double, max({scaled})::double from images "
-            f"where {value} is not null"
-        ).fetchall()[0]
+    for at, (_, title, value, growing) in enumerate(_MEASURED):
+        scaled, (low, high) = scales[at], ranges[2 * at : 2 * at + 2]
         if low is None or high - low < 1e-9:
             continue
         step = (high - low) / _BINS
@@ -72,7 +77,7 @@ def histograms(database: Database) -> list[Histogram]:
         )
         edges = [low + step * number for number in range(_BINS + 1)]
         if growing:
-            edges = [_exp(edge) for edge in edges]
+            edges = [exp(edge) for edge in edges]
         bars = tuple(counts.get(number, 0) for number in range(_BINS))
         found.append(Histogram(title, tuple(edges), bars, growing))
     return found
@@ -104,29 +109,38 @@ def sample(
     """
     split = "train" if "train" in splits else splits[0]
     (classes,) = database.execute(
-        "select count(distinct number) from counted where images > 0"
+        "select count(*) from counted where images > 0 and split = $split", {"split": split}
     ).fetchall()[0]
     each = max(min(images // max(classes, 1), 12), 1)
     found: list[Any] = database.execute(
         f"""
-        with ranked as (
-            select label, key, row_number() over (
-                partition by label order by md5(concat('{seed}', chr(0), key))
-            ) as place
+        with shown as (
+            select number from counted where images > 0 and split = $split
+            order by md5(concat('{seed}', chr(0), number)), number limit {images // each}
+        ), ranked as (
+            select label, min_by(key, md5(concat('{seed}', chr(0), key)), {each}) as keys
             from (select unnest(labels) as label, key from images where split = $split)
-        ), shown as (
-            select label from (select distinct label from ranked)
-            order by md5(concat('{seed}', chr(0), label)) limit {images // each}
+            where label in (from shown) group by label
         )
-        select label, key from ranked where place <= {each} and label in (from shown)
-        order by label, place
+        select label, key from (select label, unnest(keys) as key from ranked)
+        order by label, md5(concat('{seed}', chr(0), key)), key
         """,
         {"split": split},
     ).fetchall()
     return [(label, split, key) for label, key in found]
 
 
-def _exp(value: float) -> float:
-    import math
-
-    return math.exp(value)
+def rows_of(database: Database, images: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """The row in the table of records of each of these images that is stored, by (split, key)."""
+    asked = pa.table(
+        {
+            "split": pa.array([split for split, _ in images], pa.string()),
+            "key": pa.array([key for _, key in images], pa.string()),
+        }
+    )
+    database.register("asked", asked)
+    found = database.execute(
+        "select split, key, number from images semi join asked using (split, key)"
+    ).fetchall()
+    database.unregister("asked")
+    return {(split, key): number for split, key, number in found}

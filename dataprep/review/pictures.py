@@ -1,19 +1,125 @@
-"""Thumbnails of stored images, with what is known of each drawn in."""
+"""Thumbnails of images, stored ones with what is known of each drawn in."""
 
 from __future__ import annotations
 
 import base64
 import io
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from PIL import Image, ImageDraw
 
+from dataprep.archives.reading import close_archives, read_image
+from dataprep.errors import DataprepError
+from dataprep.images.codecs import PILLOW_ERRORS
+from dataprep.index.records import first_rows
+from dataprep.records import Records
+from dataprep.system.messages import printable
+
 if TYPE_CHECKING:
+    from dataprep.index import Row
     from dataprep.sinks.example import Example
 
 _SIDE: Final = 112  # pixels of the longer side
 _QUALITY: Final = 70
 _BOX: Final = (255, 64, 64)
+_END: Final = b"\xff\xd9"  # of a JPEG
+_LONGEST: Final = 120  # characters of a name
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A thumbnail, if there is one, what it shows, and where it is from."""
+
+    address: str | None
+    class_name: str
+    place: str
+
+    @property
+    def caption(self) -> str:
+        """All that is said of it, in a line."""
+        return f"{self.place}: {self.class_name}" if self.class_name else self.place
+
+    @property
+    def room(self) -> int:
+        """Bytes of a page that it takes, about."""
+        return len(self.address or "") + 2 * len(escape(self.caption).encode()) + 200
+
+
+class Album:
+    """Thumbnails of the images of a data set; of what cannot be read, only captions.
+
+    Args:
+        out: a finished data set.
+        manifest: its manifest.
+        rows: of stored images by (split, key), in the table of records.
+        raw: the raw data, for images that are not stored; None: there are no thumbnails of these.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        manifest: Mapping[str, Any],
+        rows: Mapping[tuple[str, str], int],
+        raw: Path | None,
+    ) -> None:
+        self._out, self._rows, self._raw = out, rows, raw
+        self._first = {name: starts[0] for name, starts in first_rows(manifest).items() if starts}
+
+    def pictures(self, images: Sequence[tuple[str, str]], room: int) -> list[Picture]:
+        """Thumbnails of these images (split, key), in this order.
+
+        Args:
+            images: which.
+            room: bytes that they may take; the last ones are captions if they would take more.
+        """
+        found = self._stored(images) | self._unstored(images)
+        shown = []
+        for image in images:
+            picture = found.get(image) or Picture(None, "", short("/".join(image)))
+            if picture.room > room:
+                picture = Picture(None, picture.class_name, picture.place)
+            room -= picture.room
+            shown.append(picture)
+        return shown
+
+    def _stored(self, images: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Picture]:
+        found = {}
+        wanted = sorted((self._rows[image], image) for image in {*images} & self._rows.keys())
+        for split in {split for _, (split, _) in wanted}:
+            with Records(self._out, split) as records:
+                for row, (of, key) in wanted:
+                    if of == split:
+                        found[of, key] = _stored(records, row - self._first[split], key)
+        return found
+
+    def _unstored(self, images: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Picture]:
+        if self._raw is None:
+            return {}
+        wanted = {*images} - self._rows.keys()
+        found = {}
+        try:
+            for image, row in _raw_rows(self._out, wanted):
+                found[image] = Picture(self._raw_thumbnail(row), "", short("/".join(image)))
+        finally:
+            close_archives()
+        return found
+
+    def _raw_thumbnail(self, row: Row) -> str | None:
+        try:
+            data = read_image(Path(self._raw or ""), row, self._out / ".dataprep" / "index")
+            return _address(_decoded_so_far(data))
+        except (DataprepError, *PILLOW_ERRORS):
+            return None
+
+
+def short(name: str, most: int = _LONGEST) -> str:
+    """A name for a page, printable, cut where it is very long."""
+    name = printable(name)
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def small_picture(example: Example, shape: tuple[int, int] = (_SIDE, _SIDE)) -> Image.Image:
@@ -33,6 +139,45 @@ def thumbnail(example: Example) -> str:
 
     The same image is always the same address.
     """
+    return _address(small_picture(example))
+
+
+def _stored(records: Records, number: int, key: str) -> Picture:
+    place = short(f"{records.split}/{key}")
+    try:
+        example = records[number]
+        if example.key != key:
+            return Picture(None, "", place)
+        return Picture(thumbnail(example), short(example.class_name), place)
+    except (LookupError, DataprepError, OSError):  # a damaged shard, or one that is not there
+        return Picture(None, "", place)
+
+
+def _raw_rows(
+    out: Path, images: Iterable[tuple[str, str]]
+) -> Iterable[tuple[tuple[str, str], Row]]:
+    """Where images lie in the raw data, as far as the directory of the data set still says."""
+    from pyarrow import parquet
+
+    from dataprep.index.tables import order_rows
+
+    keys: dict[str, list[str]] = {}
+    for split, key in images:
+        keys.setdefault(split, []).append(key)
+    for split, wanted in keys.items():
+        for path in sorted((out / ".dataprep" / "order").glob("*.parquet")):
+            if path.name.rpartition("-")[0] == split:
+                table = parquet.read_table(path, filters=[("key", "in", wanted)])
+                yield from (((split, row.key), row) for row in order_rows(table))
+
+
+def _decoded_so_far(data: bytes) -> Image.Image:
+    """What there is of an image; libjpeg fills in what a JPEG that was cut short lacks."""
+    return Image.open(io.BytesIO(data + _END)).convert("RGB")
+
+
+def _address(image: Image.Image) -> str:
+    image.thumbnail((_SIDE, _SIDE))
     buffer = io.BytesIO()
-    small_picture(example).save(buffer, "JPEG", quality=_QUALITY)
+    image.save(buffer, "JPEG", quality=_QUALITY)
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()

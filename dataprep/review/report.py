@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import base64
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, Final
 
 from dataprep.build.manifest import read_manifest
-from dataprep.errors import DataprepError, UsageError
-from dataprep.records import Records
-from dataprep.review.charts import bars, descending
-from dataprep.review.facts import ClassCount, Histogram, class_counts, histograms, sample
+from dataprep.errors import UsageError
+from dataprep.review.charts import bars, descending, shard_sizes
+from dataprep.review.facts import (
+    ClassCount,
+    Histogram,
+    class_counts,
+    histograms,
+    rows_of,
+    sample,
+)
 from dataprep.review.findings import Findings, Limits, lint, opened
 from dataprep.review.loaders import loaders
-from dataprep.review.pictures import thumbnail
+from dataprep.review.pictures import Album, Picture, short
 from dataprep.review.rules import NEEDS_NEAR, RULES
 from dataprep.system.durable_files import write_durably
 from dataprep.system.messages import counted, printable, sized
@@ -22,29 +32,37 @@ from dataprep.system.messages import counted, printable, sized
 NAME: Final = "report.html"
 
 _IMAGES: Final = 240  # on the contact sheet
-_PAIRS: Final = 24  # findings with pictures, of a rule
+_PAIRS: Final = 12  # findings with pictures, of a rule
+_ALIKE: Final = 4  # pictures of a finding
 _FINDINGS: Final = 100  # in words, of a rule
+
+# Bytes that each may take, whatever the names are: the page stays below 5 MB.
+_TABLE_ROOM: Final = 2_000_000
+_SHEET_ROOM: Final = 1_200_000
+_PICTURES_ROOM: Final = 900_000  # of the findings
+_WORDS_ROOM: Final = 20_000  # of a rule
+_LONGEST: Final = 300  # characters of a finding
+
 _NEAR_LIMIT: Final = 400_000  # images; with more, look-alikes take longer than a report should
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """A thumbnail and its caption."""
-
-    address: str | None
-    caption: str
-
-
-@dataclass(frozen=True, slots=True)
 class Shown:
-    """What a rule found, and the first findings in pictures."""
+    """What a rule found, the first findings in pictures, and more in words."""
 
     found: Findings
     pictures: tuple[tuple[str, tuple[Picture, ...]], ...]
+    words: tuple[str, ...]
 
 
 def write_report(
-    out: Path, path: Path, *, near: bool | None, seed: int, advance: Callable[[int], None]
+    out: Path,
+    path: Path,
+    *,
+    near: bool | None,
+    seed: int,
+    raw: Path | None,
+    advance: Callable[[int], None],
 ) -> str:
     """Write it.
 
@@ -53,6 +71,7 @@ def write_report(
         path: of the page.
         near: whether to look for look-alikes; None: if there are few enough images.
         seed: chooses the images on the contact sheet.
+        raw: the raw data, to show images that are not stored; None: they are only named.
         advance: told of steps.
 
     Returns:
@@ -73,24 +92,29 @@ def write_report(
         classes = class_counts(database, splits)
         measures = histograms(database)
         chosen = sample(database, splits, images=_IMAGES, seed=seed)
+        pictured = {(split, key) for _, split, key in chosen}
+        pictured |= {image for entry in found for image in _pictured(entry)}
+        album = Album(out, manifest, rows_of(database, pictured), raw)
     if not near:
         remarks.append(
-            f"look-alikes were not looked for among {rows:,} images: `dataprep lint {out}` does"
+            f"look-alikes were not looked for among {rows:,} images: `dataprep lint` does"
         )
     verdict = _verdict(found)
     text = _template().render(
-        name=out.resolve().name,
+        name=short(out.resolve().name),
         verdict=verdict,
         worst=next((entry.level for entry in found if entry.count), "fine"),
-        manifest=manifest,
+        facts=_facts(manifest),
         splits=[_split_row(name, split) for name, split in manifest["splits"].items()],
-        classes=classes,
-        largest=max((entry.total for entry in classes), default=0),
+        evenness=_evenness(manifest["splits"]),
+        classes=len(classes),
+        rows=class_rows(classes, splits, _TABLE_ROOM),
         class_chart=descending([entry.total for entry in classes], "classes, largest first"),
         charts=[_chart(measure) for measure in measures],
-        sheet=_contact_sheet(out, chosen, classes),
-        findings=[_shown(out, entry) for entry in found if entry.count],
+        sheet=_contact_sheet(album, chosen, classes),
+        findings=_shown(album, [entry for entry in found if entry.count]),
         quiet=[entry for entry in found if not entry.count],
+        raw=raw,
         remarks=remarks,
         loaders=loaders(manifest),
         options=_options(manifest),
@@ -99,9 +123,10 @@ def write_report(
     return verdict
 
 
-def _template() -> Any:  # Jinja2 is loaded only here
+def _template() -> Any:  # they are loaded only here, and for the charts
     try:
         import jinja2
+        import matplotlib as mpl  # noqa: F401  # of the same extra
     except ModuleNotFoundError as error:
         raise UsageError(
             "a report needs matplotlib and Jinja2; install dataprep-shards[report]"
@@ -113,7 +138,7 @@ def _template() -> Any:  # Jinja2 is loaded only here
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(sized=sized, counted=counted, printable=printable)
+    environment.filters.update(sized=sized, counted=counted, sha256=_sha256)
     return environment.get_template(f"{NAME}.j2")
 
 
@@ -130,19 +155,53 @@ def _verdict(found: Sequence[Findings]) -> str:
     return f"{numbers}, first of all: {worst.meaning} ({worst.count:,})."
 
 
+def _sha256(text: str) -> str:
+    """Of the page's script, so that the page allows no other."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _facts(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    splits = manifest["splits"].values()
+    numbers = (
+        ("records", manifest["totals"]["records"]),
+        ("classes", len(manifest["classes"])),
+        ("shards", sum(len(split["shards"]) for split in splits)),
+        ("rejected", manifest["totals"]["rejected"]),
+        ("repaired", manifest["totals"]["repaired"]),
+    )
+    size = sized(sum(_bytes(split) for split in splits))
+    return [
+        *((name, f"{number:,}") for name, number in numbers),
+        ("in shards", size),
+        ("format", manifest["sink"]["name"]),
+    ]
+
+
+def _bytes(split: Mapping[str, Any]) -> int:
+    return sum(file["bytes"] for shard in split["shards"] for file in shard["files"])
+
+
 def _split_row(name: str, split: Mapping[str, Any]) -> dict[str, Any]:
     sizes = [shard["records"] for shard in split["shards"]]
     return {
         "name": name,
         "records": sum(sizes),
         "shards": len(sizes),
-        "bytes": sum(file["bytes"] for shard in split["shards"] for file in shard["files"]),
+        "bytes": _bytes(split),
         "fewest": min(sizes, default=0),
         "most": max(sizes, default=0),
         "spread": split["class_spread"],
         "rejected": split["rejected"],
-        "first": split["shards"][0]["files"][0]["path"] if sizes else "",
     }
+
+
+def _evenness(splits: Mapping[str, Any]) -> list[str]:
+    """A chart of each split that has several shards."""
+    return [
+        shard_sizes([shard["records"] for shard in split["shards"]], f"shards of {short(name)}")
+        for name, split in splits.items()
+        if len(split["shards"]) > 1
+    ]
 
 
 def _chart(measure: Histogram) -> str:
@@ -151,49 +210,77 @@ def _chart(measure: Histogram) -> str:
 
 
 def _contact_sheet(
-    out: Path, chosen: Sequence[tuple[int, str, str]], classes: Sequence[ClassCount]
-) -> list[tuple[ClassCount, list[Picture]]]:
+    album: Album, chosen: Sequence[tuple[int, str, str]], classes: Sequence[ClassCount]
+) -> list[tuple[str, str, list[Picture]]]:
+    """Name, number of images, and pictures of each class that is shown."""
     sheet: dict[int, list[Picture]] = {}
-    pictures = _pictures(out, [(split, key) for _, split, key in chosen])
+    pictures = album.pictures([(split, key) for _, split, key in chosen], _SHEET_ROOM)
     for (label, *_), picture in zip(chosen, pictures, strict=True):
         sheet.setdefault(label, []).append(picture)
-    return [(classes[label], found) for label, found in sheet.items()]
+    return [
+        (short(classes[label].name), counted(classes[label].total, "image"), found)
+        for label, found in sheet.items()
+    ]
 
 
-def _shown(out: Path, found: Findings) -> Shown:
-    first = found.findings[:_PAIRS]
-    return Shown(
-        found,
-        tuple(
-            (finding.text, tuple(_pictures(out, finding.images[:4])))
-            for finding in first
+def _pictured(found: Findings) -> Iterator[tuple[str, str]]:
+    for finding in found.findings[:_PAIRS]:
+        yield from finding.images[:_ALIKE]
+
+
+def _shown(album: Album, found: Sequence[Findings]) -> list[Shown]:
+    """Every rule gets the same room for its pictures."""
+    room = _PICTURES_ROOM // max(len([entry for entry in found if any(_pictured(entry))]), 1)
+    shown = []
+    for entry in found:
+        pictures = iter(album.pictures(list(_pictured(entry)), room))
+        pairs = [
+            (
+                short(finding.text, _LONGEST),
+                tuple(islice(pictures, len(finding.images[:_ALIKE]))),
+            )
+            for finding in entry.findings[:_PAIRS]
             if finding.images
-        ),
-    )
+        ]
+        shown.append(Shown(entry, tuple(pairs), _words(entry)))
+    return shown
 
 
-def _pictures(out: Path, images: Sequence[tuple[str, str]]) -> list[Picture]:
-    """Thumbnails; of what cannot be read, only a caption."""
-    found = {}
-    for split in {split for split, _ in images}:
-        with Records(out, split) as records:
-            for name, key in images:
-                if name == split:
-                    found[split, key] = _picture(records, key)
-    return [found[image] for image in images]
+def _words(found: Findings) -> tuple[str, ...]:
+    """Findings as lines, as many as there is room for."""
+    texts = [short(finding.text, _LONGEST) for finding in found.findings]
+    ends = accumulate(len(escape(text).encode()) + 10 for text in texts)
+    return tuple(text for text, end in zip(texts, ends, strict=True) if end <= _WORDS_ROOM)
 
 
-def _picture(records: Records, key: str) -> Picture:
-    caption = f"{records.split}/{key}"
-    try:
-        example = records.by_key(key)
-        return Picture(thumbnail(example), _labelled(caption, example.class_name))
-    except (KeyError, DataprepError, OSError):  # rejected, or a damaged shard
-        return Picture(None, caption)
+def class_rows(classes: Sequence[ClassCount], splits: Sequence[str], room: int) -> list[str]:
+    """Rows of HTML, the names cut so that all fit; if not even that helps, the first rows.
+
+    Args:
+        classes: of all rows.
+        splits: the columns with numbers.
+        room: bytes that they may take.
+    """
+    longest = max(min(room // max(len(classes), 1) - 60 - 16 * len(splits), 200), 16)
+    rows = []
+    for entry in classes:
+        name = "" if entry.name == entry.identifier else entry.name
+        cells = [str(entry.number), _cut(entry.identifier, longest), _cut(name, longest)]
+        cells += [f"{entry.images[split]:,}" for split in splits]
+        row = f"<tr><td>{'<td>'.join(cells)}\n"  # HTML lets one leave out the other tags
+        room -= len(row.encode())
+        if room < 0:
+            break
+        rows.append(row)
+    return rows
 
 
-def _labelled(caption: str, name: str) -> str:
-    return f"{caption}: {name}" if name else caption
+def _cut(name: str, most: int) -> str:
+    """A name as HTML of so many bytes at most."""
+    text = printable(name)
+    while len(escape(text).encode()) > most:
+        text = text[: min(most, len(text) - 1 - len(text) // 8)]
+    return escape(text if text == printable(name) else f"{text}…")
 
 
 def _options(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -208,6 +295,7 @@ def _options(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
         else:
             text = "" if value is None else str(value)
         if text:
+            text = short(text, 2000)
             shown.append((name.replace("_", " "), text))
     versions = manifest["versions"]
     shown.append(("versions", ", ".join(f"{name} {versions[name]}" for name in sorted(versions))))

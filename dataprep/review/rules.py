@@ -5,6 +5,7 @@ each (split, key); the worst first. Queries read these tables, which `dataprep.r
 makes:
 
 * ``images``: the stored images, numbered in their order; ``labels`` as the class list's numbers;
+* ``twice``: hashes of the bytes of more than one of them;
 * ``others``: every other row of the records;
 * ``counted``: images by split and class, also where there are none;
 * ``limits``: what is odd, in numbers, a row;
@@ -27,7 +28,7 @@ _SAME: Final = f"""
 select list({_NAME} order by {_SPLITS}, key) as names, xxh3,
        list({_IMAGE} order by {_SPLITS}, key) as images,
        count(distinct split) as splits, count(distinct labels) as labels
-from images where xxh3 in (select xxh3 from images group by xxh3 having count(*) > 1)
+from images where xxh3 in (from twice)
 group by xxh3
 """
 _SAME_TEXT: Final = "array_to_string(names[:4], ' = ') || if(len(names) > 4, ' = …', '')"

@@ -1,6 +1,9 @@
 """`dataprep report` writes one page that any browser shows, and that needs nothing else."""
 
+import base64
+import io
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -9,14 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 import dataprep
+from dataprep.build.manifest import read_manifest
+from dataprep.index.records import RecordsTable
+from dataprep.review.facts import ClassCount
 from dataprep.review.loaders import loaders
 from tests.conftest import FORMATS, Cli, Made, Shelf
 from tests.review.conftest import HOSTILE, Planted
 
 pytest.importorskip("matplotlib", reason="the extra report is not installed")
 pytest.importorskip("jinja2", reason="the extra report is not installed")
+
+
+from dataprep.review.pictures import Album
+from dataprep.review.report import class_rows
 
 
 @pytest.fixture(scope="session")
@@ -45,21 +56,90 @@ def parsed(page: Path) -> Tags:
     return tags
 
 
-def test_it_needs_no_network_and_no_script(page: Path) -> None:
+def test_it_needs_no_network_and_allows_one_script(page: Path) -> None:
     tags = parsed(page)
-    assert not {"script", "link", "iframe", "object"} & {tag for tag, _ in tags.tags}
+    assert not {"link", "iframe", "object"} & {tag for tag, _ in tags.tags}
+    assert [attributes for tag, attributes in tags.tags if tag == "script"] == [{}]
     for _, attributes in tags.tags:
         for name in ("src", "href", "xlink:href"):
             assert (attributes.get(name) or "#").startswith(("#", "data:image/jpeg"))
         assert not [name for name in attributes if name.startswith("on")]
     identifiers = [attributes["id"] for _, attributes in tags.tags if "id" in attributes]
     assert len(identifiers) == len(set(identifiers))
+    for _, attributes in tags.tags:
+        if (attributes.get("href") or "#svg").startswith("#") and "href" in attributes:
+            assert (attributes["href"] or "")[1:] in identifiers
     assert page.stat().st_size < 5_000_000
 
 
 def test_hostile_names_are_only_text(page: Path) -> None:
     assert HOSTILE not in page.read_text()
     assert HOSTILE in parsed(page).text
+
+
+def test_the_table_of_classes_has_room_for_any_names() -> None:
+    classes = [ClassCount(number, "&" * 300, '"' * 300, {"train": 7}) for number in range(21_841)]
+    rows = class_rows(classes, ["train"], 2_000_000)
+    assert len(rows) == len(classes)
+    assert 1_000_000 < sum(len(row.encode()) for row in rows) <= 2_000_000
+    many = [ClassCount(number, "<", "x" * 300, {"train": 7}) for number in range(200_000)]
+    rows = class_rows(many, ["train"], 2_000_000)
+    assert 10_000 < len(rows) < len(many)
+    assert sum(len(row.encode()) for row in rows) <= 2_000_000
+    short = class_rows([ClassCount(0, "c0", "cat", {"train": 1_000})], ["train"], 2_000_000)
+    assert short == ["<tr><td>0<td>c0<td>cat<td>1,000\n"]
+
+
+def test_what_has_no_room_for_a_picture_has_a_caption(planted: Planted) -> None:
+    manifest = read_manifest(planted.out)
+    images = [("train", "c0/00.jpg"), ("train", "c0/03.jpg"), ("train", "no such image")]
+    rows = {images[0]: 0, images[1]: 1}  # of which the keys are others
+    album = Album(planted.out, manifest, rows, None)
+    assert [picture.address for picture in album.pictures(images, 10**6)] == [None] * 3
+    with RecordsTable(planted.out) as table:
+        keys = [key for (key,) in table.rows(0, 40, ["key"])]
+    rows = {image: keys.index(image[1]) for image in images[:2]}
+    album = Album(planted.out, manifest, rows, None)
+    both = album.pictures(images, 10**6)
+    assert all(picture.address for picture in both[:2])
+    assert [picture.caption for picture in both] == [
+        *("train/c0/00.jpg: c0", "train/c0/03.jpg: c0", "train/no such image")
+    ]
+    one = album.pictures(images, both[0].room + 10)
+    assert [bool(picture.address) for picture in one] == [True, False, False]
+    assert [picture.caption for picture in one] == [picture.caption for picture in both]
+
+
+def test_a_rejected_image_is_shown_as_far_as_it_can_be_read(
+    planted: Planted, page: Path, tmp_path: Path
+) -> None:
+    assert "train/c1/bad.jpg" not in [attributes.get("alt") for _, attributes in parsed(page).tags]
+    assert "--raw_data_dir RAW shows them" in parsed(page).text
+    tags = parsed(dataprep.report(planted.out, to=tmp_path / "r", raw_data_dir=planted.raw))
+    assert "--raw_data_dir" not in tags.text
+    (shown,) = [
+        attributes["src"] or ""
+        for tag, attributes in tags.tags
+        if tag == "img" and attributes["alt"] == "train/c1/bad.jpg"
+    ]
+    thumbnail = Image.open(io.BytesIO(base64.b64decode(shown.partition(",")[2])))
+    assert max(thumbnail.size) == 112
+    extremes = thumbnail.convert("L").crop((0, 0, thumbnail.width, 4)).getextrema()
+    assert extremes[1] - extremes[0] > 10  # the top of the photograph is there
+    # Without what the preparation left behind, and of another raw directory, it is only named.
+    for out, raw in ((planted.out, tmp_path), (tmp_path / "copy", planted.raw)):
+        if not out.exists():
+            shutil.copytree(planted.out, out, ignore=shutil.ignore_patterns(".dataprep"))
+        text = dataprep.report(out, to=tmp_path / "r", raw_data_dir=raw).read_text()
+        assert 'alt="train/c1/bad.jpg"' not in text
+        assert "train/c1/bad.jpg" in text
+
+
+def test_two_places_give_the_same_bytes(planted: Planted, page: Path, tmp_path: Path) -> None:
+    copy = tmp_path / planted.out.name  # its name is the heading, its path is nowhere
+    shutil.copytree(planted.out, copy)
+    assert dataprep.report(copy).read_bytes() == page.read_bytes()
+    assert str(planted.out) not in page.read_text()
 
 
 def test_what_was_planted_is_named_and_pictured(page: Path) -> None:
@@ -125,7 +205,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     driver.quit()
 
 
-@pytest.mark.parametrize("width", [360, 768, 1920])
+@pytest.mark.parametrize("width", [360, 768, 1280, 1920])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_real_browser_shows_it(
     page: Path, browser: Any, tmp_path: Path, width: int, theme: str
@@ -146,7 +226,61 @@ def test_a_real_browser_shows_it(
     assert [url for url in requests if url and not url.startswith(("file:", "data:"))] == []
     broken = "return [...document.images].filter(image => !image.naturalWidth).length"
     assert browser.execute_script(broken) == 0
-    assert browser.get_screenshot_as_png().startswith(b"\x89PNG")
+    size = {"x": 0, "y": 0, "width": width, "height": 4000, "scale": 1}
+    shot = browser.execute_cdp_cmd(
+        "Page.captureScreenshot", {"captureBeyondViewport": True, "clip": size}
+    )
+    directory = Path(os.environ.get("DATAPREP_SCREENSHOTS") or tmp_path)
+    directory.mkdir(parents=True, exist_ok=True)
+    picture = directory / f"report-{width}-{theme}.png"
+    picture.write_bytes(base64.b64decode(shot["data"]))
+    with Image.open(picture) as image:
+        assert image.width == width
+        corner = image.convert("L").getpixel((1, 1))
+    assert corner == 255 if theme == "light" else corner < 40
+
+
+def test_the_table_of_classes_is_searched(page: Path, browser: Any) -> None:
+    browser.get(page.as_uri())
+    field = browser.find_element("id", "search")
+    shown = "return [...document.getElementById('all').rows].filter(row => !row.hidden).length"
+    assert field.is_displayed()
+    assert browser.execute_script(shown) == 4
+    field.send_keys("C1")
+    assert browser.execute_script(shown) == 1
+    assert browser.find_element("id", "shown").text == "1 shown"
+
+
+def test_the_keyboard_reaches_everything(page: Path, browser: Any) -> None:
+    browser.get(page.as_uri())
+    asked = "return [...document.querySelectorAll(arguments[0])].filter(e => e.checkVisibility())"
+    wanted = browser.execute_script(asked, "a[href], summary, input, [tabindex]")
+    reached = []
+    for _ in wanted:
+        browser.switch_to.active_element.send_keys("\ue004")  # tab
+        reached.append(browser.switch_to.active_element)
+    assert reached == wanted
+    style = "return getComputedStyle(document.activeElement).outlineStyle"
+    assert browser.execute_script(style) == "solid"
+
+
+def test_it_can_be_printed(page: Path, browser: Any) -> None:
+    browser.get(page.as_uri())
+    printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    assert printed.startswith(b"%PDF")
+    assert len(re.findall(rb"/Type */Page\b", printed)) >= 3
+
+
+def test_without_scripts_everything_is_there(page: Path, browser: Any) -> None:
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.get(page.as_uri())
+        body = browser.find_element("tag name", "body").text
+        assert "validation/c0/leak.jpg" in body
+        assert HOSTILE in body
+        assert not browser.find_element("id", "search").is_displayed()
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 def test_it_is_accessible(page: Path, browser: Any) -> None:
