@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from dataprep.errors import DatasetError
+from dataprep_schemas.tables import RECORDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,6 +71,13 @@ class RecordsTable:
             groups = range(self._file.num_row_groups)
             sizes = [self._file.metadata.row_group(group).num_rows for group in groups]
             self._ends = list(accumulate(sizes))
+        for name in RECORDS:
+            if name not in self._file.schema_arrow.names:
+                self._file.close()
+                raise DatasetError(
+                    f"{self.path} has no column {name}: an earlier version of dataprep made it; "
+                    "make the data set again"
+                )
 
     def __enter__(self) -> Self:
         """The table itself."""
@@ -77,13 +85,15 @@ class RecordsTable:
 
     def __exit__(self, *exception: object) -> None:
         """Close the file."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     @property
     def attributes(self) -> tuple[tuple[str, Kind], ...]:
         """Name and kind of the data set's own columns."""
-        from dataprep_schemas.tables import RECORDS
-
         own = [field for field in self._file.schema_arrow if field.name not in RECORDS]
         return tuple((field.name, "int" if str(field.type) == "int64" else "text") for field in own)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from dataprep.build.manifest import read_manifest, refuse_part
 from dataprep.errors import UsageError
 from dataprep.index.database import Database, open_database, tables
-from dataprep.index.records import NAME
+from dataprep.index.records import NAME, RecordsTable
 from dataprep.review.near import FLATTEST, MOST_PAIRS, find_near_pairs, usual_distance
 from dataprep.review.rules import NEEDS_NEAR, NEEDS_PICTURES, RULES, Level, Rule
 from dataprep.system.durable_files import partial_path
@@ -116,6 +116,7 @@ def opened(
     """
     manifest = read_manifest(out)
     refuse_part(out, manifest, "looked at")
+    RecordsTable(out).close()  # it is there, and has all columns
     records = manifest["records_table"]["rows"]
     remarks = []
     with (

@@ -5,8 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
 import dataprep
+from dataprep.errors import DatasetError
 from dataprep.review.rules import RULES
 from tests.conftest import Cli, Made, rows_of
 from tests.review.conftest import HOSTILE, Planted
@@ -171,3 +173,16 @@ def test_a_list_of_another_kind_is_refused(
     assert result.code in (1, 2)
     assert f"--exclude {place} can" in result.error
     assert "expected a CSV" in result.error
+
+
+def test_a_table_of_an_earlier_version_is_refused_in_a_line(
+    tiny: Made, tmp_path: Path, cli: Cli
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    path = out / "records.parquet"
+    parquet.write_table(parquet.read_table(path).drop_columns(["phash"]), path)
+    result = cli("lint", out)
+    assert result.code == 1
+    assert "has no column phash: an earlier version of dataprep made it" in result.error
+    with pytest.raises(DatasetError, match="has no column phash"):
+        dataprep.open(out, split="train").by_key("n01440764_0.JPEG")
