@@ -41,7 +41,7 @@ THOROUGH = (
     *("pipelines/test_network_denied.py", "pipelines/test_portable_runner.py"),
     *("pipelines/test_rounds.py", "pipelines/test_scan_processes.py"),
     *("pipelines/test_slurm_workers.py", "pipelines/test_two_writers.py"),
-    "staging/test_broadcast.py",
+    *("review/test_report.py", "staging/test_broadcast.py"),
 )
 
 # What tests skip without: packages by the name of their module, and programs.
@@ -53,8 +53,18 @@ PACKAGES = {
     "mpi4py": "mpi4py",
     "Dask": "distributed",
     "dask-jobqueue": "dask_jobqueue",
+    "mlcroissant": "mlcroissant",
+    "Selenium": "selenium",
 }
-PROGRAMS = ("slurmctld", "slurmd", "munged", "mpirun.openmpi", "shellcheck")
+PROGRAMS = (
+    "chromium",
+    "chromedriver",
+    "slurmctld",
+    "slurmd",
+    "munged",
+    "mpirun.openmpi",
+    "shellcheck",
+)
 
 # Every format, with the options that make it different inside; and whether it keeps image files.
 FORMATS = {

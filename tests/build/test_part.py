@@ -118,12 +118,12 @@ def test_verify_names_a_shard_of_another_part(
 def test_inspect_shows_what_is_here(cli: Cli, second: Path, validation: Path) -> None:
     lines = cli("inspect", second).out.splitlines()
     assert lines[1] == "part 2 of 3 is here"
-    assert lines[2].startswith("train: 8 of 24 records, ")
-    assert lines[3] == "  2 of 6 shards of 4 records; first shard train/train-00001-of-00006"
-    assert lines[5].startswith("validation: 6 records of 6 images, ")
+    assert lines[2] == "train: 8 records of 24 images"
+    assert lines[3].startswith("  2 shards of 4 records, ")
+    assert lines[5] == "validation: 6 records of 6 images"
     lines = cli("inspect", validation).out.splitlines()
     assert lines[1] == "only validation is here"
-    assert lines[2].startswith("validation: 6 records of 6 images, ")
+    assert lines[2] == "validation: 6 records of 6 images"
 
 
 def test_inspect_shows_a_shard_of_a_part(cli: Cli, second: Path) -> None:
