@@ -91,7 +91,8 @@ def _write_records(path: Path) -> None:
                    80000 + hash(place + 2) % 60000 as bytes, hash as xxh3, hash || hash as phash,
                    (40 + hash(place + 3) % 1600 / 10)::float as brightness,
                    (2.9 + hash(place + 4) % 90000 / 1000)::float as contrast,
-                   (hash(place + 5) % 7501 / 10000)::float as flat, null::varchar as container
+                   (hash(place + 5) % 7501 / 10000)::float as flat,
+                   null::float[][] as boxes, null::varchar as container
             from labelled order by split, shard, position
         ) to '{path}' (format parquet, compression zstd, row_group_size 65536)
         """

@@ -84,13 +84,16 @@ def loaders(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     files = splits[split]["shards"][0]["files"] if splits[split]["shards"] else []
     paths = [file["path"] for file in files] or [f"{split}/"]
     first = paths[0]
+    index = next(
+        (path for path in paths if path.startswith("index/") or path.endswith(".idx")), first
+    )
     values = {
         "split": split,
         "classes": len(manifest["classes"]),
         "first": first,
-        "first_index": next((path for path in paths if path.endswith(".idx")), first),
+        "first_index": index,
         "pattern": _pattern(first),
-        "index": _pattern(next((path for path in paths if path.endswith(".idx")), first)),
+        "index": _pattern(index),
         "label_base": f"label base: {manifest['sink']['config'].get('label_base', 0)}",
     }
     chosen = (_ALWAYS, *_OF_SINK.get(manifest["sink"]["name"], ()))

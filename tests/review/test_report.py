@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from dataprep.index.records import RecordsTable
 from dataprep.review.facts import ClassCount
 from dataprep.review.loaders import loaders
 from tests.conftest import FORMATS, Cli, Made, Shelf
-from tests.review.conftest import HOSTILE, Planted
+from tests.review.conftest import HOSTILE, Planted, jpeg, photo
 
 pytest.importorskip("matplotlib", reason="the extra report is not installed")
 pytest.importorskip("jinja2", reason="the extra report is not installed")
@@ -183,6 +184,54 @@ def test_lines_that_load_the_set_name_files_that_are_there(shelf: Shelf, name: s
         for pattern in re.findall(r'"OUT/([^"]+)"', lines):
             assert list(out.glob(pattern)), pattern
     assert name not in FORMATS or FORMATS[name][1] == name
+
+
+@pytest.mark.parametrize(
+    ("name", "trainer", "library"),
+    [
+        ("tfrecord", "TensorFlow", "tensorflow"),
+        ("tfrecord", "DALI", "nvidia.dali"),
+        ("recordio", "DALI", "nvidia.dali"),
+        ("recordio", "MXNet", "mxnet"),
+        ("webdataset", "webdataset", "webdataset"),
+    ],
+)
+@pytest.mark.filterwarnings(
+    # webdataset leaves the archives to the garbage collector.
+    "ignore::ResourceWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+)
+def test_lines_that_load_the_set_run(shelf: Shelf, name: str, trainer: str, library: str) -> None:
+    pytest.importorskip(library, reason=f"{library} is not installed")
+    out = shelf(name).out
+    lines = dict(loaders(json.loads((out / "manifest.json").read_text())))[trainer]
+    code = lines.replace('"OUT/', f'"{out}/')
+    if trainer == "DALI":  # its lines are those of a pipeline, which is made around them
+        code = f"def images_of():\n{indent(code, '    ')}\n    return images"
+    found: dict[str, Any] = {}
+    exec(code, found)
+    if trainer == "DALI":
+        from nvidia.dali import pipeline_def
+
+        pipe = pipeline_def(batch_size=2, num_threads=1, device_id=None)(found["images_of"])()
+        pipe.build()
+        assert len(pipe.run()[0].shape()) == 2
+    else:
+        assert list(found["train"])
+
+
+def test_a_split_without_labels_has_a_page(cli: Cli, tmp_path: Path) -> None:
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    raw.mkdir()
+    for number in range(4):
+        (raw / f"{number}.jpg").write_bytes(jpeg(photo(number)))
+    (raw / "list.csv").write_text(
+        "path,label,split\n0.jpg,,train\n1.jpg,,train\n2.jpg,odd,val\n3.jpg,odd,val\n"
+    )
+    words = ("--listing", "list.csv", "--label_separator", "|")
+    assert cli("folder", "--raw", raw, "--out", out, *words).code == 0
+    assert cli("report", out).code == 0
+    assert "only validation" in parsed(out / "report.html").text.replace("is only in", "only")
 
 
 @pytest.fixture(scope="module")
