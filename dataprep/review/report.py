@@ -63,7 +63,7 @@ def write_report(
     seed: int,
     raw: Path | None,
     advance: Callable[[int], None],
-) -> str:
+) -> None:
     """Write it.
 
     Args:
@@ -73,9 +73,6 @@ def write_report(
         seed: chooses the images on the contact sheet.
         raw: the raw data, to show images that are not stored; None: they are only named.
         advance: told of steps.
-
-    Returns:
-        The verdict, a line.
 
     Raises:
         DatasetError: it is not sealed, damaged, or a part.
@@ -99,10 +96,9 @@ def write_report(
         remarks.append(
             f"look-alikes were not looked for among {rows:,} images: `dataprep lint` does"
         )
-    verdict = _verdict(found)
     text = _template().render(
         name=short(out.resolve().name),
-        verdict=verdict,
+        verdict=_verdict(found),
         worst=next((entry.level for entry in found if entry.count), "fine"),
         facts=_facts(manifest),
         splits=[_split_row(name, split) for name, split in manifest["splits"].items()],
@@ -120,7 +116,6 @@ def write_report(
         options=_options(manifest),
     )
     write_durably(path, text.encode())
-    return verdict
 
 
 def _template() -> Any:  # they are loaded only here, and for the charts
