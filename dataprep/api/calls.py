@@ -41,7 +41,7 @@ _OURS = (".dataprep", "manifest.json")
 # Options that `Request` and `Recipe` have under the same names.
 _OF_THE_REQUEST = (
     *("sink", "layout", "splits", "num_shards", "shuffle", "seed", "limit", "exclude"),
-    *("index_dir", "build_dir", "overwrite"),
+    *("index_dir", "build_dir", "overwrite", "append"),
 )
 _OF_THE_RECIPE = ("check", "center_crop", "filter", "quality", "encoding", "color", "depth", "exif")
 

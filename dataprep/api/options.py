@@ -56,7 +56,9 @@ def prepare_options(dataset: type[Dataset]) -> list[Option]:
     input_, output = _places()
     table = [
         *in_section("Input", [*input_, *own]),
-        *in_section("Output", [*output, *_sink("tfrecord"), *_sealing("OUT"), _layout("OUT")]),
+        *in_section(
+            "Output", [*output, *_sink("tfrecord"), *_sealing("OUT"), _append(), _layout("OUT")]
+        ),
         *in_section("Images", _images()),
         *in_section("Order", _order()),
         *_machine(),
@@ -221,6 +223,13 @@ def _places() -> tuple[list[Option], list[Option]]:
 def _layout(out: str) -> Option:
     text = f"Shards in {out}/train, {out}/validation and so on, or all directly in {out}."
     return choice("layout", ["split", "flat"], "split", text, rare=True)
+
+
+def _append() -> Option:
+    return flag(
+        "append",
+        "Add the images that OUT, which is sealed, does not have yet, in shards of their own.",
+    )
 
 
 def _order() -> list[Option]:

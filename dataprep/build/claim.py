@@ -33,6 +33,9 @@ if TYPE_CHECKING:  # `dataprep status` reads jobs, and needs nothing of these
 
 _SHOWN = 4  # differences spelled out in an error; the rest are counted
 
+# What `planned_paths` and `dataprep status` need.
+_OF_GROWN = ("dataset", "sink", "layout", "num_shards", "input")
+
 Identity = Mapping[str, object]
 
 CONVERTED = "the data set to convert"
@@ -88,6 +91,8 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
     check_held(job.lease)
     if overwrite:
         remove_built_files(workspace)
+    else:
+        check_not_grown(workspace)
     fresh = check_identity(workspace, identity, units)
     if fresh:
         # A kill between a rename and the record of it leaves a file under its final name.
@@ -96,6 +101,33 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
     check_foreign_files(job, fresh=fresh)
     if fresh:
         store_identity(workspace, identity, units)
+
+
+def store_grown(workspace: Workspace, manifest: Mapping[str, Any]) -> None:
+    """Make the directory that of a data set that --append added to, which no job makes again."""
+    identity = {name: manifest[name] for name in _OF_GROWN}
+    state = {"identity": identity, "units": {}, "generations": len(manifest["generations"])}
+    write_state(workspace.job, state, flush=True)
+
+
+def check_not_grown(workspace: Workspace) -> None:
+    """Refuse a data set that --append added to, as nothing but that can go on with it.
+
+    Raises:
+        DatasetError: it is one.
+    """
+    stored = read_state(workspace.job)
+    if stored is not None and "generations" in stored:
+        raise DatasetError(
+            f"{shlex.quote(str(workspace.out))} grew by --append; use that again to add what is "
+            "new, another output directory, or --overwrite to start it anew"
+        )
+
+
+def is_other_job(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> bool:
+    """Whether a directory is being made from other input, or in another way."""
+    ours: dict[str, Any] = json.loads(to_json({"identity": identity, "units": units}))
+    return workspace.job.exists() and read_state(workspace.job) != ours
 
 
 def check_foreign_files(job: Job, *, fresh: bool) -> None:
@@ -148,7 +180,7 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
         return False
     if not any(workspace.commits.glob("[!.]*.json")):
         return True  # nothing was finished in the other way, so nothing can be mixed
-    shown = _what_differs(theirs, ours)
+    shown = what_differs(theirs, ours)
     made = "was made" if workspace.manifest.exists() else "is being made"
     raise DatasetError(
         f"{shlex.quote(str(workspace.out))} {made} with {shown}; use the same input and options, "
@@ -194,7 +226,7 @@ def _paths(sink: Sink, shards: Mapping[str, int], layout: Layout) -> Iterator[Pu
         yield from sink.split_paths(split, count, layout)
 
 
-def _what_differs(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+def what_differs(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     """In the words of the command line: ``--quality 95, now 80``."""
     found = []
     for name, old, new in _leaves_that_differ(theirs["identity"], ours["identity"]):
@@ -203,6 +235,8 @@ def _what_differs(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
             option = f"--{rest} "
         elif first == "sink":
             option = "--sink_option " + rest.replace("config.", "") + "="
+        elif name == "dataset":
+            option = "data set "
         elif first in ("seed", "limit", "layout", "shuffle", "num_shards"):
             option = f"--{first} {rest}=" if rest else f"--{first} "
         elif name in ("excluded", "excluded.digest"):
@@ -254,6 +288,7 @@ def remove_built_files(workspace: Workspace) -> None:
     for private in (workspace.commits, workspace.order):
         shutil.rmtree(private)
         private.mkdir()
+    shutil.rmtree(workspace.generation, ignore_errors=True)
     directories = {parent for path in built for parent in path.parents}
     for directory in sorted(directories, reverse=True):  # the deepest first
         inside = workspace.out in directory.parents and not directory.is_symlink()

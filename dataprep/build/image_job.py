@@ -40,8 +40,6 @@ if TYPE_CHECKING:  # they load a database, which a run that has nothing to order
     from dataprep.index.images import Images
     from dataprep.index.order import Shuffle
 
-_RESIZING = ("resize", "center_crop", "encoding", "color")  # what changes an image's bytes
-
 
 @dataclass(frozen=True, slots=True)
 class ImageJob(Job):
@@ -78,8 +76,8 @@ class ImageJob(Job):
 
     def size_ratio(self, shard: ShardName) -> float:
         """As a few images of the shard become, where they are converted."""
-        recipe, plain = self.request.recipe, Recipe()
-        if all(getattr(recipe, name) == getattr(plain, name) for name in _RESIZING):
+        recipe = self.request.recipe
+        if recipe.keeps_bytes:
             return 1.0
         source = made = 0
         for row in islice(self._rows(shard), SAMPLE):
@@ -172,7 +170,7 @@ def plan_images(
         SplitJob(
             name=name,
             shards=choose_shard_count(name, found["images"], request, kept),
-            shuffle=request.shuffle or ("stratified" if name == "train" else "none"),
+            shuffle=chosen_shuffle(name, request),
             images=found["images"],
             source_bytes=found["bytes"],
         )
@@ -193,6 +191,11 @@ def plan_images(
         "input": summary.input,
         **job.output_identity(),
     }
+
+
+def chosen_shuffle(split: str, request: Request) -> Shuffle:
+    """How the images of a split are ordered: as asked, or as is usual."""
+    return request.shuffle or ("stratified" if split == "train" else "none")
 
 
 def _left_out(summary: ScanSummary) -> Mapping[str, object]:

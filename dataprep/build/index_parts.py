@@ -31,6 +31,7 @@ from dataprep.system.state_files import (
 from dataprep_schemas.tables import Kind
 
 if TYPE_CHECKING:
+    from dataprep.build.base import Base
     from dataprep.index.images import Images
 
 
@@ -246,7 +247,13 @@ class ScanSummary:
         return bool(self.unmatched["first"] or self.ignored[0] or left_out)
 
 
-def open_images(parts: IndexParts, dataset: Dataset, request: Request, scratch: Path) -> Images:
+def open_images(
+    parts: IndexParts,
+    dataset: Dataset,
+    request: Request,
+    scratch: Path,
+    base: Base | None = None,
+) -> Images:
     """The images of the index; nothing is read until something is asked.
 
     Args:
@@ -254,21 +261,42 @@ def open_images(parts: IndexParts, dataset: Dataset, request: Request, scratch: 
         dataset: whose.
         request: whose splits, and images to leave out.
         scratch: a directory for what does not fit into memory.
+        base: the data set that is to grow.
     """
     from dataprep.index.images import Images
 
     attributes = [attribute.name for attribute in dataset.attributes]
     return Images(
-        parts.tables(), scratch, parts.statuses(), attributes, request.splits, request.exclude
+        parts.tables(),
+        scratch,
+        parts.statuses(),
+        attributes,
+        request.splits,
+        request.exclude,
+        None if base is None else base.records,
     )
 
 
 def summarize(
-    request: Request, dataset: Dataset, found: Found, parts: IndexParts, images: Images
+    request: Request,
+    dataset: Dataset,
+    found: Found,
+    parts: IndexParts,
+    images: Images,
+    base: Base | None = None,
 ) -> ScanSummary:
     """Check the images and put together what is known of them; at once if nothing changed.
 
+    Args:
+        request: what the user asked for.
+        dataset: what is prepared.
+        found: what there is of the raw data.
+        parts: the index.
+        images: of the index.
+        base: the data set that is to grow: then the input is what that does not have.
+
     Raises:
+        DatasetError: the data set cannot grow by that.
         UsageError: a split was asked for that is not there.
         SourceError: there are no images, or no labels; a name or a group is where it must not be.
     """
@@ -279,6 +307,7 @@ def summarize(
         *(_RULES, request.splits, request.limit, request.seed, found.splits, known),
         None if request.exclude is None else _sha256(request.exclude),
         [[unit.name, part.sha256, part.fingerprint] for unit, part in parts.units.items()],
+        None if base is None else base.manifest["sha256"],
     ]
     key = hashlib.sha256(to_json(made_of)).hexdigest()
     state = read_state(path)
@@ -307,14 +336,22 @@ def summarize(
                 f"{split}: no images found; leave it out with --splits; or, if it was cut by a "
                 "share, take a larger one or another --split_seed"
             )
+    if base is not None:
+        base.check_splits(splits)
     if known is None:
         names = images.class_names().union(*(part.classes for part in parts.units.values()))
         known = dataset.order_classes(names)
+        if base is not None:
+            known = base.classes_with(known)
+    elif base is not None:
+        base.check_classes(known)
     if not known:
         raise SourceError("no image has a label; check where labels are taken from")
     images.check_splits_known()
     images.check_keys()
     images.check_groups(dataset.group)
+    if base is not None:
+        base.check_kept(images, same_sizes=request.recipe.keeps_bytes)
     images.choose(
         splits,
         [name for name, _ in known],
@@ -328,13 +365,13 @@ def summarize(
     sums = images.summaries()
     summary = ScanSummary(
         classes=tuple(known),
-        input={split: sums[split] for split in splits},
+        input={split: sums[split] for split in splits if split in sums},
         unmatched=unmatched,
         excluded=images.excluded(),
         ignored=images.ignored(),
         counts={name: counts[name] for name in sorted(counts)},
     )
-    write_state(path, {"key": key, "splits": splits, "summary": asdict(summary)})
+    write_state(path, {"key": key, "splits": [*summary.input], "summary": asdict(summary)})
     return summary
 
 
@@ -348,20 +385,23 @@ def _sha256(path: Path) -> str:
         ) from error
 
 
-def check_unmatched(summary: ScanSummary, max_bad: MaxBad, names: Path) -> None:
+def check_unmatched(
+    summary: ScanSummary, max_bad: MaxBad, names: Path, before: tuple[int, int] = (0, 0)
+) -> None:
     """Refuse early, before hours of work, what could not be sealed.
 
     Args:
         summary: of the index.
         max_bad: how many images may be missing, or not listed.
         names: the file that names all of them.
+        before: as `dataprep.build.seal.seal` has it.
 
     Raises:
         RejectedError: more images are missing, or not listed, than the user allows.
     """
     missing, unlisted = summary.unmatched["missing"], summary.unmatched["unlisted"]
-    images = sum(split["images"] for split in summary.input.values())
-    if not max_bad.allows(missing + unlisted, images + missing):
+    images = before[0] + sum(split["images"] for split in summary.input.values())
+    if not max_bad.allows(before[1] + missing + unlisted, images + missing):
         raise RejectedError(
             f"{' and '.join(what for what, _ in _unmatched(summary.unmatched))}, --max_bad allows "
             f"{max_bad}; no shard was written; {names} names all of them",

@@ -90,6 +90,7 @@ class Request(OutputRequest):
     limit: int | None = None
     exclude: Path | None = None
     index_dir: Path | None = None
+    append: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError, RejectedError
 from dataprep.images import Statistics
 from dataprep.index import records as records_table
-from dataprep.index.records import STATUSES, parquet_writer, row_groups
+from dataprep.index.records import STATUSES, STORED, parquet_writer, row_groups
 from dataprep.sinks import FinishedShard
 from dataprep.system.durable_files import partial_path, sync_directory, write_durably
 from dataprep.system.messages import printable
@@ -54,6 +54,7 @@ def seal(
     unlisted: int = 0,
     others: Iterable[pa.Table] = (),
     statistics: Mapping[str, Any] | None = None,
+    before: tuple[int, int] = (0, 0),
 ) -> Mapping[str, Any]:
     """Write the manifest, if no more images were rejected than the user allows.
 
@@ -70,6 +71,8 @@ def seal(
         unlisted: how many are there but not listed.
         others: rows of the table of records, of images that no shard was to have.
         statistics: of the splits' images, if they are known from before.
+        before: how many images the data set has that this is to be added to, and how many others
+            were rejected for it: what is allowed is allowed of all together.
 
     Returns:
         The manifest.
@@ -83,15 +86,16 @@ def seal(
         report(printable(f"rejected: {name}: {key} in {container}: {reason}"))
     if rejected > _SHOWN:
         report(f"rejected: and {rejected - _SHOWN} more; `dataprep status` lists them all")
-    bad, images = rejected + missing + unlisted, sum(split.images for split in job.splits) + missing
+    bad = before[1] + rejected + missing + unlisted
+    images = before[0] + sum(split.images for split in job.splits) + missing
     if not max_bad.allows(bad, images):
         more = f" and {missing + unlisted} missing or not listed" if missing + unlisted else ""
         sealed = (
             "and so is an earlier seal" if job.workspace.manifest.exists() else "but not sealed"
         )
         raise RejectedError(
-            f"{rejected} of {images:,} images rejected{more}, --max_bad allows {max_bad}; "
-            f"the shards are kept, {sealed}",
+            f"{before[1] + rejected} of {images:,} images rejected{more}, --max_bad allows "
+            f"{max_bad}; the shards are kept, {sealed}",
             rejected=bad,
         )
     _check_complete(job.splits, records)
@@ -235,30 +239,63 @@ def join_rows(
     Raises:
         DatasetError: the rows of a shard are damaged; running again makes the shard again.
     """
-    from dataprep.index.database import open_database
     from dataprep_schemas.tables import schema_of
 
-    workspace, schema = job.workspace, schema_of("records", job.attributes)
+    workspace = job.workspace
     records = sorted(records, key=lambda record: (record.split, record.number))
-    temporary = partial_path(workspace.records)
+    return write_rows(
+        workspace.records,
+        workspace.private,
+        schema_of("records", job.attributes),
+        stored=_rows(workspace, records, stored=True),
+        rest=chain(_rows(workspace, records, stored=False), others),
+        rows=sum(record.images for record in records),
+        shards={split.name: split.shards for split in job.splits},
+        multilabel=job.info.multilabel,
+    )
+
+
+def write_rows(
+    path: Path,
+    scratch: Path,
+    schema: pa.Schema,
+    *,
+    stored: Iterable[pa.Table],
+    rest: Iterable[pa.Table],
+    rows: int,
+    shards: Mapping[str, int],
+    multilabel: bool,
+) -> Mapping[str, Any]:
+    """Write a table of records, whole or not at all, and add up what it holds; see `join_rows`.
+
+    Args:
+        path: where.
+        scratch: a directory for what does not fit into memory.
+        schema: its columns.
+        stored: rows of records, by split, shard and position.
+        rest: the other rows, in any order.
+        rows: about how many there are.
+        shards: how many each split has.
+        multilabel: whether records have any number of labels.
+    """
+    from dataprep.index.database import open_database
+
+    temporary = partial_path(path)
     try:
-        rows = sum(record.images for record in records)
-        with open_database(workspace.private, rows=rows) as database:
-            rest = chain(_rows(workspace, records, stored=False), others)
-            stored = _rows(workspace, records, stored=True)
+        with open_database(scratch, rows=rows) as database:
             described = _write(temporary, chain(stored, _sorted(database, rest, schema)), schema)
             database.read_parquet(str(temporary)).create_view("records")
             totals = _totals(database)
             splits = {
-                split.name: totals[split.name]
-                | _by_class(database, split.name, split.shards, multilabel=job.info.multilabel)
-                for split in job.splits
+                split: totals[split] | _by_class(database, split, count, multilabel=multilabel)
+                for split, count in shards.items()
             }
-        temporary.replace(workspace.records)
+        temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     everything = {status: sum(of[status] for of in totals.values()) for status in _SUMMED}
-    everything["records"] = sum(record.records for record in records)
+    unstored = sum(everything[status] for status in _SUMMED if status not in STORED)
+    everything["records"] = described["rows"] - unstored
     return {"records_table": described, "totals": everything, "splits": splits}
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from dataprep.build.claim import read_job
 from dataprep.build.commit import CommitRecord, finished_shards, images_under_way
@@ -15,6 +15,12 @@ from dataprep.build.manifest import PART, read_manifest, read_part
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
 from dataprep.system.messages import counted
+
+_GROWING = (
+    "sealed, but not finished is what --append was adding, which is below; run the same command "
+    "again to resume"
+)
+_MERGING = "what --append made is being joined with the rest; run the same command again to finish"
 
 State = Literal["running", "silent", "stopped", "rejected", "written", "incomplete", "sealed"]
 
@@ -98,8 +104,11 @@ def read_status(out: Path) -> JobStatus:
         )
     # First, and once: a run may end, or begin, while the rest is read.
     holder = _holder(workspace)
-    records = finished_shards(workspace)
-    splits = _splits(workspace, records)
+    added = Workspace(workspace.generation)
+    merging, growing = workspace.journal.exists(), added.job.exists()
+    job = added if growing and not merging else workspace
+    records = finished_shards(job)
+    splits = () if merging else _splits(job, records)
     # Without a look into the manifest where there is no need, as it takes longer than the rest.
     staged = workspace.manifest.exists() and (out / PART).exists()
     found = read_part(out, read_manifest(out)) if staged else None
@@ -107,9 +116,11 @@ def read_status(out: Path) -> JobStatus:
     rejected = sum(record.rejected for record in records)
     runs = _describe_run(*holder) if holder is not None else None
     works = runs is not None and runs[0] == "running"
+    if runs is None and (merging or growing):
+        runs = "stopped", _GROWING if growing and not merging else _MERGING
     state, description = runs or _describe_rest(workspace, splits, rejected, part)
-    under_way = images_under_way(workspace) if works else 0
-    rate = _rate(workspace, records, holder[0].since) if works and holder is not None else None
+    under_way = images_under_way(job) if works else 0
+    rate = _rate(job, records, holder[0].since) if works and holder is not None else None
     left = sum(split.images - split.images_done for split in splits) - under_way
     return JobStatus(
         out=out,
@@ -163,7 +174,10 @@ def _describe_rest(
     sealed = workspace.manifest.exists()
     missing = sum(split.shards - split.shards_done for split in splits)
     if sealed and missing:
-        text = f"sealed, but {counted(missing, 'shard')} missing; run the same command again"
+        again = "run the same command again"
+        if "generations" in read_job(workspace):
+            again = "it grew by --append, so bring them back, or make it anew by --overwrite"
+        text = f"sealed, but {counted(missing, 'shard')} missing; {again}"
         return "incomplete", text
     if sealed:
         return "sealed", f"sealed, {part}" if part else "sealed"
@@ -178,7 +192,10 @@ def _describe_rest(
 def _splits(workspace: Workspace, records: list[CommitRecord]) -> tuple[SplitStatus, ...]:
     if not workspace.job.exists():
         return ()
-    identity = read_job(workspace)["identity"]
+    stored = read_job(workspace)
+    if "generations" in stored and workspace.manifest.exists():
+        return tuple(_grown_splits(workspace.out))
+    identity = stored["identity"]
     return tuple(
         SplitStatus(
             name=split,
@@ -189,6 +206,27 @@ def _splits(workspace: Workspace, records: list[CommitRecord]) -> tuple[SplitSta
         )
         for split, shards in sorted(identity["num_shards"].items())
     )
+
+
+def _grown_splits(out: Path) -> Iterator[SplitStatus]:
+    """Those of a data set that --append added to: its commit records are its manifest."""
+    for name, split in sorted(read_manifest(out)["splits"].items()):
+        there = [shard for shard in split["shards"] if _is_there(out, shard["files"])]
+        yield SplitStatus(
+            name=name,
+            shards=len(split["shards"]),
+            shards_done=len(there),
+            images=split["images_found"],
+            images_done=split["images_found"]
+            - sum(shard["records"] for shard in split["shards"] if shard not in there),
+        )
+
+
+def _is_there(out: Path, files: Sequence[Mapping[str, Any]]) -> bool:
+    try:
+        return all((out / file["path"]).stat().st_size == file["bytes"] for file in files)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _rate(workspace: Workspace, records: list[CommitRecord], since: float) -> float | None:

@@ -15,6 +15,8 @@
     OUT/.dataprep/task-…              what the workers of a run are to do
     OUT/.dataprep/failure-…           what they failed at
     OUT/.dataprep/slurm/              logs of the jobs of --dask_slurm
+    OUT/.dataprep/append/             what --append is making: a directory like OUT
+    OUT/.dataprep/grow.json           the renames by which that becomes a part of the data set
     OUT/.dataprep/lock                who is working here
 """
 
@@ -51,6 +53,8 @@ class Workspace:
         self.commits = self.private / "commits"
         self.progress = self.private / "progress"
         self.lock = self.private / "lock"
+        self.generation = self.private / "append"
+        self.journal = self.private / "grow.json"
 
     def record(self, shard: ShardName) -> Path:
         """The commit record of a shard."""

@@ -171,6 +171,12 @@ class Recipe:
             return self.resize.height, self.resize.width
         return None
 
+    @property
+    def keeps_bytes(self) -> bool:
+        """Whether good images of the formats that pass are stored as they are found."""
+        unchanged = (None, None, "keep", "keep")
+        return (self.resize, self.center_crop, self.encoding, self.color) == unchanged
+
     def target(self, kind: str) -> Literal["JPEG", "PNG", "RAW"]:
         """The format in which an image is stored that came as a `kind` (``JPEG``, ``GIF``...)."""
         if self.encoding == "raw":

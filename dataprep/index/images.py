@@ -73,8 +73,18 @@ select 'missing', split, key, container from listed
 where {wanted} and key not in (select listed_key from matched where listed_key is not null)
 """
 
+_KNOWN: Final = """
+create temp table known as
+select split, key, status, classes, bytes from {table}
+where position is not null or status = 'rejected';
+create view fresh as
+select * from images anti join known using (split, key);
+create view kept as
+select * from images semi join known using (split, key)
+"""
+
 _LABEL_SETS: Final = """
-select split, labels, count(*) as images, min(key) as example from images
+select split, labels, count(*) as images, min(key) as example from fresh
 where split is not null group by split, labels order by split, labels
 """
 
@@ -84,7 +94,7 @@ select split, count(*), sum(size)::bigint, printf('%032x', bit_xor(md5_number(co
     key, chr(0), size, chr(0), array_to_string(labels, '|'), chr(0), boxes::varchar, chr(0),
     array_to_string(box_labels, '|'){attributes}
 ))))
-from chosen group by split order by split
+from {table} group by split order by split
 """
 
 
@@ -99,6 +109,7 @@ class Images:
         attributes: names of the data set's own columns.
         wanted: the splits asked for; None: all.
         exclude: a CSV with the columns ``split`` and ``key``, of images to leave out.
+        known: the table of records of a data set that is to grow; None if there is none.
     """
 
     paths: Sequence[Path]
@@ -107,6 +118,7 @@ class Images:
     attributes: Sequence[str]
     wanted: Sequence[str] | None
     exclude: Path | None = None
+    known: Path | None = None
     _has_chosen: bool = field(default=False, init=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
@@ -120,7 +132,10 @@ class Images:
 
     @cached_property
     def database(self) -> Database:
-        """The tables ``parts``, ``images``, ``excluded`` and ``unmatched``."""
+        """The tables ``parts``, ``images``, ``fresh``, ``excluded`` and ``unmatched``.
+
+        ``fresh`` are the images that are not known; if any may be, ``kept`` are the others.
+        """
         rows = sum(self.statuses.values())
         database = self._stack.enter_context(open_database(self.scratch, rows=rows))
         database.execute(f"create view parts as select * from {tables(list(self.paths))}")
@@ -143,6 +158,10 @@ class Images:
         database.execute(unmatched)
         if self.exclude is not None:
             _exclude(database, self.exclude)
+        if self.known is None:
+            database.execute("create view fresh as select * from images")
+        else:
+            database.execute(_KNOWN.format(table=tables([self.known])))
         return database
 
     @property
@@ -237,7 +256,7 @@ class Images:
         seed: int,
         limit: int | None,
     ) -> None:
-        """Make the table ``chosen``: the images of the splits, at most `limit` of each.
+        """Make the table ``chosen``: the fresh images of the splits, at most `limit` of each.
 
         Those are taken whose hashes are smallest. And the table ``label_sets``, what each set of
         labels is in numbers: ``split``, ``labels`` as in ``images``, ``numbers`` (0-based,
@@ -251,7 +270,7 @@ class Images:
             return
         self._number_labels(splits, classes, multilabel=multilabel)
         named = ", ".join(map(quoted, splits))
-        query = f"select * from images where split in ({named})"
+        query = f"select * from fresh where split in ({named})"
         if limit is not None:
             query += (
                 f" qualify row_number() over (partition by split order by {hash_sql(seed)})"
@@ -293,11 +312,57 @@ class Images:
 
     def summaries(self) -> dict[str, dict[str, Any]]:
         """Of each split that is chosen: images, their bytes, a digest of what shapes the output."""
+        return self._summaries("chosen")
+
+    def kept_summaries(self) -> dict[str, dict[str, Any]]:
+        """The same of the images that are known, as they are now."""
+        return self._summaries("kept")
+
+    def _summaries(self, table: str) -> dict[str, dict[str, Any]]:
         attributes = "".join(f", chr(0), {column_list([name])}" for name in self.attributes)
         return {
             split: {"images": images, "bytes": size, "digest": digest}
-            for split, images, size, digest in self.rows(_SUMMARY.format(attributes=attributes))
+            for split, images, size, digest in self.rows(
+                _SUMMARY.format(table=table, attributes=attributes)
+            )
         }
+
+    def vanished(self) -> tuple[int, str, str, str | None]:
+        """How many known images there are no more; split, key and present split of the first."""
+        found = self.rows(
+            "select split, key, count(*) over () from known anti join images using (split, key) "
+            "order by split, key limit 1"
+        )
+        if not found:
+            return 0, "", "", None
+        split, key, number = found[0]
+        ((now,),) = self.rows(f"select min(split) from images where key = {quoted(key)}")
+        return number, split, key, now
+
+    def changed(self, *, sizes: bool) -> tuple[int, str, str]:
+        """How many known images have other labels now; split and key of the first.
+
+        Args:
+            sizes: also those that have other sizes than what is stored of them.
+        """
+        differs = "list_sort(coalesce(classes, [])) <> list_sort(coalesce(labels, []))"
+        if sizes:
+            differs += " or (status = 'stored' and bytes <> size)"
+        found = self.rows(
+            "select split, key, count(*) over () from known join images using (split, key) "
+            f"where {differs} order by split, key limit 1"
+        )
+        return (found[0][2], *found[0][:2]) if found else (0, "", "")
+
+    def included(self) -> tuple[int, str]:
+        """How many fresh images --exclude left out before; the key of the first."""
+        if self.known is None:
+            return 0, ""
+        ((number, first),) = self.rows(
+            f"select count(*), min(key) from fresh semi join (select split, key from "
+            f"{tables([self.known])} where status = 'excluded') using (split, key)"
+        )
+        return number, first or ""
 
     def check_splits_known(self) -> None:
         """Every image has a split.

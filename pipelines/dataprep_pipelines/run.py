@@ -15,8 +15,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dataprep.build.base import check_append, read_base
 from dataprep.build.build_directory import check_free_space, lay_out, remove_build_directories
-from dataprep.build.claim import CONVERTED, check_places, claim, remove_partial_files
+from dataprep.build.claim import (
+    CONVERTED,
+    check_places,
+    claim,
+    is_other_job,
+    remove_partial_files,
+)
 from dataprep.build.commit import CommitRecord, finished_shard, forget_progress
 from dataprep.build.convert_job import (
     fit_conversion,
@@ -24,6 +31,7 @@ from dataprep.build.convert_job import (
     statistics_of,
     unstored_rows,
 )
+from dataprep.build.grow import drop_generation, finish_merge, generation_of, merge
 from dataprep.build.image_job import order_images, plan_images
 from dataprep.build.index_parts import (
     IndexParts,
@@ -75,13 +83,17 @@ _PER_SHARD = 4  # that is written at once: more than a bad node has taken
 
 
 def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str, Any]:
-    """Build the data set, or finish building it; returns its manifest.
+    """Build the data set, or finish building it; or add to it. Returns its manifest.
+
+    What --append adds is made as every data set is, in a directory of its own, and then merged.
 
     Raises:
         DataprepError: any of its kinds; everything committed so far is kept.
     """
     dataset = load_dataset(request.dataset, request.dataset_options)
     request = fit_request(absolute(request), dataset)
+    if request.append:
+        check_append(request)
     close_archives()  # a new search starts from the files as they are now
     found = dataset.find(request.raw, request.splits)
     check_places(request, found)
@@ -93,30 +105,49 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
     workspace, raw = Workspace(request.out), request.raw
     given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
     places = {"--raw_data_dir": raw} | {option: path for option, path in given.items() if path}
-    with _working(workspace, engine, places, found.splits or (), reporter) as workers:
-        index = workspace.index
+    splits, overwrite = found.splits or (), request.overwrite
+    with _working(workspace, engine, places, splits, reporter, overwrite) as workers:
+        index, base = workspace.index, None
         if request.index_dir is not None:
             request.index_dir.mkdir(parents=True, exist_ok=True)
             index = shared_index_directory(request.index_dir, dataset, raw)
+        if request.append:
+            base = read_base(workspace.out)
+            base.check_options(request, dataset)
+            request = generation_of(base, request)
+            workspace = Workspace(request.out)
+        before = (0, 0) if base is None else base.before
         trust = not request.overwrite
         parts = _scan_what_changed(dataset, raw, found.units, index, workers, trust=trust)
-        with open_images(parts, dataset, request, workspace.private) as images:
-            summary = summarize(request, dataset, found, parts, images)
+        with open_images(parts, dataset, request, workspace.private, base) as images:
+            summary = summarize(request, dataset, found, parts, images, base)
             report_summary(summary, reporter.line)
-            check_unmatched(summary, request.max_bad, workspace.unmatched)
+            check_unmatched(summary, request.max_bad, workspace.unmatched, before)
+            if base is not None:
+                if not summary.input:
+                    reporter.line(f"{base.out} has all images already, nothing to add")
+                    drop_generation(base)
+                    return base.manifest
+                for text in base.describe_classes(summary.classes):
+                    reporter.line(text)
+                request = base.share_out(request, summary.input)
             job, identity = plan_images(
                 request, dataset, summary, index, workers.lease, reporter.line
             )
             for text in describe_splits(job, found.official_counts):
                 reporter.line(text)
+            if base is not None:
+                identity = {**identity, "base": base.manifest["sha256"]}
+                overwrite = is_other_job(workspace, identity, parts.digests())
             # Only now, when nothing that was asked for can be refused any more.
-            claim(job, identity, parts.digests(), overwrite=request.overwrite)
+            claim(job, identity, parts.digests(), overwrite=overwrite)
             order_images(job, images, [identity, parts.digests()])
         records = _write_shards(job, workers)
         check_unchanged(parts, dataset, request.raw)
         with open_images(parts, dataset, request, workspace.private) as images:
             unmatched = summary.unmatched
-            return seal(
+            others = images.unstored() if summary.has_unstored else ()
+            manifest = seal(
                 job,
                 identity,
                 records,
@@ -124,8 +155,10 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
                 report=reporter.line,
                 missing=unmatched["missing"],
                 unlisted=unmatched["unlisted"],
-                others=images.unstored() if summary.has_unstored else (),
+                others=others if base is None else (),
+                before=before,
             )
+            return manifest if base is None else merge(base, job, manifest, others)
 
 
 def convert(
@@ -164,10 +197,11 @@ def convert(
     workspace = Workspace(request.out)
     splits = list(manifest["splits"])
     places = {"SRC": request.source}
-    with _working(workspace, engine, places, splits, reporter) as workers:
+    overwrite = request.overwrite
+    with _working(workspace, engine, places, splits, reporter, overwrite) as workers:
         job, identity = plan_conversion(request, manifest, workers.lease, reporter.line)
         units = {CONVERTED: manifest["sha256"]}
-        claim(job, identity, units, overwrite=request.overwrite)
+        claim(job, identity, units, overwrite=overwrite)
         records = _write_shards(job, workers)
         return seal(
             job,
@@ -208,6 +242,7 @@ def _working(
     places: dict[str, Path],
     splits: Sequence[str],
     reporter: Reporter,
+    overwrite: bool,
 ) -> Iterator[_Workers]:
     """The lock, a directory without what killed runs left there, and workers.
 
@@ -217,6 +252,7 @@ def _working(
         places: what they must see, by the options that name it.
         splits: those that the run makes, as far as they are known.
         reporter: who is told what takes time.
+        overwrite: whether what is there will be deleted.
 
     Raises:
         SinkError: a file system refuses something, in here or in what is done with the workers.
@@ -225,8 +261,11 @@ def _working(
         for directory in workspace.private_directories():
             directory.mkdir(parents=True, exist_ok=True)
         with locked(workspace, report=reporter.line) as lease:
-            remove_partial_files(workspace, splits)
-            remove_build_directories(workspace.out, places.get("--build_dir"))
+            for each in (workspace, Workspace(workspace.generation)):
+                remove_partial_files(each, splits)
+                remove_build_directories(each.out, places.get("--build_dir"))
+            if finish_merge(workspace, lease, whole=not overwrite):
+                reporter.line(f"{workspace.out}: finished what --append had begun")
             try:
                 with started(engine, workspace.private / "slurm", reporter.line) as running:
                     # Of many workers, each should look less often.

@@ -1,0 +1,220 @@
+"""The data set that ``--append`` adds to: whether it can grow, and by what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dataprep.build.claim import what_differs
+from dataprep.build.image_job import chosen_shuffle
+from dataprep.build.manifest import manifest_sink, read_manifest, refuse_part
+from dataprep.build.request import Request
+from dataprep.build.workspace import Workspace
+from dataprep.datasets import Dataset
+from dataprep.errors import DatasetError, SourceError, UsageError
+from dataprep.sinks import ShardName
+from dataprep.system.messages import counted, printable, some_of
+from dataprep.system.state_files import to_json
+
+if TYPE_CHECKING:
+    from dataprep.index.images import Images
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A data set that is to grow.
+
+    Attributes:
+        out: its directory.
+        manifest: its manifest.
+    """
+
+    out: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def records(self) -> Path:
+        """Its table of records."""
+        return Workspace(self.out).records
+
+    @property
+    def before(self) -> tuple[int, int]:
+        """How many images it was made from, and how many of them were rejected."""
+        images = sum(split["images"] for split in self.manifest["input"].values())
+        return images, self.manifest["totals"]["rejected"]
+
+    def check_options(self, request: Request, dataset: Dataset) -> None:
+        """Refuse what would not be made as the rest was.
+
+        Raises:
+            DatasetError: names the options that differ.
+        """
+        sink = request.load_sink()
+        ours = {
+            "dataset": request.dataset,
+            "dataset_config": dict(dataset.config()),
+            "seed": request.seed,
+            "shuffle": {name: chosen_shuffle(name, request) for name in self.manifest["splits"]},
+            "image": request.recipe.config(),
+            "sink": {"name": sink.name, "config": dict(sink.config())},
+            "layout": request.layout,
+        }
+        theirs = {name: self.manifest.get(name) for name in ours}
+        if to_json(theirs) != to_json(ours):
+            shown = what_differs({"identity": theirs, "units": {}}, {"identity": ours, "units": {}})
+            raise DatasetError(
+                f"{self.out} was made with {shown}; --append needs the same options; use those, or "
+                "--overwrite to start it anew"
+            )
+
+    def check_splits(self, splits: Sequence[str]) -> None:
+        """A data set grows in the splits that it has.
+
+        Raises:
+            DatasetError: the raw data, or what was asked for of it, has others.
+        """
+        known = self.manifest["splits"]
+        if {*splits} != {*known}:
+            raise DatasetError(
+                f"{self.out} has the splits {some_of(known)}, now there are {some_of(splits)}; "
+                "--append adds to every split that there is, and to no other: use the same raw "
+                "data and --splits, or --overwrite to start it anew"
+            )
+
+    def check_classes(self, known: Sequence[tuple[str, str]]) -> None:
+        """Where a list says which classes there are, it must say the same.
+
+        Raises:
+            DatasetError: it does not.
+        """
+        if [list(entry) for entry in known] != self.manifest["classes"]:
+            raise DatasetError(
+                f"{self.out} was made with another list of classes; --append needs the same one; "
+                "use that, or --overwrite to start it anew"
+            )
+
+    def classes_with(self, found: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The classes in an order that moves no label: those it has, then those that are new."""
+        classes = [(identifier, name) for identifier, name in self.manifest["classes"]]
+        known = {identifier for identifier, _ in classes}
+        return [*classes, *(entry for entry in found if entry[0] not in known)]
+
+    def check_kept(self, images: Images, *, same_sizes: bool) -> None:
+        """What it was made from must still be there, as it was.
+
+        Args:
+            images: of the raw data as it is now.
+            same_sizes: whether images are stored in the size in which they are found.
+
+        Raises:
+            SourceError: names the first image that is not.
+        """
+        again = "; bring them back, or use --overwrite to make the data set of what there is now"
+        number, split, key, now = images.vanished()
+        if number:
+            where = f"is in the split {now} now" if now else "is not in the raw data any more"
+            what = f"{split}: {printable(key)} {where}"
+            raise SourceError(f"{what}{_others(number)}; --append only adds{again}")
+        number, key = images.included()
+        if number:
+            raise SourceError(
+                f"{printable(key)} was left out by --exclude before and is not now{_others(number)}"
+                "; give a list that has it, or use --overwrite"
+            )
+        if images.kept_summaries() == self.manifest["input"]:
+            return
+        number, split, key = images.changed(sizes=same_sizes)
+        what = f"{split}: {printable(key)} has" if number else f"images of {self.out} have"
+        raise SourceError(
+            f"{what} another size, or other labels or boxes, than when it was made"
+            f"{_others(number)}; --append only adds; bring back what they were, or use "
+            "--overwrite to make the data set of what there is now"
+        )
+
+    def describe_classes(self, classes: Sequence[tuple[str, str]]) -> Iterator[str]:
+        """A line for the user if there are new ones."""
+        number = len(self.manifest["classes"])
+        if new := [name for name, _ in classes[number:]]:
+            yield (
+                f"{counted(len(new), 'new class', 'new classes')}, numbered from {number} on so "
+                f"that no label moves: {some_of(new)}"
+            )
+
+    def share_out(self, request: Request, images: Mapping[str, Mapping[str, Any]]) -> Request:
+        """The request with as many shards as make none larger than the largest there is.
+
+        Args:
+            request: what the user asked for.
+            images: of each split that grows, its ``images``, which are new.
+        """
+        splits = self.manifest["splits"]
+        most = {name: splits[name]["records_per_shard"][1] for name in images}
+        counts = {name: -(-found["images"] // most[name]) for name, found in images.items()}
+        return replace(request, num_shards=counts)
+
+
+def check_append(request: Request) -> None:
+    """Refuse options that --append cannot follow.
+
+    Raises:
+        UsageError: names one.
+    """
+    given = {
+        "--overwrite": request.overwrite,
+        "--limit": request.limit,
+        "--num_shards": request.num_shards,
+        "--stats": request.recipe.statistics != "off",
+    }
+    for option in (name for name, value in given.items() if value):
+        raise UsageError(
+            f"{option} cannot be used with --append: new images are put into shards of the size "
+            f"that there is; leave out {option}"
+        )
+
+
+def read_base(out: Path) -> Base:
+    """The data set of a directory, if it can grow.
+
+    Raises:
+        DatasetError: there is none, or it cannot; says what to do instead.
+    """
+    if not Workspace(out).manifest.exists():
+        raise DatasetError(
+            f"{out} has no sealed data set to add to; leave out --append to make one, or to finish "
+            "the one that was begun"
+        )
+    manifest = read_manifest(out)
+    refuse_part(out, manifest, "added to")
+    sink, layout = manifest_sink(manifest), manifest["layout"]
+    single = "keep a data set in tfrecord or webdataset, let that grow, and make this of it"
+    if "lineage" in manifest:
+        raise _cannot_grow(out, "it was converted", "let its source grow, and convert that again")
+    if manifest.get("limit") is not None:
+        raise _cannot_grow(out, "it was made with --limit", "make it without, by --overwrite")
+    for name, split in manifest["splits"].items():
+        count = len(split["shards"])
+        if split["statistics"] is not None:
+            raise _cannot_grow(out, "it has statistics (--stats)", "make it without, --overwrite")
+        if sink.split_paths(name, count, layout):
+            raise _cannot_grow(out, f"{sink.name} has files of all of {name}", single)
+        shard = ShardName(name, 0, count)
+        if count == 1 and str(shard) not in str(sink.paths(shard, layout)[0]):
+            raise _cannot_grow(out, f"{sink.name} has one file of all of {name}", single)
+        for file in (file for each in split["shards"] for file in each["files"]):
+            path = out / file["path"]
+            if not path.is_file() or path.stat().st_size != file["bytes"]:
+                raise DatasetError(
+                    f"{path} is missing or damaged, and only a whole data set can grow; `dataprep "
+                    "verify` names all bad files; bring them back, or use --overwrite"
+                )
+    return Base(out, manifest)
+
+
+def _cannot_grow(out: Path, why: str, instead: str) -> DatasetError:
+    return DatasetError(f"{out} cannot grow by --append: {why}; {instead} (`dataprep convert`)")
+
+
+def _others(number: int) -> str:
+    return f", and {counted(number - 1, 'other image')}" if number > 1 else ""

@@ -1,0 +1,296 @@
+"""How what ``--append`` made becomes a part of the data set.
+
+That is an ordinary data set in a directory of its own inside OUT, of the images that
+``records.parquet`` lacks. In the end it is merged: every shard is renamed to its number of the new
+count, and table and manifest are exchanged. All of that is first written down in a journal, so a
+merge that is killed is finished by the next run, whichever that is; meanwhile there is no manifest.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from dataprep.build.base import Base
+from dataprep.build.claim import store_grown
+from dataprep.build.image_job import ImageJob
+from dataprep.build.lock import Lease, check_held
+from dataprep.build.manifest import dataset_info, manifest_sink, seal_manifest
+from dataprep.build.request import Request
+from dataprep.build.seal import write_rows
+from dataprep.build.workspace import Workspace
+from dataprep.errors import DatasetError
+from dataprep.index.records import RecordsTable, first_rows
+from dataprep.sinks import ShardName
+from dataprep.system.durable_files import sync_directory, write_durably
+from dataprep.system.state_files import read_state, to_json, write_state
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+_JOINED: Final = "joined.parquet"
+
+# Of a generation's manifest: what is said of the raw data as a whole, and so is new for all.
+_RENEWED: Final = ("classes", "classes_sha256", "unmatched", "counts", "versions")
+
+Renames = Sequence[tuple[str, str]]
+"""Present and new path of files, relative to OUT."""
+
+
+def generation_of(base: Base, request: Request) -> Request:
+    """The request for what is new, which is made in a directory of its own."""
+    workspace = Workspace(Workspace(base.out).generation)
+    workspace.make()
+    return replace(request, out=workspace.out)
+
+
+def drop_generation(base: Base) -> None:
+    """Forget what was begun: there is nothing to add."""
+    shutil.rmtree(Workspace(base.out).generation)
+
+
+# --- What the merge does, as plain values ---
+
+
+def plan_merge(
+    manifest: Mapping[str, Any], new: Mapping[str, Any], joined: Mapping[str, Any], place: str
+) -> tuple[Renames, Mapping[str, Any]]:
+    """Which files get which names, and the manifest of the whole.
+
+    Args:
+        manifest: of the data set as it is.
+        new: of what is added.
+        joined: what `dataprep.build.seal.join_rows` says of both.
+        place: where what is added is, relative to OUT.
+    """
+    sink, layout = manifest_sink(manifest), manifest["layout"]
+    renames: list[tuple[str, str]] = []
+    splits: dict[str, Any] = {}
+    for name, split in manifest["splits"].items():
+        added = new["splits"].get(name, {"shards": ()})["shards"]
+        before = [(file["path"] for file in shard["files"]) for shard in split["shards"]]
+        before += [(f"{place}/{file['path']}" for file in shard["files"]) for shard in added]
+        shards = []
+        for number, shard in enumerate((*split["shards"], *added)):
+            paths = sink.paths(ShardName(name, number, len(before)), layout)
+            files = [
+                {**file, "path": str(path)}
+                for file, path in zip(shard["files"], paths, strict=True)
+            ]
+            pairs = zip(before[number], map(str, paths), strict=True)
+            renames += (pair for pair in pairs if pair[0] != pair[1])
+            shards.append({**shard, "files": files})
+        splits[name] = _describe(split, shards, joined["splits"][name])
+    body = {
+        **{key: value for key, value in manifest.items() if key != "sha256"},
+        **{key: new[key] for key in (*_RENEWED, "excluded") if key in new},
+        **joined,
+        "splits": splits,
+        "num_shards": {name: len(split["shards"]) for name, split in splits.items()},
+        "input": _together(manifest["input"], new["input"]),
+        "generations": [
+            *manifest.get("generations", [describe_generation(manifest)]),
+            describe_generation(new),
+        ],
+    }
+    return renames, seal_manifest(body)
+
+
+def describe_generation(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What the manifest of a grown data set says of what was made at one time."""
+    return {
+        "splits": {
+            name: {"shards": len(split["shards"]), "records": split["records"]}
+            for name, split in manifest["splits"].items()
+        },
+        "input": manifest["input"],
+        "versions": manifest["versions"],
+    }
+
+
+def _describe(
+    split: Mapping[str, Any], shards: Sequence[Mapping[str, Any]], counts: Mapping[str, Any]
+) -> dict[str, Any]:
+    sizes = [shard["records"] for shard in shards]
+    return {
+        **split,
+        **counts,
+        "images_found": sum(sizes) + counts["rejected"],
+        "records": sum(sizes),
+        "bytes": sum(file["bytes"] for shard in shards for file in shard["files"]),
+        "records_per_shard": [min(sizes), max(sizes)],
+        "shards": shards,
+    }
+
+
+def _together(
+    before: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The input of both: digests are exclusive ors, whatever was hashed first."""
+    nothing = {"images": 0, "bytes": 0, "digest": "0"}
+    together = {}
+    for name, split in before.items():
+        more = new.get(name, nothing)
+        digest = int(split["digest"], 16) ^ int(more["digest"], 16)
+        together[name] = {
+            "images": split["images"] + more["images"],
+            "bytes": split["bytes"] + more["bytes"],
+            "digest": f"{digest:032x}",
+        }
+    return together
+
+
+# --- The merge ---
+
+
+def merge(
+    base: Base, job: ImageJob, new: Mapping[str, Any], others: Iterable[pa.Table]
+) -> Mapping[str, Any]:
+    """Make what was added a part of the data set; returns the manifest.
+
+    Args:
+        base: the data set.
+        job: what was added.
+        new: its manifest.
+        others: rows of the table of records, of images that no shard of either was to have.
+
+    Raises:
+        DatasetError: a file that is not the data set's is in the way.
+        LockedError: another run has taken the directory over.
+    """
+    out, workspace = base.out, Workspace(base.out)
+    joined = _join(base, job, new, others)
+    place = workspace.generation.relative_to(out).as_posix()
+    renames, manifest = plan_merge(base.manifest, new, joined, place)
+    for _, target in renames:
+        if (out / target).exists():
+            raise DatasetError(
+                f"{out / target} is in the way: it was not written by this job, and readers would "
+                "take it in; move it away, and run the same command again"
+            )
+    table = (f"{place}/{_JOINED}", manifest["records_table"]["path"])
+    check_held(job.lease)
+    for directory in (workspace.generation, workspace.private):
+        sync_directory(directory)
+    journal = {"renames": [*renames, table], "manifest": manifest}
+    write_state(workspace.journal, journal, flush=True)
+    sync_directory(workspace.private)
+    finish_merge(workspace, job.lease)
+    return manifest
+
+
+def _join(
+    base: Base, job: ImageJob, new: Mapping[str, Any], others: Iterable[pa.Table]
+) -> Mapping[str, Any]:
+    """Write the table of records of both."""
+    from dataprep_schemas.tables import schema_of
+
+    splits = base.manifest["splits"]
+    counts = {name: len(split["shards"]) for name, split in splits.items()}
+    added = {name: len(split["shards"]) for name, split in new["splits"].items()}
+    rows = base.manifest["records_table"]["rows"] + new["records_table"]["rows"]
+    with RecordsTable(base.out) as before, RecordsTable(job.request.out) as behind:
+        return write_rows(
+            job.workspace.out / _JOINED,
+            job.workspace.private,
+            schema_of("records", job.attributes),
+            stored=chain.from_iterable(
+                chain(
+                    _stored(before, base.manifest, name),
+                    _shifted(_stored(behind, new, name), counts),
+                )
+                for name in sorted(splits)
+            ),
+            rest=chain(
+                _rejected(before, base.manifest), _shifted(_rejected(behind, new), counts), others
+            ),
+            rows=rows,
+            shards={name: count + added.get(name, 0) for name, count in counts.items()},
+            multilabel=dataset_info(base.manifest).multilabel,
+        )
+
+
+def _stored(table: RecordsTable, manifest: Mapping[str, Any], split: str) -> Iterator[pa.Table]:
+    """Rows of the records of one split."""
+    if split in manifest["splits"]:
+        start = first_rows(manifest)[split][0]
+        yield from table.between(start, start + manifest["splits"][split]["records"])
+
+
+def _rejected(table: RecordsTable, manifest: Mapping[str, Any]) -> Iterator[pa.Table]:
+    """Rows of the images that a shard was to have."""
+    import pyarrow.compute as pc
+
+    for rows in table.between(manifest["totals"]["records"]):
+        yield rows.filter(pc.equal(rows["status"], "rejected"))
+
+
+def _shifted(tables: Iterable[pa.Table], counts: Mapping[str, int]) -> Iterator[pa.Table]:
+    """The same rows, whose shards come behind those that there are."""
+    import pyarrow as pa
+
+    for rows in tables:
+        places = zip(rows["split"].to_pylist(), rows["shard"].to_pylist(), strict=True)
+        shards = pa.array([counts[split] + shard for split, shard in places], pa.int32())
+        yield rows.set_column(rows.schema.get_field_index("shard"), "shard", shards)
+
+
+def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> bool:
+    """Do what the journal says, from wherever a killed run left off; False: there is none.
+
+    Every step may be repeated. There is no manifest until every file has its new name.
+
+    Args:
+        workspace: the output directory.
+        lease: of the run that holds it.
+        whole: False: the data set is about to be deleted, and files may be gone.
+
+    Raises:
+        DatasetError: a file is gone, or the journal is damaged.
+        LockedError: another run has taken the directory over.
+    """
+    if not workspace.journal.exists():
+        return False
+    out, journal = workspace.out, read_state(workspace.journal)
+    if journal is None:
+        raise DatasetError(f"{workspace.journal} is damaged; delete it, and use --overwrite")
+    check_held(lease)
+    workspace.manifest.unlink(missing_ok=True)
+    sync_directory(out)
+    manifest = journal["manifest"]
+    pairs = [(out / source, out / target) for source, target in journal["renames"]]
+    for source, target in pairs:
+        if source.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source.replace(target)
+        elif whole and not target.exists():
+            raise DatasetError(
+                f"{target} is gone, and so is {source}, from which it was to be; use --overwrite "
+                "to start anew"
+            )
+    _remove_empty(out, {source.parent for source, _ in pairs})
+    for directory in {out, *(target.parent for _, target in pairs)}:
+        if directory.exists():
+            sync_directory(directory)
+    store_grown(workspace, manifest)
+    check_held(lease)
+    write_durably(workspace.manifest, to_json(manifest))
+    sync_directory(out)
+    for private in (workspace.commits, workspace.order, workspace.generation):
+        if private.exists():
+            shutil.rmtree(private)
+    workspace.make()
+    workspace.journal.unlink()
+    return True
+
+
+def _remove_empty(out: Path, directories: Iterable[Path]) -> None:
+    """Formats whose shards are directories leave those under their old names."""
+    for directory in sorted(directories):
+        if directory != out and directory.is_dir() and not any(directory.iterdir()):
+            directory.rmdir()
