@@ -1,0 +1,355 @@
+"""``--append``: what is new gets shards of its own, and the rest stays as it was."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from dataprep.build.verify import verify
+from dataprep.records import Records
+from dataprep.synthesize.imagenet import synthesize_imagenet
+from tests.conftest import Cli, Made, Raw, hashes, leftovers, make, rows_of
+
+CUT = ("--fractions", "train=0.7,test=0.3", "--workers", "1")
+
+
+def picture(path: Path, shade: int, size: int = 16) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)  # what is rewritten in place does not change its folder's time
+    Image.new("RGB", (size, size), (shade, 99, 40)).save(path, "JPEG")
+
+
+def manifest_of(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "manifest.json").read_bytes())
+    return found
+
+
+def labels_of(out: Path) -> dict[str, tuple[int, ...]]:
+    return {
+        example.key: example.labels
+        for split in manifest_of(out)["splits"]
+        for example in Records(out, split)
+    }
+
+
+def written_to(out: Path) -> dict[str, int]:
+    """The inode of every shard."""
+    return {
+        digest: (out / name).stat().st_ino
+        for name, digest in hashes(out).items()
+        if name not in ("manifest.json", "records.parquet")
+    }
+
+
+@pytest.fixture
+def grown(folders: Made, tmp_path: Path) -> Made:
+    """The class folders and their data set, to which 2 + 1 images were added; not yet appended."""
+    raw = replace(folders.raw.copy(tmp_path / "raw"), options=CUT)
+    folders.copy(tmp_path / "out")
+    for number in range(12):
+        picture(raw.path / "bar" / f"new{number}.jpg", number)
+    return Made(raw, tmp_path / "out", folders.files)
+
+
+# --- what comes out ---
+
+
+def test_new_images_get_shards_of_their_own_and_the_old_ones_new_names(
+    cli: Cli, grown: Made
+) -> None:
+    out, before = grown.out, manifest_of(grown.out)
+    inodes = written_to(out)
+    rows = {(row["split"], row["key"]): row for row in rows_of(out)}
+    result = cli(*grown.command(out, "--append"))
+    assert result.code == 0, result
+    after = manifest_of(out)
+    assert inodes.items() <= written_to(out).items()  # the same files, not copies
+    for split, was in before["splits"].items():
+        now = after["splits"][split]
+        old = len(was["shards"])
+        count = len(now["shards"])
+        assert count > old
+        kept = [[file["sha256"] for file in shard["files"]] for shard in was["shards"]]
+        found = [[file["sha256"] for file in shard["files"]] for shard in now["shards"]]
+        assert found[:old] == kept
+        assert max(now["records_per_shard"]) <= max(was["records_per_shard"])
+        for number, shard in enumerate(now["shards"]):
+            assert shard["files"][0]["path"] == f"{split}/{split}-{number:05d}-of-{count:05d}"
+    assert {(row["split"], row["key"]): row for row in rows_of(out)}.items() >= rows.items()
+    assert after["totals"]["records"] == 36
+    assert [
+        sum(split["records"] for split in each["splits"].values()) for each in after["generations"]
+    ] == [24, 12]
+    assert after["generations"][0]["input"] == before["input"]
+    assert leftovers(out) == []
+    assert verify(out, "decode", threads=1).problems == ()
+
+
+def test_a_grown_set_holds_what_one_made_at_once_holds(
+    cli: Cli, grown: Made, tmp_path: Path
+) -> None:
+    assert cli(*grown.command(grown.out, "--append")).code == 0
+    assert cli(*grown.command(tmp_path / "once")).code == 0
+    result = cli("diff", grown.out, tmp_path / "once")
+    assert result.code == 0, result
+    once = manifest_of(tmp_path / "once")
+    assert manifest_of(grown.out)["input"] == once["input"]
+    assert manifest_of(grown.out)["totals"] == once["totals"]
+
+
+def test_the_bytes_depend_on_nothing_but_what_was_added_when(
+    cli: Cli, grown: Made, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(grown.out, other)
+    shutil.rmtree(other / ".dataprep")  # which may be deleted once a data set is sealed
+    workers = ("--append", "--workers", "3")
+    for first in (True, False):
+        assert cli(*grown.command(grown.out, "--append")).code == 0
+        assert cli(*grown.command(other, *workers)).code == 0
+        assert hashes(other) == hashes(grown.out), first
+        for number in range(5):
+            picture(grown.raw.path / "airfield" / f"later{number}.jpg", 100 + number)
+    assert len(manifest_of(other)["generations"]) == 3
+
+
+def test_with_nothing_new_nothing_is_written(cli: Cli, folders: Made, tmp_path: Path) -> None:
+    out = folders.copy(tmp_path / "out")
+    raw = replace(folders.raw, options=CUT)
+    times = {path: path.stat().st_mtime_ns for path in out.rglob("*-of-*")}
+    result = cli(*raw.command(out, "--append"))
+    assert result.code == 0
+    assert "has all images already, nothing to add" in result.out
+    assert hashes(out) == folders.files
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*-of-*")} == times
+
+
+def test_new_classes_come_behind_those_that_there_are(cli: Cli, grown: Made) -> None:
+    labels = labels_of(grown.out)
+    for number in range(6):
+        picture(grown.raw.path / "aaa" / f"{number}.jpg", number)
+        picture(grown.raw.path / "zoo" / f"{number}.jpg", number)
+    result = cli(*grown.command(grown.out, "--append"))
+    assert result.code == 0, result
+    assert "2 new classes, numbered from 3 on so that no label moves: aaa, zoo" in result.out
+    names = [name for name, _ in manifest_of(grown.out)["classes"]]
+    assert names == ["airfield", "bar", "cañon", "aaa", "zoo"]
+    after = labels_of(grown.out)
+    assert labels.items() <= after.items()
+    assert {names[label] for key, (label,) in after.items() if key.startswith("aaa")} == {"aaa"}
+    assert all(row["classes"] == [names[row["labels"][0]]] for row in rows_of(grown.out))
+
+
+def test_archives_grow_too(cli: Cli, photos: Made, tmp_path: Path) -> None:
+    """ImageNet as it is published: a class archive has more in it than before."""
+    raw = tmp_path / "raw"
+    synthesize_imagenet(raw, classes=4, images_per_class=8, validation_images=8)
+    made = make(Raw(raw, ("--num_shards", "train=5,validation=2")), tmp_path / "out")
+    assert made.files == photos.files
+    shutil.rmtree(raw)
+    synthesize_imagenet(raw, classes=4, images_per_class=11, validation_images=8)
+    grown = replace(made.raw, options=())
+    result = cli(*grown.command(made.out, "--append"))
+    assert result.code == 0, result
+    assert {
+        name: len(split["shards"]) for name, split in manifest_of(made.out)["splits"].items()
+    } == {
+        "train": 7,
+        "validation": 2,
+    }
+    assert verify(made.out, "decode", threads=1).problems == ()
+
+
+def test_rejected_images_are_counted_with_those_of_before(cli: Cli, grown: Made) -> None:
+    """And asked about once: the second time they are known."""
+    (grown.raw.path / "bar" / "torn.jpg").write_bytes(b"\xff\xd8 no JPEG")
+    result = cli(*grown.command(grown.out, "--append"))
+    assert result.code == 3, result
+    assert "1 of 37 images rejected, --max_bad allows 0" in result.error
+    assert hashes(grown.out) == grown.files
+    assert "what --append was adding" in cli("status", grown.out).out
+    assert cli(*grown.command(grown.out, "--append", "--max_bad", 1)).code == 0
+    assert [row["key"] for row in rows_of(grown.out, "rejected")] == ["bar/torn.jpg"]
+    files = hashes(grown.out)
+    again = cli(*grown.command(grown.out, "--append", "--max_bad", 1))
+    assert "nothing to add" in again.out
+    assert hashes(grown.out) == files
+    picture(grown.raw.path / "bar" / "last.jpg", 77)
+    assert cli(*grown.command(grown.out, "--append", "--max_bad", 1)).code == 0
+    totals = manifest_of(grown.out)["totals"]
+    assert (totals["records"], totals["rejected"]) == (37, 1)
+    assert verify(grown.out, "records", threads=1).problems == ()
+
+
+def test_what_was_begun_is_begun_anew_when_still_more_has_come(cli: Cli, grown: Made) -> None:
+    (grown.raw.path / "bar" / "torn.jpg").write_bytes(b"\xff\xd8 no JPEG")
+    assert cli(*grown.command(grown.out, "--append")).code == 3
+    (grown.raw.path / "bar" / "torn.jpg").unlink()
+    picture(grown.raw.path / "bar" / "last.jpg", 77)
+    assert cli(*grown.command(grown.out, "--append")).code == 0
+    assert manifest_of(grown.out)["totals"]["records"] == 37
+
+
+# --- what is refused ---
+
+
+def refused(cli: Cli, made: Made, *options: object) -> str:
+    """The error; the data set must be as it was."""
+    files = hashes(made.out)
+    result = cli(*made.command(made.out, "--append", *options))
+    assert result.code != 0, result
+    assert hashes(made.out) == files
+    return result.error
+
+
+def test_vanished_images_are_named(cli: Cli, grown: Made) -> None:
+    (grown.raw.path / "bar" / "1.jpg").unlink()
+    (grown.raw.path / "cañon" / "2.jpg").unlink()
+    error = refused(cli, grown)
+    assert "bar/1.jpg is not in the raw data any more, and 1 other image" in error
+    assert "--overwrite" in error
+
+
+def test_changed_images_are_named(cli: Cli, grown: Made) -> None:
+    picture(grown.raw.path / "bar" / "1.jpg", 7, size=400)
+    assert "bar/1.jpg has another size, or other labels or boxes" in refused(cli, grown)
+
+
+def test_changed_images_are_noticed_where_none_can_be_named(
+    cli: Cli, folders: Made, tmp_path: Path
+) -> None:
+    raw = replace(folders.raw.copy(tmp_path / "raw"), options=(*CUT, "--resize", "8"))
+    made = make(raw, tmp_path / "out")
+    picture(raw.path / "bar" / "1.jpg", 7, size=400)
+    assert f"images of {made.out} have another size" in refused(cli, made)
+
+
+def test_images_that_were_left_out_are_not_let_in_by_accident(
+    cli: Cli, folders: Made, tmp_path: Path
+) -> None:
+    path = tmp_path / "exclude.csv"
+    path.write_text("split,key\ntrain,bar/1.jpg\ntest,bar/1.jpg\n")
+    raw = replace(folders.raw.copy(tmp_path / "raw"), options=CUT)
+    made = make(raw, tmp_path / "out", "--exclude", path)
+    picture(raw.path / "bar" / "new.jpg", 3)
+    assert "bar/1.jpg was left out by --exclude before" in refused(cli, made)
+    path.write_text("split,key\ntrain,bar/1.jpg\ntest,bar/1.jpg\ntrain,bar/2.jpg\ntest,bar/2.jpg\n")
+    assert "bar/2.jpg is not in the raw data any more" in refused(cli, made, "--exclude", path)
+    path.write_text("split,key\ntrain,bar/1.jpg\ntest,bar/1.jpg\ntrain,bar/new.jpg\n")
+    picture(raw.path / "bar" / "newer.jpg", 4)
+    assert cli(*raw.command(made.out, "--append", "--exclude", path)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--quality", "80"), "--quality 95, now 80"),
+        (("--seed", "3"), "--seed 0, now 3"),
+        (("--fractions", "train=0.5,test=0.5"), "--fractions train=0.7,test=0.3, now"),
+        (("--sink", "webdataset"), "--sink tfrecord, now webdataset"),
+        (("--layout", "flat"), "--layout split, now flat"),
+        (("--limit", "3"), "--limit cannot be used with --append"),
+        (("--num_shards", "3"), "--num_shards cannot be used with --append"),
+        (("--overwrite",), "--overwrite cannot be used with --append"),
+        (("--splits", "train"), "has the splits test, train, now there are train"),
+    ],
+)
+def test_other_options_are_refused(
+    cli: Cli, grown: Made, options: tuple[str, ...], said: str
+) -> None:
+    assert said in refused(cli, grown, *options)
+
+
+def test_there_must_be_something_to_add_to(cli: Cli, folders: Made, tmp_path: Path) -> None:
+    raw = replace(folders.raw, options=CUT)
+    result = cli(*raw.command(tmp_path / "out", "--append"))
+    assert "no sealed data set to add to; leave out --append" in result.error
+
+
+def test_only_a_whole_data_set_grows(cli: Cli, grown: Made) -> None:
+    shard = next((grown.out / "train").iterdir())
+    shard.unlink()
+    assert f"{shard} is missing or damaged" in refused(cli, grown)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--sink", "recordio"), "recordio has one file of all of"),
+        (("--sink", "lmdb"), "lmdb has one file of all of"),
+        (("--sink", "hdf5-caffe", "--resize", "16x16"), "hdf5-caffe has files of all of"),
+        (("--stats",), "it has statistics"),
+        (("--limit", "4"), "it was made with --limit"),
+    ],
+)
+def test_what_cannot_grow_says_so(
+    cli: Cli, folders: Made, tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    raw = replace(folders.raw.copy(tmp_path / "raw"), options=CUT)
+    made = make(raw, tmp_path / "out", *options)
+    picture(raw.path / "bar" / "new.jpg", 3)
+    ours = () if options[0] in ("--stats", "--limit") else options
+    assert said in refused(cli, made, *ours)
+
+
+def test_a_conversion_does_not_grow(cli: Cli, grown: Made, tmp_path: Path) -> None:
+    out = tmp_path / "converted"
+    assert cli("convert", grown.out, "--to", out, "--sink", "webdataset").code == 0
+    made = replace(grown, out=out)
+    assert "it was converted" in refused(cli, made, "--sink", "webdataset")
+
+
+@pytest.mark.parametrize("sink", ["webdataset", "recordio", "lmdb", "hdf5"])
+def test_formats_of_several_files_grow(cli: Cli, folders: Made, tmp_path: Path, sink: str) -> None:
+    """Also those whose shards have sidecars, or are directories."""
+    raw = replace(folders.raw.copy(tmp_path / "raw"), options=(*CUT, "--sink", sink))
+    made = make(raw, tmp_path / "out", "--num_shards", "2")
+    for number in range(8):
+        picture(raw.path / "bar" / f"new{number}.jpg", number)
+    result = cli(*raw.command(made.out, "--append"))
+    assert result.code == 0, result
+    assert verify(made.out, "decode", threads=1).problems == ()
+    assert len(labels_of(made.out)) == 32
+    named = {
+        file["path"]
+        for split in manifest_of(made.out)["splits"].values()
+        for shard in split["shards"]
+        for file in shard["files"]
+    }
+    assert named | {"manifest.json", "records.parquet"} == {*hashes(made.out)}
+    assert list(made.out.rglob("*-of-00002*")) == []
+
+
+# --- afterwards ---
+
+
+def test_the_command_without_append_leaves_a_grown_set_alone(cli: Cli, grown: Made) -> None:
+    assert cli(*grown.command(grown.out, "--append")).code == 0
+    files = hashes(grown.out)
+    result = cli(*grown.command(grown.out))
+    assert "grew by --append" in result.error
+    assert hashes(grown.out) == files
+    assert cli("status", grown.out).out.startswith(f"{grown.out}: sealed\n")
+    next((grown.out / "train").iterdir()).unlink()
+    assert "1 shard missing; it grew by --append" in cli("status", grown.out).out
+    assert cli(*grown.command(grown.out, "--overwrite")).code == 0
+    assert "generations" not in manifest_of(grown.out)
+    assert len([*grown.out.glob("train/*")]) == len(
+        manifest_of(grown.out)["splits"]["train"]["shards"]
+    )
+
+
+def test_a_grown_set_can_be_converted_and_staged(cli: Cli, grown: Made, tmp_path: Path) -> None:
+    assert cli(*grown.command(grown.out, "--append")).code == 0
+    for source, target in ((grown.out, "converted"), (tmp_path / "staged", "again")):
+        if not source.exists():
+            assert cli("stage", grown.out, "--to", source).code == 0
+        out = tmp_path / target
+        assert cli("convert", source, "--to", out, "--sink", "lmdb").code == 0
+        assert cli("diff", grown.out, out).code == 0
