@@ -119,6 +119,28 @@ def test_the_bytes_depend_on_nothing_but_what_was_added_when(
     assert len(manifest_of(other)["generations"]) == 3
 
 
+def test_one_percent_more_images_write_little_more_than_one_percent(
+    cli: Cli, tmp_path: Path
+) -> None:
+    """Of files that photographs have; what is written and renamed away again does not count."""
+    raw, out = Raw(tmp_path / "raw", ("--workers", "1"), "folder"), tmp_path / "out"
+    photo = tmp_path / "photo.jpg"
+    Image.effect_noise((400, 300), 60).convert("RGB").save(photo, quality=92)
+    for number in range(400):
+        folder = raw.path / f"class{number % 4}"
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(photo, folder / f"{number}.jpg")
+    made = make(replace(raw, options=("--num_shards", "8", *raw.options)), out)
+    size = sum((out / name).stat().st_size for name in made.files)
+    before = {path.stat().st_ino for path in out.rglob("*")}
+    for number in range(4):
+        shutil.copy(photo, raw.path / f"class{number}" / f"new{number}.jpg")
+    assert cli(*raw.command(out, "--append")).code == 0
+    files = [path.stat() for path in out.rglob("*") if path.is_file()]
+    written = sum(found.st_size for found in files if found.st_ino not in before)
+    assert 0.01 <= written / size <= 0.02
+
+
 def test_with_nothing_new_nothing_is_written(cli: Cli, folders: Made, tmp_path: Path) -> None:
     out = folders.copy(tmp_path / "out")
     raw = replace(folders.raw, options=CUT)

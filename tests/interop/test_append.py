@@ -1,0 +1,40 @@
+"""What grew by ``--append`` is an ordinary data set to the formats' own readers."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli, Made, make
+
+READERS = {
+    "tfrecord": "tensorflow",
+    "webdataset": "webdataset",
+    "recordio": "nvidia.dali",
+    "lmdb": "nvidia.dali",
+    "lmdb-torch": "",
+    "hdf5": "",
+}
+
+
+@pytest.mark.parametrize("sink", READERS)
+def test_its_own_reader_reads_a_grown_set(
+    cli: Cli, folders: Made, tmp_path: Path, sink: str
+) -> None:
+    if READERS[sink]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pytest.importorskip(READERS[sink], reason=f"{READERS[sink]} is not installed")
+    options = ("--fractions", "train=0.7,test=0.3", "--workers", "1", "--sink", sink)
+    raw = replace(folders.raw.copy(tmp_path / "raw"), options=options)
+    made = make(raw, tmp_path / "out", "--num_shards", "2")
+    for number in range(8):
+        shutil.copy(raw.path / "bar" / f"{number % 4}.jpg", raw.path / "bar" / f"new{number}.jpg")
+    assert cli(*raw.command(made.out, "--append")).code == 0
+    result = cli("verify", made.out, "--level", "reader")
+    assert result.code == 0, result
+    assert "32 records: all good (reader: " in result.out
