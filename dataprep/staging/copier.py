@@ -183,6 +183,16 @@ class Copier:
         planned = [CopiedFile(path, 0, None, 0) for path in paths]
         write_sentinel(directory, self._sentinel(present, planned), PLANNED)
         remove_labels(plan, directory)
+        for before, path in present.renamed:
+            try:
+                with (
+                    opened_parent(directory.descriptor, before) as (old_parent, old),
+                    opened_parent(directory.descriptor, path, create=True) as (parent, name),
+                ):
+                    os.rename(old, name, src_dir_fd=old_parent, dst_dir_fd=parent)
+                    os.fsync(parent)
+            except OSError as error:
+                raise target_error(error, directory.path, f"renaming {before}") from error
         for file in present.obsolete:
             try:
                 with opened_parent(directory.descriptor, file.path) as (parent, name):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dataprep.build.manifest import NAME as MANIFEST
@@ -51,6 +51,8 @@ class Present:
         doubtful: there and of the right size; to be hashed before they are believed.
         lacking: to be copied.
         obsolete: files that an earlier call staged and that do not belong here any more.
+        renamed: (present path, path) of files that have another name now, as those of a data set
+            that grew; they are among the doubtful.
         is_whole: whether nothing is to be done.
     """
 
@@ -60,6 +62,7 @@ class Present:
     doubtful: tuple[SourceFile, ...]
     lacking: tuple[SourceFile, ...]
     obsolete: tuple[CopiedFile, ...]
+    renamed: tuple[tuple[str, str], ...]
     is_whole: bool
 
 
@@ -116,6 +119,12 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
     found = [_find(directory, path) for path in sorted(ours - wanted)]
     # What is no regular file has been put in the place of one: a directory, by a newer source.
     obsolete = [file for file in found if file is not None and file.bytes >= 0]
+    hashes = {path: file.sha256 for path, file in recorded.items() if path not in changed}
+    renamed = _renamed(lacking, obsolete, hashes)
+    new = {path for _, path in renamed}
+    doubtful += [file for file in lacking if file.path in new]
+    lacking = [file for file in lacking if file.path not in new]
+    obsolete = [file for file in obsolete if file.path not in dict(renamed)]
     is_current = sentinel is not None and sentinel.selection == plan.selection.digest
     left = doubtful or lacking or obsolete or changed & labels
     return Present(
@@ -125,8 +134,31 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
         doubtful=tuple(doubtful),
         lacking=tuple(lacking),
         obsolete=tuple(obsolete),
+        renamed=renamed,
         is_whole=is_current and not left,
     )
+
+
+def _renamed(
+    lacking: Sequence[SourceFile],
+    obsolete: Sequence[CopiedFile],
+    hashes: Mapping[str, str | None],
+) -> tuple[tuple[str, str], ...]:
+    """Present and wanted path of what is there under another name.
+
+    Args:
+        lacking: files that are to be here.
+        obsolete: files that are here, and are not to be.
+        hashes: of files that are here, as they were copied.
+    """
+    there = {(hashes.get(file.path), file.bytes): file.path for file in obsolete}
+    pairs = []
+    for file in lacking:
+        # Sidecars may be alike: each is renamed once, and the others are copied.
+        path = there.pop((file.sha256, file.bytes), None) if file.sha256 else None
+        if path is not None:
+            pairs.append((path, file.path))
+    return tuple(pairs)
 
 
 def _refuse_foreign(directory: StageDirectory, path: str, ours: Collection[str]) -> None:

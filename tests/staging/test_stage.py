@@ -16,6 +16,7 @@ from tests.staging.staged_sets import (
     Sets,
     arrived,
     flip,
+    grow,
     is_sealed,
     named,
     partials,
@@ -144,6 +145,23 @@ def parts(cli: Cli, source: Path, place: Path, nodes: int, *more: object) -> lis
         staged(cli, source, to, "--share", "node", *rank, *more)
         verified(cli, to)
     return found
+
+
+def test_a_copy_of_what_grew_gets_what_is_new_and_the_rest_new_names(
+    cli: Cli, sets: Sets, tmp_path: Path
+) -> None:
+    source, to = sets.first.copy(tmp_path / "source"), tmp_path / "to"
+    staged(cli, source, to)
+    inodes = {path.stat().st_ino for path in to.rglob("*-of-*")}
+    grow(sets.first, source, tmp_path / "raw")
+    result = staged(cli, source, to)
+    assert arrived(to) == named(source)
+    shards = {path: path.stat().st_ino for path in to.rglob("*-of-*")}
+    assert len(inodes & {*shards.values()}) == len(inodes)
+    assert len(shards) > len(inodes)
+    assert "there already" in result.out
+    assert not list(to.rglob("*-of-00003*"))
+    verified(cli, to)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

@@ -16,6 +16,7 @@ from tests.staging.staged_sets import (
     Sets,
     arrived,
     flip,
+    grow,
     is_sealed,
     named,
     partials,
@@ -106,6 +107,15 @@ def test_killed_while_an_older_copy_is_replaced_the_next_call_makes_it_whole(
     mended(cli, source, base, "--split", "validation")
     shutil.rmtree(source)
     shutil.copytree(sets.anew.out, source)
+    kill_at_every_step(cli, forks, source, tmp_path / "to", base, stride=3)
+
+
+def test_killed_while_a_copy_of_what_grew_is_renamed_the_next_call_makes_it_whole(
+    cli: Cli, forks: Forks, sets: Sets, tmp_path: Path
+) -> None:
+    source, base = sets.first.copy(tmp_path / "source"), tmp_path / "base"
+    mended(cli, source, base, "--split", "validation")
+    grow(sets.first, source, tmp_path / "raw")
     kill_at_every_step(cli, forks, source, tmp_path / "to", base, stride=3)
 
 
