@@ -14,7 +14,7 @@ from PIL import Image
 from dataprep.build.verify import verify
 from dataprep.records import Records
 from dataprep.synthesize.imagenet import synthesize_imagenet
-from tests.conftest import Cli, Made, Raw, hashes, leftovers, make, rows_of
+from tests.conftest import Cli, Made, Raw, hashes, leftovers, make, rows_of, write_radiographs
 
 CUT = ("--fractions", "train=0.7,test=0.3", "--workers", "1")
 
@@ -186,6 +186,24 @@ def test_archives_grow_too(cli: Cli, photos: Made, tmp_path: Path) -> None:
         "validation": 2,
     }
     assert verify(made.out, "decode", threads=1).problems == ()
+
+
+def test_radiographs_that_were_missing_are_added_with_all_that_is_known_of_them(
+    cli: Cli, tmp_path: Path
+) -> None:
+    raw = Raw(tmp_path / "raw", ("--validation_fraction", "0.3", "--workers", "1"), "chestxray14")
+    write_radiographs(raw.path, layout="folders")
+    away = sorted(raw.path.rglob("*.png"))[5:60:11]
+    places = {path: shutil.move(path, tmp_path / path.name) for path in away}
+    made = make(raw, tmp_path / "out", "--max_bad", len(away))
+    for path, place in places.items():
+        shutil.move(place, path)
+    assert cli(*raw.command(made.out, "--append")).code == 0
+    assert cli(*raw.command(tmp_path / "once")).code == 0
+    assert cli("diff", made.out, tmp_path / "once").code == 0
+    grown, once = manifest_of(made.out), manifest_of(tmp_path / "once")
+    for name in ("input", "totals", "unmatched"):
+        assert grown[name] == once[name]
 
 
 def test_rejected_images_are_counted_with_those_of_before(cli: Cli, grown: Made) -> None:
