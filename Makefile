@@ -51,8 +51,8 @@ test-lowest: setup
 
 # Those readers, 3 GB or more, MPI and Dask. MXNet 1.9.1 wants a numpy older than anybody else's.
 readers: setup $(MXNET)/.ready
-	$(BIN)/python -m pip install --quiet --editable ".[tensorflow,dali,webdataset,mpi,dask,report]" \
-	  --group torch --group mpi --group catalogues
+	$(BIN)/python -m pip install --quiet --editable ".[tensorflow,dali,webdataset,arrayrecord,mpi,dask,report]" \
+	  --group torch --group mpi --group catalogues --group grain
 
 $(MXNET)/.ready:
 	$(PYTHON) -m venv $(MXNET)

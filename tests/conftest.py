@@ -50,6 +50,8 @@ PACKAGES = {
     "DALI": "nvidia",
     "PyTorch": "torch",
     "webdataset": "webdataset",
+    "array-record": "array_record",
+    "Grain": "grain",
     "mpi4py": "mpi4py",
     "Dask": "distributed",
     "dask-jobqueue": "dask_jobqueue",
@@ -78,6 +80,8 @@ FORMATS = {
     "hdf5-caffe": ("--sink", "hdf5-caffe", "--resize", "16x16"),
     "webdataset": ("--sink", "webdataset"),
 }
+if find_spec("array_record") is not None:
+    FORMATS["arrayrecord"] = ("--sink", "arrayrecord")
 ENCODED = [name for name, options in FORMATS.items() if "--resize" not in options]
 PIXELS = [name for name in FORMATS if name not in ENCODED]
 

@@ -64,6 +64,16 @@ encoded, labels = fn.readers.mxnet(
 images = fn.decoders.image(encoded)""",
         ),
     ),
+    "arrayrecord": (
+        (
+            "Grain",
+            """import glob
+import grain
+
+source = grain.sources.ArrayRecordDataSource(sorted(glob.glob("OUT/{pattern}")))
+train = grain.MapDataset.source(source).shuffle(seed=1)  # bytes of tf.train.Example""",
+        ),
+    ),
     "webdataset": (
         (
             "webdataset",

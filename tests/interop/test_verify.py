@@ -18,6 +18,7 @@ from tests.interop.conftest import Built
 
 PIXELS = ("--resize", "32x24")
 SETS = {
+    "arrayrecord": ((), "grain"),
     "hdf5": ((), ""),
     "hdf5-arrays": (PIXELS, ""),
     "hdf5-caffe": (PIXELS, ""),

@@ -6,6 +6,7 @@ import inspect
 import subprocess
 import sys
 from importlib.metadata import distribution
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from tests.sinks.documented_sink import SOURCE, TESTS
 # A class for every sink that this distribution, not any other, brings.
 for _point in distribution(OUR_PACKAGE).entry_points.select(group=SINKS):
     _class_name = "Test" + _point.name.title().replace("_", "").replace("-", "")
+    if _point.name == "arrayrecord" and find_spec("array_record") is None:
+        continue  # the report's header says so
     globals()[_class_name] = type(
         _class_name, (SinkTests,), {"sink_name": _point.name, "__module__": __name__}
     )

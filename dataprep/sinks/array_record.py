@@ -1,0 +1,170 @@
+"""ArrayRecord, which Google's Grain reads at random: records of tf.train.Example.
+
+``train/train-00000-of-01024.arrayrecord``; numbered even if it is the only one, as Grain's users
+glob them. The records are those of `tfrecord`, byte for byte. Google's ``array_record`` lays them
+out: a Riegeli file of one record a chunk (``group_size:1``, which Grain asks for), uncompressed,
+since JPEGs do not get smaller. Chunks begin with hashes of themselves; where each begins is in the
+file's end, so there is no index beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from errno import EIO, ENOSPC
+from importlib.metadata import version
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from dataprep.errors import SinkError
+from dataprep.sinks import tf_example
+from dataprep.sinks.base import (
+    Layout,
+    ShardName,
+    ShardReader,
+    ShardWriter,
+    Sink,
+    WrittenFile,
+    damage,
+)
+from dataprep.sinks.example import DatasetInfo, Example
+from dataprep.sinks.foreign import import_reader
+from dataprep.sinks.hashed_file import hash_finished
+
+_WRITING = "group_size:1,uncompressed,max_parallelism:1"  # these words are in the file
+_READING = "readahead_buffer_size:0,max_parallelism:0"  # no threads, which a fork would lose
+_FRAMING = 80  # measured: 72 bytes a record
+_EXAMPLE_OVERHEAD = 520  # as in tfrecord
+
+
+def _library() -> Any:
+    library = import_reader(
+        "array_record", "python.array_record_module", install='"dataprep-shards[arrayrecord]"'
+    )
+    return library.python.array_record_module
+
+
+class ArrayRecordWriter(ShardWriter):
+    """Writes one shard by Google's writer."""
+
+    def __init__(self, path: Path, info: DatasetInfo) -> None:
+        super().__init__(info)
+        self._path = path
+        # Bytes: a path need not be UTF-8.
+        self._writer = _library().ArrayRecordWriter(os.fsencode(path), _WRITING)
+
+    @override
+    def append(self, example: Example) -> None:
+        """Append one example as one record."""
+        data = b"".join(tf_example.encode(example, self.info))
+        with _os_errors(self._path):
+            self._writer.write(data)
+
+    @override
+    def close(self) -> Sequence[WrittenFile]:
+        """Write where the records are, and hash the file."""
+        with _os_errors(self._path):
+            self._writer.close()
+        self._writer = None
+        return [hash_finished(self._path)]
+
+    @override
+    def abandon(self) -> None:
+        """Drop the writer, which closes the file and writes nothing more."""
+        self._writer = None
+
+
+@contextmanager
+def _os_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        said = str(error).partition(";")[0]
+        code = ENOSPC if os.strerror(ENOSPC) in said else EIO
+        raise OSError(code, said, str(path)) from error
+
+
+class ArrayRecordReader(ShardReader):
+    """Reads one shard by Google's reader, which checks the hashes of what it reads."""
+
+    def __init__(self, path: Path, info: DatasetInfo) -> None:
+        super().__init__(path, info)
+        path.open("rb").close()  # of a missing file the library says only that it has no records
+        library = _library()
+        with damage(path, "structure"):
+            self._reader = library.ArrayRecordReader(os.fsencode(path), _READING)
+            self._count: int = self._reader.num_records()
+            if not self._reader.ok():
+                self.close()
+                raise SinkError("it is not ArrayRecord, or not whole")
+
+    def __len__(self) -> int:
+        """How many records the file's end says there are."""
+        return self._count
+
+    @override
+    def read(self, number: int) -> Example:
+        """The Example of a record, found without reading those before it."""
+        (data,) = self._reader.read([number])
+        return tf_example.decode(data, self.info)
+
+    @override
+    def close(self) -> None:
+        """Close the file."""
+        self._reader = None
+
+
+class ArrayRecordSink(Sink):
+    """``--sink arrayrecord``."""
+
+    name: ClassVar[str] = "arrayrecord"
+    summary: ClassVar[str] = "tf.train.Example in ArrayRecord files, read at random: Grain (JAX)"
+    suffixes: ClassVar[tuple[str, ...]] = (".arrayrecord",)
+    keeps_boxes: ClassVar[bool] = True
+    keeps_attributes: ClassVar[bool] = True
+    reference: ClassVar[str] = "Grain"
+    overhead: ClassVar[int] = _FRAMING + _EXAMPLE_OVERHEAD
+
+    @override
+    def versions(self) -> Mapping[str, str]:
+        """Google's library makes the bytes."""
+        return {"array-record": version("array-record")}
+
+    @override
+    def check(self, info: DatasetInfo) -> None:
+        """Ask for the library before anything is read."""
+        _library()
+
+    @override
+    def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
+        """One file."""
+        name = PurePosixPath(f"{shard}.arrayrecord")
+        return [shard.split / name if layout == "split" else name]
+
+    def open(self, paths: Sequence[Path], info: DatasetInfo) -> ArrayRecordWriter:
+        """Start a shard."""
+        return ArrayRecordWriter(paths[0], info)
+
+    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> ArrayRecordReader:
+        """Open a shard."""
+        return ArrayRecordReader(paths[0], info)
+
+    @override
+    def reference_records(
+        self, paths: Sequence[Path], info: DatasetInfo
+    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+        """The records as Grain's ``ArrayRecordDataSource`` gives them, parsed by protobuf."""
+        grain = import_reader("grain", "sources", install="grain")
+        return _grain_records(grain, paths[0], info)
+
+
+def _grain_records(
+    grain: Any, path: Path, info: DatasetInfo
+) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    with damage(path, "Grain"), grain.sources.ArrayRecordDataSource([str(path)]) as source:
+        for number in range(len(source)):
+            example = tf_example.decode(source[number], info)
+            yield example.encoded, example.labels

@@ -1,0 +1,123 @@
+"""ArrayRecord: Google's bytes, the same anywhere; and Grain with worker processes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dataprep
+from dataprep.errors import SinkError, UsageError
+from dataprep.sinks import tf_example
+from dataprep.sinks.array_record import ArrayRecordSink
+from tests.conftest import Cli, Made
+from tests.sinks.test_recordio import SINGLE, example
+
+module = pytest.importorskip("array_record.python.array_record_module")
+
+RECORDS = [example(number, encoded=b"\xff\xd8" + bytes([number]) * 1000) for number in range(9)]
+# Of the nine records of `RECORDS`, as array-record 0.8.6 wrote them.
+GOLDEN = "60ec75a0d64cdd03de7cde2b24a356bda1d6ad072ad1aae51d65e2ead95592f1"
+
+
+def write(path: Path) -> Path:
+    writer = ArrayRecordSink().open([path], SINGLE)
+    for one in RECORDS:
+        writer.write(one)
+    (written,) = writer.close()
+    writer.abandon()
+    assert written.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    return path
+
+
+def test_the_bytes_are_as_they_were(tmp_path: Path) -> None:
+    assert hashlib.sha256(write(tmp_path / "a").read_bytes()).hexdigest() == GOLDEN
+
+
+def test_records_are_those_of_tfrecord_at_random(tmp_path: Path) -> None:
+    path = write(tmp_path / "a")
+    reader = module.ArrayRecordReader(str(path))
+    wanted = [b"".join(tf_example.encode(one, SINGLE)) for one in RECORDS]
+    assert reader.read([7, 0, 3]) == [wanted[7], wanted[0], wanted[3]]
+    assert "group_size:1," in reader.writer_options_string()
+    reader.close()
+
+
+def test_a_name_need_not_be_utf_8(tmp_path: Path) -> None:
+    path = write(tmp_path / os.fsdecode(b"\xff"))
+    with ArrayRecordSink().reader([path], SINGLE) as reader:
+        assert list(reader) == RECORDS
+
+
+def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    path = write(tmp_path / "a")
+    whole = path.read_bytes()
+    at = whole.index(RECORDS[4].encoded) + 500
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    with ArrayRecordSink().reader([path], SINGLE) as reader:
+        assert reader[3] == RECORDS[3]
+        with pytest.raises(SinkError, match=r"/a: record 4: .*; make the shard again"):
+            reader[4]
+
+
+def test_a_missing_file_is_not_an_empty_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        ArrayRecordSink().reader([tmp_path / "none"], SINGLE)
+
+
+def test_a_full_disk_is_told_as_such() -> None:
+    writer = ArrayRecordSink().open([Path("/dev/full")], SINGLE)
+    writer.write(RECORDS[0])
+    with pytest.raises(OSError, match="No space left on device"):
+        writer.close()  # until then they are in the writer's memory
+    writer.abandon()
+
+
+def test_without_its_library_one_line_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "array_record.python.array_record_module", None)
+    with pytest.raises(UsageError, match=r'pip install "dataprep-shards\[arrayrecord\]"$'):
+        ArrayRecordSink().check(SINGLE)
+
+
+GRAIN = """
+import collections, glob, sys
+import grain
+from dataprep.sinks import DatasetInfo, tf_example
+
+class Label(grain.transforms.Map):
+    def map(self, record):
+        return tf_example.decode(record, DatasetInfo()).key
+
+if __name__ == "__main__":
+    source = grain.sources.ArrayRecordDataSource(sorted(glob.glob(sys.argv[1])))
+    order = grain.samplers.IndexSampler(len(source), num_epochs=1, shuffle=True, seed=1,
+                                        shard_options=grain.sharding.NoSharding())
+    loader = grain.DataLoader(data_source=source, sampler=order, operations=[Label()],
+                              worker_count=2)
+    print(*loader, sep="\\n")
+"""
+
+
+def test_grain_reads_every_record_once_with_two_workers(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    pytest.importorskip("grain", reason="Grain is not installed", exc_type=ImportError)
+    out = tmp_path / "out"
+    assert cli("convert", tiny.out, "--to", out, "--sink", "arrayrecord").code == 0
+    script = tmp_path / "read.py"
+    script.write_text(GRAIN)
+    done = subprocess.run(
+        [sys.executable, str(script), f"{out}/train/*.arrayrecord"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    keys = [one.key for one in dataprep.open(out, split="train")]
+    found = done.stdout.split("\n")[:-1]
+    assert sorted(found) == sorted(keys)
+    assert found != keys  # shuffled: read at random
