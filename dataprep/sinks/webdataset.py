@@ -16,18 +16,19 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 import tarfile
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks import webdataset_sample
-from dataprep.sinks.base import Layout, ShardName, Sink, WrittenFile
+from dataprep.sinks import webdataset_energon, webdataset_sample
+from dataprep.sinks.base import FinishedShard, Layout, ShardName, Sink, WrittenFile
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.foreign import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
@@ -36,6 +37,7 @@ from dataprep.sinks.webdataset_sample import NAME_LIMIT, PREFIX_LIMIT, Stems
 BLOCK = tarfile.BLOCKSIZE
 RECORD = tarfile.RECORDSIZE  # what an archive of GNU tar or Python is padded to
 _SIZE_LIMIT = 8**11
+_OFFSET = struct.Struct("<Q")
 _METADATA = re.compile(r"__[^/]*__(/|$)")  # what the webdataset library passes over
 
 
@@ -99,7 +101,7 @@ class WebDatasetWriter(StreamWriter):
     @override
     def append(self, example: Example) -> None:
         """Append one sample; nothing at all if the format cannot hold it."""
-        archive, _ = self.files
+        archive, _, *energon = self.files
         parts = webdataset_sample.encode(example, self.info)
         stem = self._stems.name(example.key)
         offset = archive.size
@@ -111,6 +113,8 @@ class WebDatasetWriter(StreamWriter):
             line.append(f"{extension} {offset} {len(data)} {name}")
             pieces += header(name.encode("ascii"), len(data)), data, bytes(-len(data) % BLOCK)
             offset += len(data) + len(pieces[-1])
+        for offsets in energon:
+            offsets.write(_OFFSET.pack(archive.size))
         self._samples += 1
         if packed := self._compressor.compress(" ".join(line).encode("ascii") + b"\n"):
             self._lines.append(packed)
@@ -120,7 +124,9 @@ class WebDatasetWriter(StreamWriter):
     @override
     def close(self) -> Sequence[WrittenFile]:
         """Finish both files."""
-        archive, index = self.files
+        archive, index, *energon = self.files
+        for offsets in energon:
+            offsets.write(_OFFSET.pack(archive.size))
         end = 2 * BLOCK
         archive.write(bytes(end + -(archive.size + end) % RECORD))
         index.write(b"v1.2 %d\n" % self._samples)
@@ -200,6 +206,7 @@ class WebDatasetSink(Sink):
 
     name: ClassVar[str] = "webdataset"
     summary: ClassVar[str] = "tar archives for webdataset and DALI, with DALI's index"
+    OPTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {"energon": ("no", "yes")}
     keeps_boxes: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True
     reference: ClassVar[str] = "webdataset library"
@@ -207,11 +214,42 @@ class WebDatasetSink(Sink):
     overhead: ClassVar[int] = 3 * BLOCK + 2 * BLOCK + BLOCK // 2 + 150
 
     @override
+    def config(self) -> Mapping[str, str]:
+        """Nothing by default, as before there were options: then sets made so are gone on with."""
+        return self.options if self._energon else {}
+
+    @property
+    def _energon(self) -> bool:
+        return self.options["energon"] == "yes"
+
+    @override
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
-        """The archive, then the index in a directory of its own, as readers glob ``train-*``."""
+        """The archive, then the index in a directory of its own, as readers glob ``train-*``.
+
+        For Energon, the archive is in its split's directory in any layout: it has one metadata
+        folder a directory.
+        """
         name = f"{shard}.tar"
-        data = PurePosixPath(shard.split, name) if layout == "split" else PurePosixPath(name)
-        return data, PurePosixPath("index", shard.split, f"{shard}.idx")
+        split = layout == "split" or self._energon
+        data = PurePosixPath(shard.split, name) if split else PurePosixPath(name)
+        index = PurePosixPath("index", shard.split, f"{shard}.idx")
+        return (data, index, data.with_suffix(".tar.idx")) if self._energon else (data, index)
+
+    @override
+    def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
+        """Energon's metadata, if it is asked for."""
+        return webdataset_energon.metadata_paths(split) if self._energon else ()
+
+    @override
+    def finish_split(
+        self,
+        paths: Sequence[Path],
+        info: DatasetInfo,
+        shards: Sequence[FinishedShard],
+        statistics: object,
+    ) -> Sequence[WrittenFile]:
+        """Write Energon's metadata, if it is asked for."""
+        return webdataset_energon.write_metadata(paths, info, shards) if self._energon else ()
 
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> WebDatasetWriter:
         """Start a shard."""
