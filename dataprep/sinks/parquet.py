@@ -1,0 +1,208 @@
+"""Parquet, as ``datasets.load_dataset(OUT)`` of Hugging Face reads it: an image data set.
+
+``data/train-00000-of-00004.parquet``, numbered even if it is the only one: the pattern that
+``datasets`` looks for first, and the only one with any name of a split. So it does not take
+``records.parquet`` for data. `parquet_schema` says what the columns are.
+
+A row group ends at 100 rows, as those of image data sets on the hub, or at 32 MiB: a reader holds
+one at a time, and the hub's viewer refuses those of more than 300 MB. Nothing is compressed, since
+JPEGs are. Pages have checksums and an index, by which the viewer reads; where pyarrow can (21 and
+later), pages end where the content says, so that of a set that changed a little, little is uploaded
+again. Files name pyarrow's version and depend on it: the manifest has it.
+"""
+
+from __future__ import annotations
+
+import glob
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import accumulate
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyarrow import parquet
+from typing_extensions import override
+
+from dataprep.errors import SinkError, UsageError
+from dataprep.sinks.base import (
+    Layout,
+    ShardName,
+    ShardReader,
+    ShardWriter,
+    Sink,
+    WrittenFile,
+    damage,
+)
+from dataprep.sinks.example import DatasetInfo, Example
+from dataprep.sinks.foreign import import_reader
+from dataprep.sinks.hashed_file import HashedFile
+from dataprep.sinks.parquet_schema import RESERVED, example_of, info_of, row_of, schema_of
+
+ROWS = 100
+GROUP_BYTES = 32 << 20
+_LARGEST = (1 << 31) - (1 << 20)  # a page's size is a signed number of 32 bits
+# Of pyarrow 21, which hands it on without naming it.
+_BY_CONTENT = int(pa.__version__.partition(".")[0]) >= 21
+LAYOUT: Mapping[str, Any] = {
+    "compression": "none",
+    "write_page_checksum": True,
+    "write_page_index": True,
+    **({"use_content_defined_chunking": True} if _BY_CONTENT else {}),
+}
+"""What `parquet.ParquetWriter` is told besides the columns."""
+
+
+class _Output:
+    """The file as pyarrow writes it: front to back, and nothing once it is given up."""
+
+    closed = False  # pyarrow asks
+
+    def __init__(self, path: Path) -> None:
+        self.file = HashedFile(path)
+
+    def write(self, data: Any) -> int:
+        if not self.closed:
+            self.file.write(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing: `HashedFile.finish` does."""
+
+
+class ParquetWriter(ShardWriter):
+    """Writes one shard; holds a row group until it is full."""
+
+    def __init__(self, path: Path, info: DatasetInfo) -> None:
+        super().__init__(info)
+        self._rows: list[tuple[Any, ...]] = []
+        self._bytes = 0
+        self._schema = schema_of(info)
+        # Rows are shuffled, so that smallest and largest of a group lead nowhere.
+        plain = [name for name in self._schema.names if name not in {"image", "key"}]
+        self._output = _Output(path)
+        self._writer = parquet.ParquetWriter(
+            self._output, self._schema, use_dictionary=plain, write_statistics=plain, **LAYOUT
+        )
+
+    @override
+    def append(self, example: Example) -> None:
+        """Keep a row; write the row group if it is full."""
+        if len(example.encoded) > _LARGEST:
+            raise SinkError(f"{len(example.encoded)} bytes; Parquet holds at most {_LARGEST}")
+        self._rows.append(row_of(example, self.info))
+        self._bytes += len(example.encoded)
+        if len(self._rows) == ROWS or self._bytes >= GROUP_BYTES:
+            self._write_group()
+
+    def close(self) -> Sequence[WrittenFile]:
+        """Write what is left, and the footer."""
+        if self._rows:
+            self._write_group()
+        self._writer.close()
+        return (self._output.file.finish(),)
+
+    def abandon(self) -> None:
+        """Give the file up; pyarrow would end it when the writer is collected."""
+        self._output.closed = True
+        self._output.file.abandon()
+
+    def _write_group(self) -> None:
+        columns = zip(self._schema, zip(*self._rows, strict=True), strict=True)
+        arrays = [pa.array(values, field.type) for field, values in columns]
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+        self._rows, self._bytes = [], 0
+
+
+class ParquetReader(ShardReader):
+    """Reads a row group for a row, and keeps it while the next rows are asked for.
+
+    Of rows here and there it keeps none: a process has many shards open.
+    """
+
+    def __init__(self, path: Path, info: DatasetInfo) -> None:
+        super().__init__(path, info)
+        with damage(path, "footer"), ExitStack() as undo:
+            self._file = parquet.ParquetFile(path, page_checksum_verification=True)
+            undo.callback(self.close)
+            self.info = info_of(self._file.schema_arrow, info)
+            footer = self._file.metadata
+            sizes = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+            self._ends = list(accumulate(sizes))
+            undo.pop_all()
+        self._last, self._next = -1, 0
+        self._kept: pa.Table | None = None
+
+    def __len__(self) -> int:
+        """How many rows the row groups have."""
+        return self._ends[-1] if self._ends else 0
+
+    def read(self, number: int) -> Example:
+        """One row of its row group."""
+        group = bisect_right(self._ends, number)
+        row = number - (self._ends[group - 1] if group else 0)
+        table = self._kept if group == self._last else None
+        if table is None:
+            self._kept = None
+            table = self._file.read_row_group(group, use_threads=False)
+            if group == self._last or number == self._next:
+                self._kept = table
+        self._last, self._next = group, number + 1
+        (found,) = table.slice(row, 1).to_pylist()
+        return example_of(found, self.info)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._kept = None
+        self._file.close()
+
+
+class ParquetSink(Sink):
+    """``--sink parquet``."""
+
+    name: ClassVar[str] = "parquet"
+    summary: ClassVar[str] = "Parquet for Hugging Face's load_dataset, pandas and DuckDB"
+    keeps_boxes: ClassVar[bool] = True
+    keeps_attributes: ClassVar[bool] = True
+    overhead: ClassVar[int] = 150  # of the small columns, page headers and the footer
+    reference: ClassVar[str] = "Hugging Face datasets"
+
+    @override
+    def versions(self) -> Mapping[str, str]:
+        """Of the library that lays the files out."""
+        return {"pyarrow": pa.__version__}
+
+    @override
+    def check(self, info: DatasetInfo) -> None:
+        """Attributes are columns."""
+        if clash := [name for name, _ in info.attributes if name.lower() in RESERVED]:
+            raise UsageError(
+                f"parquet has a column {clash[0]!r} of its own, and cannot hold an attribute of "
+                "that name: rename it, or choose another format"
+            )
+
+    @override
+    def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
+        """In ``data``, where ``datasets`` looks for any split."""
+        name = f"{shard}.parquet"
+        return (PurePosixPath("data", name) if layout == "split" else PurePosixPath(name),)
+
+    def open(self, paths: Sequence[Path], info: DatasetInfo) -> ParquetWriter:
+        """Start a shard."""
+        return ParquetWriter(paths[0], info)
+
+    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> ParquetReader:
+        """Open a shard."""
+        return ParquetReader(paths[0], info)
+
+    @override
+    def reference_records(
+        self, paths: Sequence[Path], info: DatasetInfo
+    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+        """The shard as ``datasets`` streams it."""
+        library = import_reader("datasets", "packaged_modules.parquet", install="datasets")
+        files = [glob.escape(str(paths[0].absolute()))]
+        rows = library.load_dataset("parquet", data_files=files, split="train", streaming=True)
+        for row in rows.cast_column("image", library.Image(decode=False)):
+            yield row["image"]["bytes"], tuple(row.get("labels", (row.get("label"),)))

@@ -1,0 +1,152 @@
+"""The columns of a Parquet shard, and the row of an example.
+
+==============================  ==================================================================
+``image``                       struct<bytes: binary, path: string>: the image file and its name
+``label``                       int64, 0-based; ``labels``, a list, where an image has any number
+``key``                         unique in the split
+``height``, ``width``           int32, pixels
+``boxes``                       lists of xmin, ymin, xmax, ymax, float32, as fractions; only in data
+                                sets that have boxes
+``box_labels``                  what they show, a list, empty where that is not known; likewise, and
+                                only where an image has any number of labels
+attributes                      a column each, int64 or string; null where it is missing
+==============================  ==================================================================
+
+The metadata under ``huggingface`` make of ``image`` an ``Image`` and of labels a ``ClassLabel`` of
+class names, of which no two may be the same: those of several classes get their identifiers. Under
+``dataprep`` are identifiers and names as they are, and the colour space. Names of files need not be
+UTF-8, but strings must: of texts, bytes that are not, and zeros, are a zero and two hexadecimal
+digits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep.errors import SinkError
+from dataprep.index import Value
+from dataprep.sinks.example import DatasetInfo, Example
+
+IMAGE: Final = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+_OURS: Final[Mapping[str, pa.DataType]] = {
+    "image": IMAGE,
+    "label": pa.int64(),
+    "labels": pa.list_(pa.int64()),
+    "key": pa.string(),
+    "height": pa.int32(),
+    "width": pa.int32(),
+    "boxes": pa.list_(pa.list_(pa.float32())),
+    "box_labels": pa.list_(pa.int64()),
+}
+RESERVED: Final = frozenset(_OURS)
+"""Names that no attribute can have."""
+
+_NO_TEXT = re.compile("[\0\udc80-\udcff]")
+_ESCAPED = re.compile("\0([0-9a-f]{2})")
+
+
+def schema_of(info: DatasetInfo) -> pa.Schema:
+    """The columns of a data set, and what Hugging Face's ``datasets`` is told of them."""
+    label = {"names": _class_names(info), "_type": "ClassLabel"}
+    side = {"dtype": "float32", "_type": "Value"}
+    described: dict[str, object] = {
+        "image": {"_type": "Image"},
+        **({"labels": _several(label)} if info.multilabel else {"label": label}),
+        "key": {"dtype": "string", "_type": "Value"},
+        "height": {"dtype": "int32", "_type": "Value"},
+        "width": {"dtype": "int32", "_type": "Value"},
+    }
+    if info.boxes:
+        described["boxes"] = _several(_several(side))
+        if info.multilabel:
+            described["box_labels"] = _several(label)
+    columns = [(name, _OURS[name]) for name in described]
+    for name, kind in info.attributes:
+        columns.append((name, pa.int64() if kind == "int" else pa.string()))
+        described[name] = {"dtype": str(columns[-1][1]), "_type": "Value"}
+    metadata = {
+        "huggingface": {"info": {"features": described}},
+        "dataprep": {"classes": info.classes, "colorspace": info.colorspace},
+    }
+    return pa.schema(columns, {name: json.dumps(value) for name, value in metadata.items()})
+
+
+def info_of(schema: pa.Schema, info: DatasetInfo) -> DatasetInfo:
+    """What is known of the data set; classes are the file's if nobody else knows them.
+
+    Raises:
+        SinkError: the file is not dataprep's.
+    """
+    if b"dataprep" not in (schema.metadata or {}) or not {"image", "key"} <= {*schema.names}:
+        raise SinkError("its schema is not that of dataprep's images; `datasets` may read it")
+    said = json.loads(schema.metadata[b"dataprep"])
+    if info.classes:
+        return info
+    classes = tuple((identifier, name) for identifier, name in said["classes"])
+    several = "labels" in schema.names
+    return replace(info, classes=classes, multilabel=several, colorspace=said["colorspace"])
+
+
+def row_of(example: Example, info: DatasetInfo) -> tuple[Any, ...]:
+    """The values of an example, in the order of the columns."""
+    row: list[Any] = [
+        {"bytes": example.encoded, "path": _stored(example.filename)},
+        example.labels if info.multilabel else example.labels[0],
+        _stored(example.key),
+        example.height,
+        example.width,
+    ]
+    if info.boxes:
+        row.append(example.boxes)
+        if info.multilabel:
+            row.append(example.box_labels)
+    row += (_stored(example.attributes.get(name)) for name, _ in info.attributes)
+    return tuple(row)
+
+
+def example_of(row: Mapping[str, Any], info: DatasetInfo) -> Example:
+    """The inverse of `row_of`, by the names of the columns; format and size are the image's own."""
+    return info.example(
+        str(_value(row["key"])),
+        row["image"]["bytes"],
+        tuple(row["labels"]) if "labels" in row else (row["label"],),
+        boxes=tuple(map(tuple, row.get("boxes", ()))),
+        box_labels=tuple(row.get("box_labels", ())),
+        attributes={
+            name: _value(value)
+            for name, value in row.items()
+            if name not in RESERVED and value is not None
+        },
+    )
+
+
+def _class_names(info: DatasetInfo) -> list[str]:
+    """Of strings that are UTF-8, no two the same: Hugging Face's ClassLabel refuses others."""
+    count = Counter(name for _, name in info.classes)
+    names = (f"{name} ({key})" if count[name] > 1 else name for key, name in info.classes)
+    return [name.encode("utf-8", "backslashreplace").decode() for name in names]
+
+
+def _several(one: object) -> dict[str, object]:
+    """A list; ``datasets`` of any version know this name of it."""
+    return {"feature": one, "_type": "Sequence"}
+
+
+def _stored(value: Value | None) -> Value | None:
+    """Text as Unicode that every reader takes."""
+    if not isinstance(value, str):
+        return value
+    return _NO_TEXT.sub(lambda found: f"\0{ord(found[0]) & 0xFF:02x}", value)
+
+
+def _value(stored: Value) -> Value:
+    if not isinstance(stored, str):
+        return stored
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16) and 0xDC00 + int(found[1], 16)), stored)
