@@ -51,7 +51,8 @@ test-lowest: setup
 
 # Those readers, 3 GB or more, MPI and Dask. MXNet 1.9.1 wants a numpy older than anybody else's.
 readers: setup $(MXNET)/.ready
-	$(BIN)/python -m pip install --quiet --editable ".[tensorflow,dali,webdataset,arrayrecord,mpi,dask,report]" \
+	$(BIN)/python -m pip install --quiet \
+	  --editable ".[tensorflow,dali,webdataset,arrayrecord,huggingface,mpi,dask,report]" \
 	  --group torch --group mpi --group catalogues --group grain
 
 $(MXNET)/.ready:

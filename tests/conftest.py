@@ -52,6 +52,7 @@ PACKAGES = {
     "webdataset": "webdataset",
     "array-record": "array_record",
     "Grain": "grain",
+    "Hugging Face datasets": "datasets",
     "mpi4py": "mpi4py",
     "Dask": "distributed",
     "dask-jobqueue": "dask_jobqueue",
@@ -79,6 +80,7 @@ FORMATS = {
     "hdf5-arrays": ("--sink", "hdf5-arrays", "--resize", "16x16"),
     "hdf5-caffe": ("--sink", "hdf5-caffe", "--resize", "16x16"),
     "webdataset": ("--sink", "webdataset"),
+    "parquet": ("--sink", "parquet"),
 }
 if find_spec("array_record") is not None:
     FORMATS["arrayrecord"] = ("--sink", "arrayrecord")

@@ -71,7 +71,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(
     scope="session",
-    params=["tfrecord", "hdf5", "lmdb", "lmdb-torch", "recordio", "webdataset"],
+    params=["tfrecord", "hdf5", "lmdb", "lmdb-torch", "recordio", "webdataset", "parquet"],
 )
 def out(
     request: pytest.FixtureRequest, cli: Cli, tiny: Made, tmp_path_factory: pytest.TempPathFactory

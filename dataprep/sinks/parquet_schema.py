@@ -24,10 +24,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from dataprep.errors import SinkError
@@ -97,7 +98,7 @@ def info_of(schema: pa.Schema, info: DatasetInfo) -> DatasetInfo:
 def row_of(example: Example, info: DatasetInfo) -> tuple[Any, ...]:
     """The values of an example, in the order of the columns."""
     row: list[Any] = [
-        {"bytes": example.encoded, "path": _stored(example.filename)},
+        (example.encoded, _stored(example.filename)),
         example.labels if info.multilabel else example.labels[0],
         _stored(example.key),
         example.height,
@@ -109,6 +110,19 @@ def row_of(example: Example, info: DatasetInfo) -> tuple[Any, ...]:
             row.append(example.box_labels)
     row += (_stored(example.attributes.get(name)) for name, _ in info.attributes)
     return tuple(row)
+
+
+def table_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    """Rows as columns; images are copied once, since pyarrow's own conversion copies them often."""
+    images, *others = zip(*rows, strict=True)
+    files, names = zip(*images, strict=True)
+    ends = np.cumsum([0, *map(len, files)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(files))]
+    encoded = pa.Array.from_buffers(pa.binary(), len(files), buffers)
+    columns = [pa.StructArray.from_arrays([encoded, pa.array(names)], fields=list(IMAGE))]
+    types = schema.types[1:]
+    columns += [pa.array(values, kind) for values, kind in zip(others, types, strict=True)]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def example_of(row: Mapping[str, Any], info: DatasetInfo) -> Example:

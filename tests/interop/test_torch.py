@@ -18,6 +18,7 @@ SINKS = {
     "hdf5": (),
     "lmdb": ("--num_shards", "train=3,validation=2"),
     "lmdb-torch": ("--num_shards", "1"),
+    "parquet": (),
     "recordio": ("--num_shards", "1"),
     "tfrecord": (),
     "webdataset": (),

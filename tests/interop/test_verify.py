@@ -25,11 +25,13 @@ SETS = {
     "lmdb": (("--num_shards", "1"), "nvidia.dali"),
     "lmdb of pixels": (("--datum", "raw", *PIXELS, "--stats", "mean", "--num_shards", "1"), ""),
     "lmdb-torch": (("--num_shards", "1"), ""),
+    "parquet": ((), "datasets"),
     "recordio": (("--num_shards", "1"), "nvidia.dali"),
     "tfrecord": ((), "tensorflow"),
     "webdataset": ((), "webdataset"),
 }
 PIP_NAMES = {
+    "datasets.packaged_modules.parquet": "datasets",
     "nvidia.dali": "nvidia-dali-cuda120",
     "tensorflow": "tensorflow-cpu",
     "webdataset.tariterators": "webdataset",
@@ -107,6 +109,7 @@ def test_a_reader_that_disagrees_is_heard(
     ("name", "library"),
     [
         ("lmdb", "nvidia.dali"),
+        ("parquet", "datasets.packaged_modules.parquet"),
         ("recordio", "nvidia.dali"),
         ("tfrecord", "tensorflow"),
         ("webdataset", "webdataset.tariterators"),
