@@ -84,6 +84,16 @@ train = wds.WebDataset(sorted(glob.glob("OUT/{pattern}")), shardshuffle=100)
 train = train.shuffle(1000).decode("pil")""",
         ),
     ),
+    "parquet": (
+        (
+            "Hugging Face",
+            """from datasets import load_dataset
+
+train = load_dataset("OUT", split="{split}", streaming=True).shuffle(buffer_size=1000)
+for row in train:
+    row["image"], row["{label}"]  # Pillow's image; {classes} classes""",
+        ),
+    ),
 }
 
 
@@ -104,6 +114,7 @@ def loaders(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
         "first_index": index,
         "pattern": _pattern(first),
         "index": _pattern(index),
+        "label": "labels" if manifest["examples"]["multilabel"] else "label",
         "label_base": f"label base: {manifest['sink']['config'].get('label_base', 0)}",
     }
     chosen = (_ALWAYS, *_OF_SINK.get(manifest["sink"]["name"], ()))

@@ -174,7 +174,7 @@ def test_the_command_says_where_it_is(tiny: Made, cli: Cli, tmp_path: Path) -> N
     assert cli("verify", out).code == 0  # it is no part of the data set
 
 
-@pytest.mark.parametrize("name", ["tfrecord", "recordio", "webdataset", "hdf5"])
+@pytest.mark.parametrize("name", ["tfrecord", "recordio", "webdataset", "parquet", "hdf5"])
 def test_lines_that_load_the_set_name_files_that_are_there(shelf: Shelf, name: str) -> None:
     out = shelf(name).out
     found = loaders(json.loads((out / "manifest.json").read_text()))
