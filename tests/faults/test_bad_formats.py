@@ -14,7 +14,7 @@ from tests.faults.conftest import commits
 from tests.faults.test_full_disk import free_bytes
 
 COUNTS = ("--num_shards", "train=4,validation=1")
-FULL = ["tfrecord", "lmdb", "hdf5"]
+FULL = ["tfrecord", "lmdb", "hdf5", "parquet"]
 
 
 @pytest.fixture(scope="module")
