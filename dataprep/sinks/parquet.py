@@ -10,7 +10,7 @@ compressed, since JPEGs are; pages have checksums. Pages that end where their co
 (content-defined chunking, so that a second upload is small) are not used: the hub itself cuts files
 by content, and finds the same images again if they are not compressed. With one image of 110 kB
 more among 400, a chunker like the hub's finds 3 % new bytes, and 20 % where pages are cut by
-content, which takes half as long again. Files name pyarrow's version, so the manifest has it.
+content, which takes a third longer. Files name pyarrow's version, so the manifest has it.
 """
 
 from __future__ import annotations
