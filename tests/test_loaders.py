@@ -24,7 +24,10 @@ from tests.conftest import Cli, Made, Raw
 PAGE = Path(__file__).parent.parent / "docs" / "reading.md"
 BLOCK = re.compile(r"(?:<!-- (?P<notes>[^\n]*) -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```", re.S)
 PIXELS = "--resize", "16x16"
-MXNET = "DATAPREP_MXNET_PYTHON"
+ELSEWHERE = {  # what needs other versions than everybody else: an environment of its own
+    "mxnet": ("DATAPREP_MXNET_PYTHON", "a Python that has MXNet 1.9 and NumPy before 1.24"),
+    "composer": ("DATAPREP_COMPOSER_PYTHON", "a Python that has mosaicml and dataprep"),
+}
 IMAGES = 24
 NOTING = """
 import json, sys
@@ -32,10 +35,11 @@ import json, sys
 steps = []
 
 def train_step(images, labels):
-    steps.append((images.shape, labels.tolist()))
+    steps.append((tuple(images.shape), labels.tolist()))
 
 # loader
-json.dump(steps, sys.stdout)
+with open(sys.argv[1], "w") as file:
+    json.dump(steps, file)
 """
 
 
@@ -47,33 +51,43 @@ class Block:
     language: str
     code: str
     out: str
-    """The sink whose output is ``out``."""
+    """The sink, and perhaps an option of it, whose output is ``out``."""
     needs: tuple[str, ...]
     after: str
     """A function that an earlier block defines."""
     inside: str
     """The directory it is run in."""
 
+    sections: tuple[str, ...]
+    """The headings above it, of the second level and the third, as links have them."""
+
     def __str__(self) -> str:
         return f"line-{self.line}-{self.out}"
+
+
+def link_of(heading: str) -> str:
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def blocks() -> list[Block]:
     text = PAGE.read_text(encoding="utf-8")
     found = []
     for match in BLOCK.finditer(text):
-        notes = dict(
-            part.partition(":")[::2] for part in (match["notes"] or "").replace(" ", "").split(";")
-        )
+        notes = dict(part.split(": ") for part in (match["notes"] or "out: ").split("; "))
+        above = "\n" + text[: match.start()]
         found.append(
             Block(
                 line=text.count("\n", 0, match.start()) + 1,
                 language=match["language"],
                 code=match["code"],
                 out=notes.get("out", ""),
-                needs=tuple(filter(None, notes.get("needs", "").split(","))),
+                needs=tuple(filter(None, notes.get("needs", "").split(", "))),
                 after=notes.get("after", ""),
                 inside=notes.get("in", ""),
+                sections=tuple(
+                    link_of(above.rpartition(level)[2].partition("\n")[0])
+                    for level in ("\n## ", "\n### ")
+                ),
             )
         )
     return found
@@ -114,10 +128,12 @@ def outs(cli: Cli, tiny: Made, tmp_path_factory: pytest.TempPathFactory) -> Call
                 raw = Raw(tiny.raw.path, (*tiny.raw.options, *PIXELS))
                 assert cli(*raw.command(out, "--sink", sink)).code == 0
             else:
-                one = sink in ("lmdb", "lmdb-torch", "recordio")
+                name, _, option = sink.partition(" ")
+                one = name in ("lmdb", "lmdb-torch", "recordio")
                 shards = "1" if one else "train=6,validation=2"
-                words = ("convert", tiny.out, "--to", out, "--sink", sink, "--workers", "1")
-                assert cli(*words, "--num_shards", shards).code == 0
+                words = ("convert", tiny.out, "--to", out, "--sink", name, "--workers", "1")
+                options = ("--sink_option", option) if option else ()
+                assert cli(*words, *options, "--num_shards", shards).code == 0
         return done[sink]
 
     return make
@@ -150,6 +166,9 @@ def skip_without(block: Block) -> None:
     "ignore::ResourceWarning",
     "ignore::pytest.PytestUnraisableExceptionWarning",
     "ignore:.*multi-threaded.*fork:DeprecationWarning",
+    # Lightning is told neither where it runs nor what it trains.
+    "ignore:.*(srun|tensorboardX|configure_optimizers|training_step|logging interval)",
+    "ignore:.*(LeafSpec|pin_memory)",  # of Energon, too
 )
 @pytest.mark.parametrize("block", PYTHON, ids=str)
 def test_a_loader_gives_every_image_with_its_label(
@@ -159,17 +178,17 @@ def test_a_loader_gives_every_image_with_its_label(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if "mxnet" in block.needs:
-        steps = in_mxnets_python(block, outs(block.out), tmp_path)
+    code = defining(block.after) + "\n" + block.code if block.after else block.code
+    if block.needs and block.needs[0] in ELSEWHERE:
+        steps = in_another_python(block.needs[0], code, outs(block.out), tmp_path)
     else:
         skip_without(block)
         monkeypatch.chdir(outs(block.out))
         monkeypatch.setenv("HDF5_USE_FILE_LOCKING", "FALSE")
-        code = defining(block.after) + "\n" + block.code if block.after else block.code
         script = tmp_path / "script.py"
         script.write_text(code, encoding="utf-8")
         steps = Steps()
-        ranks = 3 if block.after else 1
+        ranks = 3 if '"RANK"' in block.code else 1
         for rank in range(ranks):
             monkeypatch.setenv("RANK", str(rank))
             monkeypatch.setenv("WORLD_SIZE", str(ranks))
@@ -180,17 +199,18 @@ def test_a_loader_gives_every_image_with_its_label(
         assert steps.shapes in ({(224, 224, 3)}, {(3, 224, 224)})
 
 
-def in_mxnets_python(block: Block, directory: Path, tmp_path: Path) -> Steps:
-    """Run a block where MXNet is."""
-    if MXNET not in os.environ:
-        pytest.skip(f"set {MXNET} to a Python that has MXNet 1.9 and NumPy before 1.24")
-    script = tmp_path / "script.py"
-    script.write_text(NOTING.replace("# loader", block.code), encoding="utf-8")
-    words = [os.environ[MXNET], str(script)]
+def in_another_python(library: str, code: str, directory: Path, tmp_path: Path) -> Steps:
+    """Run a block where its library is."""
+    variable, what = ELSEWHERE[library]
+    if variable not in os.environ:
+        pytest.skip(f"set {variable} to {what}")
+    script, noted = tmp_path / "script.py", tmp_path / "steps.json"
+    script.write_text(NOTING.replace("# loader", code), encoding="utf-8")
+    words = [os.environ[variable], str(script), str(noted)]
     done = subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     steps = Steps()
-    for shape, labels in json.loads(done.stdout.splitlines()[-1]):
+    for shape, labels in json.loads(noted.read_bytes()):
         steps(np.empty(shape), labels)
     return steps
 
@@ -219,3 +239,15 @@ def test_every_block_says_what_it_reads() -> None:
     assert len(PYTHON) >= 12
     for block in BLOCKS:
         assert block.out, f"docs/reading.md:{block.line}: no '<!-- out: SINK -->' before the block"
+
+
+def test_the_table_of_formats_leads_to_lines_for_every_trainer_and_sink() -> None:
+    """All of which are run above."""
+    page = PAGE.with_name("formats.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (.*?) \| (.*?) \| .*\(reading.md#(.*?)\) \|$", page, re.M)
+    assert len(rows) == 11
+    for trainer, sinks, link in rows:
+        there = {block.out.split()[0] for block in BLOCKS if link in block.sections}
+        assert there, trainer
+        if not sinks.startswith("as ") and "or any" not in sinks:
+            assert {name for name in re.findall("`(.*?)`", sinks) if "=" not in name} <= there

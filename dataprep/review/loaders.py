@@ -7,13 +7,15 @@ from typing import Any, Final
 
 _ALWAYS: Final = (
     "PyTorch",
-    """import dataprep, torch
-from torchvision import transforms
+    """import dataprep, numpy, torch
+from PIL import ImageOps
 
-train = dataprep.open("OUT", "{split}").to_torch(transforms.Compose([
-    transforms.RandomResizedCrop(224), transforms.ToTensor()]))
-loader = torch.utils.data.DataLoader(train, batch_size=256, shuffle=True, num_workers=8)
-model = ...  # {classes} classes""",
+def pixels(picture):  # or a transform of torchvision
+    cut = ImageOps.fit(picture.convert("RGB"), (224, 224))
+    return torch.from_numpy(numpy.array(cut)).permute(2, 0, 1)
+
+dataset = dataprep.open("OUT", "{split}").to_torch(pixels)  # {classes} classes
+train = torch.utils.data.DataLoader(dataset, batch_size=256, shuffle=True, num_workers=2)""",
 )
 
 _OF_SINK: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
@@ -53,7 +55,7 @@ images = fn.decoders.image(inputs["image/encoded"])""",
 
 train = mx.io.ImageRecordIter(
     path_imgrec="OUT/{first}", path_imgidx="OUT/{first_index}", data_shape=(3, 224, 224),
-    batch_size=256, shuffle=True)  # {classes} classes""",
+    resize=256, rand_crop=True, batch_size=256, shuffle=True)  # {classes} classes""",
         ),
         (
             "DALI",
@@ -84,6 +86,18 @@ train = wds.WebDataset(sorted(glob.glob("OUT/{pattern}")), shardshuffle=100)
 train = train.shuffle(1000).decode("pil")""",
         ),
     ),
+    "energon": (
+        (
+            "Energon",
+            """from megatron.energon import WorkerConfig, get_loader, get_train_dataset
+
+workers = WorkerConfig(rank=0, world_size=1, num_workers=2)
+dataset = get_train_dataset(
+    "OUT/{split}", worker_config=workers, batch_size=1, shuffle_buffer_size=1000,
+    max_samples_per_sequence=100, repeat=False)
+train = get_loader(dataset)  # {classes} classes""",
+        ),
+    ),
     "parquet": (
         (
             "Hugging Face",
@@ -107,6 +121,8 @@ def loaders(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     index = next(
         (path for path in paths if path.startswith("index/") or path.endswith(".idx")), first
     )
+    sink = manifest["sink"]
+    kinds = [sink["name"], "energon" if sink["config"].get("energon") == "yes" else ""]
     values = {
         "split": split,
         "classes": len(manifest["classes"]),
@@ -115,9 +131,9 @@ def loaders(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
         "pattern": _pattern(first),
         "index": _pattern(index),
         "label": "labels" if manifest["examples"]["multilabel"] else "label",
-        "label_base": f"label base: {manifest['sink']['config'].get('label_base', 0)}",
+        "label_base": f"label base: {sink['config'].get('label_base', 0)}",
     }
-    chosen = (_ALWAYS, *_OF_SINK.get(manifest["sink"]["name"], ()))
+    chosen = (_ALWAYS, *(lines for kind in kinds for lines in _OF_SINK.get(kind, ())))
     return [(name, lines.format(**values)) for name, lines in chosen]
 
 
