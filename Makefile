@@ -53,7 +53,7 @@ test-lowest: setup
 readers: setup $(MXNET)/.ready
 	$(BIN)/python -m pip install --quiet \
 	  --editable ".[tensorflow,dali,webdataset,arrayrecord,huggingface,mpi,dask,report]" \
-	  --group torch --group mpi --group catalogues --group grain
+	  --group readers --group mpi
 
 $(MXNET)/.ready:
 	$(PYTHON) -m venv $(MXNET)
