@@ -63,17 +63,17 @@ class HashedFile:
             pieces = [b"".join(pieces)]
         written = os.writev(self._file.fileno(), pieces)
         if written == size:
-            _begin_writeback(self._file.fileno(), self.size - size, size)
+            begin_writeback(self._file.fileno(), self.size - size, size)
         else:
             rest = memoryview(b"".join(pieces))[written:]
             while rest:
                 rest = rest[self._file.write(rest) :]
 
 
-def _begin_writeback(descriptor: int, offset: int, size: int) -> None:
+def begin_writeback(descriptor: int, offset: int = 0, size: int = 0) -> None:
     """Have the disk take these bytes while more are made: `os.fsync` then waits for the last only.
 
-    It is only a wish, so whether it can be granted does not matter.
+    It is only a wish, so whether it can be granted does not matter. Size 0 is up to the end.
     """
     if _sync_file_range is not None:
         _sync_file_range(descriptor, ctypes.c_int64(offset), ctypes.c_int64(size), _WRITE)

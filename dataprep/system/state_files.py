@@ -16,7 +16,7 @@ from dataprep.system.durable_files import write_durably
 
 State = dict[str, Any]
 
-_READ = 1 << 22  # large reads: what parallel file systems like
+_READ = 1 << 20  # a stripe of Lustre, and small enough for the processor's cache
 
 
 def to_json(value: object) -> bytes:
@@ -32,11 +32,12 @@ def file_sha256(path: Path, told: Callable[[int], None] | None = None) -> str:
         told: how many bytes were read since the last call.
     """
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_READ):
-            digest.update(chunk)
+    buffer = memoryview(bytearray(_READ))  # one for all: a new one is pages to be cleared
+    with path.open("rb", buffering=0) as file:
+        while size := file.readinto(buffer):
+            digest.update(buffer[:size])
             if told is not None:
-                told(len(chunk))
+                told(size)
     return digest.hexdigest()
 
 
