@@ -5,12 +5,8 @@
 ``records.parquet`` for data. `parquet_schema` says what the columns are.
 
 A row group ends at 100 rows, as those of image data sets on the hub, or at 16 MiB: a reader holds
-one at a time, and the hub's viewer refuses those of more than 300 MB. Its images are one page, not
-compressed, since JPEGs are; pages have checksums. Pages that end where their content says
-(content-defined chunking, so that a second upload is small) are not used: the hub itself cuts files
-by content, and finds the same images again if they are not compressed. With one image of 110 kB
-more among 400, a chunker like the hub's finds 3 % new bytes, and 20 % where pages are cut by
-content, which takes a third longer. Files name pyarrow's version, so the manifest has it.
+one at a time. Pages have checksums, and nothing is compressed, since JPEGs are. docs/formats.md
+says why they do not end where their content says (content-defined chunking).
 """
 
 from __future__ import annotations
@@ -29,15 +25,8 @@ from pyarrow import parquet
 from typing_extensions import override
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.sinks.base import (
-    Layout,
-    ShardName,
-    ShardReader,
-    ShardWriter,
-    Sink,
-    WrittenFile,
-    damage,
-)
+from dataprep.sinks import ShardName, ShardReader, ShardWriter, Sink, WrittenFile, damage
+from dataprep.sinks.base import Layout
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.foreign import import_reader
 from dataprep.sinks.hashed_file import HashedFile
@@ -46,11 +35,7 @@ from dataprep.sinks.parquet_schema import RESERVED, example_of, info_of, row_of,
 ROWS = 100
 GROUP_BYTES = 16 << 20
 _LARGEST = (1 << 31) - 2 * GROUP_BYTES  # sizes of pages and places in a group are signed 32 bits
-LAYOUT: Mapping[str, Any] = {
-    "compression": "none",
-    "write_page_checksum": True,
-}
-"""What `parquet.ParquetWriter` is told besides the columns."""
+_ROWS_AT_ONCE = 16  # pyarrow ends no page of images between: larger ones leave the cache
 
 
 class _Output:
@@ -61,10 +46,9 @@ class _Output:
     def __init__(self, path: Path) -> None:
         self.file = HashedFile(path)
 
-    def write(self, data: Any) -> int:
+    def write(self, data: bytes) -> None:
         if not self.closed:
-            self.file.write(bytes(data))
-        return len(data)
+            self.file.write(data)
 
     def flush(self) -> None:
         """Nothing: `HashedFile.finish` does."""
@@ -82,10 +66,15 @@ class ParquetWriter(ShardWriter):
         plain = [name for name in self._schema.names if name not in {"image", "key"}]
         self._output = _Output(path)
         self._writer = parquet.ParquetWriter(
-            self._output, self._schema, use_dictionary=plain, write_statistics=plain, **LAYOUT
+            self._output,
+            self._schema,
+            compression="none",
+            use_dictionary=plain,
+            write_statistics=plain,
+            write_page_checksum=True,
+            write_batch_size=_ROWS_AT_ONCE,
         )
 
-    @override
     def append(self, example: Example) -> None:
         """Keep a row; write the row group if it is full."""
         if len(example.encoded) > _LARGEST:

@@ -1,16 +1,4 @@
-"""The columns of a Parquet shard, and the row of an example.
-
-==============================  ==================================================================
-``image``                       struct<bytes: binary, path: string>: the image file and its name
-``label``                       int64, 0-based; ``labels``, a list, where an image has any number
-``key``                         unique in the split
-``height``, ``width``           int32, pixels
-``boxes``                       lists of xmin, ymin, xmax, ymax, float32, as fractions; only in data
-                                sets that have boxes
-``box_labels``                  what they show, a list, empty where that is not known; likewise, and
-                                only where an image has any number of labels
-attributes                      a column each, int64 or string; null where it is missing
-==============================  ==================================================================
+"""The columns of a Parquet shard, and the row of an example; docs/formats.md has a table of them.
 
 The metadata under ``huggingface`` make of ``image`` an ``Image`` and of labels a ``ClassLabel`` of
 class names, of which no two may be the same: those of several classes get their identifiers. Under
@@ -54,26 +42,19 @@ _ESCAPED = re.compile("\0([0-9a-f]{2})")
 
 
 def schema_of(info: DatasetInfo) -> pa.Schema:
-    """The columns of a data set, and what Hugging Face's ``datasets`` is told of them."""
+    """The columns of a data set, and of which ``datasets`` must be told more than their type."""
     label = {"names": _class_names(info), "_type": "ClassLabel"}
-    side = {"dtype": "float32", "_type": "Value"}
-    described: dict[str, object] = {
-        "image": {"_type": "Image"},
-        **({"labels": _several(label)} if info.multilabel else {"label": label}),
-        "key": {"dtype": "string", "_type": "Value"},
-        "height": {"dtype": "int32", "_type": "Value"},
-        "width": {"dtype": "int32", "_type": "Value"},
-    }
+    labels = {"feature": label, "_type": "Sequence"}  # ``datasets`` of any version know this name
+    names = ["image", "labels" if info.multilabel else "label", "key", "height", "width"]
     if info.boxes:
-        described["boxes"] = _several(_several(side))
-        if info.multilabel:
-            described["box_labels"] = _several(label)
-    columns = [(name, _OURS[name]) for name in described]
-    for name, kind in info.attributes:
-        columns.append((name, pa.int64() if kind == "int" else pa.string()))
-        described[name] = {"dtype": str(columns[-1][1]), "_type": "Value"}
+        names += ["boxes", "box_labels"] if info.multilabel else ["boxes"]
+    told = {"image": {"_type": "Image"}, "label": label, "labels": labels, "box_labels": labels}
+    features = {name: told[name] for name in names if name in told}
+    kinds = {"int": pa.int64(), "text": pa.string()}
+    columns = [(name, _OURS[name]) for name in names]
+    columns += [(name, kinds[kind]) for name, kind in info.attributes]
     metadata = {
-        "huggingface": {"info": {"features": described}},
+        "huggingface": {"info": {"features": features}},
         "dataprep": {"classes": info.classes, "colorspace": info.colorspace},
     }
     return pa.schema(columns, {name: json.dumps(value) for name, value in metadata.items()})
@@ -146,11 +127,6 @@ def _class_names(info: DatasetInfo) -> list[str]:
     count = Counter(name for _, name in info.classes)
     names = (f"{name} ({key})" if count[name] > 1 else name for key, name in info.classes)
     return [name.encode("utf-8", "backslashreplace").decode() for name in names]
-
-
-def _several(one: object) -> dict[str, object]:
-    """A list; ``datasets`` of any version know this name of it."""
-    return {"feature": one, "_type": "Sequence"}
 
 
 def _stored(value: Value | None) -> Value | None:
