@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ PACKAGES = {
     "TensorFlow": "tensorflow",
     "DALI": "nvidia",
     "PyTorch": "torch",
+    "Lightning": "pytorch_lightning",
+    "Energon": "megatron",
     "webdataset": "webdataset",
     "array-record": "array_record",
     "Grain": "grain",
@@ -80,10 +83,15 @@ FORMATS = {
     "hdf5-arrays": ("--sink", "hdf5-arrays", "--resize", "16x16"),
     "hdf5-caffe": ("--sink", "hdf5-caffe", "--resize", "16x16"),
     "webdataset": ("--sink", "webdataset"),
+    "webdataset-energon": ("--sink", "webdataset", "--sink_option", "energon=yes"),
     "parquet": ("--sink", "parquet"),
+    "arrayrecord": ("--sink", "arrayrecord"),
 }
-if find_spec("array_record") is not None:
-    FORMATS["arrayrecord"] = ("--sink", "arrayrecord")
+# The same of images that have one size already.
+UNSIZED = {
+    name: tuple(takewhile(lambda word: word != "--resize", options))
+    for name, options in FORMATS.items()
+}
 ENCODED = [name for name, options in FORMATS.items() if "--resize" not in options]
 PIXELS = [name for name in FORMATS if name not in ENCODED]
 
@@ -121,6 +129,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         lines.append("left to `make test-all`: sweeps, every kill, foreign readers, Dask, Slurm")
     missing = [name for name, module in PACKAGES.items() if find_spec(module) is None]
     missing += [] if "DATAPREP_MXNET_PYTHON" in os.environ else ["MXNet"]
+    missing += [] if "DATAPREP_COMPOSER_PYTHON" in os.environ else ["Composer"]
     missing += [name for name in PROGRAMS if shutil.which(name) is None]
     missing += [] if os.geteuid() == 0 else ["root"]
     if missing:
@@ -129,11 +138,15 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of whole folders and modules."""
+    """Mark the tests of whole folders and modules, and of what cannot be written here."""
     thorough = [Path(__file__).parent / name for name in THOROUGH]
     for item in items:
         if any(item.path.is_relative_to(path) for path in thorough):
             item.add_marker(pytest.mark.thorough)
+        parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        arrayrecord = any(isinstance(it, str) and it == "arrayrecord" for it in parameters)
+        if arrayrecord and find_spec("array_record") is None:
+            item.add_marker(pytest.mark.skip("needs array-record, which writes this format"))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pytest
 from dataprep.plugins import SINKS, installed, load_sink
 from dataprep.records import Records
 from dataprep_schemas import caffe_pb2
-from tests.conftest import FORMATS, PIXELS, Cli, Made, Raw, Shelf, hashes, leftovers
+from tests.conftest import FORMATS, PIXELS, UNSIZED, Cli, Made, Raw, Shelf, hashes, leftovers
 
 # --- dataprep sinks ---
 
@@ -176,7 +176,7 @@ def of_split(out: Path, split: str) -> dict[str, object]:
 def measured(photos: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The photographs as pixels, with their mean image; in several shards, to be added up."""
     out = tmp_path_factory.mktemp("measured")
-    raw = Raw(photos.raw.path, (*FORMATS["lmdb-raw"][:4], "--resize", "24x18", "--stats", "mean"))
+    raw = Raw(photos.raw.path, (*UNSIZED["lmdb-raw"], "--resize", "24x18", "--stats", "mean"))
     result = Cli()(*raw.command(out, "--num_shards", 3, "--workers", 2))
     assert result.code == 0, result
     return out

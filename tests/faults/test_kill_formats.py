@@ -40,12 +40,13 @@ def unwritten(out: Path) -> None:
         path.unlink()
 
 
+@pytest.mark.parametrize("name", ["hdf5", "webdataset-energon"])
 def test_a_kill_before_any_change_is_healed_by_the_same_command(
-    forks: Forks, mini: Made, tmp_path: Path
+    forks: Forks, mini: Made, tmp_path: Path, name: str
 ) -> None:
     """Of the format's own files; what else is changed is the same for all formats."""
     shelf = shelf_of(mini, tmp_path / "shelf")
-    made = shelf("hdf5", "--splits", "train", "--num_shards", 2)
+    made = shelf(name, "--splits", "train", "--num_shards", 2)
     unwritten(made.copy(tmp_path / "planned"))
     out = tmp_path / "out"
     files = [out / "train", out / ".train"]

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from dataprep_pipelines.runners.local import processes_for
-from tests.conftest import FORMATS, Cli, Made, Shelf, hashes, leftovers
+from tests.conftest import FORMATS, UNSIZED, Cli, Made, Shelf, hashes, leftovers
 
 
 @pytest.fixture
@@ -69,13 +69,14 @@ def test_threads_do_not_show_in_a_conversion(
     cli: Cli, shelf: Shelf, tmp_path: Path, name: str
 ) -> None:
     source = shelf("tfrecord", "--resize", "16x16", "--num_shards", 3).out
-    options = FORMATS[name][:4] if name == "lmdb-raw" else FORMATS[name][:2]
     split_files = name in ("hdf5", "hdf5-caffe")
     for shards in ((), ("--num_shards", 2)) if split_files else ((),):
         found = []
         for workers in (1, 4):
             out = tmp_path / f"{len(shards)}-{workers}"
-            result = cli("convert", source, "--to", out, *options, *shards, "--workers", workers)
+            result = cli(
+                "convert", source, "--to", out, *UNSIZED[name], *shards, "--workers", workers
+            )
             assert result.code == 0, result
             assert leftovers(out) == []
             found.append(hashes(out))

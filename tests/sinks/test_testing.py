@@ -20,11 +20,10 @@ from tests.sinks.documented_sink import SOURCE, TESTS
 # A class for every sink that this distribution, not any other, brings.
 for _point in distribution(OUR_PACKAGE).entry_points.select(group=SINKS):
     _class_name = "Test" + _point.name.title().replace("_", "").replace("-", "")
+    _tests = type(_class_name, (SinkTests,), {"sink_name": _point.name, "__module__": __name__})
     if _point.name == "arrayrecord" and find_spec("array_record") is None:
-        continue  # the report's header says so
-    globals()[_class_name] = type(
-        _class_name, (SinkTests,), {"sink_name": _point.name, "__module__": __name__}
-    )
+        _tests = pytest.mark.skip("needs array-record, which writes this format")(_tests)
+    globals()[_class_name] = _tests
 
 
 def test_the_documented_sink_passes_in_an_author_s_package(tmp_path: Path) -> None:

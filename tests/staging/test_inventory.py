@@ -11,7 +11,7 @@ import pytest
 
 from dataprep.errors import DatasetError, UsageError
 from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
-from tests.conftest import Made, Shelf
+from tests.conftest import Cli, Made, Shelf, hashes
 
 
 def write(directory: Path, *names: str) -> Path:
@@ -40,6 +40,17 @@ def test_of_a_data_set_everything_that_its_manifest_names(tiny: Made) -> None:
 def test_the_files_of_a_split_belong_to_the_data_set(shelf: Shelf) -> None:
     made = shelf("hdf5-caffe")  # train.h5, and train.txt, which lists it
     assert {file.path: file.sha256 for file in read_inventory(made.out).files} == made.files
+
+
+def test_metadata_is_staged_though_it_is_hidden(cli: Cli, shelf: Shelf, tmp_path: Path) -> None:
+    made = shelf("webdataset-energon")
+    hidden = {f"{split}/.nv-meta/.info.json" for split in ("train", "validation")}
+    assert hidden <= made.files.keys()
+    to = tmp_path / "to"
+    result = cli("stage", made.out, "--to", to)
+    assert result.code == 0, result
+    assert {name: hashes(to)[name] for name in made.files} == made.files
+    assert cli("verify", to).code == 0
 
 
 def test_a_damaged_manifest_is_refused(tiny: Made, tmp_path: Path) -> None:
