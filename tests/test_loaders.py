@@ -1,4 +1,7 @@
-"""Every loader of docs/reading.md runs, and gives every image with its label."""
+"""Every loader of docs/reading.md runs, and gives every image with its label.
+
+So do the lines of the report: they are the beginnings of those blocks.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import subprocess
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,16 +22,20 @@ import numpy as np
 import pytest
 
 import dataprep
-from tests.conftest import Cli, Made, Raw
+from dataprep.build.manifest import read_manifest
+from dataprep.review.loaders import loaders
+from tests.conftest import FORMATS, Made, Shelf, shelf_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "reading.md"
 BLOCK = re.compile(r"(?:<!-- (?P<notes>[^\n]*) -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```", re.S)
-PIXELS = "--resize", "16x16"
-ELSEWHERE = {  # what needs other versions than everybody else: an environment of its own
-    "mxnet": ("DATAPREP_MXNET_PYTHON", "a Python that has MXNet 1.9 and NumPy before 1.24"),
-    "composer": ("DATAPREP_COMPOSER_PYTHON", "a Python that has mosaicml and dataprep"),
-}
+FORMATS_PAGE = PAGE.with_name("formats.md")
 IMAGES = 24
+ONE_FILE = "lmdb", "lmdb-raw", "lmdb-torch", "recordio"
+# Those that cannot be installed beside the others.
+PYTHONS = {
+    "mxnet": ("DATAPREP_MXNET_PYTHON", "MXNet 1.9 and NumPy before 1.24"),
+    "composer": ("DATAPREP_COMPOSER_PYTHON", "Composer and dataprep"),
+}
 NOTING = """
 import json, sys
 
@@ -38,9 +45,34 @@ def train_step(images, labels):
     steps.append((tuple(images.shape), labels.tolist()))
 
 # loader
-with open(sys.argv[1], "w") as file:
-    json.dump(steps, file)
+print()
+json.dump(steps, sys.stdout)
 """
+MODEL = """
+import torch
+
+class Model({base}):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def {step}(self, batch):
+        train_step(*batch)
+        return self.weight.sum()
+
+    def configure_optimizers(self):  # Lightning's
+        return torch.optim.SGD(self.parameters(), lr=1)
+
+    def loss(self, outputs, batch):  # Composer's
+        return outputs
+
+model = Model()
+"""
+MODELS = {
+    "Lightning": "import pytorch_lightning\n"
+    + MODEL.format(base="pytorch_lightning.LightningModule", step="training_step"),
+    "Composer": "import composer\n" + MODEL.format(base="composer.ComposerModel", step="forward"),
+}
 
 
 @dataclass(frozen=True)
@@ -51,10 +83,13 @@ class Block:
     language: str
     code: str
     out: str
-    """The sink, and perhaps an option of it, whose output is ``out``."""
+    """The format of what is in ``out``, a key of `FORMATS`."""
+    trainer: str
+    """Whose lines in the report are the beginning of the code, if they are there."""
     needs: tuple[str, ...]
     after: str
     """A function that an earlier block defines."""
+    ranks: int
     inside: str
     """The directory it is run in."""
 
@@ -63,6 +98,12 @@ class Block:
 
     def __str__(self) -> str:
         return f"line-{self.line}-{self.out}"
+
+    @property
+    def whole(self) -> str:
+        """With what is said to be the user's."""
+        first = defining(self.after) + "\n" if self.after else ""
+        return first + MODELS.get(self.trainer, "") + self.code
 
 
 def link_of(heading: str) -> str:
@@ -73,16 +114,18 @@ def blocks() -> list[Block]:
     text = PAGE.read_text(encoding="utf-8")
     found = []
     for match in BLOCK.finditer(text):
-        notes = dict(part.split(": ") for part in (match["notes"] or "out: ").split("; "))
-        above = "\n" + text[: match.start()]
+        parts = (part.partition(":") for part in (match["notes"] or "").split(";"))
+        notes = {name.strip(): text.strip() for name, _, text in parts}
         found.append(
             Block(
                 line=text.count("\n", 0, match.start()) + 1,
                 language=match["language"],
                 code=match["code"],
                 out=notes.get("out", ""),
-                needs=tuple(filter(None, notes.get("needs", "").split(", "))),
+                trainer=notes.get("trainer", ""),
+                needs=tuple(filter(None, notes.get("needs", "").replace(" ", "").split(","))),
                 after=notes.get("after", ""),
+                ranks=int(notes.get("ranks", 1)),
                 inside=notes.get("in", ""),
                 sections=tuple(
                     link_of(above.rpartition(level)[2].partition("\n")[0])
@@ -97,46 +140,76 @@ BLOCKS = blocks()
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 
 
+def trainers(name: str) -> list[str]:
+    """Those of which the report of a format has lines."""
+    _, sink, *options = FORMATS[name]
+    config = dict(word.split("=") for word in options if "=" in word)
+    manifest = {
+        "splits": {"train": {"shards": []}},
+        "sink": {"name": sink, "config": config},
+        "examples": {"multilabel": False},
+        "classes": [],
+    }
+    return [trainer for trainer, _ in loaders(manifest)]
+
+
+REPORTED = [(name, trainer) for name in FORMATS for trainer in trainers(name)]
+
+
+def block_of(name: str, trainer: str) -> Block:
+    """The block with the lines of a trainer for a format, or for another that it reads alike."""
+    found = [block for block in BLOCKS if block.trainer == trainer]
+    alike = [block for block in found if FORMATS[block.out][1] == FORMATS[name][1]]
+    (block,) = [block for block in alike if block.out == name] or alike or found
+    return block
+
+
 @dataclass
 class Steps:
     """What a loader handed to ``train_step``."""
 
     images: int = 0
-    labels: Counter[int] = field(default_factory=Counter)
+    labels: Counter[int | tuple[int, ...]] = field(default_factory=Counter)
     shapes: set[tuple[int, ...]] = field(default_factory=set)
 
     def __call__(self, images: Any, labels: Any) -> None:
-        numbers = np.atleast_1d(np.asarray(labels, np.int64)).ravel()
-        self.labels.update(int(number) for number in numbers)
+        numbers = np.atleast_1d(np.asarray(labels, np.int64))
+        if numbers.ndim == 1 or numbers.shape[1] == 1:
+            self.labels.update(int(number) for number in numbers.ravel())
+        else:
+            self.labels.update(tuple(map(int, row)) for row in numbers)
         self.images += len(numbers)
         if not isinstance(images, bytes):
             self.shapes.add(np.asarray(images).shape[1:])
 
 
-@pytest.fixture(scope="module")
-def outs(cli: Cli, tiny: Made, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Returns outs(sink) -> a directory in which ``out`` is a small set of that format."""
+Outs = Callable[[str], Path]
+
+
+def outs_of(shelf: Shelf, factory: pytest.TempPathFactory, shards: str) -> Outs:
+    """Returns outs(format) -> a directory in which ``out`` is a small set of that format."""
     done: dict[str, Path] = {}
 
-    def make(sink: str) -> Path:
-        if sink not in done:
-            place = done[sink] = tmp_path_factory.mktemp(sink)
-            out = place / "out"
-            if sink == "tfrecord":
-                out.symlink_to(tiny.out)
-            elif sink == "hdf5-caffe":
-                raw = Raw(tiny.raw.path, (*tiny.raw.options, *PIXELS))
-                assert cli(*raw.command(out, "--sink", sink)).code == 0
-            else:
-                name, _, option = sink.partition(" ")
-                one = name in ("lmdb", "lmdb-torch", "recordio")
-                shards = "1" if one else "train=6,validation=2"
-                words = ("convert", tiny.out, "--to", out, "--sink", name, "--workers", "1")
-                options = ("--sink_option", option) if option else ()
-                assert cli(*words, *options, "--num_shards", shards).code == 0
-        return done[sink]
+    def make(name: str) -> Path:
+        if name not in done:
+            made = shelf(name, "--num_shards", "1" if name in ONE_FILE else shards)
+            done[name] = factory.mktemp(name)
+            (done[name] / "out").symlink_to(made.out)
+        return done[name]
 
     return make
+
+
+@pytest.fixture(scope="module")
+def outs(shelf: Shelf, tmp_path_factory: pytest.TempPathFactory) -> Outs:
+    return outs_of(shelf, tmp_path_factory, "train=6,validation=2")
+
+
+@pytest.fixture(scope="module")
+def many_labels(radiographs: Made, tmp_path_factory: pytest.TempPathFactory) -> Outs:
+    """Grey PNGs with any number of labels."""
+    shelf = shelf_of(radiographs, tmp_path_factory.mktemp("shelf"))
+    return outs_of(shelf, tmp_path_factory, "train=4,validation=2,test=3")
 
 
 @pytest.fixture(scope="module")
@@ -161,52 +234,39 @@ def skip_without(block: Block) -> None:
                 pytest.skip(f"needs {library}")
 
 
-@pytest.mark.filterwarnings(
-    # webdataset leaves the archives to the garbage collector.
-    "ignore::ResourceWarning",
-    "ignore::pytest.PytestUnraisableExceptionWarning",
-    "ignore:.*multi-threaded.*fork:DeprecationWarning",
-    # Lightning is told neither where it runs nor what it trains.
-    "ignore:.*(srun|tensorboardX|configure_optimizers|training_step|logging interval)",
-    "ignore:.*(LeafSpec|pin_memory)",  # of Energon, too
-)
-@pytest.mark.parametrize("block", PYTHON, ids=str)
-def test_a_loader_gives_every_image_with_its_label(
-    block: Block,
-    outs: Callable[[str], Path],
-    expected: Counter[int],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    code = defining(block.after) + "\n" + block.code if block.after else block.code
-    if block.needs and block.needs[0] in ELSEWHERE:
-        steps = in_another_python(block.needs[0], code, outs(block.out), tmp_path)
-    else:
-        skip_without(block)
-        monkeypatch.chdir(outs(block.out))
-        monkeypatch.setenv("HDF5_USE_FILE_LOCKING", "FALSE")
+Run = Callable[[Block, Path], Steps]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Returns run(block, directory) -> what its code, run there, handed over."""
+
+    def run(block: Block, directory: Path) -> Steps:
         script = tmp_path / "script.py"
-        script.write_text(code, encoding="utf-8")
+        for library in PYTHONS.keys() & {*block.needs}:
+            return in_its_python(library, block, directory, script)
+        skip_without(block)
+        monkeypatch.chdir(directory)
+        monkeypatch.setenv("HDF5_USE_FILE_LOCKING", "FALSE")
+        script.write_text(block.whole, encoding="utf-8")
         steps = Steps()
-        ranks = 3 if '"RANK"' in block.code else 1
-        for rank in range(ranks):
-            monkeypatch.setenv("RANK", str(rank))
-            monkeypatch.setenv("WORLD_SIZE", str(ranks))
+        for rank in range(block.ranks):
+            if block.ranks > 1:
+                monkeypatch.setenv("RANK", str(rank))
+                monkeypatch.setenv("WORLD_SIZE", str(block.ranks))
             runpy.run_path(str(script), {"train_step": steps}, run_name="__main__")
-    assert steps.images == IMAGES
-    assert steps.labels == expected
-    if "224" in block.code or block.after:
-        assert steps.shapes in ({(224, 224, 3)}, {(3, 224, 224)})
+        return steps
+
+    return run
 
 
-def in_another_python(library: str, code: str, directory: Path, tmp_path: Path) -> Steps:
+def in_its_python(library: str, block: Block, directory: Path, script: Path) -> Steps:
     """Run a block where its library is."""
-    variable, what = ELSEWHERE[library]
+    variable, what = PYTHONS[library]
     if variable not in os.environ:
-        pytest.skip(f"set {variable} to {what}")
-    script, noted = tmp_path / "script.py", tmp_path / "steps.json"
-    script.write_text(NOTING.replace("# loader", code), encoding="utf-8")
-    words = [os.environ[variable], str(script), str(noted)]
+        pytest.skip(f"set {variable} to a Python that has {what}")
+    script.write_text(NOTING.replace("# loader", block.whole), encoding="utf-8")
+    words = [os.environ[variable], str(script)]
     done = subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     steps = Steps()
@@ -215,10 +275,85 @@ def in_another_python(library: str, code: str, directory: Path, tmp_path: Path) 
     return steps
 
 
+quiet = pytest.mark.filterwarnings(
+    # webdataset leaves the archives to the garbage collector.
+    "ignore::ResourceWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+    "ignore:.*multi-threaded.*fork:DeprecationWarning",
+    # What Lightning and Energon think of this machine.
+    "ignore:.*(srun|many workers|tensorboard|logging interval|pin_memory|LeafSpec).*",
+)
+
+
+@quiet
+@pytest.mark.parametrize("block", PYTHON, ids=str)
+def test_a_loader_gives_every_image_with_its_label(
+    block: Block, outs: Outs, expected: Counter[int], run: Run
+) -> None:
+    steps = run(block, outs(block.out))
+    assert steps.images == IMAGES
+    assert steps.labels == expected
+    if "224" in block.code or block.after:
+        assert steps.shapes in ({(224, 224, 3)}, {(3, 224, 224)})
+
+
+# --- the report ---
+
+
+def lines_of(directory: Path, trainer: str) -> str:
+    return dict(loaders(read_manifest(directory / "out")))[trainer].replace("OUT", "out")
+
+
+def rest(block: Block, outs: Outs) -> str:
+    """What trains, behind the lines that load."""
+    lines = lines_of(outs(block.out), block.trainer)
+    assert block.code.startswith(lines), f"docs/reading.md:{block.line} and dataprep/review/loaders"
+    return block.code.removeprefix(lines)
+
+
+@quiet
+@pytest.mark.parametrize(("name", "trainer"), REPORTED, ids="-".join)
+def test_the_reports_lines_are_those_that_are_documented_and_run(
+    name: str, trainer: str, outs: Outs, expected: Counter[int], run: Run
+) -> None:
+    block = block_of(name, trainer)
+    code = lines_of(outs(name), trainer) + rest(block, outs)
+    if (code == block.code and name == block.out) or trainer == "Caffe":
+        return  # it is run above; Caffe's below
+    assert run(replace(block, code=code), outs(name)).labels == expected
+
+
+MULTI = "tfrecord", "recordio", "arrayrecord", "webdataset", "webdataset-energon", "parquet", "hdf5"
+
+
+@quiet
+@pytest.mark.parametrize(
+    ("name", "trainer"),
+    [pair for pair in REPORTED if pair[0] in MULTI and pair[1] != "Energon"],
+    ids="-".join,
+)
+def test_the_reports_lines_load_any_number_of_labels(
+    name: str, trainer: str, outs: Outs, many_labels: Outs, run: Run
+) -> None:
+    block = block_of(name, trainer)
+    code = lines_of(many_labels(name), trainer) + rest(block, outs)
+    if trainer == "webdataset":  # it has the indices
+        vector = "[[n in label['labels'] for n in range(14)]]"
+        code = code.replace("(image, label)", f"(image, {vector})")
+    steps = run(replace(block, code=code), many_labels(name))
+    with dataprep.open(many_labels(name) / "out", split="train") as records:
+        wanted = Counter(tuple(int(n in it.labels) for n in range(14)) for it in records)
+        assert "Energon" not in dict(loaders(read_manifest(records.out)))
+    assert wanted.keys() >= steps.labels.keys()
+    # DALI's lines leave out what does not fill a batch, MXNet's fill it up.
+    assert trainer in ("DALI", "MXNet") or steps.labels == wanted
+    assert abs(steps.images - wanted.total()) < 8
+
+
 @pytest.mark.parametrize(
     "block", [block for block in BLOCKS if block.language == "protobuf"], ids=str
 )
-def test_caffes_layers_name_what_is_there(block: Block, outs: Callable[[str], Path]) -> None:
+def test_caffes_layers_name_what_is_there(block: Block, outs: Outs) -> None:
     (source,) = re.findall(r'source: "(.*?)"', block.code)
     path = outs(block.out) / block.inside / source
     assert path.exists()
@@ -226,6 +361,23 @@ def test_caffes_layers_name_what_is_there(block: Block, outs: Callable[[str], Pa
         listed = path.read_text("ascii").split()
         assert len(listed) == 6
         assert all((path.parent / name).is_file() for name in listed)
+
+
+TODAY = (
+    *("PyTorch", "Lightning", "TensorFlow", "JAX", "MXNet", "Caffe", "DALI", "Energon"),
+    *("Composer", "Hugging Face"),
+)
+
+
+def test_the_table_of_formats_leads_to_the_lines_of_every_trainer() -> None:
+    table = FORMATS_PAGE.read_text("utf-8").partition("## Which one?")[2].partition("How many")[0]
+    leads = dict(re.findall(r"\[([^]]*)\]\(reading\.md#([\w-]+)\)", table))
+    assert [name for name in TODAY if name not in " ".join(leads)] == []
+    sections = re.split(r"^##+ (.*)\n", PAGE.read_text("utf-8"), flags=re.M)[1:]
+    anchors = (name.lower().replace(",", "").replace(" ", "-") for name in sections[::2])
+    texts = dict(zip(anchors, sections[1::2], strict=True))
+    texts["pytorch"] += texts["random-access"]  # its first section
+    assert [anchor for anchor in leads.values() if "```" not in texts[anchor]] == []
 
 
 def test_an_example_is_shown_without_its_image(tiny: Made) -> None:

@@ -1,143 +1,256 @@
-"""Lines that load a data set, with its own paths and class count."""
+"""Lines that load a data set, with its own paths and labels.
+
+They are the beginnings of the blocks in docs/reading.md, up to where training begins; a test
+compares them, and runs them for every format.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 _ALWAYS: Final = (
     "PyTorch",
-    """import dataprep, numpy, torch
+    """
+import dataprep
+import numpy as np
+import torch
 from PIL import ImageOps
+from torch.utils.data import DataLoader
+
 
 def pixels(picture):  # or a transform of torchvision
-    cut = ImageOps.fit(picture.convert("RGB"), (224, 224))
-    return torch.from_numpy(numpy.array(cut)).permute(2, 0, 1)
+    picture = ImageOps.fit(picture.convert("RGB"), (224, 224))
+    return torch.from_numpy(np.array(picture)).permute(2, 0, 1)
 
-dataset = dataprep.open("OUT", "{split}").to_torch(pixels)  # {classes} classes
-train = torch.utils.data.DataLoader(dataset, batch_size=256, shuffle=True, num_workers=2)""",
+
+if __name__ == "__main__":
+    dataset = dataprep.open("OUT", split="{split}").to_torch(pixels)
+    loader = DataLoader(dataset, batch_size=8, shuffle=True, num_workers=2)
+""",
 )
 
-_OF_SINK: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
-    "tfrecord": (
-        (
-            "TensorFlow",
-            """import tensorflow as tf
+# Of each sink, trainer by trainer.
+_OF_SINK: Final[Mapping[str, Mapping[str, str]]] = {
+    "tfrecord": {
+        "TensorFlow": """
+import tensorflow as tf
 
-features = {{"image/encoded": tf.io.FixedLenFeature([], tf.string),
-            "image/class/label": tf.io.VarLenFeature(tf.int64)}}
+features = {{
+    "image/encoded": tf.io.FixedLenFeature((), tf.string),
+    "image/class/label": tf.io.FixedLenFeature({shape}, tf.int64),
+}}
+
 
 def parse(record):
-    found = tf.io.parse_single_example(record, features)
-    image = tf.io.decode_image(found["image/encoded"], channels=3, expand_animations=False)
-    return image, tf.sparse.to_dense(found["image/class/label"])  # {label_base}
+    example = tf.io.parse_single_example(record, features)
+    image = tf.io.decode_image(example["image/encoded"], channels=3, expand_animations=False)
+    return tf.image.resize(image, (224, 224)), example["image/class/label"]{minus_base}
 
-files = tf.data.Dataset.list_files("OUT/{pattern}")
-train = files.interleave(tf.data.TFRecordDataset, cycle_length=8).map(parse)""",
-        ),
-        (
-            "DALI",
-            """from nvidia.dali import fn, types, tfrecord
-import glob
 
-inputs = fn.readers.tfrecord(
-    path=sorted(glob.glob("OUT/{pattern}")), index_path=sorted(glob.glob("OUT/{index}")),
-    features={{"image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
-              "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1)}},
-    random_shuffle=True, name="reader")
-images = fn.decoders.image(inputs["image/encoded"])""",
-        ),
-    ),
-    "recordio": (
-        (
-            "MXNet",
-            """import mxnet as mx
+files = tf.data.Dataset.list_files("OUT/{pattern}", shuffle=True)
+dataset = files.interleave(tf.data.TFRecordDataset, cycle_length=4, num_parallel_calls=4)
+dataset = dataset.shuffle(1000).map(parse, num_parallel_calls=4).batch(8).prefetch(2)
+""",
+        "DALI": """
+from glob import glob
 
-train = mx.io.ImageRecordIter(
-    path_imgrec="OUT/{first}", path_imgidx="OUT/{first_index}", data_shape=(3, 224, 224),
-    resize=256, rand_crop=True, batch_size=256, shuffle=True)  # {classes} classes""",
-        ),
-        (
-            "DALI",
-            """from nvidia.dali import fn
+from nvidia.dali import fn, pipeline_def, tfrecord
 
-encoded, labels = fn.readers.mxnet(
-    path=["OUT/{first}"], index_path=["OUT/{first_index}"], random_shuffle=True, name="reader")
-images = fn.decoders.image(encoded)""",
-        ),
-    ),
-    "arrayrecord": (
-        (
-            "Grain",
-            """import glob
+features = {{
+    "image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
+    "image/class/label": tfrecord.FixedLenFeature([{width}], tfrecord.int64, -1),
+}}
+
+
+@pipeline_def(batch_size=8, num_threads=2, device_id=None)
+def pipeline():
+    found = fn.readers.tfrecord(
+        path=sorted(glob("OUT/{pattern}")),
+        index_path=sorted(glob("OUT/{index_pattern}")),
+        features=features,
+        random_shuffle=True,
+        name="Reader",
+    )
+    images = fn.decoders.image(found["image/encoded"], device="cpu")
+    return fn.resize(images, size=(224, 224)), found["image/class/label"]{minus_base}
+""",
+    },
+    "lmdb": {
+        "Caffe": """
+layer {{
+  name: "data"  type: "Data"  top: "data"  top: "label"
+  include {{ phase: TRAIN }}
+  transform_param {{
+    force_color: true  mirror: true  crop_size: 224
+    mean_value: 104  mean_value: 117  mean_value: 123
+  }}
+  data_param {{ source: "OUT/{folder}"  backend: LMDB  batch_size: 32  prefetch: 4 }}
+}}
+""",
+    },
+    "hdf5-caffe": {
+        "Caffe": """
+layer {{
+  name: "data"  type: "HDF5Data"  top: "data"  top: "label"
+  include {{ phase: TRAIN }}
+  hdf5_data_param {{ source: "{split}.txt"  batch_size: 32  shuffle: true }}
+}}
+""",
+    },
+    "recordio": {
+        "MXNet": """
+import mxnet as mx
+
+iterator = mx.io.ImageRecordIter(
+    path_imgrec="OUT/{first}",
+    path_imgidx="OUT/{index}",  # without it only images near each other are shuffled
+    data_shape=(3, 224, 224),
+    resize=256,  # the shorter side
+    rand_crop=True,
+    rand_mirror=True,
+    shuffle=True,
+    batch_size=8,
+    label_width={width},  # the number of classes, where an image has any number of labels
+    num_parts=1,  # world size
+    part_index=0,  # rank
+)
+""",
+        "DALI": """
+from nvidia.dali import fn, pipeline_def
+
+
+@pipeline_def(batch_size=8, num_threads=2, device_id=None)
+def pipeline():
+    encoded, labels = fn.readers.mxnet(
+        path=["OUT/{first}"], index_path=["OUT/{index}"], random_shuffle=True, name="Reader"
+    )
+    return fn.resize(fn.decoders.image(encoded, device="cpu"), size=(224, 224)), labels
+""",
+    },
+    "arrayrecord": {
+        "Grain": """
+import io
+from glob import glob
+
 import grain
+import numpy as np
+from PIL import Image, ImageOps
 
-source = grain.sources.ArrayRecordDataSource(sorted(glob.glob("OUT/{pattern}")))
-train = grain.MapDataset.source(source).shuffle(seed=1)  # bytes of tf.train.Example""",
-        ),
-    ),
-    "webdataset": (
-        (
-            "webdataset",
-            """import glob
-import webdataset as wds
+from dataprep.sinks import DatasetInfo, tf_example
 
-train = wds.WebDataset(sorted(glob.glob("OUT/{pattern}")), shardshuffle=100)
-train = train.shuffle(1000).decode("pil")""",
-        ),
-    ),
-    "energon": (
-        (
-            "Energon",
-            """from megatron.energon import WorkerConfig, get_loader, get_train_dataset
 
-workers = WorkerConfig(rank=0, world_size=1, num_workers=2)
-dataset = get_train_dataset(
-    "OUT/{split}", worker_config=workers, batch_size=1, shuffle_buffer_size=1000,
-    max_samples_per_sequence=100, repeat=False)
-train = get_loader(dataset)  # {classes} classes""",
-        ),
-    ),
-    "parquet": (
-        (
-            "Hugging Face",
-            """from datasets import load_dataset
+class Decode(grain.transforms.Map):
+    def map(self, record):
+        example = tf_example.decode(record, DatasetInfo())
+        picture = Image.open(io.BytesIO(example.encoded)).convert("RGB")
+        return np.asarray(ImageOps.fit(picture, (224, 224))), {example_label}
 
-train = load_dataset("OUT", split="{split}", streaming=True).shuffle(buffer_size=1000)
-for row in train:
-    row["image"], row["{label}"]  # Pillow's image; {classes} classes""",
-        ),
-    ),
+
+if __name__ == "__main__":
+    source = grain.sources.ArrayRecordDataSource(sorted(glob("OUT/{pattern}")))
+    sampler = grain.samplers.IndexSampler(
+        len(source),
+        num_epochs=1,
+        shuffle=True,
+        seed=1,
+        shard_options=grain.sharding.NoSharding(),  # of ranks: ShardOptions(rank, world_size)
+    )
+    loader = grain.DataLoader(
+        data_source=source,
+        sampler=sampler,
+        operations=[Decode(), grain.transforms.Batch(batch_size=8)],
+        worker_count=2,
+    )
+""",
+    },
+    "webdataset": {
+        "webdataset": """
+from glob import glob
+
+import webdataset
+from torch.utils.data import DataLoader
+
+if __name__ == "__main__":
+    urls = sorted(glob("OUT/{pattern}"))
+    dataset = webdataset.WebDataset(urls, shardshuffle=100, nodesplitter=webdataset.split_by_node)
+    dataset = dataset.shuffle(1000).decode("pil").to_tuple("jpg;png", "{label_part}")
+    loader = DataLoader(dataset, batch_size=None, num_workers=2)
+""",
+        "Energon": """
+from megatron.energon import WorkerConfig, get_loader, get_train_dataset
+
+if __name__ == "__main__":
+    dataset = get_train_dataset(
+        "OUT/{folder}",
+        worker_config=WorkerConfig.default_worker_config(num_workers=2),
+        batch_size=None,
+        shuffle_buffer_size=1000,
+        max_samples_per_sequence=100,
+        repeat=False,  # once through; by default it never ends
+    )
+    loader = get_loader(dataset)
+""",
+    },
+    "parquet": {
+        "Hugging Face": """
+import numpy as np
+import torch
+from datasets import load_dataset
+from PIL import ImageOps
+from torch.utils.data import DataLoader
+
+
+def prepared(row):
+    picture = ImageOps.fit(row["image"].convert("RGB"), (224, 224))
+    pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1)
+    return {{"pixels": pixels, "labels": {row_label}}}
+
+
+if __name__ == "__main__":
+    stream = load_dataset("OUT", split="{split}", streaming=True)
+    stream = stream.shuffle(buffer_size=1000).map(prepared).select_columns(["pixels", "labels"])
+    loader = DataLoader(stream, batch_size=8, num_workers=2)
+""",
+    },
 }
 
 
-def loaders(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+def loaders(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(trainer, lines) for each that reads this format."""
-    splits = manifest["splits"]
+    splits, sink = manifest["splits"], manifest["sink"]
     split = "train" if "train" in splits else next(iter(splits))
     files = splits[split]["shards"][0]["files"] if splits[split]["shards"] else []
     paths = [file["path"] for file in files] or [f"{split}/"]
     first = paths[0]
-    index = next(
-        (path for path in paths if path.startswith("index/") or path.endswith(".idx")), first
-    )
-    sink = manifest["sink"]
-    kinds = [sink["name"], "energon" if sink["config"].get("energon") == "yes" else ""]
+    index = next((path for path in paths if path.endswith(".idx")), paths[-1])
+    classes, multilabel = len(manifest["classes"]), manifest["examples"]["multilabel"]
     values = {
         "split": split,
-        "classes": len(manifest["classes"]),
         "first": first,
-        "first_index": index,
+        "folder": PurePosixPath(first).parent,
         "pattern": _pattern(first),
-        "index": _pattern(index),
-        "label": "labels" if manifest["examples"]["multilabel"] else "label",
-        "label_base": f"label base: {sink['config'].get('label_base', 0)}",
+        "index": index,
+        "index_pattern": _pattern(index),
+        "width": classes if multilabel else 1,
+        "shape": f"[{classes}]" if multilabel else "()",
+        "minus_base": "" if multilabel else " - 1",
+        "label_part": "json" if multilabel else "cls",
+        "example_label": "example.class_index",
+        "row_label": 'row["label"]',
     }
-    chosen = (_ALWAYS, *(lines for kind in kinds for lines in _OF_SINK.get(kind, ())))
-    return [(name, lines.format(**values)) for name, lines in chosen]
+    if multilabel:
+        values["example_label"] = f"np.isin(range({classes}), example.labels)"
+        values["row_label"] = f'np.isin(range({classes}), row["labels"])'
+    of_sink = dict(_OF_SINK.get(sink["name"], {}))
+    if multilabel or sink["config"].get("energon") != "yes":
+        of_sink.pop("Energon", None)  # samples with several labels are for a cooker of the user's
+    for trainer, lines in (_ALWAYS, *of_sink.items()):
+        yield trainer, lines.strip().format(**values)
 
 
 def _pattern(path: str) -> str:
-    """A glob of all shards: ``train/train-00000-of-00008`` is ``train/train-*-of-00008``."""
+    """A glob of all shards: ``train/train-00000-of-00008.tar`` is ``train/train-*.tar``."""
     head, _, tail = path.rpartition("-of-")
-    return f"{head.rpartition('-')[0]}-*-of-{tail}" if head else path
+    return f"{head.rpartition('-')[0]}-*{PurePosixPath(tail).suffix}" if head else path

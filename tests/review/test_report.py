@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from textwrap import indent
 from typing import Any
 
 import pytest
@@ -176,66 +175,18 @@ def test_the_command_says_where_it_is(tiny: Made, cli: Cli, tmp_path: Path) -> N
     assert cli("verify", out).code == 0  # it is no part of the data set
 
 
+@pytest.mark.parametrize("layout", ["split", "flat"])
 @pytest.mark.parametrize("name", FORMATS)
-def test_lines_that_load_the_set_name_files_that_are_there(shelf: Shelf, name: str) -> None:
-    out = shelf(name).out
-    found = loaders(json.loads((out / "manifest.json").read_text()))
+def test_lines_that_load_the_set_name_files_that_are_there(
+    shelf: Shelf, name: str, layout: str
+) -> None:
+    """tests/test_loaders.py runs them."""
+    out = shelf(name, "--layout", layout).out
+    found = list(loaders(read_manifest(out)))
     assert found[0][0] == "PyTorch"
     for _, lines in found:
-        compile(lines, "<lines>", "exec")
         for pattern in re.findall(r'"OUT/([^"]+)"', lines):
             assert list(out.glob(pattern)), pattern
-
-
-@pytest.mark.parametrize(
-    ("name", "trainer", "library"),
-    [
-        ("hdf5", "PyTorch", "torch"),
-        ("tfrecord", "TensorFlow", "tensorflow"),
-        ("tfrecord", "DALI", "nvidia.dali"),
-        ("recordio", "DALI", "nvidia.dali"),
-        ("recordio", "MXNet", ""),
-        ("arrayrecord", "Grain", "grain"),
-        ("webdataset", "webdataset", "webdataset"),
-        ("webdataset energon=yes", "Energon", "megatron.energon"),
-    ],
-)
-@pytest.mark.filterwarnings(
-    # webdataset leaves the archives to the garbage collector.
-    "ignore::ResourceWarning",
-    "ignore::pytest.PytestUnraisableExceptionWarning",
-    "ignore:.*(multi-threaded|pin_memory)",
-)
-def test_lines_that_load_the_set_run(
-    shelf: Shelf, tmp_path: Path, name: str, trainer: str, library: str
-) -> None:
-    if library:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of its dependencies, at import only
-            pytest.importorskip(library, reason=f"{library} is not installed")
-    sink, *option = name.split()
-    out = shelf(sink, *(("--sink_option", *option) if option else ())).out
-    lines = dict(loaders(json.loads((out / "manifest.json").read_text())))[trainer]
-    code = lines.replace('"OUT', f'"{out}').replace("batch_size=256", "batch_size=4")
-    if trainer == "DALI":  # its lines are those of a pipeline, which is made around them
-        code = f"def images_of():\n{indent(code, '    ')}\n    return images"
-    if trainer == "MXNet":
-        if "DATAPREP_MXNET_PYTHON" not in os.environ:
-            pytest.skip("set DATAPREP_MXNET_PYTHON to a Python that has MXNet")
-        script = tmp_path / "script.py"
-        script.write_text(f"{code}\nassert list(train)\n", encoding="utf-8")
-        subprocess.run([os.environ["DATAPREP_MXNET_PYTHON"], script], check=True)
-        return
-    found: dict[str, Any] = {}
-    exec(code, found)
-    if trainer == "DALI":
-        from nvidia.dali import pipeline_def
-
-        pipe = pipeline_def(batch_size=2, num_threads=1, device_id=None)(found["images_of"])()
-        pipe.build()
-        assert len(pipe.run()[0].shape()) == 2
-    else:
-        assert list(found["train"])
 
 
 def test_a_split_without_labels_has_a_page(cli: Cli, tmp_path: Path) -> None:
