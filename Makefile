@@ -53,7 +53,7 @@ test-lowest: setup
 readers: setup $(MXNET)/.ready
 	$(BIN)/python -m pip install --quiet \
 	  --editable ".[tensorflow,dali,webdataset,arrayrecord,huggingface,mpi,dask,report]" \
-	  --group readers --group mpi
+	  --group trainers --group mpi --group catalogues
 
 $(MXNET)/.ready:
 	$(PYTHON) -m venv $(MXNET)
