@@ -290,6 +290,8 @@ quiet = pytest.mark.filterwarnings(
 def test_a_loader_gives_every_image_with_its_label(
     block: Block, outs: Outs, expected: Counter[int], run: Run
 ) -> None:
+    if block.out == "arrayrecord":
+        pytest.importorskip("array_record", reason="needs array-record, which writes this format")
     steps = run(block, outs(block.out))
     assert steps.images == IMAGES
     assert steps.labels == expected
@@ -312,7 +314,7 @@ def rest(block: Block, outs: Outs) -> str:
 
 
 @quiet
-@pytest.mark.parametrize(("name", "trainer"), REPORTED, ids="-".join)
+@pytest.mark.parametrize(("name", "trainer"), REPORTED)
 def test_the_reports_lines_are_those_that_are_documented_and_run(
     name: str, trainer: str, outs: Outs, expected: Counter[int], run: Run
 ) -> None:
@@ -330,7 +332,6 @@ MULTI = "tfrecord", "recordio", "arrayrecord", "webdataset", "webdataset-energon
 @pytest.mark.parametrize(
     ("name", "trainer"),
     [pair for pair in REPORTED if pair[0] in MULTI and pair[1] != "Energon"],
-    ids="-".join,
 )
 def test_the_reports_lines_load_any_number_of_labels(
     name: str, trainer: str, outs: Outs, many_labels: Outs, run: Run
