@@ -6,8 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import warnings
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
