@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from dataprep.api.calls import convert, diff, prepare, stage, status, verify
+    from dataprep.api.calls import compact, convert, diff, prepare, stage, status, verify
     from dataprep.api.contents import Contents, inspect
     from dataprep.api.progress import Progress
     from dataprep.api.results import SealedSet
@@ -35,6 +35,7 @@ __all__ = [
     "Verified",
     "__version__",
     "card",
+    "compact",
     "convert",
     "diff",
     "inspect",
@@ -49,7 +50,8 @@ __all__ = [
 
 _WHERE: Final = {
     **dict.fromkeys(
-        ("convert", "diff", "prepare", "stage", "status", "verify"), "dataprep.api.calls"
+        ("compact", "convert", "diff", "prepare", "stage", "status", "verify"),
+        "dataprep.api.calls",
     ),
     **dict.fromkeys(("Contents", "inspect"), "dataprep.api.contents"),
     "Difference": "dataprep.build.diff",

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 import dataprep
-from dataprep.api.options import convert_options, prepare_options, stage_options
+from dataprep.api.options import compact_options, convert_options, prepare_options, stage_options
 from dataprep.cli import command
 from dataprep.cli.help import HELP_ALL
 from dataprep.plugins import dataset_class
@@ -71,6 +71,8 @@ def _members() -> Iterator[str]:
         yield _text(member)
         if name == "prepare":
             yield from _options(prepare_options(dataset_class("imagenet")))
+        if name == "compact":
+            yield from _options(compact_options())
         if name == "convert":
             yield from _options(convert_options())
         if name == "stage":

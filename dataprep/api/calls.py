@@ -8,14 +8,14 @@ options, which have the same names.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from multiprocessing import current_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dataprep.api.progress import Tell, told
+from dataprep.api.progress import Reporter, Tell, told
 from dataprep.api.results import SealedSet
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.cores import usable_cores
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dataprep.build.diff import Difference
     from dataprep.build.request import Request
     from dataprep.build.status import JobStatus
-    from dataprep.build.verify import Verified
+    from dataprep.build.verify import Level, Verified
     from dataprep.datasets.base import Dataset
     from dataprep.images import Recipe
     from dataprep.staging.request import StageRequest
@@ -131,11 +131,47 @@ def convert(
     from dataprep_pipelines.run import convert as run
 
     with told(progress) as reporter, within_limits(values):
-        reporter.begin("verify", _bytes_of(request.source), "byte")
-        level, verified = values["check"], reporter.advance
-        return SealedSet.of(
-            request.out, run(request, engine, reporter, level=level, checking=verified)
-        )
+        checked = _verifier(request.source, values["check"], engine, reporter)
+        return SealedSet.of(request.out, run(request, engine, reporter, checked))
+
+
+def compact(
+    out: StrPath, *, progress: Tell | None = None, beam_options: Sequence[str] = (), **options: Any
+) -> SealedSet:
+    """Make a data set that grew one generation, without its raw data; or finish doing so.
+
+    ``dataprep.compact("OUT")``. Then it is, byte for byte, what would have been made at once of all
+    images, with its classes in their order. If it is that already, nothing is done.
+
+    Args:
+        out: the directory of ``manifest.json``.
+        progress: as for `prepare`.
+        beam_options: likewise.
+        options: of ``dataprep compact``, under the same names.
+
+    Raises:
+        UsageError: an option that there is not.
+        DatasetError: there is no data set, it is damaged, or it was converted.
+        DataprepError: any other of its kinds; everything committed so far is kept.
+    """
+    from dataprep.api.options import chosen_striping, compact_options
+    from dataprep.api.parameters import resolve
+    from dataprep.build.request import ConvertRequest
+
+    _check_guarded()
+    values = resolve("dataprep compact", compact_options(), options)
+    request = ConvertRequest(
+        source=Path(out),
+        out=Path(out),
+        build_dir=values["build_dir"],
+        striping=chosen_striping(values),
+    )
+    engine = _engine(values, beam_options)
+    from dataprep_pipelines.run import compact as run
+
+    with told(progress) as reporter, within_limits(values):
+        checked = _verifier(request.source, values["check"], engine, reporter)
+        return SealedSet.of(request.out, run(request, engine, reporter, checked))
 
 
 def verify(
@@ -393,6 +429,19 @@ def _check_foreign(out: Path) -> None:
                     f"{Path(parent, name)} is in the way: {out} is neither empty nor made by "
                     "dataprep; choose a new or an empty directory"
                 )
+
+
+def _verifier(
+    out: Path, level: Level, engine: Engine, reporter: Reporter
+) -> Callable[[], Verified]:
+    """Verifies a data set when it is called, with a bar."""
+    from dataprep.build.verify import verify as run
+
+    def checked() -> Verified:
+        reporter.begin("verify", _bytes_of(out), "byte")
+        return run(out, level, threads=engine.workers, progress=reporter.advance)
+
+    return checked
 
 
 def _bytes_of(out: Path) -> int:

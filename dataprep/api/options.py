@@ -85,8 +85,6 @@ def convert_options() -> list[Option]:
         "E.g. train=1024,validation=128, or one number for every split. [default: as many as OUT "
         "has, if it has several and the format takes as many; else as `dataprep imagenet` chooses]"
     )
-    levels = ["size", "hash", "records", "decode"]
-    check = "How OUT is verified first; see `dataprep verify`."
     output = [
         directory("to", "OUT2", "Where the new shards and manifest.json go.", required=True),
         *_sink(None),
@@ -95,12 +93,17 @@ def convert_options() -> list[Option]:
         _layout("OUT2"),
     ]
     return [
-        *in_section("Input", [choice("check", levels, "hash", check)]),
+        *_verification(),
         *in_section("Output", output),
         *in_section("Images", _images_anew()),
         *_machine(),
         *_cluster(),
     ]
+
+
+def compact_options() -> list[Option]:
+    """The options of ``compact``; all else is as the data set was made."""
+    return [*_verification(), *_machine(), *_cluster()]
 
 
 def stage_options() -> list[Option]:
@@ -218,6 +221,12 @@ def _places() -> tuple[list[Option], list[Option]]:
         option("exclude", exclude, type=click.Path(path_type=Path), metavar="FILE", rare=True),
         directory("index_dir", "DIR", index, rare=True),
     ], [directory("local_scratch_dir", "OUT", out, also="out", required=True)]
+
+
+def _verification() -> list[Option]:
+    levels = ["size", "hash", "records", "decode"]
+    check = "How OUT is verified first; see `dataprep verify`."
+    return in_section("Input", [choice("check", levels, "hash", check)])
 
 
 def _layout(out: str) -> Option:

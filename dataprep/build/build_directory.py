@@ -137,8 +137,7 @@ def check_free_space(job: Job, pending: Sequence[ShardName], *, at_once: int) ->
             they are built on less than those need that are built at once.
     """
     needed = job.estimate_bytes(pending)
-    remedy = "free some space, choose another output directory, or shrink the images (--resize)"
-    places = [(job.request.out, needed, remedy)]
+    places = [(job.request.out, needed, job.remedy)]
     if (place := build_place(job)) is not None:
         share = needed * min(at_once, len(pending)) // len(pending)
         places.append((place, share, "choose another --build_dir, or more --num_shards"))

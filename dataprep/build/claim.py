@@ -41,6 +41,9 @@ Identity = Mapping[str, object]
 CONVERTED = "the data set to convert"
 """What a conversion calls its only unit; no path, which may be written in many ways."""
 
+COMPACTED = "the data set to compact"
+"""The same of a compaction."""
+
 
 def check_places(request: Request, found: Found) -> None:
     """Refuse, before anything is scanned, what can only go wrong.
@@ -103,10 +106,16 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
         store_identity(workspace, identity, units)
 
 
+def claim_generation(job: Job, identity: Identity, units: Mapping[str, str]) -> None:
+    """`claim` the directory inside OUT; what was begun there otherwise is deleted."""
+    claim(job, identity, units, overwrite=is_other_job(job.workspace, identity, units))
+
+
 def store_grown(workspace: Workspace, manifest: Mapping[str, Any]) -> None:
-    """Make the directory that of a data set that --append added to, which no job makes again."""
+    """Make the directory that of a data set that grew, which no job makes again."""
     identity = {name: manifest[name] for name in _OF_GROWN}
-    state = {"identity": identity, "units": {}, "generations": len(manifest["generations"])}
+    generations = len(manifest.get("generations", ())) or 1
+    state = {"identity": identity, "units": {}, "generations": generations}
     write_state(workspace.job, state, flush=True)
 
 

@@ -34,6 +34,7 @@ from dataprep.images import Prepared, Recipe, prepare
 from dataprep.images.decode import raw_to_png, to_pixels
 from dataprep.images.fingerprint import Fingerprint
 from dataprep.images.pixels import cropped
+from dataprep.index import Value
 from dataprep.index.order import shard_bounds
 from dataprep.index.records import RecordsTable, first_rows
 from dataprep.sinks import DatasetInfo, ShardName
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Of a row of the source; the last four are a `Fingerprint`, or none of them is there.
-_KEPT_COLUMNS: Final = (
+KEPT_COLUMNS: Final = (
     *("channels", "status", "reason", "boxes"),
     *("phash", "brightness", "contrast", "flat"),
 )
@@ -229,30 +230,11 @@ class ConvertJob(Job):
                     )
                 start, stop = run_of(shard, records.ends)
                 first = first_rows(records.manifest)[shard.split][0]
-                rows = table.rows(first + start, first + stop, (*_KEPT_COLUMNS, *own))
+                rows = table.rows(first + start, first + stop, (*KEPT_COLUMNS, *own))
                 run = _paid(records.between(start, stop))
                 made = map_in_order(pool, self._change(), run, window)
                 for (example, image), row in zip(made, rows, strict=True):
-                    channels, status, reason, boxes, *seen, values = *row[:8], row[8:]
-                    looks = None if seen[0] is None else Fingerprint(*seen)
-                    if image is not None:
-                        channels, looks = image.channels, image.fingerprint
-                        boxes, _ = cropped(boxes or (), (), image.part)
-                    elif example.format == "RAW":
-                        channels = example.channels
-                    known = zip(own, values, strict=True)
-                    attributes = {name: value for name, value in known if value is not None}
-                    measured = None if image is None else image.measured
-                    yield Made(
-                        example,
-                        channels,
-                        status,
-                        reason,
-                        attributes,
-                        boxes or (),
-                        measured,
-                        looks,
-                    )
+                    yield _with_image(copied(example, row, own), image)
         except OSError as error:
             raise unreadable(str(source), error) from error
 
@@ -271,6 +253,39 @@ class ConvertJob(Job):
             colorspace = self.info.colorspace
             return partial(_prepared, recipe=self.request.recipe, colorspace=colorspace)
         return partial(_changed, pixels=self.sink.pixels, most=self.max_pixels)
+
+
+def copied(example: Example, row: Sequence[Any], own: Sequence[str]) -> Made:
+    """An example as it is stored, and what is known of it besides.
+
+    Args:
+        example: the same.
+        row: its `KEPT_COLUMNS` of the table of records, then the data set's own.
+        own: the names of those.
+    """
+    channels, status, reason, boxes, *seen = row[: len(KEPT_COLUMNS)]
+    looks = None if seen[0] is None else Fingerprint(*seen)
+    known = kept_attributes(row, own)
+    return Made(example, channels, status, reason, known, boxes or (), None, looks)
+
+
+def kept_attributes(row: Sequence[Any], own: Sequence[str]) -> dict[str, Value]:
+    """What the data set's own columns say, given a row as `copied` has it."""
+    known = zip(own, row[len(KEPT_COLUMNS) :], strict=True)
+    return {name: value for name, value in known if value is not None}
+
+
+def _with_image(made: Made, image: Prepared | None) -> Made:
+    """The same of an example that was changed, perhaps by decoding and encoding it."""
+    if image is not None:
+        return replace(
+            made,
+            channels=image.channels,
+            boxes=cropped(made.boxes, (), image.part)[0],
+            measured=image.measured,
+            fingerprint=image.fingerprint,
+        )
+    return replace(made, channels=made.example.channels) if made.example.format == "RAW" else made
 
 
 def run_of(shard: ShardName, ends: Sequence[int]) -> tuple[int, int]:

@@ -1,9 +1,10 @@
-"""How what ``--append`` made becomes a part of the data set.
+"""How what ``--append`` made becomes a part of the data set, and what ``compact`` made all of it.
 
 That is an ordinary data set in a directory of its own inside OUT, of the images that
 ``records.parquet`` lacks. In the end it is merged: every shard is renamed to its number of the new
-count, and table and manifest are exchanged. All of that is first written down in a journal, so a
-merge that is killed is finished by the next run, whichever that is; meanwhile there is no manifest.
+count, and table and manifest are exchanged; of what was compacted the old shards are deleted. All
+of that is first written down in a journal, so a merge that is killed is finished by the next run,
+whichever that is; meanwhile there is no manifest.
 """
 
 from __future__ import annotations
@@ -163,25 +164,59 @@ def merge(
         DatasetError: a file that is not the data set's is in the way.
         LockedError: another run has taken the directory over.
     """
-    out, workspace = base.out, Workspace(base.out)
     joined = _join(base, job, new, others)
-    place = workspace.generation.relative_to(out).as_posix()
+    place = job.request.out.relative_to(base.out).as_posix()
     renames, manifest = plan_merge(base.manifest, new, joined, place)
-    for _, target in renames:
+    _exchange(base, renames, f"{place}/{_JOINED}", manifest, job.lease)
+    return manifest
+
+
+def replace_generations(base: Base, new: Mapping[str, Any], lease: Lease) -> None:
+    """Put what was compacted in the place of the data set that it was made of.
+
+    Args:
+        base: the data set.
+        new: the manifest of what was made of it.
+        lease: of the run that holds it.
+
+    Raises:
+        DatasetError: a file that is not the data set's is in the way.
+        LockedError: another run has taken the directory over.
+    """
+    place = Workspace(base.out).generation.relative_to(base.out).as_posix()
+    renames = [(f"{place}/{path}", path) for path in _files(new)]
+    _exchange(base, renames, f"{place}/{new['records_table']['path']}", new, lease)
+
+
+def _files(manifest: Mapping[str, Any]) -> list[str]:
+    """The files of all shards."""
+    shards = (shard for split in manifest["splits"].values() for shard in split["shards"])
+    return [file["path"] for shard in shards for file in shard["files"]]
+
+
+def _exchange(
+    base: Base, renames: Renames, table: str, manifest: Mapping[str, Any], lease: Lease
+) -> None:
+    """Write down which files get which names, and which go, so that nothing can stop it; do it."""
+    out, workspace, before = base.out, Workspace(base.out), {*_files(base.manifest)}
+    for target in (target for _, target in renames if target not in before):
         if (out / target).exists():
             raise DatasetError(
                 f"{out / target} is in the way: it was not written by this job, and readers would "
                 "take it in; move it away, and run the same command again"
             )
-    table = (f"{place}/{_JOINED}", manifest["records_table"]["path"])
-    check_held(job.lease)
+    check_held(lease)
     for directory in (workspace.generation, workspace.private):
         sync_directory(directory)
-    journal = {"renames": [*renames, table], "manifest": manifest}
+    gone = before.difference(_files(manifest), (source for source, _ in renames))
+    journal = {
+        "renames": [*renames, (table, manifest["records_table"]["path"])],
+        "deletions": sorted(gone),
+        "manifest": manifest,
+    }
     write_state(workspace.journal, journal, flush=True)
     sync_directory(workspace.private)
-    finish_merge(workspace, job.lease)
-    return manifest
+    finish_merge(workspace, lease)
 
 
 def _join(
@@ -273,8 +308,11 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
                 f"{target} is gone, and so is {source}, from which it was to be; use --overwrite "
                 "to start anew"
             )
-    _remove_empty(out, {source.parent for source, _ in pairs})
-    for directory in {out, *(target.parent for _, target in pairs)}:
+    gone = [out / name for name in journal["deletions"]]
+    for path in gone:
+        path.unlink(missing_ok=True)
+    _remove_empty(out, {path.parent for path in (*gone, *(source for source, _ in pairs))})
+    for directory in {out, *(path.parent for path in (*gone, *(target for _, target in pairs)))}:
         if directory.exists():
             sync_directory(directory)
     store_grown(workspace, manifest)

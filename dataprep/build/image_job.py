@@ -202,7 +202,15 @@ def _left_out(summary: ScanSummary) -> Mapping[str, object]:
     return {name: summary.excluded[name] for name in ("images", "digest")}
 
 
-def order_images(job: ImageJob, images: Images, made_of: object) -> None:
+def order_images(
+    job: Job,
+    images: Images,
+    made_of: object,
+    *,
+    seed: int,
+    limit: int | None = None,
+    columns: str | None = None,
+) -> None:
     """Put the images of those splits in order whose order is not there.
 
     Args:
@@ -210,19 +218,20 @@ def order_images(job: ImageJob, images: Images, made_of: object) -> None:
         images: of its index.
         made_of: what shapes the order, as JSON: the job's identity, which is the same for every
             raw layout, and what the index was made from, since the order says where the bytes are.
+        seed: of the shuffle.
+        limit: how many images of each split are taken.
+        columns: as `dataprep.index.order.write_order` has it.
     """
     # Imported late: a run that is resumed has nothing to order.
     from dataprep.index.order import order_is_current, write_order
 
-    order, request = job.workspace.order, job.request
+    order = job.workspace.order
     token = hashlib.sha256(to_json(made_of)).hexdigest()
     stale = [split for split in job.splits if not order_is_current(order, split.name, token)]
     if stale:
         names = [split.name for split in job.splits]
         classes = [name for name, _ in job.info.classes]
-        images.choose(
-            names, classes, multilabel=job.info.multilabel, seed=request.seed, limit=request.limit
-        )
+        images.choose(names, classes, multilabel=job.info.multilabel, seed=seed, limit=limit)
     for split in stale:
         write_order(
             order,
@@ -231,6 +240,7 @@ def order_images(job: ImageJob, images: Images, made_of: object) -> None:
             images=split.images,
             shards=split.shards,
             shuffle=cast("Shuffle", split.shuffle),
-            seed=request.seed,
+            seed=seed,
             token=token,
+            columns=columns,
         )

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from dataprep import __version__
 from dataprep.build.commit import CommitRecord
@@ -108,8 +108,12 @@ class Job(ABC):
             place for it.
         splits: how many shards and images each has.
         lease: what workers need to go on.
+        remedy: what to do where there is no room for it.
     """
 
+    remedy: ClassVar[str] = (
+        "free some space, choose another output directory, or shrink the images (--resize)"
+    )
     request: OutputRequest
     info: DatasetInfo
     attributes: tuple[tuple[str, Kind], ...]

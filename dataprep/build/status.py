@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dataprep.build.claim import read_job
+from dataprep.build.claim import COMPACTED, read_job
 from dataprep.build.commit import CommitRecord, finished_shards, images_under_way
 from dataprep.build.lock import LEASE_SECONDS, Marker, sight
 from dataprep.build.manifest import PART, read_manifest, read_part
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
 from dataprep.system.messages import counted
+from dataprep.system.state_files import read_state
 
 _GROWING = (
-    "sealed, but not finished is what --append was adding, which is below; run the same command "
-    "again to resume"
+    "sealed, but not finished is what {} was making, which is below; run the same command again to "
+    "resume"
 )
-_MERGING = "what --append made is being joined with the rest; run the same command again to finish"
+_MERGING = "what {} made is not all in its place; run the same command again to finish"
 
 State = Literal["running", "silent", "stopped", "rejected", "written", "incomplete", "sealed"]
 
@@ -117,7 +118,7 @@ def read_status(out: Path) -> JobStatus:
     runs = _describe_run(*holder) if holder is not None else None
     works = runs is not None and runs[0] == "running"
     if runs is None and (merging or growing):
-        runs = "stopped", _GROWING if growing and not merging else _MERGING
+        runs = "stopped", (_MERGING if merging else _GROWING).format(_maker(workspace))
     state, description = runs or _describe_rest(workspace, splits, rejected, part)
     under_way = images_under_way(job) if works else 0
     rate = _rate(job, records, holder[0].since) if works and holder is not None else None
@@ -165,6 +166,16 @@ def _describe_run(marker: Marker, silent: float) -> tuple[State, str] | None:
         return "running", f"running, {who}, {sign}"
     again = "run the same command again: it makes sure and resumes"
     return "silent", f"probably dead, {who}, {sign}; {again}"
+
+
+def _maker(workspace: Workspace) -> str:
+    """What was killed while it made a data set inside this one, or put it in its place."""
+    if workspace.journal.exists():
+        journal = read_state(workspace.journal)
+        appends = journal is None or "generations" in journal["manifest"]
+    else:
+        appends = COMPACTED not in read_job(Workspace(workspace.generation))["units"]
+    return "--append" if appends else "`dataprep compact`"
 
 
 def _describe_rest(

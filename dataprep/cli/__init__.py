@@ -36,6 +36,7 @@ _DATASETS = {
 }
 _COMMANDS = {
     "card": "Write what catalogues of data sets read: Croissant and the Hugging Face hub.",
+    "compact": "Make a data set that grew one generation, evenly.",
     "convert": "Make another format of a finished data set.",
     "diff": "Say whether two data sets hold the same examples.",
     "hook": "Print a batch script that stages a data set: Slurm, PBS, LSF.",

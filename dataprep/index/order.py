@@ -109,6 +109,7 @@ def write_order(
     shuffle: Shuffle,
     seed: int,
     token: str,
+    columns: str | None = None,
 ) -> None:
     """Assign the images of a split to shards, and keep the order.
 
@@ -121,8 +122,10 @@ def write_order(
         shuffle: how.
         seed: of the shuffle.
         token: identifies what the order is made from; see `order_is_current`.
+        columns: what to keep of each image, as SQL; None: what `read_shard` reads.
     """
-    rank, order = order_queries(split, images, shards, shuffle, seed, order_columns(found))
+    columns = columns or order_columns(found)
+    rank, order = order_queries(split, images, shards, shuffle, seed, columns)
     _state_path(directory, split).unlink(missing_ok=True)
     found.database.execute(rank)
     hashes: list[str] = []
@@ -158,7 +161,13 @@ def order_is_current(directory: Path, split: str, token: str) -> bool:
 
 
 def read_shard(directory: Path, split: str, number: int) -> Iterator[Row]:
-    """The rows of one shard, in writing order; a block of them is in memory at a time.
+    """The rows of one shard, in writing order, as `shard_tables`."""
+    for table in shard_tables(directory, split, number):
+        yield from order_rows(table)
+
+
+def shard_tables(directory: Path, split: str, number: int) -> Iterator[pa.Table]:
+    """The same as tables; a block of rows is in memory at a time.
 
     Raises:
         SinkError: the order is damaged; a file system gave something else than was written.
@@ -172,7 +181,7 @@ def read_shard(directory: Path, split: str, number: int) -> Iterator[Row]:
         block, first = divmod(start, _BLOCK)
         last = min(stop - block * _BLOCK, _BLOCK)
         table = _read_block(_block_path(directory, split, block), state["blocks"][block])
-        yield from order_rows(table.slice(first, last - first))
+        yield table.slice(first, last - first)
         start += last - first
 
 

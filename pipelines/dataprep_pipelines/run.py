@@ -1,4 +1,4 @@
-"""The whole job, as `dataprep.prepare` and `dataprep.convert` run it.
+"""The whole job, as `dataprep.prepare`, `dataprep.convert` and `dataprep.compact` run it.
 
 Find the raw data, take the lock, scan what changed, put the images in order, write the shards in
 rounds, seal. A shard that fails does not stop the others, on any engine: what fails for a passing
@@ -18,20 +18,29 @@ from typing import Any
 from dataprep.build.base import check_append, read_base
 from dataprep.build.build_directory import check_free_space, lay_out, remove_build_directories
 from dataprep.build.claim import (
+    COMPACTED,
     CONVERTED,
     check_places,
     claim,
+    claim_generation,
     is_other_job,
     remove_partial_files,
 )
 from dataprep.build.commit import CommitRecord, finished_shard, forget_progress
+from dataprep.build.compact_job import order_records, other_rows, plan_compaction, read_grown
 from dataprep.build.convert_job import (
     fit_conversion,
     plan_conversion,
     statistics_of,
     unstored_rows,
 )
-from dataprep.build.grow import drop_generation, finish_merge, generation_of, merge
+from dataprep.build.grow import (
+    drop_generation,
+    finish_merge,
+    generation_of,
+    merge,
+    replace_generations,
+)
 from dataprep.build.image_job import order_images, plan_images
 from dataprep.build.index_parts import (
     IndexParts,
@@ -48,6 +57,7 @@ from dataprep.build.index_parts import (
 )
 from dataprep.build.job import Job, describe_splits
 from dataprep.build.lock import Lease, check_held, locked
+from dataprep.build.manifest import read_manifest
 from dataprep.build.request import (
     ConvertRequest,
     MaxBad,
@@ -57,7 +67,7 @@ from dataprep.build.request import (
     fit_request,
 )
 from dataprep.build.seal import seal
-from dataprep.build.verify import Level, verify
+from dataprep.build.verify import Verified
 from dataprep.build.workspace import Workspace
 from dataprep.datasets import Dataset, ScanUnit, close_archives
 from dataprep.errors import (
@@ -141,7 +151,8 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
                 overwrite = is_other_job(workspace, identity, parts.digests())
             # Only now, when nothing that was asked for can be refused any more.
             claim(job, identity, parts.digests(), overwrite=overwrite)
-            order_images(job, images, [identity, parts.digests()])
+            made_of = [identity, parts.digests()]
+            order_images(job, images, made_of, seed=request.seed, limit=request.limit)
         records = _write_shards(job, workers)
         check_unchanged(parts, dataset, request.raw)
         with open_images(parts, dataset, request, workspace.private) as images:
@@ -162,12 +173,7 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
 
 
 def convert(
-    request: ConvertRequest,
-    engine: Engine,
-    reporter: Reporter,
-    *,
-    level: Level,
-    checking: Callable[[int], object],
+    request: ConvertRequest, engine: Engine, reporter: Reporter, checked: Callable[[], Verified]
 ) -> Mapping[str, Any]:
     """Make another format of a finished data set without the raw data, or finish that.
 
@@ -175,9 +181,8 @@ def convert(
         request: what into what.
         engine: where.
         reporter: who is told.
-        level: how the data set is verified first. Formats without checksums would otherwise
-            pass damage on, under a new hash.
-        checking: told the bytes that were verified.
+        checked: verifies the data set first. Formats without checksums would otherwise pass
+            damage on, under a new hash.
 
     Returns:
         The manifest.
@@ -187,13 +192,7 @@ def convert(
     """
     request, manifest = fit_conversion(request)
     check(engine)
-    if problems := verify(
-        request.source, level, threads=engine.workers, progress=checking
-    ).problems:
-        raise DatasetError(
-            f"{request.source} is damaged: {problems[0].path}: {problems[0].what}; `dataprep "
-            "verify` names all bad files; nothing was converted"
-        )
+    _refuse_damaged(request.source, checked(), "converted")
     workspace = Workspace(request.out)
     splits = list(manifest["splits"])
     places = {"SRC": request.source}
@@ -211,6 +210,56 @@ def convert(
             report=reporter.line,
             others=unstored_rows(request.source, manifest),
             statistics=statistics_of(job, manifest),
+        )
+
+
+def compact(
+    request: ConvertRequest, engine: Engine, reporter: Reporter, checked: Callable[[], Verified]
+) -> Mapping[str, Any]:
+    """Make a data set that grew one generation, or finish that. Returns its manifest.
+
+    It is made anew in a directory of its own, which then takes the place of what there was.
+
+    Args:
+        request: its source is the data set.
+        engine: where.
+        reporter: who is told.
+        checked: verifies the data set, whose shards are deleted in the end.
+
+    Raises:
+        DataprepError: any of its kinds; everything committed so far is kept.
+    """
+    request = absolute(request)
+    check(engine)
+    out, workspace = request.source, Workspace(request.source)
+    if workspace.journal.exists() or read_grown(out):
+        places = {"OUT": out}
+        with _working(workspace, engine, places, (), reporter, overwrite=False) as workers:
+            if base := read_grown(out):
+                _refuse_damaged(out, checked(), "compacted")
+                job, identity = plan_compaction(base, request, workers.lease, reporter.line)
+                claim_generation(job, identity, {COMPACTED: base.manifest["sha256"]})
+                order_records(job, base)
+                records = _write_shards(job, workers)
+                manifest = seal(
+                    job,
+                    identity,
+                    records,
+                    max_bad=MaxBad(base.manifest["totals"]["rejected"]),
+                    report=reporter.line,
+                    others=other_rows(base),
+                )
+                replace_generations(base, manifest, workers.lease)
+                return manifest
+    reporter.line(f"{out} is one generation, nothing to compact")
+    return read_manifest(out)
+
+
+def _refuse_damaged(out: Path, found: Verified, doing: str) -> None:
+    if found.problems:
+        raise DatasetError(
+            f"{out} is damaged: {found.problems[0].path}: {found.problems[0].what}; `dataprep "
+            f"verify` names all bad files; nothing was {doing}"
         )
 
 
@@ -265,7 +314,7 @@ def _working(
                 remove_partial_files(each, splits)
                 remove_build_directories(each.out, places.get("--build_dir"))
             if finish_merge(workspace, lease, whole=not overwrite):
-                reporter.line(f"{workspace.out}: finished what --append had begun")
+                reporter.line(f"{workspace.out}: finished what --append or compact had begun")
             try:
                 with started(engine, workspace.private / "slurm", reporter.line) as running:
                     # Of many workers, each should look less often.

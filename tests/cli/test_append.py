@@ -213,7 +213,7 @@ def test_rejected_images_are_counted_with_those_of_before(cli: Cli, grown: Made)
     assert result.code == 3, result
     assert "1 of 37 images rejected, --max_bad allows 0" in result.error
     assert hashes(grown.out) == grown.files
-    assert "what --append was adding" in cli("status", grown.out).out
+    assert "what --append was making" in cli("status", grown.out).out
     assert cli(*grown.command(grown.out, "--append", "--max_bad", 1)).code == 0
     assert [row["key"] for row in rows_of(grown.out, "rejected")] == ["bar/torn.jpg"]
     files = hashes(grown.out)

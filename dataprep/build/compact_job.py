@@ -1,0 +1,191 @@
+"""The job of a data set that grew: deal its images over shards anew, as if made at once of all.
+
+What decides where an image goes, its key, split and labels, is in the table of records, and seed
+and shuffle are in the manifest; so nothing of the raw data is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import xxhash
+
+from dataprep import __version__
+from dataprep.build.base import Base
+from dataprep.build.convert_job import (
+    KEPT_COLUMNS,
+    ConvertJob,
+    copied,
+    kept_attributes,
+    unstored_rows,
+)
+from dataprep.build.image_job import order_images
+from dataprep.build.job import Made, Rejected, SplitJob
+from dataprep.build.lock import Lease
+from dataprep.build.manifest import dataset_info, read_manifest, refuse_part
+from dataprep.build.request import ConvertRequest
+from dataprep.build.workspace import Workspace
+from dataprep.errors import DatasetError, SinkError, SourceError
+from dataprep.index.order import shard_tables
+from dataprep.index.records import RecordsTable, first_rows
+from dataprep.records import Records
+from dataprep.sinks import ShardName
+from dataprep.system.messages import counted, printable, sized, unreadable
+from dataprep.system.throttle import pay
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# What is said of the new shards, or only of a data set that grew.
+_SAID_ANEW: Final = (
+    *("format", "sha256", "classes", "records_table", "totals", "splits", "generations"),
+)
+
+# Of a row of the order: which row of the table of records it is, and what that says.
+_COLUMNS: Final = ("file_row_number", "key", "container", "xxh3", *KEPT_COLUMNS)
+
+
+def read_grown(out: Path) -> Base | None:
+    """The data set of a directory, if it can be compacted; None: it is one generation already.
+
+    Raises:
+        DatasetError: there is none, or it cannot; says what to do instead.
+    """
+    manifest = read_manifest(out)
+    refuse_part(out, manifest, "compacted")
+    if "lineage" in manifest:
+        raise DatasetError(
+            f"{out} was converted, so it cannot be compacted; compact what it was made from, and "
+            "convert that again"
+        )
+    return Base(out, manifest) if "generations" in manifest else None
+
+
+def plan_compaction(
+    base: Base, request: ConvertRequest, lease: Lease, report: Callable[[str], None]
+) -> tuple[CompactJob, Mapping[str, object]]:
+    """Decide the shards: as many images in each as in the first generation.
+
+    Args:
+        base: the data set.
+        request: the same as its source.
+        lease: what workers need to go on.
+        report: takes a line for the user on each split.
+
+    Returns:
+        The job, and its identity, which is that of a data set made at once.
+    """
+    manifest = base.manifest
+    workspace = Workspace(Workspace(base.out).generation)
+    workspace.make()
+    sink = manifest["sink"]
+    request = replace(
+        request,
+        out=workspace.out,
+        sink=sink["name"],
+        sink_options=sink["config"],
+        layout=manifest["layout"],
+    )
+    with RecordsTable(base.out) as table:
+        attributes = table.attributes
+    splits = tuple(_split(manifest, name) for name in manifest["splits"])
+    job = CompactJob(
+        request,
+        dataset_info(manifest),
+        attributes,
+        splits,
+        lease,
+        manifest["sha256"],
+        manifest["image"]["max_pixels"],
+    )
+    for split in splits:
+        before = len(manifest["splits"][split.name]["shards"])
+        report(
+            f"{split.name}: {counted(split.images, 'image')}, {sized(split.source_bytes)}, "
+            f"from {counted(before, 'shard')} into {split.shards}, shuffle {split.shuffle}"
+        )
+    kept = {name: value for name, value in manifest.items() if name not in _SAID_ANEW}
+    # Images are copied: the codecs are still those that made them.
+    versions = {**manifest["versions"], "dataprep": __version__, **job.sink.versions()}
+    return job, {**kept, **job.output_identity(), "versions": versions}
+
+
+def _split(manifest: Mapping[str, Any], name: str) -> SplitJob:
+    split, first = manifest["splits"][name], manifest["generations"][0]
+    largest = -(-first["input"][name]["images"] // first["splits"][name]["shards"])
+    return SplitJob(
+        name=name,
+        shards=-(-split["images_found"] // largest),
+        shuffle=manifest["shuffle"][name],
+        images=split["images_found"],
+        source_bytes=split["bytes"],
+    )
+
+
+def order_records(job: CompactJob, base: Base) -> None:
+    """Put the images of those splits in order whose order is not there."""
+    from dataprep.index.images import column_list
+    from dataprep.index.recorded import RecordedImages
+
+    own = [name for name, _ in job.attributes]
+    columns = f"numbers as labels, {column_list((*_COLUMNS, *own))}"
+    rows = {"all": base.manifest["records_table"]["rows"]}
+    with RecordedImages([base.records], job.workspace.private, rows, own, None) as images:
+        seed, made_of = base.manifest["seed"], base.manifest["sha256"]
+        order_images(job, images, made_of, seed=seed, columns=columns)
+
+
+def other_rows(base: Base) -> Iterator[pa.Table]:
+    """The rows of images that no shard was to have."""
+    import pyarrow.compute as pc
+
+    for rows in unstored_rows(base.out, base.manifest):
+        yield rows.filter(pc.not_equal(rows["status"], "rejected"))
+
+
+@dataclass(frozen=True, slots=True)
+class CompactJob(ConvertJob):
+    """Makes shards of examples from anywhere in the data set, as `order_records` says."""
+
+    remedy: ClassVar[str] = "free some space: the old shards stay until all new ones are there"
+
+    def items(
+        self,
+        shard: ShardName,
+        pool: Executor | None,  # noqa: ARG002 - nothing is done to the images
+        window: int,  # noqa: ARG002
+    ) -> Iterator[Made | Rejected]:
+        """Every image of the shard, copied, and compared with what is known of it."""
+        source, own = self.request.source, [name for name, _ in self.attributes]
+        try:
+            with Records(source, shard.split) as records:
+                if records.manifest["sha256"] != self.manifest_sha256:
+                    raise SourceError(
+                        f"{source} changed while it was compacted; run the same command again"
+                    )
+                first = first_rows(records.manifest)[shard.split][0]
+                for labels, number, key, container, xxh3, *row in self._rows(shard, own):
+                    if row[1] == "rejected":
+                        yield Rejected(key, container, labels, row[2], kept_attributes(row, own))
+                        continue
+                    example = records[number - first]
+                    pay(len(example.encoded))
+                    if (example.key, xxhash.xxh3_128_hexdigest(example.encoded)) != (key, xxh3):
+                        raise SinkError(
+                            f"{source}: record {number - first} of {shard.split} is not "
+                            f"{printable(key)} as records.parquet has it; `dataprep verify "
+                            "--level records` names bad files"
+                        )
+                    yield copied(example, row, own)
+        except OSError as error:
+            raise unreadable(str(source), error) from error
+
+    def _rows(self, shard: ShardName, own: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """The labels of each image, then its `_COLUMNS` and the data set's own."""
+        for table in shard_tables(self.workspace.order, shard.split, shard.number):
+            columns = (table.column(name).to_pylist() for name in (*_COLUMNS, *own))
+            yield from zip(map(tuple, table.column("labels").to_pylist()), *columns, strict=True)

@@ -1,0 +1,222 @@
+"""``dataprep compact``: a data set that grew becomes the one that is made at once."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import dataprep
+from dataprep.errors import SinkError
+from tests.cli.test_append import CUT, labels_of, manifest_of, picture
+from tests.conftest import (
+    FORMATS,
+    Cli,
+    Made,
+    Raw,
+    hashes,
+    leftovers,
+    make,
+    rows_of,
+    write_radiographs,
+)
+
+GROWING = [name for name in FORMATS if name not in ("lmdb-raw", "hdf5-caffe")]
+
+
+def grow(cli: Cli, made: Made, *more: object, times: int = 2) -> None:
+    """Three images of every class and a PNG, and then again."""
+    for time in range(times):
+        for number in range(3):
+            for name in ("airfield", "bar", "cañon"):
+                picture(made.raw.path / name / f"n{time}-{number}.jpg", 40 * time + 7 * number)
+        shutil.copy(made.raw.path / "bar" / "5.png", made.raw.path / "bar" / f"n{time}.png")
+        result = cli(*made.command(made.out, "--append", *more))
+        assert result.code == 0, result
+
+
+def at_once(cli: Cli, made: Made, out: Path, *more: object) -> dict[str, str]:
+    """The bytes of the same images, prepared into as many shards as a compacted set has."""
+    splits = manifest_of(made.out)["splits"]
+    counts = ",".join(f"{name}={len(split['shards'])}" for name, split in splits.items())
+    result = cli(*made.command(out, "--num_shards", counts, *more))
+    assert result.code == 0, result
+    return hashes(out)
+
+
+@pytest.fixture
+def grown(cli: Cli, folders: Made, tmp_path: Path) -> Made:
+    """The class folders in 3 shards of a split, to which was added twice."""
+    raw = replace(folders.raw.copy(tmp_path / "raw"), options=CUT)
+    made = make(raw, tmp_path / "out", "--num_shards", "3")
+    grow(cli, made)
+    return replace(made, files=hashes(made.out))
+
+
+# --- what comes out ---
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        name if name == "tfrecord" else pytest.param(name, marks=pytest.mark.thorough)
+        for name in GROWING
+    ],
+)
+def test_a_compacted_set_is_the_one_made_at_once(
+    cli: Cli, folders: Made, tmp_path: Path, sink: str
+) -> None:
+    """To the last byte, manifest and table of records included."""
+    raw = replace(folders.raw.copy(tmp_path / "raw"), options=(*CUT, *FORMATS[sink]))
+    made = make(raw, tmp_path / "out", "--num_shards", "3")
+    before = manifest_of(made.out)["splits"]
+    grow(cli, made)
+    images = {
+        name: split["images_found"] for name, split in manifest_of(made.out)["splits"].items()
+    }
+    result = cli("compact", made.out, "--workers", "1")
+    assert result.code == 0, result
+    assert hashes(made.out) == at_once(cli, made, tmp_path / "once")
+    for name, split in manifest_of(made.out)["splits"].items():
+        most = before[name]["records_per_shard"][1]
+        assert len(split["shards"]) == -(-images[name] // most)
+        assert split["records_per_shard"][1] <= most
+        assert split["records_per_shard"][1] - split["records_per_shard"][0] <= 1
+    assert leftovers(made.out) == []
+    assert not (made.out / ".dataprep" / "append").exists()
+
+
+def test_so_is_one_of_radiographs_of_which_some_are_rejected(cli: Cli, tmp_path: Path) -> None:
+    """Several labels each, boxes, columns of their own; some missing, not listed, or left out."""
+    raw = Raw(tmp_path / "raw", (), "chestxray14")
+    write_radiographs(raw.path, defects=True, layout="folders")
+    images = sorted(raw.path.rglob("*.png"))
+    excluded = tmp_path / "exclude.csv"
+    excluded.write_text(f"split,key\ntrain,{images[0].name}\ntest,{images[-1].name}\n")
+    options = ("--validation_fraction", "0.3", "--max_bad", "90%", "--exclude", str(excluded))
+    raw = replace(raw, options=(*options, "--workers", "1"))
+    places = {path: shutil.move(path, tmp_path / path.name) for path in images[5:80:4]}
+    made = make(raw, tmp_path / "out", "--num_shards", "train=3,validation=2,test=1")
+    for path, place in places.items():
+        shutil.move(place, path)
+    assert cli(*raw.command(made.out, "--append")).code == 0
+    result = cli("compact", made.out)
+    assert result.code == 0, result
+    assert {row["status"] for row in rows_of(made.out)} > {"excluded", "missing", "rejected"}
+    assert hashes(made.out) == at_once(cli, made, tmp_path / "once")
+
+
+def test_the_bytes_are_the_same_for_any_number_of_workers(
+    cli: Cli, grown: Made, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(grown.out, other)
+    shutil.rmtree(other / ".dataprep")  # which may be deleted once a data set is sealed
+    assert cli("compact", grown.out, "--workers", "1").code == 0
+    assert dataprep.compact(other, workers=3).records == manifest_of(other)["totals"]["records"]
+    assert hashes(other) == hashes(grown.out)
+
+
+def test_classes_that_came_later_stay_behind_the_others(cli: Cli, grown: Made) -> None:
+    for number in range(5):
+        picture(grown.raw.path / "aaa" / f"{number}.jpg", number)
+    assert cli(*grown.command(grown.out, "--append")).code == 0
+    labels, rows = labels_of(grown.out), rows_of(grown.out)
+    assert cli("compact", grown.out).code == 0
+    assert labels_of(grown.out) == labels
+    assert len(rows_of(grown.out)) == len(rows)
+    assert cli("verify", grown.out, "--level", "decode").code == 0
+    for split in manifest_of(grown.out)["splits"].values():
+        low, high = split["records_per_shard"]
+        assert high - low <= 1
+    assert manifest_of(grown.out)["splits"]["train"]["class_spread"] == 1
+
+
+def test_a_compacted_set_grows_and_is_compacted_again(
+    cli: Cli, grown: Made, tmp_path: Path
+) -> None:
+    assert cli("compact", grown.out).code == 0
+    sizes = {name: len(split["shards"]) for name, split in manifest_of(grown.out)["splits"].items()}
+    assert "nothing to add" in cli(*grown.command(grown.out, "--append")).out
+    for number in range(9):
+        picture(grown.raw.path / "bar" / f"later{number}.jpg", 100 + number)
+    assert cli(*grown.command(grown.out, "--append")).code == 0
+    first, second = manifest_of(grown.out)["generations"]
+    assert {name: split["shards"] for name, split in first["splits"].items()} == sizes
+    assert sum(split["records"] for split in second["splits"].values()) == 9
+    assert cli("compact", grown.out).code == 0
+    assert hashes(grown.out) == at_once(cli, grown, tmp_path / "once")
+
+
+# --- what is left alone, and what is refused ---
+
+
+def test_what_is_one_generation_is_left_alone(cli: Cli, grown: Made) -> None:
+    assert cli("compact", grown.out).code == 0
+    shutil.rmtree(grown.out / ".dataprep")
+    files = hashes(grown.out)
+    result = cli("compact", grown.out)
+    assert result.code == 0
+    assert "is one generation, nothing to compact" in result.out
+    assert hashes(grown.out) == files
+    assert not (grown.out / ".dataprep").exists()
+
+
+def test_the_command_that_made_it_leaves_a_compacted_set_alone(cli: Cli, grown: Made) -> None:
+    assert cli("compact", grown.out).code == 0
+    files = hashes(grown.out)
+    assert "grew by --append" in cli(*grown.command(grown.out)).error
+    assert hashes(grown.out) == files
+    assert cli("status", grown.out).out.startswith(f"{grown.out}: sealed\n")
+    assert cli(*grown.command(grown.out, "--overwrite")).code == 0
+
+
+def test_where_there_is_no_data_set_nothing_is_made(cli: Cli, tmp_path: Path) -> None:
+    assert "no sealed data set" in cli("compact", tmp_path / "nothing").error
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_damaged_set_is_not_compacted(cli: Cli, grown: Made) -> None:
+    shard = sorted((grown.out / "train").iterdir())[1]
+    damaged = bytearray(shard.read_bytes())
+    damaged[100] ^= 1
+    shard.write_bytes(damaged)
+    files = hashes(grown.out)
+    error = cli("compact", grown.out).error
+    assert f"train/{shard.name}: its SHA-256 is not the manifest's" in error
+    assert "nothing was compacted" in error
+    assert hashes(grown.out) == files
+
+
+def test_what_is_copied_is_what_the_table_says(cli: Cli, folders: Made, tmp_path: Path) -> None:
+    """Where the shards are taken for whole, and their format has no checksums."""
+    raw = replace(folders.raw.copy(tmp_path / "raw"), options=(*CUT, "--sink", "webdataset"))
+    made = make(raw, tmp_path / "out", "--num_shards", "3")
+    grow(cli, made, times=1)
+    shard = sorted((made.out / "train").iterdir())[1]
+    damaged = bytearray(shard.read_bytes())
+    damaged[damaged.index(b"\xff\xd8") + 99] ^= 1
+    shard.write_bytes(damaged)
+    files = hashes(made.out)
+    with pytest.raises(SinkError, match=r"as records.parquet has it"):
+        dataprep.compact(made.out, check="size", workers=1)
+    assert hashes(made.out) == files
+
+
+def test_parts_and_conversions_are_refused(cli: Cli, grown: Made, tmp_path: Path) -> None:
+    part, converted = tmp_path / "part", tmp_path / "converted"
+    assert cli("stage", grown.out, "--to", part, "--split", "train").code == 0
+    assert "only a whole one can be compacted" in cli("compact", part).error
+    assert cli("convert", grown.out, "--to", converted, "--sink", "webdataset").code == 0
+    assert "compact what it was made from" in cli("compact", converted).error
+
+
+def test_a_file_in_the_way_is_named(cli: Cli, grown: Made) -> None:
+    foreign = grown.out / "train" / "train-00000-of-00005"
+    assert foreign.name not in {path.name for path in foreign.parent.iterdir()}
+    foreign.write_text("mine")
+    error = cli("compact", grown.out).error
+    assert f"train/{foreign.name}: is not in the manifest, but readers would take it in" in error
+    assert foreign.read_text() == "mine"
