@@ -1,4 +1,4 @@
-"""What grew by ``--append`` is an ordinary data set to the formats' own readers."""
+"""What grew by ``--append``, and is then compacted, is an ordinary data set to foreign readers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("sink", READERS)
-def test_its_own_reader_reads_a_grown_set(
+def test_its_own_reader_reads_a_grown_set_and_a_compacted_one(
     cli: Cli, folders: Made, tmp_path: Path, sink: str
 ) -> None:
     if READERS[sink]:
@@ -39,6 +39,10 @@ def test_its_own_reader_reads_a_grown_set(
     for number in range(8):
         shutil.copy(raw.path / "bar" / f"{number % 4}.jpg", raw.path / "bar" / f"new{number}.jpg")
     assert cli(*raw.command(made.out, "--append")).code == 0
+    result = cli("verify", made.out, "--level", "reader")
+    assert result.code == 0, result
+    assert "32 records: all good (reader: " in result.out
+    assert cli("compact", made.out).code == 0
     result = cli("verify", made.out, "--level", "reader")
     assert result.code == 0, result
     assert "32 records: all good (reader: " in result.out
