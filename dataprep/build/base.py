@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dataprep.build.claim import what_differs
-from dataprep.build.image_job import chosen_shuffle
+from typing_extensions import override
+
+from dataprep.build.claim import Identity, claim, claim_generation, what_differs
+from dataprep.build.grow import merge
+from dataprep.build.image_job import ImageJob, chosen_shuffle
 from dataprep.build.manifest import manifest_sink, read_manifest, refuse_part
 from dataprep.build.request import Request
 from dataprep.build.workspace import Workspace
@@ -19,31 +24,81 @@ from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import to_json
 
 if TYPE_CHECKING:
+    from dataprep.build.index_parts import ScanSummary
     from dataprep.index.images import Images
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class NoBase:
+    """Nothing to add to: the data set begins with this run, and there is nothing it must fit.
+
+    Attributes:
+        manifest: of what is added to; empty.
+        records: its table of records; None.
+        before: how many images it was made from, and how many of them were rejected.
+    """
+
+    manifest: Mapping[str, Any] = MappingProxyType({})
+    records: Path | None = None
+    before: tuple[int, int] = (0, 0)
+
+    def begin(self, request: Request) -> Request:
+        """The request with the directory in which shards are made."""
+        return request
+
+    def check_splits(self, splits: Sequence[str]) -> None:
+        """Any are right."""
+
+    def check_classes(self, known: Sequence[tuple[str, str]]) -> None:
+        """Any are right."""
+
+    def classes_with(self, found: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+        """All classes, in the order of their numbers."""
+        return found
+
+    def check_kept(self, images: Images, *, same_sizes: bool) -> None:
+        """There is nothing that could have changed."""
+
+    def fit(
+        self,
+        request: Request,
+        summary: ScanSummary,  # noqa: ARG002 - only `Base` looks at it
+        report: Callable[[str], None],  # noqa: ARG002 - nor has it anything to say
+    ) -> Request | None:
+        """The request for what there is to make; None if that is nothing."""
+        return request
+
+    def claim(self, job: ImageJob, identity: Identity, units: Mapping[str, str]) -> None:
+        """As `dataprep.build.claim.claim`."""
+        claim(job, identity, units, overwrite=job.request.overwrite)
+
+    def finish(self, job: ImageJob, manifest: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - as above
+        """The manifest of the whole, given that of what was made."""
+        return manifest
+
+
+class Base(NoBase):
     """A data set that is to grow.
 
     Attributes:
         out: its directory.
+
+    Args:
+        out: likewise.
         manifest: its manifest.
     """
 
-    out: Path
-    manifest: Mapping[str, Any]
+    def __init__(self, out: Path, manifest: Mapping[str, Any]) -> None:
+        self.out, self.manifest = out, manifest
+        self.records = Workspace(out).records
+        images = sum(split["images"] for split in manifest["input"].values())
+        self.before = images, manifest["totals"]["rejected"]
 
-    @property
-    def records(self) -> Path:
-        """Its table of records."""
-        return Workspace(self.out).records
-
-    @property
-    def before(self) -> tuple[int, int]:
-        """How many images it was made from, and how many of them were rejected."""
-        images = sum(split["images"] for split in self.manifest["input"].values())
-        return images, self.manifest["totals"]["rejected"]
+    @override
+    def begin(self, request: Request) -> Request:
+        """What is new is made in a directory of its own."""
+        workspace = Workspace(Workspace(self.out).generation)
+        workspace.make()
+        return replace(request, out=workspace.out)
 
     def check_options(self, request: Request, dataset: Dataset) -> None:
         """Refuse what would not be made as the rest was.
@@ -69,6 +124,7 @@ class Base:
                 "--overwrite to start it anew"
             )
 
+    @override
     def check_splits(self, splits: Sequence[str]) -> None:
         """A data set grows in the splits that it has.
 
@@ -83,6 +139,7 @@ class Base:
                 "data and --splits, or --overwrite to start it anew"
             )
 
+    @override
     def check_classes(self, known: Sequence[tuple[str, str]]) -> None:
         """Where a list says which classes there are, it must say the same.
 
@@ -95,12 +152,14 @@ class Base:
                 "use that, or --overwrite to start it anew"
             )
 
+    @override
     def classes_with(self, found: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """The classes in an order that moves no label: those it has, then those that are new."""
         classes = [(identifier, name) for identifier, name in self.manifest["classes"]]
         known = {identifier for identifier, _ in classes}
         return [*classes, *(entry for entry in found if entry[0] not in known)]
 
+    @override
     def check_kept(self, images: Images, *, same_sizes: bool) -> None:
         """What it was made from must still be there, as it was.
 
@@ -133,26 +192,35 @@ class Base:
             "--overwrite to make the data set of what there is now"
         )
 
-    def describe_classes(self, classes: Sequence[tuple[str, str]]) -> Iterator[str]:
-        """A line for the user if there are new ones."""
+    @override
+    def fit(
+        self, request: Request, summary: ScanSummary, report: Callable[[str], None]
+    ) -> Request | None:
+        """With as many shards as make none larger than the largest there is."""
+        if not summary.input:
+            report(f"{self.out} has all images already, nothing to add")
+            shutil.rmtree(request.out)  # perhaps something was begun
+            return None
         number = len(self.manifest["classes"])
-        if new := [name for name, _ in classes[number:]]:
-            yield (
+        if new := [name for name, _ in summary.classes[number:]]:
+            report(
                 f"{counted(len(new), 'new class', 'new classes')}, numbered from {number} on so "
                 f"that no label moves: {some_of(new)}"
             )
-
-    def share_out(self, request: Request, images: Mapping[str, Mapping[str, Any]]) -> Request:
-        """The request with as many shards as make none larger than the largest there is.
-
-        Args:
-            request: what the user asked for.
-            images: of each split that grows, its ``images``, which are new.
-        """
         splits = self.manifest["splits"]
-        most = {name: splits[name]["records_per_shard"][1] for name in images}
-        counts = {name: -(-found["images"] // most[name]) for name, found in images.items()}
+        most = {name: splits[name]["records_per_shard"][1] for name in summary.input}
+        counts = {name: -(-new["images"] // most[name]) for name, new in summary.input.items()}
         return replace(request, num_shards=counts)
+
+    @override
+    def claim(self, job: ImageJob, identity: Identity, units: Mapping[str, str]) -> None:
+        """What was begun there of other images is deleted."""
+        claim_generation(job, identity, units)
+
+    @override
+    def finish(self, job: ImageJob, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Make what was made a part of the data set."""
+        return merge(self.out, self.manifest, job, manifest)
 
 
 def check_append(request: Request) -> None:
@@ -161,6 +229,8 @@ def check_append(request: Request) -> None:
     Raises:
         UsageError: names one.
     """
+    if not request.append:
+        return
     given = {
         "--overwrite": request.overwrite,
         "--limit": request.limit,
@@ -174,12 +244,15 @@ def check_append(request: Request) -> None:
         )
 
 
-def read_base(out: Path) -> Base:
-    """The data set of a directory, if it can grow.
+def read_base(request: Request, dataset: Dataset) -> NoBase:
+    """What the run adds to: the data set in its directory, if --append is asked for.
 
     Raises:
-        DatasetError: there is none, or it cannot; says what to do instead.
+        DatasetError: there is none, it cannot grow, or was made otherwise; says what to do instead.
     """
+    if not request.append:
+        return NoBase()
+    out = request.out
     if not Workspace(out).manifest.exists():
         raise DatasetError(
             f"{out} has no sealed data set to add to; leave out --append to make one, or to finish "
@@ -209,7 +282,9 @@ def read_base(out: Path) -> Base:
                     f"{path} is missing or damaged, and only a whole data set can grow; `dataprep "
                     "verify` names all bad files; bring them back, or use --overwrite"
                 )
-    return Base(out, manifest)
+    base = Base(out, manifest)
+    base.check_options(request, dataset)
+    return base
 
 
 def _cannot_grow(out: Path, why: str, instead: str) -> DatasetError:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import xxhash
 
 from dataprep import __version__
-from dataprep.build.base import Base
 from dataprep.build.convert_job import (
     KEPT_COLUMNS,
     ConvertJob,
@@ -49,8 +48,8 @@ _SAID_ANEW: Final = (
 _COLUMNS: Final = ("file_row_number", "key", "container", "xxh3", *KEPT_COLUMNS)
 
 
-def read_grown(out: Path) -> Base | None:
-    """The data set of a directory, if it can be compacted; None: it is one generation already.
+def read_grown(out: Path) -> Mapping[str, Any] | None:
+    """The manifest of a data set that can be compacted; None: it is one generation already.
 
     Raises:
         DatasetError: there is none, or it cannot; says what to do instead.
@@ -62,25 +61,27 @@ def read_grown(out: Path) -> Base | None:
             f"{out} was converted, so it cannot be compacted; compact what it was made from, and "
             "convert that again"
         )
-    return Base(out, manifest) if "generations" in manifest else None
+    return manifest if "generations" in manifest else None
 
 
 def plan_compaction(
-    base: Base, request: ConvertRequest, lease: Lease, report: Callable[[str], None]
+    request: ConvertRequest,
+    manifest: Mapping[str, Any],
+    lease: Lease,
+    report: Callable[[str], None],
 ) -> tuple[CompactJob, Mapping[str, object]]:
     """Decide the shards: as many images in each as in the first generation.
 
     Args:
-        base: the data set.
-        request: the same as its source.
+        request: its source is the data set.
+        manifest: of that.
         lease: what workers need to go on.
         report: takes a line for the user on each split.
 
     Returns:
         The job, and its identity, which is that of a data set made at once.
     """
-    manifest = base.manifest
-    workspace = Workspace(Workspace(base.out).generation)
+    workspace = Workspace(Workspace(request.source).generation)
     workspace.make()
     sink = manifest["sink"]
     request = replace(
@@ -90,7 +91,7 @@ def plan_compaction(
         sink_options=sink["config"],
         layout=manifest["layout"],
     )
-    with RecordsTable(base.out) as table:
+    with RecordsTable(request.source) as table:
         attributes = table.attributes
     splits = tuple(_split(manifest, name) for name in manifest["splits"])
     job = CompactJob(
@@ -126,24 +127,25 @@ def _split(manifest: Mapping[str, Any], name: str) -> SplitJob:
     )
 
 
-def order_records(job: CompactJob, base: Base) -> None:
+def order_records(job: CompactJob, manifest: Mapping[str, Any]) -> None:
     """Put the images of those splits in order whose order is not there."""
     from dataprep.index.images import column_list
     from dataprep.index.recorded import RecordedImages
 
     own = [name for name, _ in job.attributes]
     columns = f"numbers as labels, {column_list((*_COLUMNS, *own))}"
-    rows = {"all": base.manifest["records_table"]["rows"]}
-    with RecordedImages([base.records], job.workspace.private, rows, own, None) as images:
-        seed, made_of = base.manifest["seed"], base.manifest["sha256"]
+    rows = {"all": manifest["records_table"]["rows"]}
+    table = Workspace(job.request.source).records
+    with RecordedImages([table], job.workspace.private, rows, own, None) as images:
+        seed, made_of = manifest["seed"], manifest["sha256"]
         order_images(job, images, made_of, seed=seed, columns=columns)
 
 
-def other_rows(base: Base) -> Iterator[pa.Table]:
+def other_rows(source: Path, manifest: Mapping[str, Any]) -> Iterator[pa.Table]:
     """The rows of images that no shard was to have."""
     import pyarrow.compute as pc
 
-    for rows in unstored_rows(base.out, base.manifest):
+    for rows in unstored_rows(source, manifest):
         yield rows.filter(pc.not_equal(rows["status"], "rejected"))
 
 

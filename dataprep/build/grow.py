@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from dataprep.build.base import Base
 from dataprep.build.claim import store_grown
 from dataprep.build.image_job import ImageJob
 from dataprep.build.lock import Lease, check_held
 from dataprep.build.manifest import dataset_info, manifest_sink, seal_manifest
-from dataprep.build.request import Request
 from dataprep.build.seal import write_rows
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
@@ -41,18 +38,6 @@ _RENEWED: Final = ("classes", "classes_sha256", "unmatched", "counts", "versions
 
 Renames = Sequence[tuple[str, str]]
 """Present and new path of files, relative to OUT."""
-
-
-def generation_of(base: Base, request: Request) -> Request:
-    """The request for what is new, which is made in a directory of its own."""
-    workspace = Workspace(Workspace(base.out).generation)
-    workspace.make()
-    return replace(request, out=workspace.out)
-
-
-def drop_generation(base: Base) -> None:
-    """Forget what was begun: there is nothing to add."""
-    shutil.rmtree(Workspace(base.out).generation)
 
 
 # --- What the merge does, as plain values ---
@@ -150,32 +135,35 @@ def _together(
 
 
 def merge(
-    base: Base, job: ImageJob, new: Mapping[str, Any], others: Iterable[pa.Table]
+    out: Path, manifest: Mapping[str, Any], job: ImageJob, new: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Make what was added a part of the data set; returns the manifest.
 
     Args:
-        base: the data set.
+        out: the directory of the data set.
+        manifest: what it says so far.
         job: what was added.
         new: its manifest.
-        others: rows of the table of records, of images that no shard of either was to have.
 
     Raises:
         DatasetError: a file that is not the data set's is in the way.
         LockedError: another run has taken the directory over.
     """
-    joined = _join(base, job, new, others)
-    place = job.request.out.relative_to(base.out).as_posix()
-    renames, manifest = plan_merge(base.manifest, new, joined, place)
-    _exchange(base, renames, f"{place}/{_JOINED}", manifest, job.lease)
-    return manifest
+    joined = _join(out, manifest, job, new)
+    place = job.request.out.relative_to(out).as_posix()
+    renames, whole = plan_merge(manifest, new, joined, place)
+    _exchange(out, manifest, renames, f"{place}/{_JOINED}", whole, job.lease)
+    return whole
 
 
-def replace_generations(base: Base, new: Mapping[str, Any], lease: Lease) -> None:
+def replace_generations(
+    out: Path, manifest: Mapping[str, Any], new: Mapping[str, Any], lease: Lease
+) -> None:
     """Put what was compacted in the place of the data set that it was made of.
 
     Args:
-        base: the data set.
+        out: the directory of the data set.
+        manifest: what it says so far.
         new: the manifest of what was made of it.
         lease: of the run that holds it.
 
@@ -183,9 +171,9 @@ def replace_generations(base: Base, new: Mapping[str, Any], lease: Lease) -> Non
         DatasetError: a file that is not the data set's is in the way.
         LockedError: another run has taken the directory over.
     """
-    place = Workspace(base.out).generation.relative_to(base.out).as_posix()
+    place = Workspace(out).generation.relative_to(out).as_posix()
     renames = [(f"{place}/{path}", path) for path in _files(new)]
-    _exchange(base, renames, f"{place}/{new['records_table']['path']}", new, lease)
+    _exchange(out, manifest, renames, f"{place}/{new['records_table']['path']}", new, lease)
 
 
 def _files(manifest: Mapping[str, Any]) -> list[str]:
@@ -195,10 +183,15 @@ def _files(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _exchange(
-    base: Base, renames: Renames, table: str, manifest: Mapping[str, Any], lease: Lease
+    out: Path,
+    manifest: Mapping[str, Any],
+    renames: Renames,
+    table: str,
+    new: Mapping[str, Any],
+    lease: Lease,
 ) -> None:
     """Write down which files get which names, and which go, so that nothing can stop it; do it."""
-    out, workspace, before = base.out, Workspace(base.out), {*_files(base.manifest)}
+    workspace, before = Workspace(out), {*_files(manifest)}
     for target in (target for _, target in renames if target not in before):
         if (out / target).exists():
             raise DatasetError(
@@ -208,11 +201,10 @@ def _exchange(
     check_held(lease)
     for directory in (workspace.generation, workspace.private):
         sync_directory(directory)
-    gone = before.difference(_files(manifest), (source for source, _ in renames))
     journal = {
-        "renames": [*renames, (table, manifest["records_table"]["path"])],
-        "deletions": sorted(gone),
-        "manifest": manifest,
+        "renames": [*renames, (table, new["records_table"]["path"])],
+        "deletions": sorted(before.difference(_files(new), (source for source, _ in renames))),
+        "manifest": new,
     }
     write_state(workspace.journal, journal, flush=True)
     sync_directory(workspace.private)
@@ -220,33 +212,35 @@ def _exchange(
 
 
 def _join(
-    base: Base, job: ImageJob, new: Mapping[str, Any], others: Iterable[pa.Table]
+    out: Path, manifest: Mapping[str, Any], job: ImageJob, new: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Write the table of records of both."""
     from dataprep_schemas.tables import schema_of
 
-    splits = base.manifest["splits"]
+    splits = manifest["splits"]
     counts = {name: len(split["shards"]) for name, split in splits.items()}
     added = {name: len(split["shards"]) for name, split in new["splits"].items()}
-    rows = base.manifest["records_table"]["rows"] + new["records_table"]["rows"]
-    with RecordsTable(base.out) as before, RecordsTable(job.request.out) as behind:
+    rows = manifest["records_table"]["rows"] + new["records_table"]["rows"]
+    with RecordsTable(out) as before, RecordsTable(job.request.out) as behind:
         return write_rows(
             job.workspace.out / _JOINED,
             job.workspace.private,
             schema_of("records", job.attributes),
             stored=chain.from_iterable(
                 chain(
-                    _stored(before, base.manifest, name),
+                    _stored(before, manifest, name),
                     _shifted(_stored(behind, new, name), counts),
                 )
                 for name in sorted(splits)
             ),
+            # What no shard of either was to have is known of anew.
             rest=chain(
-                _rejected(before, base.manifest), _shifted(_rejected(behind, new), counts), others
+                _rejected(before, manifest),
+                _shifted(behind.between(new["totals"]["records"]), counts),
             ),
             rows=rows,
             shards={name: count + added.get(name, 0) for name, count in counts.items()},
-            multilabel=dataset_info(base.manifest).multilabel,
+            multilabel=dataset_info(manifest).multilabel,
         )
 
 
@@ -271,7 +265,8 @@ def _shifted(tables: Iterable[pa.Table], counts: Mapping[str, int]) -> Iterator[
 
     for rows in tables:
         places = zip(rows["split"].to_pylist(), rows["shard"].to_pylist(), strict=True)
-        shards = pa.array([counts[split] + shard for split, shard in places], pa.int32())
+        moved = [None if shard is None else counts[split] + shard for split, shard in places]
+        shards = pa.array(moved, pa.int32())
         yield rows.set_column(rows.schema.get_field_index("shard"), "shard", shards)
 
 

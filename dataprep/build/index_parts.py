@@ -31,7 +31,7 @@ from dataprep.system.state_files import (
 from dataprep_schemas.tables import Kind
 
 if TYPE_CHECKING:
-    from dataprep.build.base import Base
+    from dataprep.build.base import NoBase
     from dataprep.index.images import Images
 
 
@@ -96,7 +96,7 @@ def shared_index_directory(place: Path, dataset: Dataset, raw: Path) -> Path:
     made_of = [dataset.name, dict(dataset.config()), str(raw)]
     name = f"{dataset.name}-{hashlib.sha256(to_json(made_of)).hexdigest()[:12]}"
     directory = place.absolute() / name
-    directory.mkdir(exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     return directory
 
 
@@ -247,33 +247,26 @@ class ScanSummary:
         return bool(self.unmatched["first"] or self.ignored[0] or left_out)
 
 
-def open_images(
-    parts: IndexParts,
-    dataset: Dataset,
-    request: Request,
-    scratch: Path,
-    base: Base | None = None,
-) -> Images:
+def open_images(parts: IndexParts, dataset: Dataset, request: Request, base: NoBase) -> Images:
     """The images of the index; nothing is read until something is asked.
 
     Args:
         parts: the index.
         dataset: whose.
         request: whose splits, and images to leave out.
-        scratch: a directory for what does not fit into memory.
-        base: the data set that is to grow.
+        base: what is added to.
     """
     from dataprep.index.images import Images
 
     attributes = [attribute.name for attribute in dataset.attributes]
     return Images(
         parts.tables(),
-        scratch,
+        Workspace(request.out).private,
         parts.statuses(),
         attributes,
         request.splits,
         request.exclude,
-        None if base is None else base.records,
+        base.records,
     )
 
 
@@ -283,7 +276,7 @@ def summarize(
     found: Found,
     parts: IndexParts,
     images: Images,
-    base: Base | None = None,
+    base: NoBase,
 ) -> ScanSummary:
     """Check the images and put together what is known of them; at once if nothing changed.
 
@@ -293,7 +286,7 @@ def summarize(
         found: what there is of the raw data.
         parts: the index.
         images: of the index.
-        base: the data set that is to grow: then the input is what that does not have.
+        base: what is added to: the input is what that does not have.
 
     Raises:
         DatasetError: the data set cannot grow by that.
@@ -307,7 +300,7 @@ def summarize(
         *(_RULES, request.splits, request.limit, request.seed, found.splits, known),
         None if request.exclude is None else _sha256(request.exclude),
         [[unit.name, part.sha256, part.fingerprint] for unit, part in parts.units.items()],
-        None if base is None else base.manifest["sha256"],
+        base.manifest.get("sha256"),
     ]
     key = hashlib.sha256(to_json(made_of)).hexdigest()
     state = read_state(path)
@@ -336,22 +329,18 @@ def summarize(
                 f"{split}: no images found; leave it out with --splits; or, if it was cut by a "
                 "share, take a larger one or another --split_seed"
             )
-    if base is not None:
-        base.check_splits(splits)
+    base.check_splits(splits)
     if known is None:
         names = images.class_names().union(*(part.classes for part in parts.units.values()))
-        known = dataset.order_classes(names)
-        if base is not None:
-            known = base.classes_with(known)
-    elif base is not None:
+        known = base.classes_with(dataset.order_classes(names))
+    else:
         base.check_classes(known)
     if not known:
         raise SourceError("no image has a label; check where labels are taken from")
     images.check_splits_known()
     images.check_keys()
     images.check_groups(dataset.group)
-    if base is not None:
-        base.check_kept(images, same_sizes=request.recipe.keeps_bytes)
+    base.check_kept(images, same_sizes=request.recipe.keeps_bytes)
     images.choose(
         splits,
         [name for name, _ in known],

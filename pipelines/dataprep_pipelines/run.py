@@ -23,7 +23,6 @@ from dataprep.build.claim import (
     check_places,
     claim,
     claim_generation,
-    is_other_job,
     remove_partial_files,
 )
 from dataprep.build.commit import CommitRecord, finished_shard, forget_progress
@@ -34,13 +33,7 @@ from dataprep.build.convert_job import (
     statistics_of,
     unstored_rows,
 )
-from dataprep.build.grow import (
-    drop_generation,
-    finish_merge,
-    generation_of,
-    merge,
-    replace_generations,
-)
+from dataprep.build.grow import finish_merge, replace_generations
 from dataprep.build.image_job import order_images, plan_images
 from dataprep.build.index_parts import (
     IndexParts,
@@ -102,8 +95,7 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
     """
     dataset = load_dataset(request.dataset, request.dataset_options)
     request = fit_request(absolute(request), dataset)
-    if request.append:
-        check_append(request)
+    check_append(request)
     close_archives()  # a new search starts from the files as they are now
     found = dataset.find(request.raw, request.splits)
     check_places(request, found)
@@ -117,59 +109,43 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
     places = {"--raw_data_dir": raw} | {option: path for option, path in given.items() if path}
     splits, overwrite = found.splits or (), request.overwrite
     with _working(workspace, engine, places, splits, reporter, overwrite) as workers:
-        index, base = workspace.index, None
+        index = workspace.index
         if request.index_dir is not None:
-            request.index_dir.mkdir(parents=True, exist_ok=True)
             index = shared_index_directory(request.index_dir, dataset, raw)
-        if request.append:
-            base = read_base(workspace.out)
-            base.check_options(request, dataset)
-            request = generation_of(base, request)
-            workspace = Workspace(request.out)
-        before = (0, 0) if base is None else base.before
-        trust = not request.overwrite
-        parts = _scan_what_changed(dataset, raw, found.units, index, workers, trust=trust)
-        with open_images(parts, dataset, request, workspace.private, base) as images:
+        base = read_base(request, dataset)
+        request = base.begin(request)
+        parts = _scan_what_changed(dataset, raw, found.units, index, workers, trust=not overwrite)
+        with open_images(parts, dataset, request, base) as images:
             summary = summarize(request, dataset, found, parts, images, base)
             report_summary(summary, reporter.line)
-            check_unmatched(summary, request.max_bad, workspace.unmatched, before)
-            if base is not None:
-                if not summary.input:
-                    reporter.line(f"{base.out} has all images already, nothing to add")
-                    drop_generation(base)
-                    return base.manifest
-                for text in base.describe_classes(summary.classes):
-                    reporter.line(text)
-                request = base.share_out(request, summary.input)
-            job, identity = plan_images(
-                request, dataset, summary, index, workers.lease, reporter.line
-            )
+            unmatched = Workspace(request.out).unmatched
+            check_unmatched(summary, request.max_bad, unmatched, base.before)
+            fitting = base.fit(request, summary, reporter.line)
+            if fitting is None:
+                return base.manifest
+            lease = workers.lease
+            job, identity = plan_images(fitting, dataset, summary, index, lease, reporter.line)
             for text in describe_splits(job, found.official_counts):
                 reporter.line(text)
-            if base is not None:
-                identity = {**identity, "base": base.manifest["sha256"]}
-                overwrite = is_other_job(workspace, identity, parts.digests())
             # Only now, when nothing that was asked for can be refused any more.
-            claim(job, identity, parts.digests(), overwrite=overwrite)
+            base.claim(job, identity, parts.digests())
             made_of = [identity, parts.digests()]
             order_images(job, images, made_of, seed=request.seed, limit=request.limit)
         records = _write_shards(job, workers)
-        check_unchanged(parts, dataset, request.raw)
-        with open_images(parts, dataset, request, workspace.private) as images:
-            unmatched = summary.unmatched
-            others = images.unstored() if summary.has_unstored else ()
+        check_unchanged(parts, dataset, raw)
+        with open_images(parts, dataset, request, base) as images:
             manifest = seal(
                 job,
                 identity,
                 records,
                 max_bad=request.max_bad,
                 report=reporter.line,
-                missing=unmatched["missing"],
-                unlisted=unmatched["unlisted"],
-                others=others if base is None else (),
-                before=before,
+                missing=summary.unmatched["missing"],
+                unlisted=summary.unmatched["unlisted"],
+                others=images.unstored() if summary.has_unstored else (),
+                before=base.before,
             )
-            return manifest if base is None else merge(base, job, manifest, others)
+        return base.finish(job, manifest)
 
 
 def convert(
@@ -235,22 +211,22 @@ def compact(
     if workspace.journal.exists() or read_grown(out):
         places = {"OUT": out}
         with _working(workspace, engine, places, (), reporter, overwrite=False) as workers:
-            if base := read_grown(out):
+            if manifest := read_grown(out):
                 _refuse_damaged(out, checked(), "compacted")
-                job, identity = plan_compaction(base, request, workers.lease, reporter.line)
-                claim_generation(job, identity, {COMPACTED: base.manifest["sha256"]})
-                order_records(job, base)
+                job, identity = plan_compaction(request, manifest, workers.lease, reporter.line)
+                claim_generation(job, identity, {COMPACTED: manifest["sha256"]})
+                order_records(job, manifest)
                 records = _write_shards(job, workers)
-                manifest = seal(
+                new = seal(
                     job,
                     identity,
                     records,
-                    max_bad=MaxBad(base.manifest["totals"]["rejected"]),
+                    max_bad=MaxBad(manifest["totals"]["rejected"]),
                     report=reporter.line,
-                    others=other_rows(base),
+                    others=other_rows(out, manifest),
                 )
-                replace_generations(base, manifest, workers.lease)
-                return manifest
+                replace_generations(out, manifest, new, workers.lease)
+                return new
     reporter.line(f"{out} is one generation, nothing to compact")
     return read_manifest(out)
 
