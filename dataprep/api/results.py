@@ -28,7 +28,7 @@ def _plain(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class SealedSet:
-    """A finished data set, as ``prepare`` and ``convert`` return it.
+    """A finished data set, as ``prepare``, ``convert`` and ``compact`` return it.
 
     Attributes:
         out: the directory of ``manifest.json``.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class NoBase:
-    """Nothing to add to: the data set begins with this run, and there is nothing it must fit.
+    """Nothing to add to: the data set begins with this run, and fits whatever there is.
 
     Attributes:
         manifest: of what is added to; empty.
@@ -77,15 +77,7 @@ class NoBase:
 
 
 class Base(NoBase):
-    """A data set that is to grow.
-
-    Attributes:
-        out: its directory.
-
-    Args:
-        out: likewise.
-        manifest: its manifest.
-    """
+    """A data set that is to grow, given its directory and manifest."""
 
     def __init__(self, out: Path, manifest: Mapping[str, Any]) -> None:
         self.out, self.manifest = out, manifest

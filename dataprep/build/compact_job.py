@@ -6,11 +6,11 @@ and shuffle are in the manifest; so nothing of the raw data is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import xxhash
 
@@ -20,7 +20,6 @@ from dataprep.build.convert_job import (
     ConvertJob,
     copied,
     kept_attributes,
-    unstored_rows,
 )
 from dataprep.build.image_job import order_images
 from dataprep.build.job import Made, Rejected, SplitJob
@@ -33,11 +32,8 @@ from dataprep.index.order import shard_tables
 from dataprep.index.records import RecordsTable, first_rows
 from dataprep.records import Records
 from dataprep.sinks import ShardName
-from dataprep.system.messages import counted, printable, sized, unreadable
+from dataprep.system.messages import printable, unreadable
 from dataprep.system.throttle import pay
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # What is said of the new shards, or only of a data set that grew.
 _SAID_ANEW: Final = (
@@ -65,10 +61,7 @@ def read_grown(out: Path) -> Mapping[str, Any] | None:
 
 
 def plan_compaction(
-    request: ConvertRequest,
-    manifest: Mapping[str, Any],
-    lease: Lease,
-    report: Callable[[str], None],
+    request: ConvertRequest, manifest: Mapping[str, Any], lease: Lease
 ) -> tuple[CompactJob, Mapping[str, object]]:
     """Decide the shards: as many images in each as in the first generation.
 
@@ -76,55 +69,35 @@ def plan_compaction(
         request: its source is the data set.
         manifest: of that.
         lease: what workers need to go on.
-        report: takes a line for the user on each split.
 
     Returns:
         The job, and its identity, which is that of a data set made at once.
     """
-    workspace = Workspace(Workspace(request.source).generation)
+    workspace, sink = Workspace(Workspace(request.source).generation), manifest["sink"]
     workspace.make()
-    sink = manifest["sink"]
+    first = manifest["generations"][0]
+    splits = []
+    for name, split in manifest["splits"].items():
+        largest = -(-first["input"][name]["images"] // first["splits"][name]["shards"])
+        images, size = split["images_found"], split["bytes"]
+        shuffle = manifest["shuffle"][name]
+        splits.append(SplitJob(name, -(-images // largest), shuffle, images, size))
     request = replace(
         request,
         out=workspace.out,
         sink=sink["name"],
         sink_options=sink["config"],
         layout=manifest["layout"],
+        num_shards={split.name: split.shards for split in splits},
     )
+    info, pixels = dataset_info(manifest), manifest["image"]["max_pixels"]
     with RecordsTable(request.source) as table:
-        attributes = table.attributes
-    splits = tuple(_split(manifest, name) for name in manifest["splits"])
-    job = CompactJob(
-        request,
-        dataset_info(manifest),
-        attributes,
-        splits,
-        lease,
-        manifest["sha256"],
-        manifest["image"]["max_pixels"],
-    )
-    for split in splits:
-        before = len(manifest["splits"][split.name]["shards"])
-        report(
-            f"{split.name}: {counted(split.images, 'image')}, {sized(split.source_bytes)}, "
-            f"from {counted(before, 'shard')} into {split.shards}, shuffle {split.shuffle}"
-        )
+        own = table.attributes
+    job = CompactJob(request, info, own, tuple(splits), lease, manifest["sha256"], pixels)
     kept = {name: value for name, value in manifest.items() if name not in _SAID_ANEW}
     # Images are copied: the codecs are still those that made them.
     versions = {**manifest["versions"], "dataprep": __version__, **job.sink.versions()}
     return job, {**kept, **job.output_identity(), "versions": versions}
-
-
-def _split(manifest: Mapping[str, Any], name: str) -> SplitJob:
-    split, first = manifest["splits"][name], manifest["generations"][0]
-    largest = -(-first["input"][name]["images"] // first["splits"][name]["shards"])
-    return SplitJob(
-        name=name,
-        shards=-(-split["images_found"] // largest),
-        shuffle=manifest["shuffle"][name],
-        images=split["images_found"],
-        source_bytes=split["bytes"],
-    )
 
 
 def order_records(job: CompactJob, manifest: Mapping[str, Any]) -> None:
@@ -139,14 +112,6 @@ def order_records(job: CompactJob, manifest: Mapping[str, Any]) -> None:
     with RecordedImages([table], job.workspace.private, rows, own, None) as images:
         seed, made_of = manifest["seed"], manifest["sha256"]
         order_images(job, images, made_of, seed=seed, columns=columns)
-
-
-def other_rows(source: Path, manifest: Mapping[str, Any]) -> Iterator[pa.Table]:
-    """The rows of images that no shard was to have."""
-    import pyarrow.compute as pc
-
-    for rows in unstored_rows(source, manifest):
-        yield rows.filter(pc.not_equal(rows["status"], "rejected"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,14 +171,22 @@ def statistics_of(job: ConvertJob, manifest: Mapping[str, Any]) -> dict[str, Any
     return {name: split["statistics"] for name, split in splits.items()}
 
 
-def unstored_rows(source: Path, manifest: Mapping[str, Any]) -> Iterator[pa.Table]:
-    """The rows of images that are not in the data set that is converted.
+def unstored_rows(
+    source: Path, manifest: Mapping[str, Any], *, rejected: bool = True
+) -> Iterator[pa.Table]:
+    """The rows of images that are not in the data set, without the shards they were to be in.
 
-    Without the shards that they were to be in, which are others now.
+    Args:
+        source: the data set.
+        manifest: of that.
+        rejected: also those of rejected images.
     """
+    import pyarrow.compute as pc
+
     with RecordsTable(source) as table:
         for rows in table.between(manifest["totals"]["records"]):
-            yield rows.drop_columns(["shard"])
+            chosen = rows if rejected else rows.filter(pc.not_equal(rows["status"], "rejected"))
+            yield chosen.drop_columns(["shard"])
 
 
 def _split(

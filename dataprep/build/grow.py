@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-_JOINED: Final = "joined.parquet"
-
 # Of a generation's manifest: what is said of the raw data as a whole, and so is new for all.
 _RENEWED: Final = ("classes", "classes_sha256", "unmatched", "counts", "versions")
 
@@ -152,46 +150,33 @@ def merge(
     joined = _join(out, manifest, job, new)
     place = job.request.out.relative_to(out).as_posix()
     renames, whole = plan_merge(manifest, new, joined, place)
-    _exchange(out, manifest, renames, f"{place}/{_JOINED}", whole, job.lease)
+    exchange(out, manifest, whole, job.lease, renames)
     return whole
 
 
-def replace_generations(
-    out: Path, manifest: Mapping[str, Any], new: Mapping[str, Any], lease: Lease
+def exchange(
+    out: Path,
+    manifest: Mapping[str, Any],
+    new: Mapping[str, Any],
+    lease: Lease,
+    renames: Renames | None = None,
 ) -> None:
-    """Put what was compacted in the place of the data set that it was made of.
+    """Let what was made inside OUT take the place of the data set there, or join it.
 
     Args:
         out: the directory of the data set.
-        manifest: what it says so far.
-        new: the manifest of what was made of it.
+        manifest: what it says so far; files that the new one does not name are deleted.
+        new: what it will say.
         lease: of the run that holds it.
+        renames: of shards; None: all are new.
 
     Raises:
         DatasetError: a file that is not the data set's is in the way.
         LockedError: another run has taken the directory over.
     """
-    place = Workspace(out).generation.relative_to(out).as_posix()
-    renames = [(f"{place}/{path}", path) for path in _files(new)]
-    _exchange(out, manifest, renames, f"{place}/{new['records_table']['path']}", new, lease)
-
-
-def _files(manifest: Mapping[str, Any]) -> list[str]:
-    """The files of all shards."""
-    shards = (shard for split in manifest["splits"].values() for shard in split["shards"])
-    return [file["path"] for shard in shards for file in shard["files"]]
-
-
-def _exchange(
-    out: Path,
-    manifest: Mapping[str, Any],
-    renames: Renames,
-    table: str,
-    new: Mapping[str, Any],
-    lease: Lease,
-) -> None:
-    """Write down which files get which names, and which go, so that nothing can stop it; do it."""
     workspace, before = Workspace(out), {*_files(manifest)}
+    place, table = workspace.generation.relative_to(out).as_posix(), new["records_table"]["path"]
+    renames = renames or [(f"{place}/{path}", path) for path in _files(new)]
     for target in (target for _, target in renames if target not in before):
         if (out / target).exists():
             raise DatasetError(
@@ -202,7 +187,7 @@ def _exchange(
     for directory in (workspace.generation, workspace.private):
         sync_directory(directory)
     journal = {
-        "renames": [*renames, (table, new["records_table"]["path"])],
+        "renames": [*renames, (f"{place}/{table}", table)],
         "deletions": sorted(before.difference(_files(new), (source for source, _ in renames))),
         "manifest": new,
     }
@@ -211,10 +196,16 @@ def _exchange(
     finish_merge(workspace, lease)
 
 
+def _files(manifest: Mapping[str, Any]) -> list[str]:
+    """The files of all shards."""
+    shards = chain.from_iterable(split["shards"] for split in manifest["splits"].values())
+    return [file["path"] for shard in shards for file in shard["files"]]
+
+
 def _join(
     out: Path, manifest: Mapping[str, Any], job: ImageJob, new: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Write the table of records of both."""
+    """Write the table of records of both, in the place of the new one's."""
     from dataprep_schemas.tables import schema_of
 
     splits = manifest["splits"]
@@ -223,7 +214,7 @@ def _join(
     rows = manifest["records_table"]["rows"] + new["records_table"]["rows"]
     with RecordsTable(out) as before, RecordsTable(job.request.out) as behind:
         return write_rows(
-            job.workspace.out / _JOINED,
+            job.workspace.records,
             job.workspace.private,
             schema_of("records", job.attributes),
             stored=chain.from_iterable(

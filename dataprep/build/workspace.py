@@ -15,8 +15,8 @@
     OUT/.dataprep/task-…              what the workers of a run are to do
     OUT/.dataprep/failure-…           what they failed at
     OUT/.dataprep/slurm/              logs of the jobs of --dask_slurm
-    OUT/.dataprep/append/             what --append is making: a directory like OUT
-    OUT/.dataprep/grow.json           the renames by which that becomes a part of the data set
+    OUT/.dataprep/append/             what --append or compact is making: a directory like OUT
+    OUT/.dataprep/grow.json           the renames by which that becomes a part of OUT, or all of it
     OUT/.dataprep/lock                who is working here
 """
 

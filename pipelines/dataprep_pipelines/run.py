@@ -26,14 +26,14 @@ from dataprep.build.claim import (
     remove_partial_files,
 )
 from dataprep.build.commit import CommitRecord, finished_shard, forget_progress
-from dataprep.build.compact_job import order_records, other_rows, plan_compaction, read_grown
+from dataprep.build.compact_job import order_records, plan_compaction, read_grown
 from dataprep.build.convert_job import (
     fit_conversion,
     plan_conversion,
     statistics_of,
     unstored_rows,
 )
-from dataprep.build.grow import finish_merge, replace_generations
+from dataprep.build.grow import exchange, finish_merge
 from dataprep.build.image_job import order_images, plan_images
 from dataprep.build.index_parts import (
     IndexParts,
@@ -213,7 +213,9 @@ def compact(
         with _working(workspace, engine, places, (), reporter, overwrite=False) as workers:
             if manifest := read_grown(out):
                 _refuse_damaged(out, checked(), "compacted")
-                job, identity = plan_compaction(request, manifest, workers.lease, reporter.line)
+                job, identity = plan_compaction(request, manifest, workers.lease)
+                for text in describe_splits(job, {}):
+                    reporter.line(text)
                 claim_generation(job, identity, {COMPACTED: manifest["sha256"]})
                 order_records(job, manifest)
                 records = _write_shards(job, workers)
@@ -223,9 +225,9 @@ def compact(
                     records,
                     max_bad=MaxBad(manifest["totals"]["rejected"]),
                     report=reporter.line,
-                    others=other_rows(out, manifest),
+                    others=unstored_rows(out, manifest, rejected=False),
                 )
-                replace_generations(out, manifest, new, workers.lease)
+                exchange(out, manifest, new, workers.lease)
                 return new
     reporter.line(f"{out} is one generation, nothing to compact")
     return read_manifest(out)
