@@ -14,7 +14,7 @@ from typing_extensions import override
 from dataprep.build.claim import Identity, claim, claim_generation, what_differs
 from dataprep.build.grow import merge
 from dataprep.build.image_job import ImageJob, chosen_shuffle
-from dataprep.build.manifest import manifest_sink, read_manifest, refuse_part
+from dataprep.build.manifest import dataset_info, manifest_sink, read_manifest, refuse_part
 from dataprep.build.request import Request
 from dataprep.build.workspace import Workspace
 from dataprep.datasets import Dataset
@@ -195,6 +195,11 @@ class Base(NoBase):
             return None
         number = len(self.manifest["classes"])
         if new := [name for name, _ in summary.classes[number:]]:
+            sink = request.load_sink()
+            if sink.stores_classes(dataset_info(self.manifest)):
+                why = f"{some_of(new)} would be new, and each shard of {sink.name} has all classes"
+                instead = "use --overwrite; or let a webdataset grow, and make this of it"
+                raise _cannot_grow(self.out, why, instead)
             report(
                 f"{counted(len(new), 'new class', 'new classes')}, numbered from {number} on so "
                 f"that no label moves: {some_of(new)}"

@@ -291,6 +291,13 @@ class Sink(ABC):
         """How many images one shard can hold at most; None if there is no limit."""
         return None
 
+    def stores_classes(self, info: DatasetInfo) -> bool:
+        """Whether shards say how many classes there are: then a data set has no new ones added.
+
+        Formats that give an image several labels mostly store a number for each class.
+        """
+        return info.multilabel
+
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
         """The shard's files relative to the output directory: the data first, then sidecars."""
         return [shard_path(shard, layout, suffix) for suffix in self.suffixes]

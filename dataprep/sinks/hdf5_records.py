@@ -216,6 +216,11 @@ class Hdf5FileSink(Sink):
     overhead: ClassVar[int] = 50  # of the small datasets: a label and a key of 40
 
     @override
+    def stores_classes(self, info: DatasetInfo) -> bool:
+        """In each file's header."""
+        return True
+
+    @override
     def versions(self) -> Mapping[str, str]:
         """Of the libraries that lay the files out."""
         return {"h5py": h5py.__version__, "hdf5": h5py.version.hdf5_version}

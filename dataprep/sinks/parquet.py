@@ -169,6 +169,11 @@ class ParquetSink(Sink):
             )
 
     @override
+    def stores_classes(self, info: DatasetInfo) -> bool:
+        """In each file's schema; ``datasets`` believes the first file's."""
+        return True
+
+    @override
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
         """In ``data``, where ``datasets`` looks for any split."""
         name = f"{shard}.parquet"

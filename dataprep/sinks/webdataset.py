@@ -223,6 +223,11 @@ class WebDatasetSink(Sink):
         return self.options["energon"] == "yes"
 
     @override
+    def stores_classes(self, info: DatasetInfo) -> bool:
+        """Only those that an image has."""
+        return False
+
+    @override
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
         """The archive, then the index in a directory of its own, as readers glob ``train-*``.
 

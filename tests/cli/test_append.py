@@ -338,6 +338,38 @@ def test_what_cannot_grow_says_so(
     assert said in refused(cli, made, *ours)
 
 
+@pytest.mark.parametrize("sink", ["hdf5", "parquet"])
+def test_shards_that_have_all_classes_get_no_others(
+    cli: Cli, folders: Made, tmp_path: Path, sink: str
+) -> None:
+    raw = replace(folders.raw.copy(tmp_path / "raw"), options=(*CUT, "--sink", sink))
+    made = make(raw, tmp_path / "out", "--num_shards", "2")
+    for number in range(6):
+        picture(raw.path / "zoo" / f"{number}.jpg", number)
+    assert f"zoo would be new, and each shard of {sink} has all classes" in refused(cli, made)
+
+
+@pytest.mark.parametrize("sink", ["tfrecord", "webdataset"])
+def test_several_labels_of_which_some_are_new(cli: Cli, tmp_path: Path, sink: str) -> None:
+    """A number for each class is one more then, so that only a format without these grows."""
+    rows = [f"{number}.jpg,{label}" for number, label in enumerate(["a|b", "b", "none", "c|a"] * 4)]
+    for number in range(20):
+        picture(tmp_path / "raw" / f"{number}.jpg", number)
+    listing = tmp_path / "list.csv"
+    listing.write_text("\n".join(["path,label", *rows]))
+    options = ("--listing", str(listing), "--label_separator", "|", "--no_label", "none")
+    raw = Raw(tmp_path / "raw", (*options, "--workers", "1", "--sink", sink), "folder")
+    made = make(raw, tmp_path / "out", "--num_shards", "2", "--max_bad", "4")
+    rows += [f"{number}.jpg,a|new" for number in range(16, 20)]
+    listing.write_text("\n".join(["path,label", *rows]))
+    if sink == "tfrecord":
+        assert "new would be new" in refused(cli, made)
+        return
+    for command in (raw.command(made.out, "--append"), ["compact", made.out]):
+        assert cli(*command).code == 0
+        assert verify(made.out, "records", threads=1).problems == ()
+
+
 def test_a_conversion_does_not_grow(cli: Cli, grown: Made, tmp_path: Path) -> None:
     out = tmp_path / "converted"
     assert cli("convert", grown.out, "--to", out, "--sink", "webdataset").code == 0
