@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, get_args, overload
 
@@ -137,15 +138,39 @@ class Records(Sequence[Example]):
         """
         if isinstance(number, slice):
             return self._part(self._range[number])
+        index = self._index(number)
+        shard = bisect_right(self._all.ends, index)
+        reader = self._open.here.get(shard, self._all.reader)
+        return reader[index - self._all.start(shard)]
+
+    def __getitems__(self, numbers: Sequence[SupportsIndex]) -> list[Example]:
+        """The examples with these numbers, in that order, read in the order of the files.
+
+        What a ``DataLoader`` of PyTorch asks for of a batch.
+
+        Raises:
+            IndexError: there is no such example.
+            SinkError: one is damaged.
+        """
+        indices = [self._index(number) for number in numbers]
+        order = sorted(range(len(indices)), key=indices.__getitem__)
+        found: dict[int, Example] = {}
+        readers, ends = self._open.here, self._all.ends
+        for shard, places in groupby(order, lambda place: bisect_right(ends, indices[place])):
+            start, chosen = self._all.start(shard), list(places)
+            reader = readers.get(shard, self._all.reader)
+            examples = reader.many([indices[place] - start for place in chosen])
+            found.update(zip(chosen, examples, strict=True))
+        return [found[place] for place in range(len(indices))]
+
+    def _index(self, number: SupportsIndex) -> int:
+        """Of the whole split."""
         try:
-            index = self._range[number]
+            return self._range[number]
         except IndexError:
             raise IndexError(
                 f"{self.out} {self.split}: no example {number} of {len(self)}"
             ) from None
-        shard = bisect_right(self._all.ends, index)
-        reader = self._open.here.get(shard, self._all.reader)
-        return reader[index - self._all.start(shard)]
 
     def __iter__(self) -> Iterator[Example]:
         """Every example in order, checking whatever the format lets one check."""
@@ -293,9 +318,12 @@ class _Readers:
         while self._readers:
             self._readers.popitem()[1].close()
 
-    def __del__(self) -> None:
-        if self.process == os.getpid():
+    def __del__(
+        self, here: Callable[[], int] = os.getpid, inherited: list[object] = _INHERITED
+    ) -> None:
+        # What a module knows may be gone when a process ends: hence the arguments.
+        if self.process == here():
             self.close()
         else:
             # Forked: HDF5 and LMDB forbid even to close what the parent opened.
-            _INHERITED.append(self._readers)
+            inherited.append(self._readers)

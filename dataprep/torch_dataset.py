@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]  # no dependency of ours
+from numpy.typing import NDArray
+from PIL import Image
 from torch.utils.data import Dataset  # type: ignore[import-not-found,unused-ignore]
 
 from dataprep.records import Records
+from dataprep.sinks.example import Example
 
 
 class TorchDataset(Dataset[tuple[Any, Any]]):  # type: ignore[misc,unused-ignore]  # likewise
@@ -20,7 +23,8 @@ class TorchDataset(Dataset[tuple[Any, Any]]):  # type: ignore[misc,unused-ignore
 
     Args:
         examples: which.
-        transform: takes a Pillow image; None makes a uint8 tensor, shape (channels, height, width).
+        transform: takes a Pillow image, of the pixels alone: without EXIF and the like, which the
+            stored bytes have; None makes a uint8 tensor, shape (channels, height, width).
 
     Attributes:
         classes: name of every class, by class index.
@@ -43,12 +47,21 @@ class TorchDataset(Dataset[tuple[Any, Any]]):  # type: ignore[misc,unused-ignore
         Where an example may have any number of labels: a float tensor of a zero or one for each
         class, as ``BCEWithLogitsLoss`` takes it.
         """
-        picture = self.examples[number].image()
-        label = self.targets[number]
+        return self._pair(number, self.examples[number])
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[tuple[Any, Any]]:
+        """Those of a batch, which ``DataLoader`` asks for at once: see `Records.__getitems__`."""
+        return list(map(self._pair, numbers, self.examples.__getitems__(numbers)))
+
+    def _pair(self, number: int, example: Example) -> tuple[Any, Any]:
+        pixels, label = example.array(), self.targets[number]
         target: Any = int(label) if label.ndim == 0 else torch.from_numpy(label.astype(np.float32))
-        return (_tensor(picture) if self.transform is None else self.transform(picture)), target
+        if self.transform is None:
+            return _tensor(pixels), target
+        return self.transform(Image.fromarray(pixels)), target
 
 
-def _tensor(picture: Any) -> torch.Tensor:
-    pixels = np.array(picture)
-    return torch.from_numpy(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1).copy())
+def _tensor(pixels: NDArray[Any]) -> torch.Tensor:
+    """As torchvision's ``pil_to_tensor``: batching copies it, so that nothing else has to."""
+    writable = torch.from_numpy(pixels if pixels.flags.writeable else pixels.copy())
+    return writable[None] if pixels.ndim == 2 else writable.permute(2, 0, 1)

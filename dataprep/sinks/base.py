@@ -138,13 +138,19 @@ class ShardReader(ABC):
         """
         if not 0 <= number < len(self):
             raise IndexError(f"{self.path}: there is no record {number} of {len(self)}")
-        with damage(self.path, f"record {number}"):
+        try:
             return self.read(number)
+        except Exception as error:
+            raise _told(self.path, f"record {number}", error) from error
 
     def __iter__(self) -> Iterator[Example]:
         """Every example in order, checking whatever the format lets one check."""
         for number in range(len(self)):
             yield self[number]
+
+    def many(self, numbers: Sequence[int]) -> Iterator[Example]:
+        """Examples by ascending number, for readers that can do better than one by one."""
+        return map(self.__getitem__, numbers)
 
     @abstractmethod
     def __len__(self) -> int:
@@ -179,12 +185,16 @@ def damage(path: Path, place: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, OSError) and error.errno not in (None, EINVAL):
-            raise  # h5py's own have no number; EINVAL is what a wild offset gives
-        said = " ".join(str(error).split())
-        if not isinstance(error, DataprepError):
-            said = f"{type(error).__name__}: {said}"
-        raise SinkError(f"{path}: {place}: {said}; make the shard again") from error
+        raise _told(path, place, error) from error
+
+
+def _told(path: Path, place: str, error: Exception) -> SinkError:
+    if isinstance(error, OSError) and error.errno not in (None, EINVAL):
+        raise error  # h5py's own have no number; EINVAL is what a wild offset gives
+    said = " ".join(str(error).split())
+    if not isinstance(error, DataprepError):
+        said = f"{type(error).__name__}: {said}"
+    return SinkError(f"{path}: {place}: {said}; make the shard again")
 
 
 class Sink(ABC):
