@@ -148,9 +148,20 @@ class ShardReader(ABC):
         for number in range(len(self)):
             yield self[number]
 
-    def many(self, numbers: Sequence[int]) -> Iterator[Example]:
-        """Examples by ascending number, for readers that can do better than one by one."""
-        return map(self.__getitem__, numbers)
+    def encoded(self, number: int) -> bytes:
+        """`Example.encoded` of example ``number``, as `__getitem__` gives and raises it.
+
+        Whatever protects the image is checked; what is said about it need not be read.
+        """
+        if not 0 <= number < len(self):
+            raise IndexError(f"{self.path}: there is no record {number} of {len(self)}")
+        try:
+            return self.image(number)
+        except Exception as error:
+            raise _told(self.path, f"record {number}", error) from error
+
+    def will_need(self, number: int) -> None:  # noqa: B027 - most can announce nothing
+        """Announce that this example, which there is, will be read soon."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -162,6 +173,10 @@ class ShardReader(ABC):
 
         Whatever it raises is told as damage of the file: see `damage`.
         """
+
+    def image(self, number: int) -> bytes:
+        """The same without the rest, for formats that have it sooner so."""
+        return self.read(number).encoded
 
     @abstractmethod
     def close(self) -> None:

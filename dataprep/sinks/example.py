@@ -140,11 +140,11 @@ class DatasetInfo:
 
     def identifiers(self, labels: Sequence[int]) -> str:
         """The labels' identifiers, joined with ``|``: ``n01440764``; empty where unknown."""
-        return "|".join(self.classes[label][0] for label in labels if label < len(self.classes))
+        return "|".join([self.classes[label][0] for label in labels if label < len(self.classes)])
 
     def names(self, labels: Sequence[int]) -> str:
         """The labels' names, joined with ``|``: ``tench``; empty where unknown."""
-        return "|".join(self.classes[label][1] for label in labels if label < len(self.classes))
+        return "|".join([self.classes[label][1] for label in labels if label < len(self.classes)])
 
     def multi_hot(self, labels: Sequence[int]) -> list[int]:
         """The labels as a vector of ``len(classes)`` zeros and ones."""
@@ -203,6 +203,9 @@ class DatasetInfo:
         boxes: tuple[Box, ...] = (),
         box_labels: tuple[int, ...] = (),
         attributes: Mapping[str, Value] | None = None,
+        colorspace: str | None = None,
+        synset: str | None = None,
+        class_name: str | None = None,
     ) -> Example:
         """An example as it was read.
 
@@ -215,6 +218,9 @@ class DatasetInfo:
             boxes: as fractions.
             box_labels: what they show.
             attributes: those that it has.
+            colorspace: as stored; where it is not, that of the data set.
+            synset: likewise.
+            class_name: likewise.
 
         Raises:
             SinkError: there is no such class.
@@ -225,20 +231,21 @@ class DatasetInfo:
             kind, size = seen.format, (seen.height, seen.width)
         self._check_labels(labels, "labels")
         found = Example(
-            key=key,
-            encoded=encoded,
-            format=kind,
-            height=size[0],
-            width=size[1],
-            colorspace=self.colorspace,
-            labels=labels,
-            synset=self.identifiers(labels),
-            class_name=self.names(labels),
-            boxes=boxes,
-            box_labels=box_labels,
-            attributes=attributes or {},
+            key,
+            encoded,
+            kind,
+            size[0],
+            size[1],
+            self.colorspace if colorspace is None else colorspace,
+            labels,
+            self.identifiers(labels) if synset is None else synset,
+            self.names(labels) if class_name is None else class_name,
+            boxes,
+            box_labels,
+            attributes or {},
         )
-        self._check_box_labels(found)
+        if box_labels:
+            self._check_box_labels(found)
         return found
 
     def _check_pixels(self, example: Example) -> None:
@@ -251,7 +258,7 @@ class DatasetInfo:
             )
 
     def _check_labels(self, labels: Sequence[int], what: str) -> None:
-        if not all(0 <= label < (len(self.classes) or _LARGEST) for label in labels):
+        if labels and not 0 <= min(labels) <= max(labels) < (len(self.classes) or _LARGEST):
             raise SinkError(
                 f"{what} {_listed(labels)} are not all of the {len(self.classes)} classes"
             )

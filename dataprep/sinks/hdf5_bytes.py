@@ -22,6 +22,7 @@ arrays, two to thirty times faster to write, and an image is one read of exactly
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -93,19 +94,80 @@ class Hdf5Reader(RecordsReader):
 
     sink: ClassVar[str] = "hdf5"
 
+    def __init__(self, path: Path, info: DatasetInfo) -> None:
+        self._images = -1
+        super().__init__(path, info)
+        self._chunk = (
+            (self.rows.chunks or (0,))[0]
+            if not self.rows.id.get_create_plist().get_nfilters()
+            else 0
+        )
+        self._places = array("Q", [0]) * (-(-len(self.rows) // self._chunk) if self._chunk else 0)
+        self._images = os.open(path, os.O_RDONLY)
+
+    @override
+    def image(self, number: int) -> bytes:
+        """Past the library, which takes four times as long as the system."""
+        start, end = self.columns["offsets"][number : number + 2].tolist()
+        if not 0 <= start <= end <= len(self.rows):
+            raise SinkError("its offsets lie outside of the images")
+        if not self._chunk:  # others have stored the dataset in another way
+            return bytes(self.rows[start:end].tobytes())
+        parts = [os.pread(self._images, size, place) for place, size in self._runs(start, end)]
+        encoded = parts[0] if len(parts) == 1 else b"".join(parts)
+        if len(encoded) != end - start:
+            raise SinkError("the file ends within its image")
+        return encoded
+
+    @override
+    def will_need(self, number: int) -> None:
+        """Have the system begin to read the image."""
+        start, end = self.columns["offsets"][number : number + 2].tolist()
+        if self._chunk and 0 <= start <= end <= len(self.rows):
+            for place, size in self._runs(start, end):
+                os.posix_fadvise(self._images, place, size, os.POSIX_FADV_WILLNEED)
+
+    @override
+    def close(self) -> None:
+        """Close the file."""
+        super().close()
+        if self._images >= 0:
+            os.close(self._images)
+            self._images = -1
+
+    def _runs(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Offset and size in the file of each run of these bytes of the images."""
+        runs: list[tuple[int, int]] = []
+        while start < end:
+            chunk, within = divmod(start, self._chunk)
+            place = (self._places[chunk] or self._find(chunk)) + within
+            size = min(end - start, self._chunk - within)
+            if runs and sum(runs[-1]) == place:
+                runs[-1] = (runs[-1][0], runs[-1][1] + size)
+            else:
+                runs.append((place, size))
+            start += size
+        return runs
+
+    def _find(self, chunk: int) -> int:
+        """Where a chunk is in the file; remembered."""
+        place = self.rows.id.get_chunk_info_by_coord((chunk * self._chunk,)).byte_offset
+        if place is None:
+            raise SinkError("a chunk of its image was never written")
+        self._places[chunk] = place
+        return int(place)
+
     def read(self, number: int) -> Example:
-        """One slice of the images."""
+        """The image, and its row of each column."""
         columns = self.columns
-        start, end = columns["offsets"][number : number + 2].tolist()
         first, last = columns["box_offsets"][number : number + 2].tolist()
         boxes = columns["boxes"][first:last].tolist()
         said = columns["box_labels"][first:last].tolist() if "box_labels" in columns else ()
-        encoded = self.rows[start:end].tobytes()
-        if len(encoded) != end - start or len(boxes) != last - first:
-            raise SinkError("its offsets lie outside of the images or the boxes")
+        if len(boxes) != last - first:
+            raise SinkError("its offsets lie outside of the boxes")
         return self.example(
             number,
-            encoded,
+            self.image(number),
             kind=_FORMATS[columns["formats"][number]],
             size=(int(columns["heights"][number]), int(columns["widths"][number])),
             boxes=tuple(map(tuple, boxes)),

@@ -179,10 +179,7 @@ class RecordIOReader(StreamReader):
     def decode(self, number: int, data: bytes) -> Example:
         """The image; and its key, if there is a list."""
         record = unframe(data)
-        flag, label, *ids = _IR_HEADER.unpack_from(record)
-        if ids != [number, 0]:
-            raise SinkError(f"its ids are {ids}, expected {number} and 0")
-        start = _IR_HEADER.size + 4 * flag
+        flag, label, start = _head(record, number)
         stored = struct.unpack_from(f"<{flag}f", record, _IR_HEADER.size) if flag else (label,)
         key = f"{number:08d}" if self._list is None else self._key(self._list, number, stored)
         if flag or self.info.multilabel:
@@ -194,6 +191,12 @@ class RecordIOReader(StreamReader):
         if len(labels) != 1 and self.info.classes and not self.info.multilabel:
             raise SinkError(f"it has a vector of {flag} labels, expected one label")
         return self.info.example(key, record[start:], labels)
+
+    @override
+    def image(self, number: int) -> bytes:
+        """The framing and the ids are checked; the list is not asked."""
+        record = unframe(self.record(number))
+        return record[_head(record, number)[2] :]
 
     @override
     def close(self) -> None:
@@ -217,6 +220,14 @@ class RecordIOReader(StreamReader):
         if int(told) != number or tuple(map(float, labels)) != stored or not key.endswith(b"\n"):
             raise SinkError(f"line {number + 1} of its .lst has another number or label")
         return to_text(key[:-1])
+
+
+def _head(record: bytes, number: int) -> tuple[int, float, int]:
+    """Flag and label of a record with this id, and where its image begins."""
+    flag, label, *ids = _IR_HEADER.unpack_from(record)
+    if ids != [number, 0]:
+        raise SinkError(f"its ids are {ids}, expected {number} and 0")
+    return flag, label, _IR_HEADER.size + 4 * flag
 
 
 def _list_line(number: int, labels: Sequence[int], key: str) -> bytes:

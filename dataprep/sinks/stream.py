@@ -10,6 +10,8 @@ from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
+from typing_extensions import override
+
 from dataprep.errors import SinkError
 from dataprep.sinks.base import ShardReader, ShardWriter, WrittenFile, damage
 from dataprep.sinks.example import DatasetInfo, Example
@@ -74,8 +76,19 @@ class StreamReader(ShardReader):
 
     def read(self, number: int) -> Example:
         """One record, in one read."""
-        start, end = self._offsets[number : number + 2]
-        return self.decode(number, self.pread(start, end - start))
+        return self.decode(number, self.record(number))
+
+    def record(self, number: int) -> bytes:
+        """The bytes of one record, framing included."""
+        start = self._offsets[number]
+        return self.pread(start, self._offsets[number + 1] - start)
+
+    @override
+    def will_need(self, number: int) -> None:
+        """Have the system begin to read it."""
+        start = self._offsets[number]
+        size = self._offsets[number + 1] - start
+        os.posix_fadvise(self._file.fileno(), start, size, os.POSIX_FADV_WILLNEED)
 
     def pread(self, offset: int, size: int) -> bytes:
         """So many bytes, or as many as there are."""

@@ -14,9 +14,9 @@ serialised in sorted order, so equal examples have equal bytes.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 from dataprep.errors import SinkError
@@ -36,6 +36,9 @@ _ENTRY = b"\x0a"  # field 1: of Example, of Features, and of a map entry, its ke
 _FEATURE = b"\x12"  # field 2 of a map entry
 _BYTES, _FLOATS, _INTS = b"\x0a", b"\x12", b"\x1a"  # the lists a Feature may be
 _VALUE = b"\x0a"  # field 1 of a list: one of the texts, or all of the numbers
+_NUMBER = rb"([\x80-\xff]{0,4}[\0-\x7f])"
+_HEAD = re.compile(_ENTRY + _NUMBER)
+_IMAGE = re.compile(rb"\x0a\x0dimage/encoded(?:[\x12\x0a]" + _NUMBER + rb"){3}")
 _SHORT = tuple(bytes((number,)) for number in range(0x80))
 _LARGEST = 2**31 - 1  # bytes of a message
 _REMEMBERED = 1 << 12  # features that come again and again, such as a class or a height
@@ -74,7 +77,7 @@ def encode(example: Example, info: DatasetInfo) -> tuple[bytes, bytes, bytes]:
         )
     )
     size = len(example.encoded)
-    before.append(_feature("image/encoded", _BYTES, _opening(_VALUE, b"", size), size))
+    before.append(_image_opening(size))
     features = _opening(_ENTRY, b"".join(before), size + len(behind))
     if len(features) + size + len(behind) > _LARGEST:
         raise SinkError(f"{size} bytes; a protocol buffer holds 2 GB")
@@ -128,15 +131,35 @@ def decode(data: bytes, info: DatasetInfo) -> Example:
         boxes=tuple(zip(*(floats(f"image/object/bbox/{it}") for it in _BOX_KEYS), strict=True)),
         box_labels=tuple(numbers(_BOX_LABELS)) if multilabel else (),
         attributes=_attributes(feature),
+        colorspace=text("image/colorspace") or None,
+        synset=synset or None,
+        class_name=text("image/class/text") or None,
     )
-    if synset and info.classes and synset != found.synset:
-        raise SinkError(f"its label is that of {found.synset!r}, but its synset is {synset!r}")
-    return replace(
-        found,
-        colorspace=text("image/colorspace") or info.colorspace,
-        synset=synset or found.synset,
-        class_name=text("image/class/text") or found.class_name,
-    )
+    if synset and info.classes and synset != (known := info.identifiers(labels)):
+        raise SinkError(f"its label is that of {known!r}, but its synset is {synset!r}")
+    return found
+
+
+def image_of(data: bytes) -> bytes | None:
+    """The image alone, of what `encode` made; None where only `decode` can tell."""
+    head, image = _HEAD.match(data), _IMAGE.search(data)
+    if not head or not image or _value(head[1]) != len(data) - head.end():
+        return None
+    start, size = image.end(), _value(image[1])
+    opening = _image_opening(size)
+    return data[start : start + size] if data.endswith(opening, 0, start) else None
+
+
+def _image_opening(size: int) -> bytes:
+    return _feature("image/encoded", _BYTES, _opening(_VALUE, b"", size), size)
+
+
+def _value(varint: bytes) -> int:
+    """The inverse of `_varint`, of numbers that are not negative."""
+    value = 0
+    for byte in reversed(varint):
+        value = value << 7 | byte & 0x7F
+    return value
 
 
 @lru_cache(_REMEMBERED)

@@ -27,7 +27,6 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import count
 
 from dataprep.errors import SinkError
@@ -83,7 +82,7 @@ def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
         raise SinkError(f"its .cls says {labels[0]}, its .json {fields['labels']}")
     if fields["format"] != IMAGES[images[0]]:
         raise SinkError(f"it is a .{images[0]}, but its .json says {fields['format']}")
-    found = info.example(
+    return info.example(
         fields["key"],
         encoded,
         tuple(fields["labels"]),
@@ -92,9 +91,10 @@ def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
         boxes=tuple((xmin, ymin, xmax, ymax) for xmin, ymin, xmax, ymax in fields["boxes"]),
         box_labels=tuple(fields.get("box_labels", ())),
         attributes=fields.get("attributes", {}),
+        colorspace=fields["colorspace"],
+        synset=fields["synset"],
+        class_name=fields["class_name"],
     )
-    own = {name: fields[name] for name in ("colorspace", "synset", "class_name")}
-    return replace(found, **own)
 
 
 # --- What it is called ---
