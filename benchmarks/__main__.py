@@ -23,6 +23,7 @@ from benchmarks import (
     passing,
     peers,
     radiographs,
+    reading,
     resize,
     review,
     scan,
@@ -49,6 +50,7 @@ _BENCHMARKS: dict[str, Callable[[Setting], list[Row]]] = {
     "review": review.measure,
     "sinks": sinks.measure,
     "peers": peers.measure,
+    "reading": reading.measure,
     "radiographs": radiographs.measure,
     "staging": staging.measure,
     "nodes": staging_nodes.measure,
@@ -126,7 +128,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
             option,
             type=Path,
             default=Path(os.environ[variable]) if os.environ.get(variable) else None,
-            help=f"for peers: an interpreter with {library} [default: {variable}]",
+            help=f"for peers, reading: an interpreter with {library} [default: {variable}]",
         )
     parser.add_argument(
         "--work", type=Path, help="where inputs and outputs go, 15 GB [default: temporary]"

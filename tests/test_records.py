@@ -10,11 +10,12 @@ import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from pyarrow import parquet
@@ -336,3 +337,99 @@ def test_many_labels_are_a_tensor_of_zeros_and_ones(radiographs: Made) -> None:
         assert (image.dtype, image.shape[0], target.dtype) == (torch.uint8, 1, torch.float32)
         assert target.nonzero().ravel().tolist() == list(records[0].labels)
         assert target.shape == (14,)
+
+
+@given(st.lists(st.integers(-24, 23), max_size=40))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_batch_is_what_single_reads_give(records: Records, numbers: list[int]) -> None:
+    expected = [records[number] for number in numbers]
+    assert records.__getitems__(numbers) == expected
+    assert records.encoded(numbers) == [example.encoded for example in expected]
+
+
+def test_a_batch_names_what_is_not_there_or_damaged(tiny: Made, tmp_path: Path) -> None:
+    out = tiny.copy(tmp_path / "out")
+    shard = out / "train" / "train-00002-of-00006"
+    data = bytearray(shard.read_bytes())
+    data[100] ^= 1
+    shard.write_bytes(data)
+    with dataprep.open(out) as records:
+        for read in (records.__getitems__, records.encoded):
+            assert len(read([9, 7])) == 2
+            with pytest.raises(IndexError, match="train: no example 24 of 24"):
+                read([0, 24])
+            with pytest.raises(SinkError, match="train-00002-of-00006: record 0"):
+                read([9, 8, 7])
+
+
+def test_a_batch_of_more_shards_than_may_be_open(many: Made) -> None:
+    with dataprep.open(many.out) as records:
+        expected = keys(records)
+        assert [example.key for example in records.__getitems__(range(39, -1, -1))] == [
+            *reversed(expected)
+        ]
+        assert open_files(many.out) <= 32
+
+
+def pictures() -> dict[str, Image.Image]:
+    """One of each kind that decoders treat in their own way."""
+    noise = np.random.default_rng(0).integers(0, 256, (37, 53, 4), np.uint8)
+    photograph = Image.fromarray(noise[:, :, :3]).resize((300, 199), Image.Resampling.BICUBIC)
+    return {
+        "RGB": photograph,
+        "L": photograph.convert("L"),
+        "CMYK": photograph.convert("CMYK"),
+        "one": photograph.crop((0, 0, 1, 1)),
+    }
+
+
+@pytest.mark.parametrize("colorspace", ["RGB", "Grayscale"])
+@pytest.mark.parametrize("kind", pictures())
+@pytest.mark.parametrize(
+    "saving",
+    [
+        {"format": "JPEG", "quality": 75},
+        {"format": "JPEG", "subsampling": "4:4:4", "progressive": True},
+        {"format": "JPEG", "subsampling": "4:2:2"},
+        {"format": "JPEG", "keep_rgb": True},
+        {"format": "PNG"},
+    ],
+    ids=str,
+)
+def test_the_pixels_are_those_of_pillow(kind: str, saving: dict[str, Any], colorspace: str) -> None:
+    picture = pictures()[kind]
+    if saving["format"] == "PNG" and kind == "CMYK":
+        picture = Image.fromarray(np.arange(600, dtype=np.uint16).reshape(20, 30))  # 16 bits
+    buffer = io.BytesIO()
+    picture.save(
+        buffer,
+        **{key: value for key, value in saving.items() if kind == "RGB" or key != "keep_rgb"},
+    )
+    example = Example(
+        "key", buffer.getvalue(), saving["format"], picture.height, picture.width, colorspace,
+        (0,), "", "",
+    )  # fmt: skip
+    expected = np.asarray(example.image())
+    assert example.array().dtype == expected.dtype
+    assert np.array_equal(example.array(), expected)
+
+
+def test_the_pixels_of_a_jpeg_that_ends_early_are_those_of_pillow_or_its_error() -> None:
+    buffer = io.BytesIO()
+    pictures()["RGB"].save(buffer, "JPEG")
+    example = Example("key", buffer.getvalue()[:-900], "JPEG", 199, 300, "RGB", (0,), "", "")
+    with pytest.raises(OSError, match="truncated"):
+        example.image()
+    with pytest.raises(OSError, match="truncated"):
+        example.array()
+
+
+def test_a_transform_gets_a_picture_and_a_batch_is_what_single_ones_are(records: Records) -> None:
+    torch = pytest.importorskip("torch", reason="needs torch")
+    plain, shown = records.to_torch(), records.to_torch(transform=lambda picture: picture)
+    for number, (picture, label) in zip((5, 1, 5), shown.__getitems__([5, 1, 5]), strict=True):
+        assert picture.tobytes() == records[number].image().tobytes()
+        pixels, same = plain[number]
+        expected = np.asarray(records[number].image()).transpose(2, 0, 1)
+        assert torch.equal(pixels, torch.from_numpy(expected.copy()))
+        assert label == same == records.labels[number]

@@ -275,18 +275,19 @@ class DatasetInfo:
 def _decoded(data: bytes, channels: int) -> NDArray[Any] | None:
     """The pixels that Pillow would give, by the same library; None where Pillow has to be asked.
 
-    That is where libjpeg-turbo warns, or cannot make RGB (of CMYK); and of grey wanted of colour,
-    which Pillow weighs in its own way.
+    That is where libjpeg-turbo warns; and of CMYK, and grey wanted of colour, which Pillow weighs
+    in its own way.
     """
     import simplejpeg  # type: ignore[import-untyped]  # it ships stubs, but no py.typed
 
     try:
-        if channels == 3:
-            pixels: NDArray[Any] = simplejpeg.decode_jpeg(data, "RGB", strict=True)
-            return pixels
-        if simplejpeg.decode_jpeg_header(data)[2] == "Gray":
+        _, _, space, _ = simplejpeg.decode_jpeg_header(data)
+        if space == "Gray" and channels == 1:
             grey: NDArray[Any] = simplejpeg.decode_jpeg(data, "GRAY", strict=True)
             return grey[:, :, 0]
+        if space in ("Gray", "YCbCr", "RGB") and channels == 3:
+            pixels: NDArray[Any] = simplejpeg.decode_jpeg(data, "RGB", strict=True)
+            return pixels
     except ValueError:
         pass
     return None
