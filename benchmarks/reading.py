@@ -183,7 +183,9 @@ def _compare(
                 what = f"{mode}, {state}: {name} against {_FILES}"
                 rows.append(compared(what, speeds[name], speeds[_FILES], target=target))
     if decoded and random:
-        rows += [_memory(name, epochs) for name, epochs in measured["warm"].items()]
+        rows += [
+            _memory(name, found) for name, found in measured["warm"].items() if found[0].worker
+        ]
     return rows
 
 
