@@ -114,11 +114,11 @@ def seal(
             "splits": splits,
         }
     )
-    # The manifest must never outlive a shard's rename in a power cut.
+    # The manifest must never outlive a shard's rename in a power cut, nor its directories.
     out = job.request.out
     written = [*chain(*(split["files"] for split in splits.values()))]
     written += [asdict(file) for record in records for file in record.files]
-    for directory in {out, *((out / file["path"]).parent for file in written)}:
+    for directory in {out / above for file in written for above in Path(file["path"]).parents}:
         sync_directory(directory)
     check_held(job.lease)
     write_durably(job.workspace.manifest, to_json(manifest))
