@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from dataprep.build import manifest
 from dataprep.index import records
+from dataprep.system.durable_files import make_durably
 
 if TYPE_CHECKING:  # staging looks for foreign files, and needs no format
     from dataprep.sinks import ShardName
@@ -80,9 +81,9 @@ class Workspace:
         return self.private, self.index, self.order, self.commits, self.progress
 
     def make(self) -> None:
-        """Create the output directory and the private ones."""
+        """Create the output directory and the private ones, before anything is put into them."""
         for directory in self.private_directories():
-            directory.mkdir(parents=True, exist_ok=True)
+            make_durably(directory)
 
 
 def foreign_files(splits: Collection[str], own: Collection[Path]) -> Iterator[Path]:

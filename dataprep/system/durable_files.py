@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from dataprep.errors import SinkError
@@ -33,6 +34,15 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_durably(directory: Path) -> None:
+    """Create a directory, and what is missing above it, so that no power cut takes it away."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        with suppress(PermissionError):  # one may be allowed to enter it, and not to read it
+            sync_directory(each.parent)
 
 
 def write_durably(path: Path, data: bytes, *, flush: bool = True) -> None:

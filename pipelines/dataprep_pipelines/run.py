@@ -285,8 +285,7 @@ def _working(
         SinkError: a file system refuses something, in here or in what is done with the workers.
     """
     try:
-        for directory in workspace.private_directories():
-            directory.mkdir(parents=True, exist_ok=True)
+        workspace.make()
         with locked(workspace, report=reporter.line) as lease:
             for each in (workspace, Workspace(workspace.generation)):
                 remove_partial_files(each, splits)
