@@ -12,6 +12,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dataprep.build.claim import store_grown
@@ -27,8 +28,6 @@ from dataprep.system.durable_files import sync_directory, write_durably
 from dataprep.system.state_files import read_state, to_json, write_state
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
 
 # Of a generation's manifest: what is said of the raw data as a whole, and so is new for all.
@@ -297,10 +296,12 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
     gone = [out / name for name in journal["deletions"]]
     for path in gone:
         path.unlink(missing_ok=True)
-    _remove_empty(out, {path.parent for path in (*gone, *(source for source, _ in pairs))})
-    for directory in {out, *(path.parent for path in (*gone, *(target for _, target in pairs)))}:
+    # Before a directory goes: a rename out of it that does not last leaves the file in it.
+    names = (*journal["deletions"], *(target for _, target in journal["renames"]))
+    for directory in {out / above for name in names for above in Path(name).parents}:
         if directory.exists():
             sync_directory(directory)
+    _remove_empty(out, {path.parent for path in (*gone, *(source for source, _ in pairs))})
     store_grown(workspace, manifest)
     check_held(lease)
     write_durably(workspace.manifest, to_json(manifest))
@@ -309,6 +310,7 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
         if private.exists():
             shutil.rmtree(private)
     workspace.make()
+    sync_directory(workspace.private)  # what was removed stays so once the journal is gone
     workspace.journal.unlink()
     return True
 
