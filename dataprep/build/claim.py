@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from dataprep.errors import DataprepError, DatasetError, SinkError, UsageError
 from dataprep.index.records import NAME as RECORDS
 from dataprep.plugins import load_sink
 from dataprep.sinks import ShardName
-from dataprep.system.durable_files import PARTIAL, is_partial
+from dataprep.system.durable_files import PARTIAL, is_partial, sync_directory
 from dataprep.system.state_files import read_state, to_json, write_state
 
 if TYPE_CHECKING:  # `dataprep status` reads jobs, and needs nothing of these
@@ -99,8 +99,7 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
     fresh = check_identity(workspace, identity, units)
     if fresh:
         # A kill between a rename and the record of it leaves a file under its final name.
-        for path in planned_paths(workspace):
-            (workspace.out / path).unlink(missing_ok=True)
+        _remove(workspace.out / path for path in planned_paths(workspace))
     check_foreign_files(job, fresh=fresh)
     if fresh:
         store_identity(workspace, identity, units)
@@ -117,6 +116,7 @@ def store_grown(workspace: Workspace, manifest: Mapping[str, Any]) -> None:
     generations = len(manifest.get("generations", ())) or 1
     state = {"identity": identity, "units": {}, "generations": generations}
     write_state(workspace.job, state, flush=True)
+    sync_directory(workspace.private)
 
 
 def check_not_grown(workspace: Workspace) -> None:
@@ -198,8 +198,9 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
 
 
 def store_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> None:
-    """Make the directory this job's."""
+    """Make the directory this job's, before any file of it is there, even after a power cut."""
     write_state(workspace.job, {"identity": identity, "units": units}, flush=True)
+    sync_directory(workspace.private)
 
 
 def read_job(workspace: Workspace) -> dict[str, Any]:
@@ -289,10 +290,12 @@ def remove_built_files(workspace: Workspace) -> None:
     recorded = [file.path for record in read_records(workspace) for file in record.files]
     names: list[str | PurePosixPath] = [*recorded, *planned_paths(workspace), *_sealed(workspace)]
     built = {workspace.out / name for name in names}
-    for path in built:
-        path.unlink(missing_ok=True)
+    # First, so that nobody takes the rest for whole; unless nothing else knows what is to go.
+    if planned_paths(workspace):
+        _remove([workspace.manifest])
+    _remove(built)
     # Last: a kill until here leaves what is needed to try again.
-    workspace.manifest.unlink(missing_ok=True)
+    _remove([workspace.manifest])
     workspace.job.unlink(missing_ok=True)
     for private in (workspace.commits, workspace.order):
         shutil.rmtree(private)
@@ -303,6 +306,15 @@ def remove_built_files(workspace: Workspace) -> None:
         inside = workspace.out in directory.parents and not directory.is_symlink()
         if inside and directory.is_dir() and not any(directory.iterdir()):
             directory.rmdir()
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    """Delete files; no power cut brings one back, which may look like what is made in its place."""
+    paths = [path for path in paths if path.exists() or path.is_symlink()]
+    for path in paths:
+        path.unlink(missing_ok=True)
+    for directory in {path.parent for path in paths}:
+        sync_directory(directory)
 
 
 def _sealed(workspace: Workspace) -> Iterator[str]:
