@@ -69,6 +69,8 @@ class StageDirectory:
                     _check_own(path, directory)
                     with suppress(FileExistsError):
                         os.mkdir(PRIVATE, 0o700, dir_fd=directory)
+                        # Without it, what will lie beside it would be taken for somebody else's.
+                        os.fsync(directory)
                 private = os.open(PRIVATE, _DIRECTORY, dir_fd=directory)
                 undo.callback(os.close, private)
                 _check_own(path, directory)
