@@ -9,41 +9,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from tests.conftest import Made, Raw, make, write_tiny_raw
+from tests.conftest import Made, Raw, make
 
 # Imports everything once, then forks a process a run, so that a kill costs no start-up. The process
 # that forks never opens a database or reads a table: their threads would not be there in its forks.
-# With a step, the run kills itself right before its so-manyth change of the output directory.
 _FORKS = """
-import json, os, signal, sys
+import json, os, sys
 import apache_beam, jsonschema
 import dataprep_pipelines.run, dataprep_pipelines.scan, dataprep_pipelines.write
 import h5py, lmdb
 import dataprep.api.progress, dataprep.synthesize.imagenet
 from dataprep.cli import main
-
-CHANGES = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate"}
-
-def die_at(step, out):
-    count = 0
-    def hook(event, arguments):
-        nonlocal count
-        if event == "open":
-            changes = isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        else:
-            changes = event in CHANGES
-        if changes and str(arguments[0]).startswith(tuple(out)):
-            count += 1
-            if count == step:
-                os.kill(os.getpid(), signal.SIGKILL)
-    sys.addaudithook(hook)
 
 print("ready", flush=True)
 for line in sys.stdin:
@@ -54,8 +37,6 @@ for line in sys.stdin:
         null = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(null, number)
-        if run["step"]:
-            die_at(run["step"], run["out"])
         os._exit(main(run["words"]))
     print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
@@ -69,20 +50,15 @@ class Forks:
         self._process = process
         self._answer()
 
-    def run(self, words: list[str], *, step: int = 0, out: Path | Sequence[Path] = ()) -> int:
-        """Run to the end, or to the kill right before change number ``step`` under ``out``.
-
-        Several paths in ``out`` are beginnings of those that count.
-        """
-        self.start(words, step=step, out=out)
+    def run(self, words: list[str]) -> int:
+        """Run to the end; returns the exit code."""
+        self.start(words)
         return self.wait()
 
-    def start(self, words: list[str], *, step: int = 0, out: Path | Sequence[Path] = ()) -> int:
+    def start(self, words: list[str]) -> int:
         """Start a run; returns its process, which leads a process group."""
-        counted = [out] if isinstance(out, Path) else out
-        run = {"words": words, "step": step, "out": [str(path) for path in counted]}
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(run) + "\n")
+        self._process.stdin.write(json.dumps({"words": words}) + "\n")
         self._process.stdin.flush()
         return int(self._answer())
 
@@ -107,15 +83,6 @@ def forks() -> Iterator[Forks]:
         yield Forks(process)
         assert process.stdin is not None
         process.stdin.close()
-
-
-@pytest.fixture(scope="session")
-def mini(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Four images of one class in one shard, for tests that try every step of a run."""
-    path = tmp_path_factory.mktemp("mini")
-    write_tiny_raw(path / "raw", classes=1, images=4, validation=1)
-    options = ("--splits", "train", "--num_shards", "train=1", "--workers", "1")
-    return make(Raw(path / "raw", options), path / "out")
 
 
 @pytest.fixture(scope="session")

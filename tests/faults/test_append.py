@@ -1,10 +1,9 @@
-"""``--append`` killed at any moment: the same command ends with the same bytes."""
+"""``--append`` killed while it merges: the next run, whichever that is, finishes it."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,16 +11,9 @@ import pytest
 from PIL import Image
 
 from dataprep.build.verify import verify
-from tests.conftest import Cli, Made, hashes, leftovers
-from tests.faults.conftest import Forks
-
-# What a merge changes, and beside that what an append does. Nothing of the lock, whose kills are
-# others' tests: a run waits half a minute for a guard that was left.
-MERGED = (
-    *(".dataprep/.grow.json", ".dataprep/grow.json", ".dataprep/.job.json"),
-    *("manifest.json", ".manifest.json", "records.parquet", "index", "test", "train"),
-)
-CHANGED = (*MERGED, ".dataprep/append", ".dataprep/index")
+from tests.conftest import Cli, Made, hashes
+from tests.crash.recorder import quick, recorded
+from tests.crash.states import crash_states
 
 
 def add_images(raw: Path, shade: int) -> None:
@@ -46,45 +38,21 @@ def larger(folders: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
     return Made(raw, path / "out", hashes(path / "out"))
 
 
-@pytest.mark.parametrize("every", [10, pytest.param(2, marks=pytest.mark.thorough)])
-def test_a_kill_before_any_change_is_healed_by_the_same_command(
-    cli: Cli, larger: Made, forks: Forks, tmp_path: Path, every: int
-) -> None:
-    """Also one of the run that finishes what the first one began."""
-    out, words = tmp_path / "out", larger.command(tmp_path / "out", "--append")
-    before = larger.out.with_name("before")
-    merging = 0
-    changed = [out / name for name in CHANGED]
-    for step in range(1, 400, every):
-        shutil.copytree(before, out)
-        if forks.run(words, step=step, out=changed) == 0:
-            break
-        if (out / ".dataprep" / "grow.json").exists():
-            merging += 1
-            assert "run the same command again" in cli("status", out).out
-            again = forks.run(words, step=merging, out=[out / name for name in MERGED])
-            assert again in (-signal.SIGKILL, 0)
-        else:
-            assert verify(out, "hash", threads=1).problems == ()  # as it was, or grown
-        result = cli(*words)
-        assert result.code == 0, (step, result)
-        assert hashes(out) == larger.files, step
-        assert leftovers(out) == [], step
-        private = {path.name for path in (out / ".dataprep").iterdir()}
-        assert not private & {"append", "grow.json"}, step
-        shutil.rmtree(out)
-    assert step > 50
-    assert merging > 30 // every
-
-
 @pytest.fixture
-def half_merged(larger: Made, forks: Forks, tmp_path: Path) -> Path:
+def half_merged(larger: Made, tmp_path: Path) -> Path:
     """A data set whose merge was killed after its first renames."""
     out = tmp_path / "half"
     shutil.copytree(larger.out.with_name("before"), out)
-    words = larger.command(out, "--append")
-    assert forks.run(words, step=8, out=[out / name for name in MERGED]) == -signal.SIGKILL
-    assert (out / ".dataprep" / "grow.json").exists()
+    with quick(), recorded(out) as recording:
+        assert Cli()(*larger.command(out, "--append")).code == 0
+    merging = [
+        state
+        for state in crash_states(recording)
+        if state.kind == "kill"
+        and ".dataprep/grow.json" in state.tree
+        and "manifest.json" not in state.tree
+    ]
+    merging[3].make(out)
     assert not (out / "manifest.json").exists()
     return out
 

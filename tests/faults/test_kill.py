@@ -1,12 +1,13 @@
-"""Killed at any moment: the same command ends with the same bytes, and leaves nothing behind."""
+"""Processes killed: the same command ends with the same bytes, and leaves nothing behind.
+
+Every moment is tried in tests/crash, without processes.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,19 +18,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dataprep.synthesize.chestxray14 import synthesize_chestxray14
-from tests.conftest import Cli, Made, Raw, hashes, leftovers, make
+from tests.conftest import Cli, Made, hashes, leftovers
 from tests.faults.conftest import Forks, commits, eventually
-
-
-@pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """13 radiographs of 6 patients in two gzip archives; one missing, unlisted, truncated each."""
-    path = tmp_path_factory.mktemp("few")
-    synthesize_chestxray14(path / "raw", patients=6, archives=2, size=8, defects=True)
-    options = ("--num_shards", "1", "--max_bad", "3", "--workers", "1")
-    split = ("--split", "random-by-patient", "--test_fraction", "0.4", "--validation_fraction", "0")
-    return make(Raw(path / "raw", (*split, *options), "chestxray14"), path / "out")
 
 
 def check_finished(made: Made, out: Path) -> None:
@@ -37,53 +27,6 @@ def check_finished(made: Made, out: Path) -> None:
     assert leftovers(out) == []
     notes = [path for path in (out / ".dataprep").rglob("*") if path.is_file()]
     assert {path.suffix for path in notes} == {".json", ".parquet"}
-
-
-# --- right before every single change of the output directory ---
-
-
-@pytest.mark.parametrize(
-    ("name", "every"), [("mini", 1), pytest.param("few", 7, marks=pytest.mark.thorough)]
-)
-def test_a_kill_before_any_change_is_healed_by_the_same_command(
-    cli: Cli, forks: Forks, tmp_path: Path, request: pytest.FixtureRequest, name: str, every: int
-) -> None:
-    """Of one TFRecord; and of radiographs, which have restart points and several splits."""
-    made: Made = request.getfixturevalue(name)
-    out = tmp_path / "out"
-    for step in range(1, 200, every):
-        code = forks.run(made.command(out), step=step, out=out)
-        if code == 0:
-            break
-        assert code == -signal.SIGKILL
-        result = cli(*made.command(out))
-        assert result.code == 0, (step, result)
-        assert hashes(out) == made.files, step
-        assert leftovers(out) == [], step
-        shutil.rmtree(out, ignore_errors=True)
-    assert step > 20
-
-
-@pytest.mark.thorough
-def test_a_kill_while_overwriting_is_healed_by_overwriting_again(
-    cli: Cli, mini: Made, forks: Forks, tmp_path: Path
-) -> None:
-    other = ("--seed", "1", "--overwrite")
-    assert cli(*mini.command(tmp_path / "whole", *other)).code == 0
-    whole = hashes(tmp_path / "whole")
-    out = tmp_path / "out"
-    for step in range(1, 200, 2):
-        mini.copy(out)
-        forks.run(mini.command(out, *other), step=step, out=out)
-        job = out / ".dataprep" / "job.json"
-        if job.exists() and json.loads(job.read_bytes())["identity"]["seed"] == 1:
-            break  # the old set is gone and the new one begun: as in the tests above
-        result = cli(*mini.command(out, *other))
-        assert result.code == 0, (step, result)
-        assert hashes(out) == whole, step
-        assert leftovers(out) == [], step
-        shutil.rmtree(out, ignore_errors=True)
-    assert step > 5
 
 
 # --- at random moments ---

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.conftest import Cli, Made, Shelf, hashes, leftovers, shelf_of
-from tests.faults.conftest import Forks, commits, eventually
+from tests.faults.conftest import Forks, eventually
 
 # Long enough to be killed in the middle; one shard, so that more workers than four are helpers.
 _HELPED = (*("--splits", "train", "--num_shards", 1), *("--resize", "480x360"))
@@ -29,38 +29,6 @@ def photo_shelf(photos: Made, tmp_path_factory: pytest.TempPathFactory) -> Shelf
 @pytest.fixture(scope="module")
 def long_shelf(long: Made, tmp_path_factory: pytest.TempPathFactory) -> Shelf:
     return shelf_of(long, tmp_path_factory.mktemp("long-shelf"))
-
-
-def unwritten(out: Path) -> None:
-    """Take everything away that was made after planning."""
-    for path in out.iterdir():
-        if path.name != ".dataprep":
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    for path in commits(out):
-        path.unlink()
-
-
-@pytest.mark.parametrize("name", ["hdf5", "webdataset-energon"])
-def test_a_kill_before_any_change_is_healed_by_the_same_command(
-    forks: Forks, mini: Made, tmp_path: Path, name: str
-) -> None:
-    """Of the format's own files; what else is changed is the same for all formats."""
-    shelf = shelf_of(mini, tmp_path / "shelf")
-    made = shelf(name, "--splits", "train", "--num_shards", 2)
-    unwritten(made.copy(tmp_path / "planned"))
-    out = tmp_path / "out"
-    files = [out / "train", out / ".train"]
-    for step in range(1, 200):
-        shutil.copytree(tmp_path / "planned", out)
-        code = forks.run(made.command(out, "--workers", 1), step=step, out=files)
-        if code == 0:
-            break
-        assert code == -signal.SIGKILL
-        assert forks.run(made.command(out, "--workers", 1)) == 0, step
-        assert hashes(out) == made.files, step
-        assert leftovers(out) == [], step
-        shutil.rmtree(out)
-    assert step > 3
 
 
 def begun(place: Path, process: int) -> bool:

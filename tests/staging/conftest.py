@@ -27,10 +27,9 @@ _SPOKEN = re.compile(
     r"|DATAPREP_SCRATCH|LOCAL_SCRATCH"
 )
 
-# Has everything imported, and forks a process a call. A call with a step kills itself right
-# before its so-manyth change of the file system.
+# Has everything imported, and forks a process a call.
 _FORKS = """
-import json, os, signal, sys
+import json, os, sys
 import dataprep.cli.stage, dataprep.cli.stopping
 import dataprep.staging.stage, dataprep.staging.status, dataprep.build.workspace
 from pathlib import Path
@@ -38,21 +37,6 @@ from dataprep.cli import entry_point
 from dataprep.build.manifest import read_manifest
 
 read_manifest(Path(sys.argv[1]))  # imports what checks it
-
-CHANGES = {"os.mkdir", "os.remove", "os.rename", "os.rmdir"}
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-
-def die_at(step):
-    count = 0
-    def hook(event, arguments):
-        nonlocal count
-        changes = event in CHANGES or (
-            event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING
-        )
-        count += bool(changes)
-        if changes and count == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-    sys.addaudithook(hook)
 
 print("ready", flush=True)
 for line in sys.stdin:
@@ -71,8 +55,6 @@ for line in sys.stdin:
         os.fsync = lambda descriptor: None  # see `unflushed`
         sys.argv = ["dataprep", *order["words"]]
         exec(order["patch"])
-        if order["step"]:
-            die_at(order["step"])
         code = entry_point()
         sys.stdout.flush()
         os._exit(code)
@@ -125,7 +107,6 @@ class Forks:
         *words: object,
         environment: Mapping[str, str] | None = None,
         patch: str = "",
-        step: int = 0,
     ) -> Call:
         """Start a call.
 
@@ -133,7 +114,6 @@ class Forks:
             words: after ``dataprep``.
             environment: variables besides those of the tests.
             patch: Python that changes the world for this call.
-            step: of its changes of the file system, the one right before which it is killed.
         """
         base = self._place / str(len(self._calls))
         said = (base.with_suffix(".out"), base.with_suffix(".err"))
@@ -141,7 +121,6 @@ class Forks:
             "words": [str(word) for word in words],
             "environment": dict(environment or {}),
             "patch": patch,
-            "step": step,
             "said": [str(place) for place in said],
         }
         pid = self.ask(order)
@@ -150,9 +129,9 @@ class Forks:
         self._calls.append(call)
         return call
 
-    def run(self, *words: object, patch: str = "", step: int = 0) -> Result:
+    def run(self, *words: object, patch: str = "") -> Result:
         """A call to its end."""
-        return self.start(*words, patch=patch, step=step).done()
+        return self.start(*words, patch=patch).done()
 
     def ask(self, order: Mapping[str, object]) -> int | None:
         """One order, one answer."""

@@ -13,10 +13,8 @@ import pytest
 from tests.conftest import Cli, Result
 from tests.staging.conftest import Forks, Midway, eventually
 from tests.staging.staged_sets import (
-    Sets,
     arrived,
     flip,
-    grow,
     is_sealed,
     named,
     partials,
@@ -57,66 +55,6 @@ def midway(forks: Forks, source: Path, to: Path) -> Midway:
 
 
 # --- killed ---
-
-
-def kill_at_every_step(
-    cli: Cli, forks: Forks, source: Path, places: Path, base: Path | None, stride: int = 1
-) -> None:
-    """Kill a call right before each of its changes, and let the next one make it good."""
-    words = ("--split", "validation", "--streams", "1")
-    expected = named(source, "validation")
-    before = {} if base is None else arrived(base)
-    step, code, reused = 1 - stride, -signal.SIGKILL, 0
-    while code == -signal.SIGKILL:
-        step += stride
-        to = places / str(step)
-        if base is not None:
-            shutil.copytree(base, to)
-        result = forks.run("stage", source, "--to", to, *words, step=step)
-        code = result.code
-        found = arrived(to) if to.exists() else {}
-        there = {name: found[name] for name in expected if name in found}
-        for name, digest in there.items():
-            assert digest in (expected[name], before.get(name)), (step, name)
-        if is_sealed(to) and there != expected:
-            assert found == before, step  # nothing was begun yet
-        if "manifest.json" in there and not base:
-            assert there == expected, step  # it never looks like a finished set before it is one
-        landed = {name for name in there if there[name] == expected[name]} - {"manifest.json"}
-        moments = {name: times(to)[name] for name in landed}
-        mended(cli, source, to, *words)
-        assert arrived(to) == {**expected, "part.json": arrived(to)["part.json"]}
-        assert {name: times(to)[name] for name in landed} == moments, step
-        reused += bool(landed) and code != 0
-    assert code == 0, result
-    assert step > 2 * len(expected)
-    assert reused > len(expected) // stride
-
-
-def test_killed_at_any_moment_nothing_wrong_is_left_and_the_next_call_uses_the_rest(
-    cli: Cli, forks: Forks, source: Path, tmp_path: Path
-) -> None:
-    kill_at_every_step(cli, forks, source, tmp_path, None)
-
-
-def test_killed_while_an_older_copy_is_replaced_the_next_call_makes_it_whole(
-    cli: Cli, forks: Forks, sets: Sets, tmp_path: Path
-) -> None:
-    source, base = tmp_path / "source", tmp_path / "base"
-    shutil.copytree(sets.first.out, source)
-    mended(cli, source, base, "--split", "validation")
-    shutil.rmtree(source)
-    shutil.copytree(sets.anew.out, source)
-    kill_at_every_step(cli, forks, source, tmp_path / "to", base, stride=3)
-
-
-def test_killed_while_a_copy_of_what_grew_is_renamed_the_next_call_makes_it_whole(
-    cli: Cli, forks: Forks, sets: Sets, tmp_path: Path
-) -> None:
-    source, base = sets.first.copy(tmp_path / "source"), tmp_path / "base"
-    mended(cli, source, base, "--split", "validation")
-    grow(sets.first, source, tmp_path / "raw")
-    kill_at_every_step(cli, forks, source, tmp_path / "to", base, stride=3)
 
 
 def test_a_copier_that_is_killed_midway_leaves_no_sentinel_and_its_shards_are_used_again(
