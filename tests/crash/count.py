@@ -8,24 +8,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.crash.recorder import quick
-from tests.crash.scenarios import SCENARIOS, states_of
+from tests.crash.scenarios import SCENARIOS, chosen_kinds, states_of
 
 
 def main() -> None:
-    total: Counter[str] = Counter()
+    rows: dict[str, Counter[str]] = {}
     for name, scenario in SCENARIOS.items():
         with TemporaryDirectory() as place, quick():
             recording, states = states_of(scenario(Path(place)))
-        found = Counter(state.kind for state in states)
-        counts = {"operations": len(recording.operations), **found, "states": len(states)}
-        total.update(counts)
-        sys.stdout.write(_row(name, Counter(counts)))
-    sys.stdout.write(_row("all", total))
-
-
-def _row(name: str, counts: Counter[str]) -> str:
-    numbers = (counts[what] for what in ("operations", "kill", "power", "single", "states"))
-    return f"| {name} | {' | '.join(f'{number:,}' for number in numbers)} |\n"
+        found = Counter[str](it.kind for it in states if it.kind in chosen_kinds(name))
+        found += Counter(states=found.total(), operations=len(recording.operations))
+        shards = {"1": "every format, one shard", "2": "every format, two shards"}
+        for row in (shards.get(name.rpartition("-")[2], name), "all"):
+            rows[row] = rows.get(row, Counter()) + found
+    rows["all"] = rows.pop("all")
+    for row, found in rows.items():
+        numbers = (found[what] for what in ("operations", "kill", "power", "single", "states"))
+        sys.stdout.write(f"| {row} | {' | '.join(f'{number:,}' for number in numbers)} |\n")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from dataprep.errors import DatasetError
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 from tests.conftest import FORMATS, Cli
 from tests.crash.recorder import Recording, quick, recorded
-from tests.crash.states import State, crash_states
+from tests.crash.states import Kind, State, crash_states
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +131,13 @@ def staged(place: Path, before: Callable[[Path], Scenario] | None = None) -> Sce
     return Scenario(root, words, ".")  # with its node, the copy may be gone, too
 
 
+def cleaned(place: Path) -> Scenario:
+    """A copy is removed again."""
+    made = staged(place)
+    _run(made.words)
+    return replace(made, words=[*made.words[:4], "--clean"])
+
+
 def reported(place: Path) -> Scenario:
     made = prepared(place, shards=1)
     _run(made.words)
@@ -149,6 +156,7 @@ SCENARIOS: dict[str, Callable[[Path], Scenario]] = {
     "stage": staged,
     "stage-overwritten": partial(staged, before=overwritten),
     "stage-appended": partial(staged, before=appended),
+    "stage-clean": cleaned,
     "report": reported,
     **{
         f"{name}-{shards}": partial(planned, options=options, shards=shards)
@@ -156,6 +164,13 @@ SCENARIOS: dict[str, Callable[[Path], Scenario]] = {
         for shards in (1, 2)
     },
 }
+
+
+def chosen_kinds(name: str) -> tuple[Kind, ...]:
+    """Which states of a scenario are tried."""
+    # What may be lost alone, `prepare` has lost already.
+    like_prepare = name in ("exclude", "radiographs")
+    return ("kill", "power") if like_prepare else ("kill", "power", "single")
 
 
 # --- trying all states ---

@@ -214,38 +214,6 @@ def test_a_copier_that_is_stopping_is_waited_for(tmp_path: Path) -> None:
     assert tree(tmp_path) == []
 
 
-_KILLED = """
-import os, pathlib, signal, sys
-from dataprep.staging.target.cleaning import clean
-left = int(sys.argv[2])
-def die(event, arguments):
-    global left
-    if event in {"os.remove", "os.rename", "os.rmdir"}:
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-sys.addaudithook(die)
-clean(pathlib.Path(sys.argv[1]), "slurm-1")
-"""
-
-
-@pytest.mark.parametrize("step", [0, 3, 9])
-def test_a_cleaning_that_was_killed_can_be_done_again(tmp_path: Path, step: int) -> None:
-    target = tmp_path / "job"
-    stage(target)
-    killed = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(target), str(step)], check=False, timeout=60
-    )
-    assert killed.returncode == -9
-    found = StageDirectory.existing(target)
-    if found is not None:
-        with found:
-            assert step == 0 or read_sentinel(found) is None
-    clean(target, JOB)
-    left = [path for path in tree(tmp_path) if (tmp_path / path).is_file()]
-    assert left == []
-
-
 _NAMES = st.sampled_from(["a", "b", "c"])
 _PATHS = st.lists(_NAMES, min_size=1, max_size=3).map("/".join)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from dataprep.build.manifest import NAME as MANIFEST
 from dataprep.errors import StagingError
 from dataprep.staging.target.directory import StageDirectory, open_directory
 from dataprep.staging.target.node_lock import LOCK, describe_holder, node_lock
@@ -109,7 +110,7 @@ def _clean_locked(
         return _remove(directory, paths | planned_paths(directory))
 
 
-def _remove(directory: StageDirectory, paths: Collection[str]) -> Cleaned:
+def _remove(directory: StageDirectory, paths: AbstractSet[str]) -> Cleaned:
     """Take a copy out of a target, by descriptors only; what others put there stays.
 
     Args:
@@ -119,7 +120,10 @@ def _remove(directory: StageDirectory, paths: Collection[str]) -> Cleaned:
     Raises:
         StagingError: something that should go cannot be removed.
     """
-    done = Cleaned(*remove_files(directory.descriptor, paths, finished=True))
+    # The manifest first, so that no reader takes the rest for whole.
+    first = remove_files(directory.descriptor, paths & {MANIFEST}, finished=True)
+    rest = remove_files(directory.descriptor, paths, finished=True)
+    done = Cleaned(first[0] + rest[0], first[1] + rest[1])
     remove_empty_folders(directory.descriptor, paths)
     if foreign := [name for name in os.listdir(directory.descriptor) if name != PRIVATE]:  # noqa: PTH208 - a descriptor
         done.left = f"left what staging did not put there: {some_of(foreign)}"

@@ -121,6 +121,8 @@ def remove_empty_folders(target: int, paths: Iterable[str]) -> None:
 def remove_files(target: int, paths: Iterable[str], *, finished: bool) -> tuple[int, int]:
     """Delete what killed copiers left half-done of files, and if ``finished`` those files, too.
 
+    Durably: once it is forgotten that they are staging's, none may come back.
+
     The node's lock must be held. Only plain files of this user go; no link is followed.
 
     Args:
@@ -144,6 +146,7 @@ def remove_files(target: int, paths: Iterable[str], *, finished: bool) -> tuple[
         marks = frozenset(map(_mark, names))
         try:
             with opened_parent(target, inside) as (directory, _):
+                before = count
                 for name in os.listdir(directory):  # noqa: PTH208 - a descriptor
                     partial = _PARTIAL.fullmatch(name)
                     if not (partial and partial[1] in marks) and not (finished and name in names):
@@ -152,6 +155,8 @@ def remove_files(target: int, paths: Iterable[str], *, finished: bool) -> tuple[
                     if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
                         os.unlink(name, dir_fd=directory)
                         count, size = count + 1, size + found.st_size
+                if count > before:
+                    os.fsync(directory)
         except (FileNotFoundError, NotADirectoryError):  # no such folder, or a link in its place
             continue
         except OSError as error:
