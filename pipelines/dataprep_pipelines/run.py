@@ -208,7 +208,8 @@ def compact(
     request = absolute(request)
     check(engine)
     out, workspace = request.source, Workspace(request.source)
-    if workspace.journal.exists() or read_grown(out):
+    # A run that was killed at its very end has left its lock.
+    if workspace.journal.exists() or workspace.lock.exists() or read_grown(out):
         places = {"OUT": out}
         with _working(workspace, engine, places, (), reporter, overwrite=False) as workers:
             if manifest := read_grown(out):

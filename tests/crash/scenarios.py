@@ -119,6 +119,12 @@ def appended(place: Path) -> Scenario:
     return replace(made, words=[*words.split(), "--append"])
 
 
+def compacted(place: Path) -> Scenario:
+    made = appended(place)
+    _run(made.words)
+    return replace(made, words=["compact", str(made.root / "out"), "--workers", "1"])
+
+
 def staged(place: Path, before: Callable[[Path], Scenario] | None = None) -> Scenario:
     """A copy of what a command makes; in the place of one of what was there before it."""
     made = prepared(place) if before is None else before(place)
@@ -153,6 +159,7 @@ SCENARIOS: dict[str, Callable[[Path], Scenario]] = {
     "exclude": excluded,
     "convert": converted,
     "append": appended,
+    "compact": compacted,
     "stage": staged,
     "stage-overwritten": partial(staged, before=overwritten),
     "stage-appended": partial(staged, before=appended),

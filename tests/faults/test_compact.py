@@ -1,10 +1,9 @@
-"""``dataprep compact`` killed at any moment: the same command ends with the same bytes."""
+"""``dataprep compact`` killed half way: what goes on with it; tests/crash has every moment."""
 
 from __future__ import annotations
 
 import shutil
-import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +11,10 @@ import pytest
 
 from dataprep.synthesize.imagenet import synthesize_imagenet
 from tests.cli.test_append import manifest_of
-from tests.conftest import Cli, Made, Raw, hashes, leftovers, make
-from tests.faults.conftest import Forks
-from tests.faults.test_append import CHANGED, MERGED, add_images
+from tests.conftest import Cli, Made, Raw, hashes, make
+from tests.crash.recorder import quick, recorded
+from tests.crash.states import crash_states
+from tests.faults.test_append import add_images
 
 
 def words(out: Path) -> list[str]:
@@ -36,43 +36,27 @@ def grown(folders: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
     return Made(raw, out, hashes(path / "whole"))
 
 
-@pytest.mark.parametrize("every", [20, pytest.param(2, marks=pytest.mark.thorough)])
-def test_a_kill_before_any_change_is_healed_by_the_same_command(
-    cli: Cli, grown: Made, forks: Forks, tmp_path: Path, every: int
-) -> None:
-    """Also one of the run that finishes what the first one began."""
-    out, before = tmp_path / "out", hashes(grown.out)
-    merging = 0
-    for step in range(1, 400, every):
-        grown.copy(out)
-        if forks.run(words(out), step=step, out=[out / name for name in CHANGED]) == 0:
-            break
-        if (out / ".dataprep" / "grow.json").exists():
-            merging += 1
-            said = cli("status", out).out
-            assert "what `dataprep compact` made is not all in its place" in said
-            again = forks.run(words(out), step=merging, out=[out / name for name in MERGED])
-            assert again in (-signal.SIGKILL, 0)
-        else:
-            assert hashes(out) in (before, grown.files), step
-        result = cli(*words(out))
-        assert result.code == 0, (step, result)
-        assert hashes(out) == grown.files, step
-        assert leftovers(out) == [], step
-        private = {path.name for path in (out / ".dataprep").iterdir()}
-        assert not private & {"append", "grow.json"}, step
-        shutil.rmtree(out)
-    assert 100 < step < 390
-    assert merging > 30 // every
+def killed(grown: Made, out: Path, when: Callable[[Collection[str]], bool]) -> Path:
+    """A data set whose compaction was killed in the midst of the states that fit."""
+    grown.copy(out)
+    with quick(), recorded(out) as recording:
+        assert Cli()(*words(out)).code == 0
+    states = [state for state in crash_states(recording) if state.kind == "kill"]
+    fitting = [state for state in states if when(state.tree)]
+    fitting[len(fitting) // 2].make(out)
+    return out
 
 
 @pytest.fixture
-def half_written(grown: Made, forks: Forks, tmp_path: Path) -> Path:
-    """A data set whose compaction was killed when some of the new shards were there."""
-    out = grown.copy(tmp_path / "half")
-    place = out / ".dataprep" / "append" / ".dataprep" / "commits"
-    assert forks.run(words(out), step=16, out=place) == -signal.SIGKILL
-    assert any(place.glob("[!.]*.json"))
+def half_written(grown: Made, tmp_path: Path) -> Path:
+    """Some of the new shards are there."""
+
+    def is_half(tree: Collection[str]) -> bool:
+        made = [path for path in tree if "append/.dataprep/commits/" in path]
+        return any(path.endswith(".json") for path in made) and "manifest.json" in tree
+
+    out = killed(grown, tmp_path / "half", is_half)
+    assert any((out / ".dataprep/append/.dataprep/commits").glob("[!.]*.json"))
     return out
 
 
@@ -97,13 +81,12 @@ def test_a_set_that_grows_meanwhile_is_compacted_with_that(
     assert hashes(half_written) == hashes(whole) != grown.files
 
 
-def test_the_command_that_adds_finishes_it_first(
-    cli: Cli, grown: Made, forks: Forks, tmp_path: Path
-) -> None:
-    out = grown.copy(tmp_path / "half")
-    code = forks.run(words(out), step=10, out=[out / name for name in MERGED])
-    assert code == -signal.SIGKILL
-    assert not (out / "manifest.json").exists()
+def test_the_command_that_adds_finishes_it_first(cli: Cli, grown: Made, tmp_path: Path) -> None:
+    journal = ".dataprep/grow.json"
+    out = killed(
+        grown, tmp_path / "half", lambda tree: journal in tree and "manifest.json" not in tree
+    )
+    assert "what `dataprep compact` made is not all in its place" in cli("status", out).out
     result = cli(*grown.command(out, "--append"))
     assert "finished what --append or compact had begun" in result.out
     assert "nothing to add" in result.out
