@@ -311,13 +311,14 @@ def locked(
     finally:
         # What is left lying is of a dead process; how the run ended is what matters.
         with suppress(OSError):
-            found = sight(workspace.lock)
-            if found is not None and found.text == text:
-                workspace.lock.unlink(missing_ok=True)
-            # Only its own: if this run was taken over, the others are the new run's.
+            # Only its own: if this run was taken over, the others are the new run's. And first:
+            # whoever finds a lock looks for what is left besides.
             for path in workspace.run_files():
                 if lease.failure.stem in path.name:
                     path.unlink(missing_ok=True)
+            found = sight(workspace.lock)
+            if found is not None and found.text == text:
+                workspace.lock.unlink(missing_ok=True)
 
 
 def _take(workspace: Workspace, report: Callable[[str], None], lease_seconds: float) -> str:
