@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.build import image_job
-from dataprep_pipelines import run
+from dataprep.build import image_job, verify
 from dataprep_pipelines.runners import local
 from tests.conftest import Cli, Made, Shelf, hashes, leftovers
 
@@ -46,7 +45,7 @@ def test_a_data_set_that_is_exchanged_while_it_is_converted_is_refused(
         shutil.rmtree(source)
         other.rename(source)
 
-    after(monkeypatch, run, "verify", exchange)
+    after(monkeypatch, verify, "verify", exchange)
     result = cli("convert", source, "--sink", "recordio", "--to", tmp_path / "new")
     assert result.code == 1
     assert f"{source} changed while it was converted" in result.error

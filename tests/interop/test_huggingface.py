@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 
 import dataprep
-from dataprep.review.loaders import loaders
 from tests.conftest import FINDINGS, Cli, Made, read_labels
 from tests.interop.conftest import Built
 
@@ -74,27 +72,6 @@ def test_what_else_is_in_the_directory_is_no_data(
     for split, rows in after.items():  # a split of any name
         assert rows.features == before[split].features
         assert [it["key"] for it in rows] == [it.key for it in dataprep.open(out, split)]
-
-
-@pytest.mark.parametrize("multilabel", [False, True])
-def test_the_lines_that_the_report_shows_run(
-    datasets: Any, cli: Cli, tiny: Made, radiographs: Made, tmp_path: Path, multilabel: bool
-) -> None:
-    out = tmp_path / "out"
-    source = (radiographs if multilabel else tiny).out
-    assert cli("convert", source, "--to", out, "--sink", "parquet").code == 0
-    lines = dict(loaders(json.loads((out / "manifest.json").read_text())))["Hugging Face"]
-    noted = lines.replace("    row[", "    rows += [(row[").replace("]  #", "])]  #")
-    names: dict[str, Any] = {"rows": []}
-    exec(noted.replace("OUT", str(out)), names)
-    assert noted != lines
-    with dataprep.open(out, "train") as records:
-        wanted = [
-            ((it.width, it.height), list(it.labels) if multilabel else it.class_index)
-            for it in records
-        ]
-    found = [(picture.size, label) for picture, label in names["rows"]]
-    assert sorted(found, key=repr) == sorted(wanted, key=repr)
 
 
 def test_several_labels_boxes_and_attributes(
