@@ -6,7 +6,9 @@ DEMO ?= demo
 
 MXNET := $(VENV)-mxnet
 LOWEST := $(VENV)-lowest
-EVERYDAY := -m "not thorough and not container" --numprocesses auto --maxprocesses 4
+# What is left is taken over: the last tests are the longest.
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
+EVERYDAY := -m "not thorough and not container" $(PARALLEL)
 
 .PHONY: demo test test-all test-lowest test-container readers test-example check docs setup bench clean
 
@@ -39,7 +41,7 @@ test: setup
 # Slurm: without `make readers`, or where the daemons are not installed, those skip and say so.
 test-all: setup
 	$(if $(wildcard $(MXNET)/.ready),DATAPREP_MXNET_PYTHON=$(abspath $(MXNET)/bin/python)) \
-	$(BIN)/python -m pytest -m "not container" --numprocesses auto --maxprocesses 4
+	$(BIN)/python -m pytest -m "not container" $(PARALLEL)
 
 # With the oldest versions that pyproject.toml promises to work with.
 test-lowest: setup
