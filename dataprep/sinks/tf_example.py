@@ -141,13 +141,21 @@ def decode(data: bytes, info: DatasetInfo) -> Example:
 
 
 def image_of(data: bytes) -> bytes | None:
-    """The image alone, of what `encode` made; None where only `decode` can tell."""
-    head, image = _HEAD.match(data), _IMAGE.search(data)
-    if not head or not image or _value(head[1]) != len(data) - head.end():
+    """The image alone, of what `encode` made; None where only `decode` can tell.
+
+    Entry by entry up to the image's: searched for, its opening may be part of a hostile name.
+    """
+    head = _HEAD.match(data)
+    if not head or _value(head[1]) != len(data) - head.end():
         return None
-    start, size = image.end(), _value(image[1])
-    opening = _image_opening(size)
-    return data[start : start + size] if data.endswith(opening, 0, start) else None
+    at = head.end()
+    while entry := _HEAD.match(data, at):
+        if image := _IMAGE.match(data, entry.end()):
+            start, size = image.end(), _value(image[1])
+            is_ours = data.endswith(_image_opening(size), 0, start)
+            return data[start : start + size] if is_ours else None
+        at = entry.end() + _value(entry[1])
+    return None
 
 
 def _image_opening(size: int) -> bytes:
