@@ -26,6 +26,7 @@ from dataprep.archives.zip import zip_members
 from dataprep.errors import SourceError
 from dataprep.index import Ignored, Packing
 from dataprep.system.messages import printable, unreadable
+from dataprep.system.regular_files import open_regular
 
 Kind = Literal["tar", "gzip", "zip"]
 
@@ -122,7 +123,7 @@ def _list_gzip(raw: Path, archive: Archive, restarts_name: str) -> Listing:
 
     container = archive.container
     try:
-        with open(raw / container, "rb", buffering=0) as file:
+        with open_regular(raw / container, buffering=0) as file:
             stream = ForwardStream(unpack(file.fileno()))
             mtime = os.fstat(file.fileno()).st_mtime_ns
             listing = _listing(walk(stream, archive), archive, mtime, ("gzip", restarts_name))

@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Final
 
+from dataprep.system.regular_files import open_descriptor
 from dataprep.system.throttle import pay
 
 # Headers lie one image (100 KB) apart, so a larger buffer would only read image bytes in vain.
@@ -27,11 +28,11 @@ class Descriptor:
     __slots__ = ("mtime", "number")
 
     def __init__(self, path: str) -> None:
-        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.number = open_descriptor(path)
         self.mtime = os.fstat(self.number).st_mtime_ns
 
     def __del__(self) -> None:
-        if hasattr(self, "number"):  # os.open may have failed
+        if hasattr(self, "number"):  # opening it may have failed
             os.close(self.number)
 
 

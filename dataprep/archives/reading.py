@@ -14,6 +14,7 @@ from dataprep.archives.open_files import Descriptor, read_at
 from dataprep.errors import SourceError
 from dataprep.index import Row
 from dataprep.system.messages import printable, unreadable
+from dataprep.system.regular_files import open_descriptor
 from dataprep.system.throttle import pay
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _open_restarts(path: str) -> Restarts:
 
 
 def _read_file(path: str, row: Row) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_descriptor(path)
     try:
         # One byte more than indexed shows that a file grew, without asking for its size.
         data = os.read(descriptor, row.size + 1)

@@ -20,6 +20,7 @@ from dataprep.archives.open_files import ByteStream, FileRange
 from dataprep.errors import SourceError
 from dataprep.index import Packing
 from dataprep.system.messages import printable, unreadable
+from dataprep.system.regular_files import open_regular
 
 AGAIN: Final = "copy or download it again"
 """What to do about an archive that is damaged, for messages."""
@@ -95,7 +96,7 @@ def members(raw: Path, archive: Archive) -> Iterator[ArchiveMember]:
             in an end-of-archive mark. It may be raised after members were yielded.
     """
     try:
-        with open(raw / archive.container, "rb", buffering=0) as file:
+        with open_regular(raw / archive.container, buffering=0) as file:
             whole = os.fstat(file.fileno()).st_size
             size = whole - archive.offset if archive.size is None else archive.size
             if archive.offset + size > whole:

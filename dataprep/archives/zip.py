@@ -19,6 +19,7 @@ from dataprep.archives.tar import AGAIN, ArchiveMember
 from dataprep.errors import SourceError
 from dataprep.index import Packing
 from dataprep.system.messages import printable, unreadable
+from dataprep.system.regular_files import open_regular
 
 # A member's own header, from the length of its name on. Source: APPNOTE.TXT, section 4.3.7.
 _LOCAL: Final = struct.Struct("<4s22xHH")
@@ -55,7 +56,7 @@ def zip_members(raw: Path, container: str) -> Iterator[ArchiveMember]:
             members were yielded.
     """
     try:
-        with open(raw / container, "rb") as file:
+        with open_regular(raw / container) as file:
             try:
                 with zipfile.ZipFile(SharedFile(file.fileno())) as archive:
                     for info in archive.infolist():

@@ -35,6 +35,7 @@ from dataprep.system.lustre.striping import (
     plan_directories,
 )
 from dataprep.system.messages import sized
+from dataprep.system.regular_files import open_regular
 from dataprep.system.throttle import pay
 
 _CHUNK = 1 << 22
@@ -150,7 +151,7 @@ def check_free_space(job: Job, pending: Sequence[ShardName], *, at_once: int) ->
 def _copy(source: Path, target: Path) -> str:
     """Copy and flush; returns the SHA-256 of what was copied."""
     digest = hashlib.sha256()
-    with source.open("rb") as reading, target.open("xb", buffering=0) as writing:
+    with open_regular(source) as reading, target.open("xb", buffering=0) as writing:
         while chunk := reading.read(_CHUNK):
             digest.update(chunk)
             rest = memoryview(chunk)

@@ -22,6 +22,7 @@ from dataprep.errors import PipelineError
 from dataprep.index.records import conspicuous
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import partial_path, write_once
+from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import encode, is_intact, read_state
 
 _NOTE_SECONDS = 2.0  # between two notes of how far a shard is, at least
@@ -260,7 +261,7 @@ def images_under_way(workspace: Workspace) -> int:
     with suppress(OSError):
         for path in workspace.progress.iterdir():
             with suppress(OSError, ValueError):
-                total += int(path.read_text())
+                total += int(read_regular(path))
     return total
 
 

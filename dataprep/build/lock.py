@@ -31,6 +31,7 @@ from pathlib import Path
 from dataprep.build.workspace import Workspace
 from dataprep.errors import LockedError
 from dataprep.system.durable_files import partial_path
+from dataprep.system.regular_files import open_regular
 
 BEAT_SECONDS = 5.0  # between two touches
 LEASE_SECONDS = 30.0  # without a touch, after which a run counts as dead
@@ -144,7 +145,7 @@ def sight(path: Path, *, touch_if: str | None = None, again: bool = True) -> Sig
         OSError: the file system has some trouble.
     """
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_regular(path, buffering=0) as file:
             status = os.fstat(file.fileno())
             text = (file.read(_MOST_BYTES) or b"").decode(errors="replace")
             if text == touch_if:

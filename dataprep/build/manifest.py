@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.messages import some_of
+from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import to_json
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def read_manifest(out: Path) -> dict[str, Any]:
     """
     path = out / NAME
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except FileNotFoundError:
         raise DatasetError(
             f"{out}: no {NAME} here, so no sealed data set and no whole copy; "
@@ -268,7 +269,7 @@ def _restricted(
 def _said(path: Path) -> Mapping[str, Any] | None:
     """What the file says; None if it states another format than ours: its name is common."""
     try:
-        said = json.loads(path.read_bytes())
+        said = json.loads(read_regular(path))
     except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError):
         return None
     except OSError as error:

@@ -9,6 +9,7 @@ import click
 
 from dataprep.api.review import card
 from dataprep.errors import UsageError
+from dataprep.system.regular_files import read_regular
 
 
 @click.command()
@@ -49,6 +50,6 @@ def _texts(path: Path | None) -> dict[str, str | bool]:
     if path is None:
         return {}
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_regular(path).decode())
     except (OSError, ValueError) as error:
         raise UsageError(f"--rai {path} cannot be read: {error}") from error

@@ -17,6 +17,7 @@ from dataprep.plugins import load_sink
 from dataprep.records import describe
 from dataprep.sinks import DatasetInfo, Sink
 from dataprep.sinks.example import Example
+from dataprep.system.regular_files import require_regular
 
 _CAFFE = "data.mdb"  # what is in an LMDB directory
 
@@ -47,6 +48,10 @@ def _first_examples(shard: Path, sink: str | None, count: int) -> list[Example]:
     if listed is None:
         raise UsageError(f"{shard}: no manifest.json above says its format; give it with --sink")
     format_, paths, info = listed
+    try:
+        require_regular(shard)
+    except OSError as error:
+        raise DatasetError(f"{shard} cannot be read: {error.strerror}; name a shard") from error
     if shard.stat().st_size == 0:
         return []
     with closing(read_unverified(format_, paths, info)) as examples:

@@ -36,6 +36,7 @@ from dataprep.index.images import Images, column_list, hash_sql
 from dataprep.index.rows import Row
 from dataprep.index.tables import blocks, order_rows
 from dataprep.system.durable_files import write_durably
+from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import (
     is_intact,
     read_state,
@@ -211,7 +212,7 @@ def _block_path(directory: Path, split: str, number: int) -> Path:
 @lru_cache(maxsize=_KEPT)
 def _read_block(path: Path, sha256: str) -> pa.Table:
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except OSError as error:
         raise _damaged(path) from error
     if hashlib.sha256(data).hexdigest() != sha256:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from dataprep.errors import DatasetError
+from dataprep.system.regular_files import require_regular
 from dataprep_schemas.tables import RECORDS
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ def row_groups(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.
 def _opened(path: Path) -> parquet.ParquetFile:
     from pyarrow import parquet
 
+    require_regular(path)
     return parquet.ParquetFile(path, page_checksum_verification=True)
 
 

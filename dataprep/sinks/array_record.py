@@ -24,6 +24,7 @@ from dataprep.sinks.base import Layout, ShardName
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.foreign import import_reader
 from dataprep.sinks.hashed_file import begin_writeback, hash_finished
+from dataprep.system.regular_files import require_regular
 
 _BUFFER = 16 << 20  # the library's, which it writes when it is full
 _WRITING = "group_size:1,uncompressed,max_parallelism:1"  # these words are in the file
@@ -84,7 +85,7 @@ class ArrayRecordReader(ShardReader):
 
     def __init__(self, path: Path, info: DatasetInfo) -> None:
         super().__init__(path, info)
-        path.open("rb").close()  # of a missing file the library says only that it has no records
+        require_regular(path)  # of a missing file the library says only that it has no records
         library = _library()
         with damage(path, "structure"):
             self._reader = library.ArrayRecordReader(os.fsencode(path), _READING)

@@ -29,6 +29,7 @@ from dataprep.errors import SinkError
 from dataprep.index import Value
 from dataprep.sinks.base import damage
 from dataprep.sinks.example import MISSING, DatasetInfo, to_bytes, to_text
+from dataprep.system.regular_files import require_regular
 
 LAYOUT_VERSION = 1
 GROUP = "attributes"
@@ -112,6 +113,7 @@ def open_file(path: Path) -> h5py.File:
     Raises:
         SinkError: it is damaged, or no HDF5 file.
     """
+    require_regular(path)
     with damage(path, "HDF5 structure"):
         return h5py.File(path, "r", locking=False, rdcc_nbytes=0)
 

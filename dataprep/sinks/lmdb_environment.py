@@ -18,6 +18,7 @@ import lmdb
 from dataprep.errors import SinkError
 from dataprep.sinks.base import WrittenFile
 from dataprep.sinks.hashed_file import hash_finished
+from dataprep.system.regular_files import require_regular
 
 LONGEST_KEY = 511
 """In bytes: LMDB's ``MDB_MAXKEYSIZE``."""
@@ -172,6 +173,7 @@ class LmdbReader:
     """
 
     def __init__(self, path: Path) -> None:
+        require_regular(path)
         status = path.stat()
         with _LOCK:
             identity = status.st_dev, status.st_ino

@@ -38,6 +38,7 @@ from dataprep.sinks.base import Sink
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.sinks.foreign import dali_records
 from dataprep.sinks.stream import StreamReader, StreamWriter
+from dataprep.system.regular_files import open_regular, read_regular
 
 LENGTH_LIMIT = 1 << 29  # a record must be shorter than this: its length has 29 bits
 _FRAMING = 8 + 3  # of a record in one part, at most
@@ -157,7 +158,7 @@ class RecordIOReader(StreamReader):
         """By the index; without it, by a walk over the parts."""
         found = array("Q")
         if sidecars:
-            for line in sidecars[0].read_bytes().splitlines():
+            for line in read_regular(sidecars[0]).splitlines():
                 number, offset = map(int, line.split(b"\t"))
                 if number != len(found):
                     raise SinkError(f"{sidecars[0]}: line {len(found) + 1} is that of {number}")
@@ -206,7 +207,7 @@ class RecordIOReader(StreamReader):
             self._list.close()
 
     def _open_list(self, path: Path, records: int) -> None:
-        self._list = path.open("rb")
+        self._list = open_regular(path)
         self._lines = array("Q", [0])
         for line in self._list:
             self._lines.append(self._lines[-1] + len(line))

@@ -16,6 +16,7 @@ from dataprep.errors import SinkError
 from dataprep.sinks.base import ShardReader, ShardWriter, WrittenFile, damage
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.hashed_file import HashedFile
+from dataprep.system.regular_files import open_regular
 
 
 class StreamWriter(ShardWriter):
@@ -61,7 +62,7 @@ class StreamReader(ShardReader):
 
     def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
         super().__init__(paths[0], info)
-        self._file = paths[0].open("rb", buffering=0)
+        self._file = open_regular(paths[0], buffering=0)
         self.size = os.fstat(self._file.fileno()).st_size
         with damage(self.path, "index" if len(paths) > 1 else "structure"), ExitStack() as undo:
             undo.callback(self.close)

@@ -26,6 +26,7 @@ from dataprep.sinks.base import Layout, ShardName, Sink
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.foreign import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
+from dataprep.system.regular_files import read_regular
 
 FRAMING = 16
 _HEADER = struct.Struct("<QI")
@@ -102,7 +103,7 @@ class TFRecordReader(StreamReader):
                     raise SinkError(f"the file ends within a record of {length} bytes")
                 found.append(found[-1] + length + FRAMING)
         else:
-            for line in sidecars[0].read_bytes().splitlines():
+            for line in read_regular(sidecars[0]).splitlines():
                 start, size = map(int, line.split())
                 if start != found[-1]:
                     raise SinkError(f"{sidecars[0]} says byte {start}, not {found[-1]}")

@@ -33,6 +33,7 @@ from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.foreign import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
 from dataprep.sinks.webdataset_sample import NAME_LIMIT, PREFIX_LIMIT, Stems
+from dataprep.system.regular_files import open_regular, read_regular
 
 BLOCK = tarfile.BLOCKSIZE
 RECORD = tarfile.RECORDSIZE  # what an archive of GNU tar or Python is padded to
@@ -145,7 +146,7 @@ class WebDatasetReader(StreamReader):
         """Where the headers of the samples' first members are; the last sample has the end, too."""
         starts = array("Q")
         if sidecars:
-            (version, count), *lines = (it.split() for it in sidecars[0].read_bytes().splitlines())
+            (version, count), *lines = (it.split() for it in read_regular(sidecars[0]).splitlines())
             starts.extend(int(line[1]) - BLOCK for line in lines)
             if (version, int(count)) != (b"v1.2", len(starts)) or self.size % RECORD:
                 raise SinkError(
@@ -322,7 +323,7 @@ def _library_records(
 ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
     # The stages of webdataset.WebDataset, but for the one that opens files: it leaves them open,
     # and takes braces and colons in a path for several paths.
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         try:
             members = library.tariterators.tar_file_expander([{"url": str(path), "stream": stream}])
             for sample in library.tariterators.group_by_keys(members):

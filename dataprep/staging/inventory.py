@@ -15,6 +15,7 @@ from dataprep.build.manifest import NAME, read_manifest, refuse_part
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.durable_files import is_partial
 from dataprep.system.messages import printable
+from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import to_json
 
 _OURS = ".dataprep"  # what begins like this is a directory of ours, not data
@@ -102,7 +103,7 @@ def read_inventory(source: Path) -> Inventory:
 def _is_plain(source: Path) -> bool:
     """Whether there is no manifest of ours; one that is damaged is still ours."""
     try:
-        found = json.loads((source / NAME).read_bytes())
+        found = json.loads(read_regular(source / NAME))
     except FileNotFoundError:
         return True
     except (ValueError, RecursionError):

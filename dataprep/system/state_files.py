@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.system.durable_files import write_durably
+from dataprep.system.regular_files import open_descriptor, read_regular
 
 State = dict[str, Any]
 
@@ -33,7 +34,7 @@ def file_sha256(path: Path, told: Callable[[int], None] | None = None) -> str:
     """
     digest = hashlib.sha256()
     buffer = memoryview(bytearray(_READ))  # one for all: a new one is pages to be cleared
-    with path.open("rb", buffering=0) as file:
+    with open(open_descriptor(path), "rb", buffering=0) as file:
         while size := file.readinto(buffer):
             digest.update(buffer[:size])
             if told is not None:
@@ -60,10 +61,8 @@ def write_state(path: Path, state: Mapping[str, Any], *, flush: bool = False) ->
 
 def read_state(path: Path) -> State | None:
     """What was written; None if not exactly that is there."""
-    if not path.is_file():  # a pipe would be waited for
-        return None
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
         state = json.loads(data)
         claimed = state.pop("checksum")
         whole = claimed == _digest(state) and encode(state) == data
@@ -75,7 +74,7 @@ def read_state(path: Path) -> State | None:
 def is_intact(path: Path, sha256: str) -> bool:
     """Whether a regular file is there and has this hash."""
     try:
-        return path.is_file() and file_sha256(path) == sha256
+        return file_sha256(path) == sha256
     except OSError:
         return False
 

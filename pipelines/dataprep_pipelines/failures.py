@@ -20,6 +20,7 @@ from dataprep.build.lock import Lease
 from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import is_full, write_durably
+from dataprep.system.regular_files import read_regular
 from dataprep.system.throttle import lift
 
 WORKER_DIED = "Worker subprocess exited"  # what Beam's SubprocessSdkWorker says
@@ -142,7 +143,7 @@ def line_of(error: object, number: int = 0) -> str:
 
 def _read(path: Path) -> DataprepError:
     """The error that a worker raised, by the name of its class."""
-    failure = json.loads(path.read_bytes())
+    failure = json.loads(read_regular(path))
     kind, message = failure["kind"], failure["message"]
     error: DataprepError
     if hasattr(errors, kind):

@@ -27,6 +27,7 @@ from dataprep.build.lock import Lease
 from dataprep.datasets import close_archives
 from dataprep.errors import PipelineError
 from dataprep.system.durable_files import write_durably
+from dataprep.system.regular_files import read_regular
 
 # What has a part in the bytes of a shard besides `codec_versions`, or in graphs sent to workers.
 _PACKAGES = (
@@ -124,7 +125,7 @@ class TaskSpec:
 def _load(spec: TaskSpec) -> Any:
     host = socket.gethostname()
     try:
-        content = spec.path.read_bytes()
+        content = read_regular(spec.path)
         if hashlib.sha256(content).hexdigest() != spec.sha256:
             raise CannotWorkError(f"{spec.path} is not what this run wrote")
         requirements, task = pickle.loads(content)  # noqa: S301  # ours, as was just made sure

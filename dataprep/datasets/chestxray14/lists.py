@@ -17,6 +17,7 @@ from dataprep.datasets.splits import Cut
 from dataprep.errors import SourceError
 from dataprep.index.database import Database, open_database, quoted
 from dataprep.system.messages import printable, unreadable
+from dataprep.system.regular_files import require_regular
 from dataprep.system.state_files import file_sha256
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ def _read_lines(database: Database, table: str, path: Path) -> None:
     import duckdb
 
     try:
-        path.open("rb").close()
+        require_regular(path)
         database.execute(_LINES.format(table=table, path=quoted(path)))
     except OSError as error:
         raise unreadable(str(path), error) from error

@@ -22,6 +22,7 @@ from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
 from dataprep.errors import SourceError
 from dataprep.index import Row
 from dataprep.system.messages import printable, some_of, unreadable
+from dataprep.system.regular_files import read_regular
 
 Placed = list[tuple[str, StoredImage]]
 """Images by their path below where everything starts."""
@@ -57,7 +58,7 @@ def load_class_list(path: Path) -> ClassList:
     """
     place = printable(str(path))
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
         lines = content.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise SourceError(f"{place} is not UTF-8; save it as UTF-8") from error

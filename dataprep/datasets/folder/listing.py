@@ -32,9 +32,11 @@ from dataprep.datasets.splits import split_name
 from dataprep.errors import SourceError
 from dataprep.index.database import open_database, quoted
 from dataprep.system.messages import printable, some_of, unreadable
+from dataprep.system.regular_files import open_regular
 
 _ROWS: Final = 1 << 17  # rows at once
 _CELLS: Final = 1 << 17  # distinct cells that are remembered
+_LONGEST_LINE: Final = 1 << 21  # of a header; the database takes lines of 2 MB
 _LOOKS: Final = 16  # files looked up at once: on a network each takes a while
 _SHOWN: Final = 20  # columns in a message
 _DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
@@ -178,11 +180,11 @@ class Listing:
     def _column_names(self) -> list[str]:
         """The names in its header, a line, or, in JSON, of its first object."""
         if self._format == "parquet":
-            with self.path.open("rb"), open_database(None) as database, self._explaining():
+            with open_regular(self.path), open_database(None) as database, self._explaining():
                 found = database.execute(f"describe select * from {self._parquet}").fetchall()
             return [name for name, *_ in found]
-        with self.path.open("rb") as file:
-            line = file.readline().decode("utf-8-sig")
+        with open_regular(self.path) as file:
+            line = file.readline(_LONGEST_LINE).decode("utf-8-sig")
         if "\0" in line:
             raise ValueError("UTF-16 or no text; save it as UTF-8")
         if self._format == "txt":

@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from io import TextIOWrapper
 from pathlib import Path
 from typing import ClassVar, Final, cast
 
@@ -20,6 +21,7 @@ from dataprep.datasets.imagenet.layout import ImageNetUnit, find_layouts
 from dataprep.errors import SourceError
 from dataprep.index import Box, Scanned
 from dataprep.system.messages import unreadable
+from dataprep.system.regular_files import open_regular
 from dataprep.system.state_files import file_sha256
 from dataprep_schemas import imagenet_classes
 
@@ -146,7 +148,7 @@ def read_bounding_boxes(path: Path) -> Mapping[str, tuple[Box, ...]]:
     """
     boxes: defaultdict[str, tuple[Box, ...]] = defaultdict(tuple)
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with open_regular(path) as opened, TextIOWrapper(opened, "utf-8", newline="") as file:
             for number, (name, *sides) in enumerate(csv.reader(file), start=1):
                 left, top, right, bottom = box = _sides(sides)
                 if not (0 <= left <= right <= 1 and 0 <= top <= bottom <= 1):

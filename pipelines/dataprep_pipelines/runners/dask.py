@@ -37,6 +37,7 @@ from distributed.security import Security
 from dataprep.errors import PipelineError
 from dataprep.sinks import ShardName
 from dataprep.system.messages import counted
+from dataprep.system.regular_files import read_regular
 from dataprep_pipelines.failures import FailureLog, QuietLauncherError, line_of
 from dataprep_pipelines.runners.engine import Engine, Parallelism, RunningEngine
 from dataprep_pipelines.tasks import CannotWorkError
@@ -359,7 +360,7 @@ def _address_in(file: Path | None, patience: float) -> str:
     end = time.monotonic() + patience
     while file is not None and time.monotonic() <= end:
         with suppress(OSError, ValueError, TypeError, KeyError):  # perhaps half written
-            return str(json.loads(file.read_bytes())["address"])
+            return str(json.loads(read_regular(file))["address"])
         time.sleep(_WATCH_SECONDS)
     raise PipelineError(
         f"--dask_scheduler_file {file} has no scheduler's address after {patience:.0f} s; start a "
