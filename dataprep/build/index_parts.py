@@ -21,6 +21,7 @@ from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import RejectedError, SourceError, UsageError
 from dataprep.system.durable_files import partial_path, storage_error
 from dataprep.system.messages import counted, printable
+from dataprep.system.ownership import require_own
 from dataprep.system.state_files import (
     file_sha256,
     is_intact,
@@ -92,11 +93,16 @@ def shared_index_directory(place: Path, dataset: Dataset, raw: Path) -> Path:
     """Where in a shared place the index of a data set with its options is kept.
 
     Two runs with other options would otherwise take each other's parts away.
+
+    Raises:
+        DatasetError: somebody else may write there.
     """
     made_of = [dataset.name, dict(dataset.config()), str(raw)]
     name = f"{dataset.name}-{hashlib.sha256(to_json(made_of)).hexdigest()[:12]}"
     directory = place.absolute() / name
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    # What is there is believed, and says which files are read.
+    require_own(directory, "choose an --index_dir of your own", writers=0o022)
     return directory
 
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 from dataprep.build import manifest
 from dataprep.index import records
 from dataprep.system.durable_files import make_durably
+from dataprep.system.ownership import require_own
 
 if TYPE_CHECKING:  # staging looks for foreign files, and needs no format
     from dataprep.sinks import ShardName
@@ -79,6 +80,16 @@ class Workspace:
     def private_directories(self) -> tuple[Path, ...]:
         """Every directory that dataprep keeps for itself."""
         return self.private, self.index, self.order, self.commits, self.progress
+
+    def require_own(self) -> None:
+        """Refuse an output directory that somebody else has put there, or could exchange.
+
+        Raises:
+            DatasetError: it is one.
+        """
+        remedy = "choose an output directory of your own"
+        require_own(self.out, remedy, linked=True)
+        require_own(self.private, remedy)
 
     def make(self) -> None:
         """Create the output directory and the private ones, before anything is put into them."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import stat
 import sys
 import threading
 import traceback
@@ -125,6 +126,7 @@ def command(debug: bool) -> None:  # `main` takes it out; here for the help
 def entry_point() -> int:
     """`main`, for a process of its own."""
     one_thread_each(os.environ)  # before anything imports numpy
+    os.umask(os.umask(0) | stat.S_IWOTH)  # whatever the caller's: others may not write our state
     if "--debug" not in sys.argv:
         # When a run is cut short, threads of Beam's complain for pages that nobody can act on.
         threading.excepthook = lambda arguments: None

@@ -18,6 +18,8 @@ from dataprep_schemas.tables import ORDER, Kind, schema_of
 Attributes = tuple[tuple[str, Kind], ...]
 """Name and kind of a data set's own columns."""
 
+_LEADS_OUT: Final = r"^/|(^|/)\.\.(/|$)|\x00"
+_NO_NAME: Final = r"[/\x00]"
 _SIDES: Final = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -87,7 +89,12 @@ def blocks(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
 
 
 def order_rows(table: pa.Table) -> Iterator[Row]:
-    """The rows of a table of the order."""
+    """The rows of a table of the order.
+
+    Raises:
+        SourceError: one leads out of the raw directory, or is what no scan finds.
+    """
+    _check_places(table)
     size = len(table)
 
     def column(name: str) -> Iterable[Any]:
@@ -234,5 +241,28 @@ def _packing(kind: str | None, size: int | None, crc: int | None, restarts: str 
     """The inverse of `_unpacked`."""
     if kind is None:
         return ()
-    values: Iterable[Value | None] = (kind, size, crc, restarts)
-    return tuple(value for value in values if value is not None)
+    known: dict[str, tuple[Value | None, ...]]
+    known = {"stored": (crc,), "deflate": (size, crc), "gzip": (restarts,)}
+    values = tuple(value for value in known.get(kind, ()) if value is not None)
+    if not values or len(values) < len(known[kind]):
+        raise _forged(f"a packing {kind!r}")
+    return kind, *values
+
+
+def _check_places(table: pa.Table) -> None:
+    """Look at what a forged index would open: scans name nothing above the raw directory."""
+    for name, wrong in (("container", _LEADS_OUT), ("restarts", _NO_NAME)):
+        bad = table.filter(pc.match_substring_regex(table.column(name), wrong))
+        for value in bad.column(name).slice(0, 1).to_pylist():
+            raise _forged(f"{name} {value}")
+    for name in ("offset", "size", "packed_size"):
+        least = pc.min(table.column(name)).as_py()
+        if least is not None and least < 0:
+            raise _forged(f"{name} {least}")
+
+
+def _forged(finding: str) -> SourceError:
+    return SourceError(
+        f"the index has {printable(finding)}, which no scan finds: somebody else has written it; "
+        "start anew with --overwrite, and without --index_dir or with another"
+    )

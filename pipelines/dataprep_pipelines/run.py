@@ -283,9 +283,11 @@ def _working(
         overwrite: whether what is there will be deleted.
 
     Raises:
+        DatasetError: the directory is somebody else's.
         SinkError: a file system refuses something, in here or in what is done with the workers.
     """
     try:
+        workspace.require_own()
         workspace.make()
         with locked(workspace, report=reporter.line) as lease:
             for each in (workspace, Workspace(workspace.generation)):

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import io
+import json
+import os
+import stat
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pytest
 from PIL import Image
+from pyarrow import parquet
 
-from tests.conftest import Cli, rows_of
+from dataprep.system.state_files import file_sha256, write_state
+from tests.conftest import Cli, Made, leftovers, rows_of
 
 NAMES = (
     "../n01440764_1.JPEG",
@@ -99,3 +109,75 @@ def test_hostile_names_never_reach_the_terminal_raw(cli: Cli, tmp_path: Path) ->
             line.startswith(("rejected: a line", "ignored.JPEG")) for line in shown.splitlines()
         )
     assert results[0].out.count("rejected: train: ") == 3
+
+
+FORGED: dict[str, Any] = {
+    "container": "../../secret",
+    "restarts": "../secret",
+    "size": -1,
+    "packing": "unheard-of",
+}
+
+
+@pytest.mark.parametrize("column", FORGED)
+def test_a_forged_index_opens_nothing_outside_of_the_raw_data(
+    cli: Cli, tiny: Made, tmp_path: Path, column: str
+) -> None:
+    """What a shared index says of an image is not believed as far as it leads elsewhere."""
+    raw = tiny.raw.copy(tmp_path / "a" / "raw")
+    (tmp_path / "secret").write_text("private")
+    shared = ("--index_dir", tmp_path / "index")
+    assert cli(*raw.command(tmp_path / "first", *shared)).code == 0
+    table, *_ = (tmp_path / "index").glob("*/train-*.parquet")
+    rows = parquet.read_table(table)
+    at = rows.schema.get_field_index(column)
+    values = [FORGED[column], *rows.column(column).to_pylist()[1:]]
+    parquet.write_table(rows.set_column(at, rows.schema[at], pa.array(values)), table)
+    state = table.with_suffix(".json")
+    kept = json.loads(state.read_bytes())
+    del kept["checksum"]
+    write_state(state, {**kept, "sha256": file_sha256(table)})
+    error = cli(*raw.command(tmp_path / "second", *shared, "--max_bad", "100%")).error
+    assert "the index has" in error
+    assert str(FORGED[column]) in error
+    assert leftovers(tmp_path / "second") == []
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_an_index_that_others_may_write_is_refused(
+    cli: Cli, tiny: Made, tmp_path: Path, mode: int
+) -> None:
+    shared = ("--index_dir", tmp_path / "index")
+    assert cli(*tiny.command(tmp_path / "first", *shared)).code == 0
+    (directory,) = (tmp_path / "index").iterdir()
+    directory.chmod(mode)
+    error = cli(*tiny.command(tmp_path / "second", *shared)).error
+    assert f"{directory} may be written by others" in error
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("place", ["", ".dataprep"])
+def test_an_output_directory_of_somebody_else_is_refused(
+    cli: Cli, tiny: Made, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "out" / place).mkdir(parents=True)
+    os.chown(tmp_path / "out" / place, 12345, -1)
+    assert "belongs to user 12345" in cli(*tiny.command(tmp_path / "out")).error
+    assert [*(tmp_path / "out").rglob("*.json")] == []
+
+
+def test_private_state_behind_a_link_is_refused(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out/.dataprep").symlink_to(tmp_path / "elsewhere")
+    assert "is a symbolic link" in cli(*tiny.command(tmp_path / "out")).error
+    assert [*(tmp_path / "elsewhere").iterdir()] == []
+
+
+def test_nothing_that_everybody_may_write_is_left(tiny: Made, tmp_path: Path) -> None:
+    """Whatever the caller's umask."""
+    words = [sys.executable, "-m", "dataprep", *tiny.command(tmp_path / "out")]
+    subprocess.run(words, umask=0, check=True, capture_output=True)
+    made = [tmp_path / "out", *(tmp_path / "out").rglob("*")]
+    assert len(made) > 20
+    assert [path for path in made if path.stat().st_mode & stat.S_IWOTH] == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import pwd
 import re
 import stat
 from contextlib import ExitStack, suppress
@@ -15,6 +14,7 @@ from typing import Self
 from dataprep.errors import StagingError
 from dataprep.staging.target.paths import PRIVATE, partial_name, place_of, target_error
 from dataprep.system.messages import printable
+from dataprep.system.ownership import flaw_of, owner_name
 
 _ATTEMPTS = 5
 _LONGEST_NAME = 80
@@ -190,31 +190,20 @@ def _check_step(above: os.stat_result, here: int) -> None:
 def _check_owner(place: Path, status: os.stat_result) -> None:
     if status.st_uid not in (0, os.geteuid()):
         raise StagingError(
-            f"{printable(str(place))} belongs to {_owner_name(status.st_uid)}, in a directory that "
+            f"{printable(str(place))} belongs to {owner_name(status.st_uid)}, in a directory that "
             "everybody may write; choose another name (--to)"
         )
 
 
 def _check_own(path: Path, descriptor: int) -> None:
     """Refuse a directory that is not this user's, or that others may write."""
-    status = os.fstat(descriptor)
-    if status.st_uid != os.geteuid():
-        what = f"belongs to {_owner_name(status.st_uid)}"
-    elif status.st_mode & stat.S_IWOTH:
-        what = "may be written by others"
-    else:
+    what = flaw_of(os.fstat(descriptor))
+    if not what:
         return
     inside = printable(str(path / "imagenet"))
     raise StagingError(
         f"{printable(str(path))} {what}; choose a directory of your own, e.g. --to {inside}"
     )
-
-
-def _owner_name(user: int) -> str:
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return f"user {user}"
 
 
 def read_file(directory: int, name: str) -> bytes | None:

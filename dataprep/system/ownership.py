@@ -1,0 +1,56 @@
+"""Who owns what a run believes: nobody else may have put it there."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from pathlib import Path
+
+from dataprep.errors import DatasetError
+
+
+def flaw_of(status: os.stat_result, *, writers: int = stat.S_IWOTH) -> str:
+    """Why a directory cannot be trusted; empty if it can.
+
+    Args:
+        status: of the directory.
+        writers: the bits of its mode that it must not have.
+    """
+    if status.st_uid != os.geteuid():
+        return f"belongs to {owner_name(status.st_uid)}"
+    return "may be written by others" if status.st_mode & writers else ""
+
+
+def owner_name(user: int) -> str:
+    """The name of a user, as far as it is known."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"
+
+
+def require_own(directory: Path, remedy: str, *, writers: int = 0, linked: bool = False) -> None:
+    """Refuse a directory that somebody else has put there; one that is not there is none.
+
+    Args:
+        directory: which.
+        remedy: what to do instead.
+        writers: the bits of its mode that it must not have.
+        linked: whether it may be a link of this user's.
+
+    Raises:
+        DatasetError: it is somebody else's, or a symbolic link.
+    """
+    try:
+        status = directory.lstat()
+        flaw = flaw_of(status, writers=0)
+        if stat.S_ISLNK(status.st_mode) and not linked:
+            flaw = "is a symbolic link"
+        flaw = flaw or flaw_of(directory.stat(), writers=writers)
+    except FileNotFoundError:
+        return
+    if flaw:
+        raise DatasetError(
+            f"{directory} {flaw}, so somebody could exchange what is in it; {remedy}"
+        )
