@@ -7,6 +7,7 @@ adds where each member's bytes are, which only the member's own header tells.
 from __future__ import annotations
 
 import calendar
+import os
 import stat
 import struct
 import zipfile
@@ -24,6 +25,11 @@ from dataprep.system.regular_files import open_regular
 # A member's own header, from the length of its name on. Source: APPNOTE.TXT, section 4.3.7.
 _LOCAL: Final = struct.Struct("<4s22xHH")
 _LOCAL_MAGIC: Final = b"PK\x03\x04"
+# The end record, its comment of 65,535 bytes at most, and before it ZIP64's record and locator.
+# Source: the same, sections 4.3.14 to 4.3.16.
+_END_MAGIC: Final = b"PK\x05\x06"
+_LOCATOR_MAGIC: Final = b"PK\x06\x07"
+_LONGEST_END: Final = 56 + 20 + 22 + 65535
 _ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
 _PATCH: Final = 0x20
 _UNIX: Final = 3
@@ -59,6 +65,7 @@ def zip_members(raw: Path, container: str) -> Iterator[ArchiveMember]:
         with open_regular(raw / container) as file:
             try:
                 with zipfile.ZipFile(SharedFile(file.fileno())) as archive:
+                    _require_all(file.fileno(), len(archive.infolist()))
                     for info in archive.infolist():
                         name = _name(info.filename)
                         if not name.endswith("/"):
@@ -70,6 +77,21 @@ def zip_members(raw: Path, container: str) -> Iterator[ArchiveMember]:
                 ) from error
     except OSError as error:
         raise unreadable(container, error) from error
+
+
+def _require_all(descriptor: int, found: int) -> None:
+    """Compare with what the end record says, which `zipfile` does not: images would be lost."""
+    size = os.fstat(descriptor).st_size
+    first = max(0, size - _LONGEST_END)
+    tail = read_at(descriptor, first, size - first)
+    at = tail.rfind(_END_MAGIC)
+    (promised,) = struct.unpack_from("<H", tail, at + 10)
+    modulus = 1 << 16  # of many entries, writers without ZIP64 tell the last 16 bits
+    if promised == modulus - 1 and tail[max(0, at - 20) : at].startswith(_LOCATOR_MAGIC):
+        (promised,) = struct.unpack("<Q", read_at(descriptor, first + at - 44, 8))
+        modulus = 1 << 64
+    if found % modulus != promised:
+        raise zipfile.BadZipFile(f"its end promises {promised} entries, its directory has {found}")
 
 
 def _name(written: str) -> str:

@@ -189,3 +189,24 @@ def test_backslashes_separate_where_there_is_no_slash(tmp_path, method):
         "4.jpg": b"four",
     }
     assert not found.ignored
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["zip", "zip64"])
+@pytest.mark.parametrize("more", [-1, 0, 1, 100])
+def test_an_end_that_promises_another_number_of_entries(tmp_path, monkeypatch, large, more):
+    if large:  # what more than 65,535 entries need
+        monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 0)
+    content = bytearray(images_zipped())
+    at = len(content) - (20 + 22 + 32 if large else 12)
+    if large:
+        content[-12:-10] = b"\xff\xff"
+    assert content[at] == len(IMAGES) == content[at + (8 if large else -2)]
+    content[at] += more
+    if large:
+        content[at + 8] += more
+    if more == 0:
+        assert len(scan(tmp_path, bytes(content)).images) == len(IMAGES)
+        return
+    expected = f"its end promises {len(IMAGES) + more} entries, its directory has {len(IMAGES)}"
+    with pytest.raises(SourceError, match=expected):
+        scan(tmp_path, bytes(content))
