@@ -8,6 +8,7 @@ is an error instead of a silent end, and a forged length cannot claim memory.
 from __future__ import annotations
 
 import os
+import re
 import struct
 import tarfile
 import zlib
@@ -31,6 +32,8 @@ _MOST_AT_ONCE: Final = 1 << 20
 _MOST_PADDING: Final = 64 << 20
 # Name, size, modification time, checksum, kind, magic, and the first byte of the name's prefix.
 _HEADER: Final = struct.Struct("100s24x12s12s8ss100x5s83xc166x")
+_LONGEST_PAX: Final = 64 << 10
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{256}")
 _ADLER: Final = 65521  # RFC 1950: what its sums are taken modulo
 
 # What tarfile raises on hostile or damaged headers: its own errors, and what its parsing of
@@ -125,7 +128,11 @@ def walk(stream: ByteStream, archive: Archive) -> Iterator[ArchiveMember]:
     """
     try:
         with _Tar.open(
-            fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape"
+            fileobj=stream,
+            mode="r:",
+            tarinfo=_Info,
+            encoding="utf-8",
+            errors="surrogateescape",
         ) as tar:
             while True:
                 while tar.firstmember is None and not tar.pax_headers:
@@ -236,6 +243,36 @@ def _truncated(archive: Archive, name: str, end: int, size: int) -> SourceError:
 
 def _faulty(archive: Archive, finding: str) -> SourceError:
     return SourceError(f"{archive.place} {finding}; {AGAIN}")
+
+
+class _Info(tarfile.TarInfo):
+    """A header; one of pax is parsed only where that takes no endless time.
+
+    Python's patterns look at some bytes once for every byte before them (CVE-2024-6232).
+    """
+
+    def _proc_pax(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        stream = tar.fileobj
+        if stream is None or self.size > _LONGEST_PAX:
+            raise tarfile.ReadError(f"pax header of {self.size} bytes")
+        start = stream.tell()
+        _check_pax(stream.read(-(-self.size // _BLOCK) * _BLOCK))
+        stream.seek(start)
+        info: tarfile.TarInfo = super()._proc_pax(tar)  # type: ignore[misc]  # not declared
+        return info
+
+
+def _check_pax(data: bytes) -> None:
+    """Refuse records that are not ``LENGTH KEY=VALUE``, and numbers longer than any file name."""
+    at = 0
+    while at < len(data) and data[at]:
+        digits = data[at : at + 8].partition(b" ")[0]
+        end = at + int(digits) if digits.isdigit() else at
+        if not at < end <= len(data) or data[end - 1 : end] != b"\n" or b"=" not in data[at:end]:
+            raise tarfile.ReadError(f"broken record at byte {at} of a pax header")
+        at = end
+    if _LONG_NUMBER.search(data):
+        raise tarfile.ReadError("number of more than 255 digits in a pax header")
 
 
 class _Tar(tarfile.TarFile):

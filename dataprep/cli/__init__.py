@@ -27,6 +27,7 @@ from dataprep.errors import DataprepError, UsageError
 from dataprep.system.cores import one_thread_each
 
 _HELP = ["-h", "--help"]
+_LONGEST = 500  # characters of a message
 _STOPPED = 130  # 128 + SIGINT, as shells have it
 
 # Imported only when used, so that `dataprep --help` is quick and loads neither Beam nor numpy.
@@ -196,6 +197,8 @@ def _refuse_empty(words: Sequence[str]) -> None:
 def _fail(text: str, error: BaseException, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
+    if len(text) > _LONGEST:  # what was found comes first, what to do about it last
+        text = f"{text[: _LONGEST // 2]} […] {text[-_LONGEST // 2 + 5 :]}"
     click.echo(f"dataprep: error: {text}", err=True)
     stopped = isinstance(error, KeyboardInterrupt | click.Abort)
     return _STOPPED if stopped else getattr(error, "exit_code", DataprepError.exit_code)

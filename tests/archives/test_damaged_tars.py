@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dataprep.archives.containers import list_container
 from dataprep.datasets import ImageNet
 from dataprep.errors import SourceError
 
@@ -135,3 +136,26 @@ def test_a_size_for_all_members_is_refused_where_it_overlaps_the_next(raw):
     extension = tarfile.TarInfo.create_pax_global_header({"size": "5000"})
     with pytest.raises(SourceError, match=rf"impossible size of {SYNSET}_1.JPEG"):
         raw.scan_class_tar(SYNSET, extension + raw.tar(IMAGES))
+
+
+PAX = {
+    "digits that never become a length": b"1" * 60_000,
+    "a length of eight digits": b"12345678 a=b\n",
+    "a number as a value": b"60020 comment=" + b"1" * 60_005 + b"\n",
+    "records that overlap": b"2 " * 30_000 + b"=\n",
+    "more than 64 KiB": b"70012 path=" + b"a" * 70_000 + b"\n",
+}
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE])
+@pytest.mark.parametrize("records", PAX.values(), ids=PAX)
+def test_pax_headers_that_take_endless_time_are_refused(raw, kind, records):
+    header = tarfile.TarInfo("pax")
+    header.type, header.size = kind, len(records)
+    content = header.tobuf(tarfile.USTAR_FORMAT) + records + bytes(-len(records) % 512)
+    folder = raw.path / "train"
+    folder.mkdir(parents=True)
+    for name, packed in (("n01440764.tar", bytes), ("n01443537.tar.gz", gzip.compress)):
+        (folder / name).write_bytes(packed(content + raw.tar(IMAGES)))
+        with pytest.raises(SourceError, match="pax header"):
+            list_container(folder, name)

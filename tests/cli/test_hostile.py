@@ -181,3 +181,17 @@ def test_nothing_that_everybody_may_write_is_left(tiny: Made, tmp_path: Path) ->
     made = [tmp_path / "out", *(tmp_path / "out").rglob("*")]
     assert len(made) > 20
     assert [path for path in made if path.stat().st_mode & stat.S_IWOTH] == []
+
+
+def test_no_message_is_longer_than_500_characters(cli: Cli, tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    (raw / "train").mkdir(parents=True)
+    member = tarfile.TarInfo("a" * 5000 + ".JPEG")
+    (raw / "train" / "n01440764.tar").write_bytes(
+        tar([member], {member.name: b"x" * 2000})[:-11000]
+    )
+    words = ("--raw_data_dir", raw, "--local_scratch_dir", tmp_path / "out", "--splits", "train")
+    message = cli("imagenet", *words).error.removeprefix("dataprep: error: ")
+    assert message.startswith("train/n01440764.tar is truncated")
+    assert message.endswith("copy or download it again")
+    assert len(message) == 500
