@@ -43,7 +43,10 @@ _OF_THE_REQUEST = (
     *("sink", "layout", "splits", "num_shards", "shuffle", "seed", "limit", "exclude"),
     *("index_dir", "build_dir", "overwrite", "append"),
 )
-_OF_THE_RECIPE = ("check", "center_crop", "filter", "quality", "encoding", "color", "depth", "exif")
+_OF_THE_RECIPE = (
+    *("check", "center_crop", "filter", "quality", "encoding", "color", "depth", "exif"),
+    "max_image_bytes",
+)
 
 
 def prepare(

@@ -256,6 +256,7 @@ def _images() -> list[Option]:
     check = "How far to decode images that are passed through."
     depth = "Bits of a grey value; keep: 16-bit grey PNGs keep theirs."
     size = "256: the shorter side; 320x256: exactly WIDTHxHEIGHT."
+    most = "Reject larger image files."
     antialiasing = "Antialiasing filter of --resize."
     return [
         option("resize", size, metavar="SIZE"),
@@ -266,6 +267,7 @@ def _images() -> list[Option]:
         choice("check", ["header", "bitstream", "pixels"], "bitstream", check),
         option("filter", antialiasing, metavar=filters, default="bicubic", rare=True),
         choice("depth", ["8", "keep"], "8", depth, rare=True),
+        option("max_image_bytes", most, type=int, default=256 << 20, metavar="BYTES", rare=True),
         choice("exif", ["ignore", "apply"], "ignore", exif, rare=True),
     ]
 

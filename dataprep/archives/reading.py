@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dataprep.archives.open_files import Descriptor, read_at
-from dataprep.errors import SourceError
+from dataprep.errors import ImageError, SourceError
 from dataprep.index import Row
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import open_descriptor
@@ -25,7 +25,7 @@ _MOST_OPEN_ARCHIVES: Final = 64
 _RAW_DEFLATE: Final = -15  # zlib's code for deflate without a header, with a window of 32 KiB
 
 
-def read_image(raw: Path, row: Row, index: Path | None = None) -> bytes:
+def read_image(raw: Path, row: Row, index: Path | None = None, *, most: int | None = None) -> bytes:
     """Read the bytes of one image.
 
     Archives stay open and are shared by all threads (`os.pread` has no file position); a file
@@ -36,17 +36,22 @@ def read_image(raw: Path, row: Row, index: Path | None = None) -> bytes:
         row: where the image is. Offset 0 means that the container is the image itself: in an
             archive a header comes first.
         index: the directory that has the restart points of gzip archives; not needed for others.
+        most: bytes that an image may have, unpacked or as it lies there; None: any number.
 
     Returns:
         Exactly `row.size` bytes.
 
     Raises:
+        ImageError: there are more bytes than that; nothing was read.
         SourceError: the container is gone, unreadable, damaged, shorter than the row says or, in a
             tree, no longer of the size it had when it was indexed; or the restart points of a gzip
             archive are gone or damaged.
         ValueError: it is in a gzip archive, and there is no `index`.
     """
     path = f"{raw}/{row.container}"
+    size = max(row.size, int(row.packing[1])) if row.packing[:1] == ("deflate",) else row.size
+    if most is not None and size > most:
+        raise ImageError(f"{size:,} bytes, at most {most:,} allowed (--max_image_bytes)")
     try:
         if row.offset == 0:
             return _read_file(path, row)

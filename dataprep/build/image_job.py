@@ -100,10 +100,11 @@ class ImageJob(Job):
 
 
 def _convert(raw: Path, index: Path, recipe: Recipe, row: Row) -> tuple[Row, Prepared | ImageError]:
-    # Only what is wrong with the bytes rejects an image. A file that cannot be read stops the
-    # run instead: it may be readable again tomorrow, and a commit record is for ever.
-    data = read_image(raw, row, index)
+    # Only what is wrong with its bytes, or their number, rejects an image. A file that cannot be
+    # read stops the run instead: it may be readable again tomorrow, and a commit record is for
+    # ever.
     try:
+        data = read_image(raw, row, index, most=recipe.max_image_bytes)
         return row, prepare(data, recipe)
     except ImageError as error:
         return row, error

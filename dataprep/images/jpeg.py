@@ -24,6 +24,9 @@ _MARKER = struct.Struct(">BH")  # code and length, which includes its own two by
 # Start-of-frame markers (C4, C8 and CC in between mean something else).
 _FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _READABLE = frozenset({0xC0, 0xC1, 0xC2, 0xC9, 0xCA})  # sequential, progressive; both codings
+_PROGRESSIVE = frozenset({0xC2, 0xCA})
+_SCAN = b"\xff\xda"  # never in coded data, where a zero follows each 0xFF
+_MOST_SCANS = 100  # libjpeg writes 10, jpegrescan's and mozjpeg's searches up to 64
 # What can follow a scan, with reserved codes left out: resynchronising to a restart marker
 # skips those, and elsewhere the decoder refuses them.
 _AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")
@@ -81,12 +84,20 @@ def read_frame(data: bytes) -> Frame:
             decode, or no end-of-image marker follows it.
     """
     frame: tuple[int, int, int] | None = None
+    progressive = False
     for marker, start, end in segments(data):
         if marker in _FRAMES:
-            frame = _frame(data, marker, start, end)
+            frame, progressive = _frame(data, marker, start, end), marker in _PROGRESSIVE
         elif marker == _SOS:
             if frame is None:
                 raise ImageError("broken JPEG: image data before the frame header")
+            # Where the first scan is all there is, decoders look for no other.
+            several = data[start + 4] < frame[2] or progressive
+            if several and (scans := data.count(_SCAN, start)) > _MOST_SCANS:
+                raise ImageError(
+                    f"unsupported JPEG: {scans} scans, at most {_MOST_SCANS} allowed: each takes "
+                    "as long as an image"
+                )
             # A thumbnail in the header has its own end marker: look behind the header only.
             if data.rfind(b"\xff\xd9", end) < 0:
                 raise ImageError(

@@ -25,6 +25,9 @@ MAX_SIDE = 65_500
 # Pillow's own limit, Image.MAX_IMAGE_PIXELS: a quarter of a GiB in RGB.
 MAX_PIXELS = 89_478_485
 
+# Three bytes for each of those pixels: more than any image file needs.
+MAX_IMAGE_BYTES = 256 << 20
+
 # What re-encoding does with the colour planes: halved as every JPEG writer does by
 # default, but kept in full where a repair should lose as little as possible.
 CHROMA = "420"
@@ -114,6 +117,8 @@ class Recipe:
         exif: ``apply`` turns images upright by their EXIF orientation.
         max_pixels: reject images that declare, or would become, more pixels than this;
             the default is Pillow's own limit.
+        max_image_bytes: reject image files that have more bytes than this, in an archive or out
+            of it, unread.
         statistics: ``on`` measures every stored image; ``mean`` also hands over its pixels,
             for a mean image.
     """
@@ -129,6 +134,7 @@ class Recipe:
     color: Color = "keep"
     exif: Exif = "ignore"
     max_pixels: int = MAX_PIXELS
+    max_image_bytes: int = MAX_IMAGE_BYTES
     statistics: Measuring = "off"
 
     def __post_init__(self) -> None:
@@ -152,6 +158,8 @@ class Recipe:
             raise UsageError(f"--quality: {self.quality} is not between 1 and 100")
         if self.max_pixels < 1:
             raise UsageError(f"--max_pixels: {self.max_pixels} is not a positive number of pixels")
+        if self.max_image_bytes < 1:
+            raise UsageError(f"--max_image_bytes: {self.max_image_bytes} is not a positive number")
         if self.center_crop is not None and not 1 <= self.center_crop <= MAX_SIDE:
             raise UsageError(
                 f"--center_crop: {self.center_crop} pixels; a side has 1 to {MAX_SIDE} pixels"
@@ -200,9 +208,15 @@ class Recipe:
         )
 
     def config(self) -> dict[str, JSON]:
-        """Everything of the recipe that can change a result, for manifests and resuming."""
+        """Everything of the recipe that can change a result, for manifests and resuming.
+
+        ``max_image_bytes`` only where it is not the default: no image file reaches that.
+        """
+        config = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.max_image_bytes == MAX_IMAGE_BYTES:
+            del config["max_image_bytes"]
         return {
-            **{field.name: getattr(self, field.name) for field in fields(self)},
+            **config,
             "resize": None if self.resize is None else str(self.resize),
             "passes": [*self.passes],
             "chroma": CHROMA,

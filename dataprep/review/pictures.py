@@ -15,6 +15,7 @@ from PIL import Image, ImageDraw
 from dataprep.archives.reading import close_archives, read_image
 from dataprep.errors import DataprepError
 from dataprep.images.codecs import PILLOW_ERRORS
+from dataprep.images.recipe import MAX_IMAGE_BYTES
 from dataprep.index.records import first_rows
 from dataprep.records import Records
 from dataprep.system.messages import printable
@@ -110,7 +111,8 @@ class Album:
 
     def _raw_thumbnail(self, row: Row) -> str | None:
         try:
-            data = read_image(Path(self._raw or ""), row, self._out / ".dataprep" / "index")
+            index = self._out / ".dataprep" / "index"
+            data = read_image(Path(self._raw or ""), row, index, most=MAX_IMAGE_BYTES)
             return _address(_decoded_so_far(data))
         except (DataprepError, *PILLOW_ERRORS):
             return None

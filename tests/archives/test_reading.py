@@ -11,7 +11,9 @@ import pytest
 
 from dataprep.archives import reading
 from dataprep.datasets import ImageNet, close_archives, read_image
-from dataprep.errors import SourceError
+from dataprep.errors import ImageError, SourceError
+from dataprep.images.recipe import MAX_IMAGE_BYTES
+from dataprep.index import Row
 from dataprep_schemas import imagenet_classes
 
 
@@ -98,3 +100,17 @@ def test_a_fingerprint_stays_until_the_input_changes(raw, train, validation):
     after = fingerprints(raw)
     assert after[:-1] == before[:-1]
     assert after[-1] != before[-1]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row("a", "a.jpg", 0, 10**18, 0, (0,)),  # as a listing may say
+        Row("a", "a.tar", 512, 5 << 30, 0, (0,)),
+        Row("a", "a.tgz", 512, 10 << 30, 0, (0,), packing=("gzip", "a.restarts")),
+        Row("a", "a.zip", 512, 10, 0, (0,), packing=("deflate", 5 << 30, 0)),
+    ],
+)
+def test_an_image_of_endless_bytes_is_rejected_unread(tmp_path, row):
+    with pytest.raises(ImageError, match=r"[0-9,]{13} bytes, at most 268,435,456 allowed"):
+        read_image(tmp_path, row, tmp_path, most=MAX_IMAGE_BYTES)

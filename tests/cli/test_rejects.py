@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Cli, Raw, hashes, leftovers, rows_of
+from tests.conftest import Cli, Made, Raw, hashes, leftovers, rows_of
 
 
 def test_rejected_images_exit_with_3_and_the_way_to_accept_them_seals(
@@ -101,3 +102,21 @@ def test_an_empty_shard_is_never_sealed(cli: Cli, tmp_path: Path) -> None:
     assert result.code == 1
     assert "train-00000-of-00001 is empty" in result.error
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_large_files_are_rejected_and_the_limit_is_part_of_the_recipe(
+    cli: Cli, folders: Made, tmp_path: Path
+) -> None:
+    raw, out = folders.raw.copy(tmp_path / "raw"), tmp_path / "out"
+    os.truncate(raw.path / "bar/0.jpg", 5 << 30)  # a hole
+    os.truncate(raw.path / "bar/1.jpg", 200_001)
+    result = cli(*raw.command(out, "--max_image_bytes", 200_000, "--max_bad", 2))
+    assert result.code == 0, result
+    assert sorted(row["reason"] for row in rows_of(out, "rejected")) == [
+        "200,001 bytes, at most 200,000 allowed (--max_image_bytes)",
+        "5,368,709,120 bytes, at most 200,000 allowed (--max_image_bytes)",
+    ]
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    assert manifest["image"]["max_image_bytes"] == 200_000
+    error = cli(*raw.command(out, "--max_bad", 2)).error
+    assert "--max_image_bytes 200000, now none" in error

@@ -76,10 +76,11 @@ def test_target_follows_encoding_and_what_passes(
 
 
 def test_config_is_json_and_names_every_field() -> None:
-    config = Recipe(resize=Resize(320, 256)).config()
+    config = Recipe(resize=Resize(320, 256), max_image_bytes=9).config()
     assert json.loads(json.dumps(config)) == config
     assert config["resize"] == "320x256"
     assert {field.name for field in fields(Recipe)} <= config.keys()
+    assert config.keys() - Recipe().config().keys() == {"max_image_bytes"}  # 256 MiB unless said
 
 
 @pytest.mark.parametrize(
