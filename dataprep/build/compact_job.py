@@ -93,7 +93,8 @@ def plan_compaction(
     info, pixels = dataset_info(manifest), manifest["image"]["max_pixels"]
     with RecordsTable(request.source) as table:
         own = table.attributes
-    job = CompactJob(request, info, own, tuple(splits), lease, manifest["sha256"], pixels)
+    times: dict[str, int] = {}  # not needed: every image is compared by its hash
+    job = CompactJob(request, info, own, tuple(splits), lease, manifest["sha256"], times, pixels)
     kept = {name: value for name, value in manifest.items() if name not in _SAID_ANEW}
     # Images are copied: the codecs are still those that made them.
     versions = {**manifest["versions"], "dataprep": __version__, **job.sink.versions()}

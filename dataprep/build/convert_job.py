@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from dataprep.build.job import (
     SAMPLE,
@@ -36,6 +38,7 @@ from dataprep.images.fingerprint import Fingerprint
 from dataprep.images.pixels import cropped
 from dataprep.index import Value
 from dataprep.index.order import shard_bounds
+from dataprep.index.records import NAME as RECORDS
 from dataprep.index.records import RecordsTable, first_rows
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
@@ -46,6 +49,9 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
+
+Times: TypeAlias = Mapping[str, int]
+"""When files of a data set were written, in ns, by their paths in it."""
 
 # Of a row of the source; the last four are a `Fingerprint`, or none of them is there.
 KEPT_COLUMNS: Final = (
@@ -63,12 +69,13 @@ _SECOND_LOSS: Final = (
 )
 
 
-def fit_conversion(request: ConvertRequest) -> tuple[ConvertRequest, Mapping[str, Any]]:
+def fit_conversion(request: ConvertRequest) -> tuple[ConvertRequest, Mapping[str, Any], Times]:
     """Refuse, before anything is made, what can only go wrong.
 
     Returns:
-        The request, with absolute paths and the recipe that the source and the format need; and
-        the manifest of the data set that is to be converted.
+        The request, with absolute paths and the recipe that the source and the format need; the
+        manifest of the data set that is to be converted; and when its files were written, to be
+        asked before they are verified.
 
     Raises:
         UsageError: the format cannot hold what the data set has.
@@ -87,12 +94,28 @@ def fit_conversion(request: ConvertRequest) -> tuple[ConvertRequest, Mapping[str
     if sink.needs_mean:
         raise UsageError("a mean image is made with the data set: make it with --stats mean")
     check_splits(request.num_shards, manifest["splits"])
-    return request, manifest
+    files = [file["path"] for split in manifest["splits"].values() for file in _files_of(split)]
+    found = _times(request.source, [manifest["records_table"]["path"], *files])
+    return request, manifest, found
+
+
+def _files_of(split: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    return (file for shard in split["shards"] for file in shard["files"])
+
+
+def _times(source: Path, names: Sequence[str]) -> Times:
+    """When files were written; without those that are not there, which verifying finds out."""
+    found = {}
+    for name in names:
+        with suppress(OSError):
+            found[name] = (source / name).stat().st_mtime_ns
+    return found
 
 
 def plan_conversion(
     request: ConvertRequest,
     manifest: Mapping[str, Any],
+    times: Times,
     lease: Lease,
     report: Callable[[str], None],
 ) -> tuple[ConvertJob, Mapping[str, object]]:
@@ -116,7 +139,9 @@ def plan_conversion(
             f"in {counted(split.shards, 'shard')}, in the same order"
         )
     max_pixels = manifest["image"]["max_pixels"]
-    job = ConvertJob(request, info, attributes, splits, lease, manifest["sha256"], max_pixels)
+    job = ConvertJob(
+        request, info, attributes, splits, lease, manifest["sha256"], times, max_pixels
+    )
     ancestor = {
         "manifest_sha256": manifest["sha256"],
         "sink": manifest["sink"],
@@ -210,11 +235,13 @@ class ConvertJob(Job):
 
     Attributes:
         manifest_sha256: of its manifest.
+        times: when its files were written, as of before they were verified.
         max_pixels: of an image that has to be decoded.
     """
 
     request: ConvertRequest
     manifest_sha256: str
+    times: Times
     max_pixels: int
 
     @property
@@ -232,10 +259,7 @@ class ConvertJob(Job):
             records = FinishedSplit(source, shard.split)
             with RecordsTable(source) as table:
                 if records.manifest["sha256"] != self.manifest_sha256:
-                    raise SourceError(
-                        f"{source} changed while it was converted; nothing was sealed: leave it "
-                        "alone and run again with --overwrite"
-                    )
+                    raise _exchanged(source)
                 start, stop = run_of(shard, records.ends)
                 first = first_rows(records.manifest)[shard.split][0]
                 rows = table.rows(first + start, first + stop, (*KEPT_COLUMNS, *own))
@@ -243,6 +267,11 @@ class ConvertJob(Job):
                 made = map_in_order(pool, self._change(), run, window)
                 for (example, image), row in zip(made, rows, strict=True):
                     yield _with_image(copied(example, row, own), image)
+                # Before the shard is committed: what was verified is what was read.
+                used = slice(bisect_right(records.ends, start), bisect_left(records.ends, stop) + 1)
+                names = [RECORDS, *chain.from_iterable(records.files[used])]
+                if _times(source, names) != {name: self.times.get(name) for name in names}:
+                    raise _exchanged(source)
         except OSError as error:
             raise unreadable(str(source), error) from error
 
@@ -294,6 +323,13 @@ def _with_image(made: Made, image: Prepared | None) -> Made:
             fingerprint=image.fingerprint,
         )
     return replace(made, channels=made.example.channels) if made.example.format == "RAW" else made
+
+
+def _exchanged(source: Path) -> SourceError:
+    return SourceError(
+        f"{source} changed while it was converted; nothing was sealed: leave it alone and run "
+        "again with --overwrite"
+    )
 
 
 def run_of(shard: ShardName, ends: Sequence[int]) -> tuple[int, int]:

@@ -294,6 +294,7 @@ class FinishedSplit:
         info: what is true of every example.
         sink: the format.
         ends: of each shard, the number behind its last example.
+        files: of each shard, where they are, relative to `out`.
 
     Args:
         out: see above.
@@ -316,7 +317,7 @@ class FinishedSplit:
         self.info: DatasetInfo = dataset_info(manifest)
         self.sink: Sink = manifest_sink(manifest)
         shards = manifest["splits"][split]["shards"]
-        self._files = [[file["path"] for file in shard["files"]] for shard in shards]
+        self.files = [[file["path"] for file in shard["files"]] for shard in shards]
         self.ends: list[int] = list(accumulate(shard["records"] for shard in shards))
 
     def __len__(self) -> int:
@@ -329,7 +330,7 @@ class FinishedSplit:
 
     def reader(self, shard: int) -> ShardReader:
         """Of one shard, which is counted from 0; to be closed."""
-        return self.sink.reader([self.out / path for path in self._files[shard]], self.info)
+        return self.sink.reader([self.out / path for path in self.files[shard]], self.info)
 
     def between(self, start: int, stop: int) -> Iterator[Example]:
         """Examples ``start`` to ``stop - 1`` in order; whole shards are read from end to end.

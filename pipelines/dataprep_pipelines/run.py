@@ -166,7 +166,7 @@ def convert(
     Raises:
         DataprepError: any of its kinds; everything committed so far is kept.
     """
-    request, manifest = fit_conversion(request)
+    request, manifest, times = fit_conversion(request)
     check(engine)
     _refuse_damaged(request.source, checked(), "converted")
     workspace = Workspace(request.out)
@@ -174,7 +174,7 @@ def convert(
     places = {"SRC": request.source}
     overwrite = request.overwrite
     with _working(workspace, engine, places, splits, reporter, overwrite) as workers:
-        job, identity = plan_conversion(request, manifest, workers.lease, reporter.line)
+        job, identity = plan_conversion(request, manifest, times, workers.lease, reporter.line)
         units = {CONVERTED: manifest["sha256"]}
         claim(job, identity, units, overwrite=overwrite)
         records = _write_shards(job, workers)

@@ -53,6 +53,20 @@ def test_a_data_set_that_is_exchanged_while_it_is_converted_is_refused(
     assert leftovers(tmp_path / "new") == []
 
 
+@pytest.mark.parametrize("name", ["train/train-00002-of-00006", "records.parquet"])
+@pytest.mark.parametrize("shards", [1, 6])
+def test_a_file_that_is_written_between_verifying_and_converting_is_noticed(
+    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shards: int
+) -> None:
+    """Its new bytes would be sealed under a new hash: here even the same ones are refused."""
+    path = tiny.copy(tmp_path / "source") / name
+    after(monkeypatch, verify, "verify", lambda: path.write_bytes(path.read_bytes()))
+    words = ("--sink", "recordio", "--num_shards", f"train={shards}", "--to", tmp_path / "new")
+    result = cli("convert", tmp_path / "source", *words)
+    assert f"{tmp_path / 'source'} changed while it was converted" in result.error
+    assert not (tmp_path / "new" / "manifest.json").exists()
+
+
 def test_workers_in_another_directory_find_what_was_named_relative_to_this_one(
     cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
