@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
@@ -28,6 +28,7 @@ from dataprep.index.records import NAME as RECORDS
 from dataprep.index.records import STORED, RecordsTable, first_rows
 from dataprep.sinks import DatasetInfo, Sink
 from dataprep.sinks.example import Example
+from dataprep.sinks.unverified import in_child
 from dataprep.system.messages import printable
 from dataprep.system.state_files import file_sha256
 from dataprep.system.throttle import pay
@@ -35,6 +36,10 @@ from dataprep.system.throttle import pay
 Level = Literal["size", "hash", "records", "decode", "reader"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 _READING = ("records", "decode", "reader")
+
+# How long another process may take for a shard: that, and its bytes by so many a second.
+_SECONDS = 60.0
+_SLOWEST = 1e6
 
 # What a record and its row of the table have in common; a row has its status besides.
 _COLUMNS: Final = (
@@ -120,11 +125,15 @@ def verify(
     check = _Check(out, level, manifest_sink(manifest), dataset_info(manifest), recipe)
     shards = [*_shards(manifest, whole, shard_numbers(out, whole))]
     problems = [*_check_foreign_files(out, manifest, part)]
-    # Other people's readers are not always made for threads.
-    with ThreadPoolExecutor(1 if level == "reader" else threads) as pool:
-        for shard, found in zip(
-            shards, pool.map(partial(_check_shard, check), shards), strict=True
-        ):
+    if level == "reader":
+        threads = 1  # other people's readers are not always made for more
+    with ThreadPoolExecutor(threads) as pool:
+        looks = (
+            _in_children(check, shards, pool, threads)
+            if level in _READING and check.sink.trusts_files
+            else pool.map(partial(_check_shard, check), shards)
+        )
+        for shard, found in zip(shards, looks, strict=True):
             problems += found
             if progress is not None:
                 progress(sum(file["bytes"] for file in shard.files))
@@ -149,6 +158,36 @@ def _shards(
             yield _Shard(split, number, row, shard["records"], tuple(shard["files"]))
         if content["files"]:
             yield _Shard(split, 0, 0, None, tuple(content["files"]))
+
+
+def _in_children(
+    check: _Check, shards: Sequence[_Shard], pool: Executor, count: int
+) -> Iterator[list[Problem]]:
+    """The problems of each shard, of formats whose libraries may crash or hang.
+
+    That the hash is the manifest's says nothing of one who made both.
+    """
+    children = [_in_child(check, shards[first::count]) for first in range(min(count, len(shards)))]
+    yield from pool.map(next, children)  # which starts all of them
+    yield from (next(children[number % count]) for number in range(len(children), len(shards)))
+
+
+def _in_child(check: _Check, shards: Sequence[_Shard]) -> Iterator[list[Problem]]:
+    """The same of some of them; in another process if one ends or has to be ended."""
+    while shards:
+        most = max(sum(file["bytes"] for file in shard.files) for shard in shards)
+        seconds = _SECONDS + most / _SLOWEST
+        try:
+            for found in in_child(check.out, _check_shards, check, shards, seconds=seconds):
+                shards = shards[1:]
+                yield found
+        except SinkError as error:
+            yield [Problem(shards[0].files[0]["path"], str(error))]
+            shards = shards[1:]
+
+
+def _check_shards(check: _Check, shards: Sequence[_Shard]) -> Iterator[list[Problem]]:
+    return map(partial(_check_shard, check), shards)
 
 
 def _check_shard(check: _Check, shard: _Shard) -> list[Problem]:

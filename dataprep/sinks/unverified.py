@@ -47,7 +47,7 @@ def in_child(
     path: Path,
     function: Callable[..., Iterator[_Item]],
     *arguments: object,
-    seconds: float = _SECONDS,
+    seconds: float | None = None,
 ) -> Iterator[_Item]:
     """Yield what a generator function yields when another process calls it.
 
@@ -55,7 +55,7 @@ def in_child(
         path: what is read; for messages.
         function: importable; its arguments and what it yields can be pickled.
         arguments: for it.
-        seconds: to wait for each item.
+        seconds: to wait for each item; 60 if None.
 
     Raises:
         SinkError: the other process crashed or hung.
@@ -75,7 +75,9 @@ def in_child(
             with child.stdin as stdin:
                 stdin.write(pickle.dumps(search_path) + pickle.dumps((function, arguments)))
             while True:
-                item, error = _next(child, child.stdout, path, seconds)
+                item, error = _next(
+                    child, child.stdout, path, _SECONDS if seconds is None else seconds
+                )
                 if isinstance(error, StopIteration):
                     return
                 if error is not None:

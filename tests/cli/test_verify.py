@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from dataprep.build import verify
 from dataprep.build.manifest import seal_manifest
+from dataprep.sinks import unverified
 from dataprep.system.state_files import to_json
 from tests.conftest import Cli, Made, Shelf, hashes
 
@@ -170,3 +173,34 @@ def test_a_manifest_of_other_classes_is_found_where_the_format_stores_them(
     assert result.code == 1
     assert result.out.startswith("bad: train")
     assert stored in result.out
+
+
+@pytest.fixture
+def hanging(shelf: Shelf, tmp_path: Path) -> Path:
+    """HDF5 whose hash is right, and whose library never comes back: an object of no length."""
+    out = shelf("hdf5").copy(tmp_path / "hdf5")
+    shard = out / "train.h5"
+    name = b"tree frog"
+    whole = shard.read_bytes()
+    damaged = whole.replace(struct.pack("<Q", len(name)) + name, bytes(8) + name)
+    assert whole != damaged
+    shard.write_bytes(damaged)
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    (file,) = manifest["splits"]["train"]["shards"][0]["files"]
+    file["sha256"] = hashlib.sha256(damaged).hexdigest()
+    del manifest["sha256"], manifest["format"]
+    (out / "manifest.json").write_bytes(to_json(seal_manifest(manifest)))
+    return out
+
+
+def test_a_file_that_its_library_cannot_end_reading_is_named(
+    cli: Cli, hanging: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "_SECONDS", 5.0)
+    monkeypatch.setattr(unverified, "_SECONDS", 5.0)
+    result = cli("verify", hanging, "--level", "records")
+    assert result.code == 1
+    assert "train.h5: " in result.out + result.err
+    assert "did not answer for 5 s" in result.out + result.err
+    assert "validation.h5" not in result.out + result.err
+    assert "did not answer for" in cli("inspect", hanging / "train.h5").error
