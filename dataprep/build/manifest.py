@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -33,6 +34,11 @@ NAME = "manifest.json"
 PART_FORMAT = "dataprep-part-1"
 PART = "part.json"
 
+# In JSON that is ASCII: NUL, or one of two surrogates without the other. Nothing that a file
+# system or another program takes for a name.
+_NO_TEXT = re.compile(
+    rb"\\u(0000|d[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..\\u)d[c-f])", re.IGNORECASE
+)
 _ANY_PART_FORMAT = "dataprep-part-"  # also of versions to come
 
 
@@ -66,12 +72,16 @@ def read_manifest(out: Path) -> dict[str, Any]:
 
 @lru_cache(maxsize=4)
 def _checked(data: bytes, path: Path) -> dict[str, Any]:
+    if _NO_TEXT.search(data):
+        raise DatasetError(f"{path} has a text with half a character or a NUL; make it again")
     # Kept, because a conversion asks once a shard, and checking takes longer than reading.
     try:
         manifest: dict[str, Any] = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path} cannot be read: {error}; make the data set again") from error
     _check_schema(manifest, path)
+    if not manifest["splits"].keys() <= manifest["input"].keys():
+        raise DatasetError(f"{path}: $.input: what the splits were made from is missing")
     body = {key: value for key, value in manifest.items() if key != "sha256"}
     if _digest(body) != manifest["sha256"] or to_json(manifest) != data:
         raise DatasetError(f"{path} was changed after it was sealed: its hash does not match")
@@ -100,8 +110,8 @@ def dataset_info(manifest: Mapping[str, Any]) -> DatasetInfo:
         multilabel=examples["multilabel"],
         colorspace=examples["colorspace"],
         size=None if size is None else (size[0], size[1]),
-        attributes=tuple((name, kind) for name, kind in examples["attributes"]),
-        boxes=examples["boxes"],
+        attributes=tuple((name, kind) for name, kind in examples.get("attributes", ())),
+        boxes=examples.get("boxes", manifest.get("bbox_sha256") is not None),
     )
 
 
@@ -122,14 +132,23 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 def _check_schema(manifest: object, path: Path) -> None:
     # Imported here because only those who read a manifest need it.
-    import jsonschema
+    from jsonschema import Draft202012Validator, validators
+    from jsonschema.exceptions import best_match
 
     from dataprep_schemas import manifest_schema
 
-    try:
-        jsonschema.validate(manifest, manifest_schema())
-    except jsonschema.ValidationError as error:
+    whole = Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_count)
+    validator = validators.extend(  # type: ignore[no-untyped-call]
+        Draft202012Validator, type_checker=whole
+    )
+    error = best_match(validator(manifest_schema()).iter_errors(manifest))
+    if error is not None:
         raise DatasetError(f"{path}: {error.json_path}: {error.message}") from error
+
+
+def _is_count(_: object, value: object) -> bool:
+    """A whole number of which many can be added; JSON Schema takes 1.0 and 10**99 for one."""
+    return type(value) is int and value.bit_length() < 54
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import os
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -204,3 +205,40 @@ def test_a_file_that_its_library_cannot_end_reading_is_named(
     assert "did not answer for 5 s" in result.out + result.err
     assert "validation.h5" not in result.out + result.err
     assert "did not answer for" in cli("inspect", hanging / "train.h5").error
+
+
+def _first_shard(manifest: dict[str, Any]) -> dict[str, Any]:
+    shard: dict[str, Any] = manifest["splits"]["train"]["shards"][0]
+    return shard
+
+
+FORGED: dict[str, Callable[[dict[str, Any]], object]] = {
+    "no max_pixels": lambda it: it["image"].pop("max_pixels"),
+    "no input": lambda it: it.update(input={}),
+    "input of another split": lambda it: it.update(input={"test": it["input"]["train"]}),
+    "NUL in a path": lambda it: _first_shard(it)["files"][0].update(path="a\0b"),
+    "half a character in a path": lambda it: _first_shard(it)["files"][0].update(path="a\ud800"),
+    "half a character in a name": lambda it: it["classes"][0].__setitem__(1, "\udc00"),
+    "line break in a path": lambda it: _first_shard(it)["files"][0].update(path="a\nb"),
+    "a list as the format's option": lambda it: it["sink"].update(config={"a": []}),
+    "a list as the format's options": lambda it: it["sink"].update(config=[]),
+    "10^30 records": lambda it: _first_shard(it).update(records=10**30),
+    "10^30 bytes": lambda it: _first_shard(it)["files"][0].update(bytes=10**30),
+    "records with a point": lambda it: _first_shard(it).update(records=4.0),
+    "a split above": lambda it: it["splits"].update({"/etc": it["splits"]["train"]}),
+}
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
+@pytest.mark.parametrize("command", ["verify", "inspect", "stage"])
+def test_a_manifest_that_no_run_writes_is_refused_though_its_hash_is_right(
+    cli: Cli, out: Path, tmp_path: Path, command: str, forge: Callable[[dict[str, Any]], object]
+) -> None:
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    forge(manifest)
+    del manifest["sha256"], manifest["format"]
+    (out / "manifest.json").write_bytes(to_json(seal_manifest(manifest)))
+    more = ("--to", tmp_path / "node") if command == "stage" else ()
+    error = cli(command, out, *more).error
+    assert error.startswith(f"dataprep: error: {out / 'manifest.json'}")
+    assert "unexpected" not in error
