@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from dataprep.errors import DatasetError
-from dataprep.system.regular_files import require_regular
+from dataprep.system.parquet_files import open_parquet
 from dataprep_schemas.tables import RECORDS
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class RecordsTable:
     def __init__(self, out: Path) -> None:
         self.path = out / NAME
         with _readable(self.path):
-            self._file = _opened(self.path)
+            self._file = open_parquet(self.path)
             groups = range(self._file.num_row_groups)
             sizes = [self._file.metadata.row_group(group).num_rows for group in groups]
             self._ends = list(accumulate(sizes))
@@ -152,16 +152,9 @@ def row_groups(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.
     Raises:
         DatasetError: it cannot be read.
     """
-    with _readable(path), _opened(path) as file:
+    with _readable(path), open_parquet(path) as file:
         for group in range(file.num_row_groups):
             yield file.read_row_group(group, columns=columns)
-
-
-def _opened(path: Path) -> parquet.ParquetFile:
-    from pyarrow import parquet
-
-    require_regular(path)
-    return parquet.ParquetFile(path, page_checksum_verification=True)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.foreign import import_reader
 from dataprep.sinks.hashed_file import HashedFile
 from dataprep.sinks.parquet_schema import RESERVED, example_of, info_of, row_of, schema_of, table_of
-from dataprep.system.regular_files import require_regular
+from dataprep.system.parquet_files import open_parquet
 
 ROWS = 100
 GROUP_BYTES = 16 << 20
@@ -111,8 +111,7 @@ class ParquetReader(ShardReader):
     def __init__(self, path: Path, info: DatasetInfo) -> None:
         super().__init__(path, info)
         with damage(path, "footer"), ExitStack() as undo:
-            require_regular(path)
-            self._file = parquet.ParquetFile(path, page_checksum_verification=True)
+            self._file = open_parquet(path)
             undo.callback(self.close)
             self.info = info_of(self._file.schema_arrow, info)
             footer = self._file.metadata

@@ -1,0 +1,41 @@
+"""Opens Parquet files that may promise more than there is room for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dataprep.system.regular_files import require_regular
+
+if TYPE_CHECKING:
+    from pyarrow import parquet
+
+# Of a row group, which is read as a whole. Ours have 65,536 rows, or 16 MiB and one image.
+_MOST_ROWS: Final = 1 << 24
+_MOST_BYTES: Final = 1 << 31
+
+
+def open_parquet(path: Path) -> parquet.ParquetFile:
+    """A Parquet file whose checksums are compared; to be closed.
+
+    Its footer is believed: one that lies can make a page of 2 GiB, which is what the format's
+    lengths can say.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+        pa.ArrowException: it is no Parquet file, or a row group is too large.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    require_regular(path)
+    file = parquet.ParquetFile(path, page_checksum_verification=True)
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        if not (0 <= group.num_rows <= _MOST_ROWS and 0 <= group.total_byte_size <= _MOST_BYTES):
+            file.close()
+            raise pa.ArrowInvalid(
+                f"row group {number} of {group.num_rows:,} rows and {group.total_byte_size:,} "
+                f"bytes, at most {_MOST_ROWS:,} and {_MOST_BYTES:,} are read"
+            )
+    return file
