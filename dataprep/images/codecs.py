@@ -36,6 +36,7 @@ PILLOW_ERRORS: Final = (
     *(struct.error, zlib.error, Image.DecompressionBombError),
     Warning,  # only where the user makes errors of them
 )
+_ROWS: Final = 64
 _OUT_OF_DATA = "Premature end of JPEG file"  # libjpeg's JWRN_JPEG_EOF
 # What the TurboJPEG interface cannot do though libjpeg can: unusual sampling factors.
 _LIMITS = ("Could not determine subsampling level", "Unsupported color conversion request")
@@ -122,8 +123,12 @@ def _rgb_of_inks(inks: Pixels, *, adobe: bool) -> Pixels:
 
     Pillow takes every file for one of Adobe's, which store light and not ink.
     """
-    wide = (255 - inks if adobe else inks).astype(np.uint16)
-    return (wide[..., :3] * wide[..., 3:] // 255).astype(np.uint8)
+    found = np.empty((*inks.shape[:2], 3), np.uint8)
+    for top in range(0, len(inks), _ROWS):  # in 16 bits all at once needs four times the memory
+        some = inks[top : top + _ROWS]
+        wide = (255 - some if adobe else some).astype(np.uint16)
+        found[top : top + _ROWS] = wide[..., :3] * wide[..., 3:] // 255
+    return found
 
 
 def fast_decode(data: bytes, space: Literal["GRAY", "RGB"]) -> Pixels:

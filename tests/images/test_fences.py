@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -193,3 +196,35 @@ def test_a_jpeg_of_very_many_scans_is_refused_unread(
     assert jpeg.read_frame(most).width == photo.width
     with pytest.raises(ImageError, match="unsupported JPEG: 101 scans, at most 100 allowed"):
         prepare(most[:end] + scan + most[end:], Recipe())
+
+
+_PEAK = """
+import resource, sys
+from pathlib import Path
+from dataprep.images import Recipe, prepare
+data = Path(sys.argv[1]).read_bytes()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+prepare(data, Recipe(check=sys.argv[2]))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+_FORMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "progressive": ("JPEG", {"progressive": True, "subsampling": 0}),
+    "CMYK": ("JPEG", {}),
+    "PNG": ("PNG", {}),
+    "WebP": ("WEBP", {"method": 0}),
+    "lossless WebP": ("WEBP", {"method": 0, "lossless": True, "quality": 0}),
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("check", ["bitstream", "pixels"])
+@pytest.mark.parametrize("form", _FORMS)
+def test_an_image_needs_20_bytes_of_memory_a_pixel(tmp_path: Path, form: str, check: str) -> None:
+    """Which `docs/output.md` says; and 16 MiB, whatever its size."""
+    side = 3000
+    image = Image.effect_noise((side // 50, side // 50), 90).resize((side, side)).convert("RGB")
+    kind, options = _FORMS[form]
+    image.convert("CMYK" if form == "CMYK" else "RGB").save(tmp_path / "image", kind, **options)
+    words = [sys.executable, "-c", _PEAK, str(tmp_path / "image"), check]
+    done = subprocess.run(words, capture_output=True, check=True)
+    assert int(done.stdout) << 10 <= 20 * side * side + (16 << 20)
