@@ -12,23 +12,20 @@
                                 ◀───────   {"failed": …}      at any time
 
 Node 0 draws the conclusion, so that what it sends is short. Every other user of the cluster can
-reach the port, so each message is signed by who knows the job, step, user and source, and
-``$DATAPREP_RENDEZVOUS_SECRET`` if it is set. Without that secret, who guesses the rest can make a
-job fail. Nothing that arrives is run or unpickled, every length is bounded, and no data and no
-path of a file to be written travels here.
+reach the port, so both ends prove first that they know the job's secret
+(`dataprep.staging.links`). Nothing that arrives is run or unpickled, every length and depth is
+bounded, and no data and no path of a file to be written travels here.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
-import json
 import os
 import resource
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import wait
 from queue import SimpleQueue
@@ -38,30 +35,20 @@ from dataprep import __version__
 from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
 from dataprep.staging.agreement import Alone, Conclude, Peers, Report
 from dataprep.staging.copying import Watch
+from dataprep.staging.links import MOST_UNPROVEN, Link, Message, Newcomers, introduced
 from dataprep.staging.placement import Placement, require_node
 from dataprep.staging.request import StageReporter, StageRequest
+from dataprep.staging.secret import Offer, offer
 from dataprep.system.messages import printable, some_of
 
-SECRET = "DATAPREP_RENDEZVOUS_SECRET"  # noqa: S105  # the variable's name
-
-_LONGEST = 1 << 16  # bytes of a message
 _PORTS = 16  # that a job tries, for some may be taken
 # Below 32768, where Linux begins to take ports for outgoing connections.
 _FIRST_PORT, _LAST_PORT = 20_000, 32_767
-_FILES = 256  # descriptors besides those for nodes
-_CONNECT_SECONDS = 2.0  # a firewall that swallows everything must not hold up the other ports
-_HELLO_SECONDS = 2.0  # the same of strangers who come to node 0
-_WELCOME_SECONDS = 10.0  # node 0 may have 1535 others to greet
-_STRANGER = (
-    "another program answers, another job, another version of dataprep, or not the same "
-    f"--world_size or ${SECRET}"
-)
+_FILES = 256 + MOST_UNPROVEN  # descriptors besides those for nodes
 _ADVICE = (
     "see what was said there, whether its storage hangs, and whether a firewall is between "
     "(--rendezvous names a HOST:PORT); srun -K ends all when one fails"
 )
-
-_Message = Mapping[str, Any]
 
 
 def connected(
@@ -73,7 +60,7 @@ def connected(
         request: the call, whose ``--rendezvous`` overrules the scheduler.
         placement: which node this is.
         watch: stopped, from another thread, as soon as another node has failed.
-        reporter: told if the nodes do not meet.
+        reporter: told if the nodes do not meet, and by what they know each other.
 
     Raises:
         UsageError: ``--rendezvous`` is no address, or it is not known which node this is.
@@ -96,11 +83,13 @@ def connected(
     if address is not None:
         host, port = parse_address(address)
         ports = [port]
-    key = f"{token}\n{placement.nodes}\n{__version__}\n{os.environ.get(SECRET, '')}".encode()
-    met = _Met(placement, key, watch.stop)
+    met = _Met(placement, f"{token}\n{placement.nodes}\n{__version__}".encode(), watch.stop)
     try:
         if placement.node == 0:
-            met.gather(ports, request.rendezvous_seconds)
+            offered = offer(request.rendezvous_seconds)
+            if offered.told:
+                reporter.line(offered.told)
+            met.gather(ports, offered, request.rendezvous_seconds)
         else:
             met.join(str(host), ports, request.rendezvous_seconds)
     except BaseException as error:
@@ -116,66 +105,68 @@ class _Met:
     """
 
     def __init__(
-        self, placement: Placement, key: bytes, on_failure: Callable[[StagingError], None]
+        self, placement: Placement, agreed: bytes, on_failure: Callable[[StagingError], None]
     ) -> None:
         self.index = placement.node
         self.count = placement.nodes
         self._host = placement.host
-        self._key = key
+        self._agreed = agreed
         self._on_failure = on_failure
-        self._links: dict[int, socket.socket] = {}
+        self._links: dict[int, Link] = {}
         self._names = {self.index: _named(self.index, self._host)}
-        self._inbox: SimpleQueue[tuple[int, _Message] | StagingError] = SimpleQueue()
+        self._inbox: SimpleQueue[tuple[int, Message] | StagingError] = SimpleQueue()
         self._sending = threading.Lock()
         self._over = False  # all know of a failure, or this node leaves
         self._thread = threading.Thread(target=self._listen, daemon=True)
 
-    def gather(self, ports: Sequence[int], seconds: float) -> None:
+    def gather(self, ports: Sequence[int], offered: Offer, seconds: float) -> None:
         """On node 0: wait until all nodes are there. Nobody is let in after that."""
         deadline = time.monotonic() + seconds
-        with _listener(ports, self.count) as listener:
+        with Newcomers(_listener(ports, self.count), self._agreed, offered) as newcomers:
             while len(self._names) < self.count:
-                listener.settimeout(max(0.001, deadline - time.monotonic()))
-                try:
-                    link, _ = listener.accept()
-                except TimeoutError:
+                if (left := deadline - time.monotonic()) <= 0:
                     missing = [str(k) for k in range(self.count) if k not in self._names]
                     raise StagingError(
                         f"node {some_of(missing)} of {self.count} did not come to node 0 within "
                         f"{seconds:g} s; {_ADVICE}"
-                    ) from None
-                try:
-                    link.settimeout(_HELLO_SECONDS)
-                    hello = _receive(link, self._key)
-                    _send(link, self._key, {"welcome": self._host})
-                except (OSError, ValueError):
-                    link.close()
-                    continue
-                node, name = hello["node"], _named(hello["node"], hello["host"])
-                if node in self._names:
-                    self._links[-1] = link  # it is told, too
-                    raise StagingError(
-                        f"{self._names[node]} and {name} have the same index; start one process a "
-                        "node, each with its own (--rank, --world_size)"
                     )
-                self._links[node], self._names[node] = link, name
+                for link, hello in newcomers.proven(left):
+                    self._welcome(link, hello)
         self._thread.start()
         self._tell({"answer": None})
+
+    def _welcome(self, link: Link, hello: Message) -> None:
+        node, name = hello["node"], _named(hello["node"], hello["host"])
+        with suppress(OSError):  # the thread that listens finds out
+            link.send({"welcome": self._host})
+        if node in self._names:
+            self._links[-1] = link  # it is told, too
+            raise StagingError(
+                f"{self._names[node]} and {name} have the same index; start one process a node, "
+                "each with its own (--rank, --world_size)"
+            )
+        self._links[node], self._names[node] = link, name
 
     def join(self, host: str, ports: Sequence[int], seconds: float) -> None:
         """On any other node: find node 0, which may come later, and wait until all are there."""
         deadline = time.monotonic() + seconds
         # A crowd that is turned away together must not come back together.
         pause = 0.05 * (1 + self.index % 97 / 97)
+        hello = {"node": self.index, "host": self._host}
         while not self._links:
+            answers, silences = [], []
             for port in ports:
                 try:
-                    self._links[0] = self._introduced(host, port)
+                    self._links[0], welcome = introduced(host, port, self._agreed, hello)
+                    self._names[0] = _named(0, welcome["welcome"])
                     break
-                except (OSError, ValueError, KeyError) as error:
-                    reason = f"port {port}: {error}"
+                except ValueError as error:
+                    answers.append(f"port {port}: {error}")
+                except OSError as error:
+                    silences.append(f"port {port}: {error}")
             else:
                 if time.monotonic() + pause > deadline:
+                    reason = [*answers, *reversed(silences)][0]  # who answers is worth more
                     raise StagingError(
                         f"{self._names[self.index]} did not find node 0 at {printable(host)} "
                         f"within {seconds:g} s: {reason}; {_ADVICE}"
@@ -184,18 +175,6 @@ class _Met:
                 pause = min(2 * pause, 2.0)
         self._thread.start()
         self._next()
-
-    def _introduced(self, host: str, port: int) -> socket.socket:
-        """A connection to node 0, which knows this node."""
-        link = socket.create_connection((host, port), _CONNECT_SECONDS)
-        try:
-            link.settimeout(_WELCOME_SECONDS)
-            _send(link, self._key, {"node": self.index, "host": self._host})
-            self._names[0] = _named(0, _receive(link, self._key)["welcome"])
-        except BaseException:
-            link.close()
-            raise
-        return link
 
     def exchange(self, report: Report, conclude: Conclude) -> Any:
         if self.index != 0:
@@ -223,14 +202,13 @@ class _Met:
             self._end({"failed": text, "no_room": isinstance(error, NoRoomError)})
         self._over = True
         for link in [*self._links.values()]:
-            with suppress(OSError):
-                link.shutdown(socket.SHUT_RDWR)  # what was said still arrives
+            link.end()
         if self._thread.is_alive():
             self._thread.join()
         for link in self._links.values():
             link.close()
 
-    def _next(self) -> tuple[int, _Message]:
+    def _next(self) -> tuple[int, Message]:
         """What another node says next; what came before a failure counts."""
         found = self._inbox.get()
         if isinstance(found, StagingError):
@@ -238,13 +216,13 @@ class _Met:
             raise found
         return found
 
-    def _tell(self, message: _Message) -> None:
+    def _tell(self, message: Message) -> None:
         with self._sending:
             for link in [*self._links.values()]:
                 with suppress(OSError):  # the thread that listens finds out
-                    _send(link, self._key, message)
+                    link.send(message)
 
-    def _end(self, message: _Message) -> bool:
+    def _end(self, message: Message) -> bool:
         """Tell of a failure; only of the first, for what follows is its consequence."""
         first, self._over = not self._over, True
         if first:
@@ -253,22 +231,23 @@ class _Met:
 
     def _listen(self) -> None:
         for each in self._links.values():
-            _wait_for_ever(each)
-        nodes = {link: node for node, link in self._links.items()}
+            each.wait_for_ever()
+        nodes = {link.fileno(): (node, link) for node, link in self._links.items()}
         while nodes:
-            for link in wait([*nodes]):
-                assert isinstance(link, socket.socket)  # noqa: S101  # for mypy
+            for number in wait([*nodes]):
+                assert isinstance(number, int)  # noqa: S101  # for mypy
+                node, link = nodes[number]
                 try:
-                    message = _receive(link, self._key)
+                    message = link.receive()
                 except (OSError, ValueError):
                     message = {
-                        "failed": f"{self._names[nodes[link]]} is lost: its connection ended; see "
+                        "failed": f"{self._names[node]} is lost: its connection ended; see "
                         "whether the process was killed (memory, time limit) or the node went down"
                     }
                 if "failed" not in message:
-                    self._inbox.put((nodes[link], message))
+                    self._inbox.put((node, message))
                     continue
-                del nodes[link]
+                del nodes[number]
                 if self._end(message):
                     kind = NoRoomError if message.get("no_room") is True else StagingError
                     error = kind(message["failed"])
@@ -312,42 +291,6 @@ def _listener(ports: Sequence[int], nodes: int) -> socket.socket:
         f"node 0 cannot listen on {reason}; name another with --rendezvous HOST:PORT, the same on "
         "all nodes"
     )
-
-
-def _wait_for_ever(link: socket.socket) -> None:
-    """But let the kernel notice within a minute that the other machine has gone."""
-    link.settimeout(None)
-    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)  # seconds of silence
-    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)  # seconds between probes
-    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)  # ms unacknowledged
-
-
-def _send(link: socket.socket, key: bytes, message: _Message) -> None:
-    data = json.dumps(message).encode()
-    link.sendall(len(data).to_bytes(4) + hmac.digest(key, data, "sha256") + data)
-
-
-def _receive(link: socket.socket, key: bytes) -> _Message:
-    """The next message; raises ValueError or OSError if there is none of this job."""
-    length = int.from_bytes(_exactly(link, 4))
-    if length > _LONGEST:
-        raise ValueError(_STRANGER)
-    signature, data = _exactly(link, 32), _exactly(link, length)
-    if not hmac.compare_digest(signature, hmac.digest(key, data, "sha256")):
-        raise ValueError(_STRANGER)
-    message: _Message = json.loads(data)
-    return message
-
-
-def _exactly(link: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        part = link.recv(count - len(data))
-        if not part:
-            raise ValueError(_STRANGER)
-        data += part
-    return data
 
 
 def _named(node: int, host: str) -> str:

@@ -23,9 +23,9 @@ from typing import Self
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
 from dataprep.staging.placement import Placement, find_placement
 from dataprep.staging.plan import find_place
-from dataprep.staging.rendezvous import SECRET
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.schedulers import Job, find_job
+from dataprep.staging.secret import SECRET
 from dataprep.staging.stage import stage
 from dataprep.staging.target.cleaning import clean
 from dataprep.staging.target.directory import StageDirectory

@@ -62,15 +62,20 @@ def write_durably(path: Path, data: bytes, *, flush: bool = True) -> None:
         raise
 
 
-def write_once(path: Path, data: bytes) -> bool:
+def write_once(path: Path, data: bytes, *, mode: int = 0o666) -> bool:
     """The same, unless there is such a file: then that stays, and this is False.
 
     Of several processes, on any hosts, one succeeds. Where a file system has no hard links, the
     last one does.
+
+    Args:
+        path: where.
+        data: what.
+        mode: its permissions, from the start; the umask takes from them.
     """
     temporary = partial_path(path)
     try:
-        _write_new(temporary, data, flush=True)
+        _write_new(temporary, data, flush=True, mode=mode)
         os.link(temporary, path)
     except FileExistsError:
         return False
@@ -83,8 +88,8 @@ def write_once(path: Path, data: bytes) -> bool:
     return True
 
 
-def _write_new(path: Path, data: bytes, *, flush: bool) -> None:
-    with path.open("xb") as file:
+def _write_new(path: Path, data: bytes, *, flush: bool, mode: int = 0o666) -> None:
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(data)
         if flush:
             file.flush()

@@ -123,7 +123,8 @@ class Cluster:
         self.scratch = root / "scratch"
         self._enter = ["nsenter", f"--target={holder}", "--mount", "--pid", "--uts", "--net"]
         self.environment = {
-            **{name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ},
+            **{name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ},
+            "HOME": str(root),  # which the nodes share
             "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
             "SLURM_CONF": str(root / "slurm.conf"),
             "DATAPREP_SCRATCH": str(self.scratch),

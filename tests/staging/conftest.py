@@ -214,6 +214,7 @@ def free_port() -> int:
 @pytest.fixture(scope="session")
 def forking(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     environment = {name: text for name, text in os.environ.items() if not _SPOKEN.fullmatch(name)}
+    environment["HOME"] = str(tmp_path_factory.mktemp("home"))  # nodes leave a secret there
     process = subprocess.Popen(
         [sys.executable, "-c", _FORKS, str(source)],
         stdin=subprocess.PIPE,

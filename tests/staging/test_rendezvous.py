@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import os
 import secrets
@@ -14,19 +13,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dataprep.errors import NoRoomError, StagingError, UsageError
-from dataprep.staging import rendezvous
+from dataprep.staging import links, rendezvous
 from dataprep.staging.agreement import Peers
 from dataprep.staging.copying import Watch
+from dataprep.staging.links import Link
 from dataprep.staging.placement import Placement
 from dataprep.staging.rendezvous import candidate_ports, connected, parse_address
 from dataprep.staging.request import StageRequest
+from dataprep.staging.secret import SECRET
 
 LONG = 20.0  # seconds; a bound for tests in which nothing is to time out
 
@@ -51,16 +53,23 @@ def meet(
     address: str | None = None,
     seconds: float = LONG,
     on_failure: Callable[[StagingError], None] = lambda _: None,
+    line: Callable[[str], None] = lambda _: None,
 ) -> Peers:
     """Meet for a source of this name."""
     watch = Watch()
     watch.stop = on_failure  # type: ignore[method-assign]
     request = StageRequest(Path(token), rendezvous=address, rendezvous_seconds=seconds)
-    return connected(request, placement, watch, None).__enter__()  # type: ignore[arg-type]
+    reporter = SimpleNamespace(line=line)
+    return connected(request, placement, watch, reporter).__enter__()  # type: ignore[arg-type]
 
 
 def ports_of(token: str) -> Sequence[int]:
     return candidate_ports(f"slurm-1.0 {token} {os.getuid()}")
+
+
+@pytest.fixture(autouse=True)
+def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SECRET, "hush")
 
 
 @pytest.fixture
@@ -217,19 +226,24 @@ def test_two_processes_with_the_same_index_end_it(token: str) -> None:
 # --- strangers ---
 
 
-def framed(message: object, key: bytes = b"guessed") -> bytes:
+def framed(message: object, *, signed: bool = True) -> bytes:
+    """What a stranger says who knows all but the secret."""
     text = json.dumps(message).encode()
-    return len(text).to_bytes(4) + hmac.digest(key, text, "sha256") + text
+    data = secrets.token_bytes(32) + text if signed else text
+    return len(data).to_bytes(4) + data
 
 
 def visit(token: str, say: bytes) -> bytes:
-    """What node 0 answers to a stranger, until it hangs up."""
+    """What node 0 answers to a stranger behind its greeting, until it hangs up."""
     deadline = time.monotonic() + LONG
     while True:
         try:
             place = ("127.0.0.1", ports_of(token)[0])
             with socket.create_connection(place, LONG) as connection:
+                length = int.from_bytes(connection.recv(4, socket.MSG_WAITALL))
+                assert len(connection.recv(length, socket.MSG_WAITALL)) == length
                 connection.sendall(say)
+                connection.shutdown(socket.SHUT_WR)
                 return connection.recv(100)
         except ConnectionResetError:
             return b""
@@ -243,16 +257,13 @@ def visit(token: str, say: bytes) -> bytes:
     [
         b"",
         b"GET / HTTP/1.1\r\n\r\n",
-        (1 << 16).to_bytes(4) + bytes(1 << 10),
-        framed({"node": 1, "host": "m"}),
-        framed({"failed": "x"}),
+        bytes(32) + (1 << 16).to_bytes(4) + bytes(1 << 10),
+        bytes(32) + framed({"node": 1, "host": "m"}),
+        bytes(32) + framed({"failed": "x"}),
     ],
     ids=["nothing", "http", "cut off", "a guess", "a failure"],
 )
-def test_strangers_are_dropped_and_harm_nobody(
-    token: str, garbage: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rendezvous, "_HELLO_SECONDS", 0.5)
+def test_strangers_are_dropped_and_harm_nobody(token: str, garbage: bytes) -> None:
     with ThreadPoolExecutor(1) as pool:
         stranger = pool.submit(visit, token, garbage)
 
@@ -269,14 +280,94 @@ def test_strangers_are_dropped_and_harm_nobody(
 def test_who_does_not_know_the_secret_is_not_let_in(
     token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(rendezvous.SECRET, "hush")
+    monkeypatch.setenv(SECRET, "hush")
     with ThreadPoolExecutor(1) as pool:
         zero = pool.submit(meet, placed(0, 2), token, seconds=2)
         visit(token, b"?" * 50)  # it is there, with its key
-        monkeypatch.setenv(rendezvous.SECRET, "guessed")
+        monkeypatch.setenv(SECRET, "guessed")
         with pytest.raises(StagingError, match="did not find node 0"):
             meet(placed(1, 2), token, seconds=0.3)
         assert "did not come" in str(zero.exception())
+
+
+def test_many_who_come_and_say_nothing_keep_nobody_out(
+    token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "MOST_UNPROVEN", 8)
+    with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
+        zero = pool.submit(meet, placed(0, 2), token)
+        visit(token, b"?" * 50)  # it is there
+        place = ("127.0.0.1", ports_of(token)[0])
+        silent = [stack.enter_context(socket.create_connection(place, LONG)) for _ in range(66)]
+        with meet(placed(1, 2), token), zero.result():
+            for connection in silent:  # and all of them have been let go
+                while connection.recv(1000):
+                    pass
+
+
+def test_who_passes_on_from_another_port_what_nodes_say_is_passed_over(token: str) -> None:
+    """Else it could hang up once both are sure of each other, and node 1 would be lost."""
+    first, second = ports_of(token)[:2]
+
+    def pass_on(source: socket.socket, to: socket.socket) -> None:
+        with suppress(OSError):
+            to.sendall(source.recv(5000))
+
+    def between() -> None:
+        other, _ = server.accept()
+        with other:
+            while True:
+                with suppress(ConnectionRefusedError):
+                    zero = socket.create_connection(("127.0.0.1", second), LONG)
+                    break
+            with zero:
+                for source, to in ((zero, other), (other, zero), (other, zero), (zero, other)):
+                    pass_on(source, to)
+
+    with socket.create_server(("", first)) as server, ThreadPoolExecutor(1) as pool:
+        relayed = pool.submit(between)
+        assert together(token, 2, count_reports) == [2, 2]
+        relayed.result()
+
+
+@contextmanager
+def linked() -> Iterator[tuple[Link, socket.socket]]:
+    """Node 0's end of a connection, and what the other one goes through."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield Link(ours, bytes(32), is_node_0=True), theirs
+
+
+def signed_by_node(message: object) -> bytes:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        Link(ours, bytes(32), is_node_0=False).send(message)  # type: ignore[arg-type]
+        return theirs.recv(1 << 17)
+
+
+def test_a_message_counts_once_and_in_its_direction() -> None:
+    with linked() as (zero, other):
+        other.sendall(signed_by_node({"a": 1}) * 2)
+        assert zero.receive() == {"a": 1}
+        with pytest.raises(ValueError, match="another program"):
+            zero.receive()
+    with linked() as (zero, other):
+        zero.send({"a": 1})
+        other.sendall(other.recv(1000))
+        with pytest.raises(ValueError, match="another program"):
+            zero.receive()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"a": [[[[1]]]]}, {"a": json.loads("[" * 500 + "]" * 500)}, {"a": "x" * (1 << 16)}, [1]],
+    ids=["five deep", "500 deep", "long", "no object"],
+)
+def test_what_a_node_says_is_bounded(message: object) -> None:
+    with linked() as (zero, other):
+        other.sendall(signed_by_node(message)[: 1 << 16])
+        with pytest.raises(ValueError, match="another program"):
+            zero.receive()
 
 
 @contextmanager
@@ -308,9 +399,13 @@ def taken(port: int, answer: bytes = b"") -> Iterator[None]:
     [
         b"",
         b"SSH-2.0-OpenSSH_9.2\r\n" + bytes(100),
-        framed({"welcome": "n0"}) + framed({"answer": None}),
+        framed({"nonce": "0", "way": "environment", "credential": ""}, signed=False)
+        + framed({"welcome": "n0"})
+        + framed({"answer": None}),
+        framed({"failed": "x"}, signed=False) + framed({"failed": "x"}),
+        (4096).to_bytes(4) + b"[" * 4096,
     ],
-    ids=["hangs up", "ssh", "a guess"],
+    ids=["hangs up", "ssh", "a guess", "a failure", "depth"],
 )
 def test_a_port_that_is_taken_is_passed_over(token: str, answer: bytes) -> None:
     with taken(ports_of(token)[0], answer):
@@ -347,11 +442,14 @@ def test_no_free_port_is_said(token: str) -> None:
 _NODE = """
 import sys, time
 from pathlib import Path
+from types import SimpleNamespace
 from dataprep.errors import StagingError
 from dataprep.staging.copying import Watch
+from dataprep.staging.links import Link
 from dataprep.staging.placement import Placement
 from dataprep.staging.rendezvous import connected
 from dataprep.staging.request import StageRequest
+from dataprep.staging.secret import SECRET
 node, nodes, token = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 place = Placement(f"n{node}", node, nodes, 0, None, "step", "localhost", "test")
 watch = Watch()

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.staging.rendezvous import SECRET
 from dataprep.staging.run import _Signals
+from dataprep.staging.secret import SECRET
 from tests.staging.conftest import _SPOKEN
 
 # Runs the command twice, as two nodes, each of which has a scratch of its own at one place: what
