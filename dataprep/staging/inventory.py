@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dataprep.build.manifest import NAME, read_manifest, refuse_part
+from dataprep.build.manifest import NAME, PART, read_manifest, refuse_part
 from dataprep.errors import DatasetError, UsageError
+from dataprep.staging.target.paths import PRIVATE, is_inside
 from dataprep.system.durable_files import is_partial
 from dataprep.system.messages import printable
 from dataprep.system.regular_files import read_regular
@@ -119,6 +120,15 @@ def _named(source: Path, manifest: Mapping[str, Any]) -> Inventory:
         SourceFile(file["path"], file["bytes"], file["sha256"]) for file in _files_of(manifest)
     )
     files.sort(key=lambda file: file.path)
+    before = ""
+    for path in (file.path for file in files):  # in order, so that what comes twice is side by side
+        if path in (before, PART) or not is_inside(path):
+            raise DatasetError(
+                f"{printable(str(source / NAME))} names {printable(path)} as a file of the data "
+                "set, which is staging's own, named twice or outside of it, so nothing can be "
+                "staged; ask whoever made it, or make the data set again"
+            )
+        before = path
     return Inventory(source, manifest["sha256"], tuple(files), manifest)
 
 
@@ -152,6 +162,11 @@ def _walk(source: Path) -> Iterator[SourceFile]:
                 if entry.is_dir(follow_symlinks=False):
                     if not entry.name.startswith(_OURS):
                         waiting.append(f"{path}/")
+                elif path == PRIVATE:
+                    raise DatasetError(
+                        f"{printable(entry.path)} has the name of staging's own directory, so it "
+                        "cannot be staged; move it away"
+                    )
                 elif entry.name != _LMDB_LOCK and not is_partial(Path(entry.name)):
                     yield _file(entry, path)
 

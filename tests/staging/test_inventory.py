@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from dataprep.build.manifest import seal_manifest
 from dataprep.errors import DatasetError, UsageError
 from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
+from dataprep.system.state_files import to_json
 from tests.conftest import Cli, Made, Shelf, hashes
 
 
@@ -63,6 +66,25 @@ def test_a_damaged_manifest_is_refused(tiny: Made, tmp_path: Path) -> None:
         (source / "manifest.json").write_bytes(damaged)
         with pytest.raises(DatasetError, match="cannot be read"):
             read_inventory(source)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("part.json", "manifest.json", "records.parquet", ".dataprep-stage/complete.json"),
+        *(".dataprep-stage", "train//a", "./part.json"),
+    ],
+)
+def test_a_manifest_that_names_what_is_staging_s_own_is_refused(
+    tiny: Made, tmp_path: Path, path: str
+) -> None:
+    source = tiny.copy(tmp_path / "out")
+    manifest = json.loads((source / "manifest.json").read_bytes())
+    manifest["splits"]["train"]["shards"][0]["files"][0]["path"] = path
+    body = {name: value for name, value in manifest.items() if name != "sha256"}
+    (source / "manifest.json").write_bytes(to_json(seal_manifest(body)))
+    with pytest.raises(DatasetError, match=f"manifest.json names {re.escape(path)} as a file of"):
+        read_inventory(source)
 
 
 def test_an_unfinished_data_set_is_refused(tiny: Made, tmp_path: Path) -> None:
@@ -146,6 +168,11 @@ def test_what_is_no_file_is_refused_by_name(tmp_path: Path) -> None:
     write(tmp_path, "x")
     os.mkfifo(tmp_path / "pipe")
     assert f"{tmp_path}/pipe is no regular file" in refused(tmp_path)
+
+
+def test_a_file_with_the_name_of_staging_s_own_directory_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "x", ".dataprep-stage")
+    assert f"{tmp_path}/.dataprep-stage has the name of staging's own" in refused(tmp_path)
 
 
 def test_nothing_to_stage_is_an_error(tmp_path: Path) -> None:
