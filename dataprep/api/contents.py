@@ -11,7 +11,7 @@ from typing import Any
 
 from dataprep.build.manifest import present, read_manifest, read_part
 from dataprep.index.records import NAME, conspicuous
-from dataprep.system.messages import counted, printable, sized
+from dataprep.system.messages import counted, one_line, printable, sized
 
 _SHOWN = 5  # images that are not just stored
 
@@ -44,7 +44,7 @@ class Contents:
 
     def __str__(self) -> str:
         """A few lines a split."""
-        return "\n".join(self._lines())
+        return "\n".join(map(one_line, self._lines()))
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.out}: {self.dataset}, {self.sink}, seed {self.seed}"

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from dataprep.system.messages import sized
+from dataprep.system.messages import one_line, sized
 
 if TYPE_CHECKING:
     from dataprep.build.commit import CommitRecord
@@ -214,7 +214,7 @@ class Display:
 
         try:
             with tqdm.external_write_mode(file=self._messages):
-                print(text, file=self._messages, flush=True)  # its voice
+                print(one_line(text), file=self._messages, flush=True)  # its voice
         except BrokenPipeError:
             forget_stdout()
 
@@ -256,7 +256,7 @@ class Display:
 
     def _line(self, text: str) -> None:
         with suppress(BrokenPipeError):
-            print(text, file=sys.stderr, flush=True)  # noqa: T201  # its voice
+            print(one_line(text), file=sys.stderr, flush=True)  # noqa: T201  # its voice
 
 
 def _set(bar: Any, progress: Progress) -> None:

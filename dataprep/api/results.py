@@ -12,8 +12,13 @@ from dataprep.system.messages import counted, sized
 
 
 def as_json(result: object) -> str:
-    """A result as JSON: an object with its fields, in their order."""
-    return json.dumps(_plain(result), indent=2, ensure_ascii=False)
+    """A result as JSON: an object with its fields, in their order; only printable characters."""
+    lines = json.dumps(_plain(result), indent=2, ensure_ascii=False).split("\n")
+    return "\n".join(line if line.isprintable() else _escaped(line) for line in lines)
+
+
+def _escaped(line: str) -> str:
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
 
 
 def _plain(value: object) -> object:

@@ -14,7 +14,7 @@ from dataprep.build.lock import LEASE_SECONDS, Marker, sight
 from dataprep.build.manifest import PART, read_manifest, read_part
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
-from dataprep.system.messages import counted
+from dataprep.system.messages import counted, one_line
 from dataprep.system.state_files import read_state
 
 _GROWING = (
@@ -88,7 +88,7 @@ class JobStatus:
             lines.append(
                 f"{self.images_per_second:,.0f} images/s; about {minutes:.0f} minutes left"
             )
-        return "\n".join(lines)
+        return "\n".join(map(one_line, lines))
 
 
 def read_status(out: Path) -> JobStatus:

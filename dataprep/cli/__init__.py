@@ -23,6 +23,7 @@ import click
 from dataprep import __version__
 from dataprep.api.parameters import meant
 from dataprep.api.progress import forget_stdout
+from dataprep.cli.output import say
 from dataprep.errors import DataprepError, UsageError
 from dataprep.system.cores import one_thread_each
 
@@ -160,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.main(words, prog_name="dataprep", standalone_mode=False)
     except click.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # click has it since 8.2
-            click.echo(error.format_message(), err=True)
+            say(error.format_message(), err=True)
             return UsageError.exit_code
         text = f"{_ended(_message(error))} See `{_help(error)}`."
         return _fail(text.replace("\n", " "), UsageError(), debug=False)
@@ -199,7 +200,7 @@ def _fail(text: str, error: BaseException, debug: bool) -> int:
         traceback.print_exception(error)
     if len(text) > _LONGEST:  # what was found comes first, what to do about it last
         text = f"{text[: _LONGEST // 2]} […] {text[-_LONGEST // 2 + 5 :]}"
-    click.echo(f"dataprep: error: {text}", err=True)
+    say(f"dataprep: error: {text}", err=True)
     stopped = isinstance(error, KeyboardInterrupt | click.Abort)
     return _STOPPED if stopped else getattr(error, "exit_code", DataprepError.exit_code)
 

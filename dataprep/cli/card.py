@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from dataprep.api.review import card
+from dataprep.cli.output import say
 from dataprep.errors import UsageError
 from dataprep.system.regular_files import read_regular
 
@@ -41,9 +42,9 @@ def command(out: Path, rai: Path | None, **fields: str | None) -> None:
     given = {name: value for name, value in fields.items() if value is not None}
     responsible = _texts(rai)
     for path in card(out, responsible=responsible, **given):
-        click.echo(path)
+        say(path)
     if missing := unsaid(responsible):
-        click.echo(f"note: NeurIPS also asks for {', '.join(missing)} (--rai)", err=True)
+        say(f"note: NeurIPS also asks for {', '.join(missing)} (--rai)", err=True)
 
 
 def _texts(path: Path | None) -> dict[str, str | bool]:

@@ -9,6 +9,7 @@ import click
 from dataprep.api.calls import diff
 from dataprep.api.options import workers_option
 from dataprep.api.results import as_json
+from dataprep.cli.output import say
 from dataprep.cli.stopping import watched
 from dataprep.errors import DatasetError
 from dataprep.system.messages import counted
@@ -27,12 +28,12 @@ def command(a: Path, b: Path, workers: int | None, json: bool) -> None:
     with watched("nothing was changed") as display:
         found = diff(a, b, workers=workers, progress=display)
     if json:
-        click.echo(as_json(found))
+        say(*as_json(found).split("\n"))
     for text in () if json else found.missing:
-        click.echo(text)
+        say(text)
     for split in () if json else found.splits:
         for text in split.examples:
-            click.echo(f"{split.split}: {text}")
+            say(f"{split.split}: {text}")
         if split.same:
             order = "the same order" if split.same_order else "another order"
             what = f"the same {counted(split.records[0], 'example')}, in {order}"
@@ -41,14 +42,14 @@ def command(a: Path, b: Path, workers: int | None, json: bool) -> None:
                 f"{split.only_a:,} only in {a}, {split.only_b:,} only in {b}, "
                 f"{split.changed:,} with another image, other labels, boxes or attributes"
             )
-        click.echo(f"{split.split}: {what}")
+        say(f"{split.split}: {what}")
     if not found.same:
         raise DatasetError(f"{a} and {b} do not hold the same examples")
     if not json:
         compared = ["keys", "labels"]
         compared += ["boxes"] * found.boxes + ["attributes"] * found.attributes
         images = "pixels" if found.pixels else "image bytes"
-        click.echo(f"same: {', '.join(compared)} and {images}")
+        say(f"same: {', '.join(compared)} and {images}")
 
 
 command.params.insert(2, workers_option())

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from dataprep.api.options import SECTIONS
 from dataprep.api.parameters import Option
+from dataprep.cli.output import say
 
 HELP_ALL = "dataprep.help_all"
 """In a context's ``meta``: every option is shown."""
@@ -45,7 +46,7 @@ def help_all_option() -> click.Option:
     def show(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
         if asked:
             ctx.meta[HELP_ALL] = True
-            click.echo(ctx.get_help())
+            say(*ctx.get_help().split("\n"))
             ctx.exit()
 
     return click.Option(

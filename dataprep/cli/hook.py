@@ -10,6 +10,7 @@ import click
 
 from dataprep.api.options import stage_options
 from dataprep.api.parameters import flag, number, option
+from dataprep.cli.output import hand_on
 
 _SHARED = ("split", "share", "replicas", "whole", "broadcast")
 
@@ -42,7 +43,7 @@ def _hook(
         broadcast=values["broadcast"] is not None,
     )
     text = render(scheduler, request, to=to, nodes=nodes, keep=keep, epilog=epilog)
-    click.echo(text, nl=False)
+    hand_on(text)
 
 
 def _own() -> list[click.Option]:

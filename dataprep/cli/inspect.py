@@ -12,6 +12,7 @@ import click
 
 from dataprep.api.parameters import flag, number, option
 from dataprep.api.results import as_json
+from dataprep.cli.output import say
 from dataprep.errors import DatasetError, UsageError
 from dataprep.plugins import load_sink
 from dataprep.records import describe
@@ -30,15 +31,15 @@ def _inspect(target: Path, records: int, sink: str | None, json: bool) -> None:
         raise DatasetError(f"{target}: no such file or directory")
     if target.is_dir() and not (target / _CAFFE).is_file():
         contents = inspect(target)
-        click.echo(as_json(contents) if json else str(contents))
+        say(*(as_json(contents) if json else str(contents)).split("\n"))
         return
     shard = target / _CAFFE if target.is_dir() else target
     examples = _first_examples(shard, sink, records)
     if json:
-        click.echo(as_json([_without_image(example) for example in examples]))
+        say(*as_json([_without_image(example) for example in examples]).split("\n"))
         return
     for at, example in enumerate(examples):
-        click.echo(f"{at}: {describe(example)}")
+        say(f"{at}: {describe(example)}")
 
 
 def _first_examples(shard: Path, sink: str | None, count: int) -> list[Example]:

@@ -9,6 +9,7 @@ import click
 from dataprep.api.parameters import names
 from dataprep.api.results import as_json
 from dataprep.api.review import lint
+from dataprep.cli.output import say
 from dataprep.cli.stopping import watched
 from dataprep.errors import FindingsError
 from dataprep.system.messages import counted
@@ -91,21 +92,21 @@ def command(
             progress=display,
         )
     if json:
-        click.echo(as_json(found))
+        say(*as_json(found).split("\n"))
     for remark in () if json else found.remarks:
-        click.echo(f"note: {remark}")
+        say(f"note: {remark}")
     for rule in () if json else found.rules:
         if rule.count:
-            click.echo(f"{rule.level}: {rule.rule}: {rule.meaning}: {rule.count:,}")
+            say(f"{rule.level}: {rule.rule}: {rule.meaning}: {rule.count:,}")
         for finding in rule.findings:
-            click.echo(f"  {finding.text}")
+            say(f"  {finding.text}")
         if rule.count > len(rule.findings):
-            click.echo(f"  and {rule.count - len(rule.findings):,} more (--show)")
+            say(f"  and {rule.count - len(rule.findings):,} more (--show)")
     if not json:
         bad = sum(rule.count for rule in found.rules if rule.level != "note")
-        click.echo(f"{out}: {counted(bad, 'finding')}" if bad else f"{out}: nothing odd")
+        say(f"{out}: {counted(bad, 'finding')}" if bad else f"{out}: nothing odd")
         if found.excluded is not None:
-            click.echo(f"{write_exclude}: {counted(found.excluded, 'image')} to leave out")
+            say(f"{write_exclude}: {counted(found.excluded, 'image')} to leave out")
     wanted = set(fail_on or ())
     failed = [
         rule.rule

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dataprep.api.review import report
+from dataprep.cli.output import say
 from dataprep.cli.stopping import watched
 
 
@@ -39,4 +40,4 @@ def command(
     """
     with watched("nothing was changed") as display:
         path = report(out, to=to, near=near, seed=seed, raw_data_dir=raw_data_dir, progress=display)
-    click.echo(path)
+    say(path)

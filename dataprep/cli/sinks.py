@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from dataprep.cli.output import say
 from dataprep.errors import DataprepError
 
 _MANY = 1024  # the training shards of formats that are read in any number
@@ -33,7 +34,7 @@ def command() -> None:
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-            click.echo(wrapped)
+            say(*wrapped.split("\n"))
 
 
 def _lines(name: str, origin: str) -> Iterator[str]:

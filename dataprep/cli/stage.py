@@ -17,6 +17,7 @@ from dataprep.api.parameters import choice, flag
 from dataprep.api.progress import Display, Reporter
 from dataprep.api.results import as_json
 from dataprep.cli.help import given
+from dataprep.cli.output import hand_on, say
 from dataprep.cli.stopping import watched
 from dataprep.errors import NoRoomError, StagingError, UsageError
 from dataprep.system.messages import printable
@@ -114,10 +115,10 @@ def _copy(request: StageRequest, values: Mapping[str, Any]) -> None:
         if values["launched"] != "copy":
             raise
         # All nodes know: none of them is to be ended by the launcher before it has said so.
-        click.echo(f"dataprep: error: {error}", err=True)
+        say(f"dataprep: error: {error}", err=True)
         place = NO_ROOM
     if printed:
-        click.echo(place)
+        hand_on(f"{place}\n")
 
 
 def _status(source: Path | None, values: Mapping[str, Any]) -> None:
@@ -125,7 +126,7 @@ def _status(source: Path | None, values: Mapping[str, Any]) -> None:
 
     place, _ = _find_place(source, values)
     status = read_staged(place)
-    click.echo(as_json(status) if values["json"] else str(status))
+    say(*(as_json(status) if values["json"] else str(status)).split("\n"))
     if not status.is_whole:
         raise StagingError(f"{printable(str(place))} is not a whole, unchanged copy; see stdout")
 
@@ -138,7 +139,7 @@ def _clean(source: Path | None, values: Mapping[str, Any]) -> None:
         _wait_to_be_told()
     place, job = _find_place(source, values)
     cleaned = clean(place, job, all_jobs=values["all_jobs"])
-    click.echo(cleaned.describe(place), err=launched)
+    say(cleaned.describe(place), err=launched)
 
 
 def _wait_to_be_told() -> None:
@@ -150,7 +151,7 @@ def _wait_to_be_told() -> None:
     # Blocked for good: the one may be followed by the other.
     told = (signal.SIGTERM, signal.SIGUSR2)
     signal.pthread_sigmask(signal.SIG_BLOCK, told)
-    click.echo(READY)
+    say(READY)
     signal.sigwait(told)
 
 

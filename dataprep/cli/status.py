@@ -10,6 +10,7 @@ import click
 
 from dataprep.api.calls import status
 from dataprep.api.results import as_json
+from dataprep.cli.output import say
 from dataprep.system.messages import printable
 
 _WATCH_SECONDS = 2.0  # on a terminal; workers note how far they are as often
@@ -30,15 +31,15 @@ def command(out: Path, watch: bool, json: bool) -> None:
     while watch and found.state == "running":
         if terminal:
             click.clear()
-        click.echo(as_json(found) if json else str(found))
+        say(*(as_json(found) if json else str(found)).split("\n"))
         time.sleep(_WATCH_SECONDS if terminal else _LINE_SECONDS)
         found = status(out)
     if watch and terminal:
         click.clear()
-    click.echo(as_json(found) if json else str(found))
+    say(*(as_json(found) if json else str(found)).split("\n"))
     if found.rejected + found.noted and not json:
         for line in _conspicuous(out):
-            click.echo(line)
+            say(line)
 
 
 def _conspicuous(out: Path) -> list[str]:

@@ -11,6 +11,7 @@ import click
 
 from dataprep.api.options import lustre_limits
 from dataprep.api.parameters import byte_size, option, stripes
+from dataprep.cli.output import say
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.messages import counted
 
@@ -44,7 +45,7 @@ def _stripe(directory: Path, **options: Any) -> None:
         )
     kind = filesystem_of(directory)
     if kind != LUSTRE:
-        click.echo(explain_other(kind, directory))
+        say(explain_other(kind, directory))
         return
     there = _files_in(directory)
     largest = {directory: 0 if there else _SHARD}
@@ -57,7 +58,7 @@ def _stripe(directory: Path, **options: Any) -> None:
     moving = there and any(plan.changes for plan in plans)
     _carry_out(plans)
     if moving:
-        click.echo(
+        say(
             f"{counted(len(there), 'file')} there already: the layout stays as it is; "
             "copy them into the directory again, or run `lfs migrate`, to change it"
         )
@@ -84,7 +85,7 @@ def _carry_out(plans: Sequence[Plan]) -> None:
     refused = 0
     for plan in plans:
         given, line = carry_out(plan)
-        click.echo(line)
+        say(line)
         refused += not given
     if refused:
         raise DatasetError(

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dataprep.api.parameters import choice, flag, number
+from dataprep.cli.output import say
 from dataprep.system.messages import counted, sized
 
 
@@ -22,7 +23,7 @@ def _imagenet(directory: Path, **options: Any) -> None:
     from dataprep.synthesize.imagenet import synthesize_imagenet
 
     done = synthesize_imagenet(directory, **options)
-    click.echo(
+    say(
         f"wrote {directory}: {counted(done.images, 'image')} in "
         f"{counted(options['classes'], 'class', 'classes')}, {sized(done.image_bytes)}"
     )
@@ -39,7 +40,7 @@ def _chestxray14(directory: Path, **options: Any) -> None:
     from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 
     done = synthesize_chestxray14(directory, **options)
-    click.echo(
+    say(
         f"wrote {directory}: {counted(done.images, 'image')} of "
         f"{counted(options['patients'], 'patient')}, {sized(done.image_bytes)}"
     )
@@ -48,7 +49,7 @@ def _chestxray14(directory: Path, **options: Any) -> None:
 
 def _say_next(name: str, directory: Path) -> None:
     quoted = shlex.quote(str(directory))
-    click.echo(f"next:\n  dataprep {name} --raw_data_dir {quoted} --local_scratch_dir OUT")
+    say("next:", f"  dataprep {name} --raw_data_dir {quoted} --local_scratch_dir OUT")
 
 
 def _directory() -> click.Argument:

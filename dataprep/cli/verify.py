@@ -9,6 +9,7 @@ import click
 from dataprep.api.calls import verify
 from dataprep.api.options import workers_option
 from dataprep.api.results import as_json
+from dataprep.cli.output import say
 from dataprep.cli.stopping import watched
 from dataprep.errors import DatasetError
 from dataprep.system.messages import counted, sized
@@ -33,10 +34,10 @@ def command(out: Path, level: str, workers: int | None, json: bool) -> None:
     with watched("nothing was changed") as display:
         found = verify(out, level=level, workers=workers, progress=display)
     if json:
-        click.echo(as_json(found))
+        say(*as_json(found).split("\n"))
     else:
         for problem in found.problems:
-            click.echo(f"bad: {problem.path}: {problem.what}")
+            say(f"bad: {problem.path}: {problem.what}")
     if found.problems:
         bad = len({problem.path for problem in found.problems})
         mend = (
@@ -54,7 +55,7 @@ def command(out: Path, level: str, workers: int | None, json: bool) -> None:
         from dataprep.build.manifest import manifest_sink, read_manifest
 
         level += f": {manifest_sink(read_manifest(out)).reference}"
-    click.echo(
+    say(
         f"{out}: {counted(found.files, 'file')}, {sized(found.bytes)}, {found.records:,} records: "
         f"all good ({level})" + (f", {found.part}" if found.part else "")
     )

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dataprep.errors import NoRoomError, StagingError
 from dataprep.staging.agreement import Conclude, Report
+from dataprep.system.messages import one_line
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -110,7 +111,7 @@ class MpiPeers:
             except BaseException as error:
                 if not self._over:  # the others may wait for a call that this node does not make
                     text = f"dataprep: error: {_reason(error)}; all nodes are ended"
-                    print(text, file=sys.stderr, flush=True)  # noqa: T201  # nobody else will
+                    print(one_line(text), file=sys.stderr, flush=True)  # noqa: T201  # nobody else will
                     self.nodes.Abort(1)
                 raise
         if self.failure is not None:

@@ -10,7 +10,7 @@ from dataprep.errors import DatasetError
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import describe_holder
 from dataprep.staging.target.sentinel import changed_files, other_jobs, planned_paths, read_sentinel
-from dataprep.system.messages import counted, printable, sized, some_of
+from dataprep.system.messages import counted, one_line, printable, sized, some_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class StagedStatus:
             lines.append(f"used by: {some_of(self.users)}")
         if self.source is not None and self.holder is not None:
             lines.append(self.holder)
-        return "\n".join(lines)
+        return "\n".join(map(one_line, lines))
 
 
 def read_staged(path: Path) -> StagedStatus:

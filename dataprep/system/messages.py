@@ -14,6 +14,13 @@ def printable(name: str) -> str:
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
+def one_line(text: str) -> str:
+    """A line as a terminal may show it: what is not printable is escaped, a newline too."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
 def some_of(names: Collection[str]) -> str:
     """The first few names, and how many more there are."""
     first = ", ".join(printable(name) for name in sorted(names)[:_MOST_NAMES])

@@ -17,7 +17,8 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from dataprep.system.state_files import file_sha256, write_state
+from dataprep.build.manifest import seal_manifest
+from dataprep.system.state_files import file_sha256, to_json, write_state
 from tests.conftest import Cli, Made, leftovers, rows_of
 
 NAMES = (
@@ -193,3 +194,59 @@ def test_no_message_is_longer_than_500_characters(cli: Cli, tmp_path: Path) -> N
     assert message.startswith("train/n01440764.tar is truncated")
     assert message.endswith("copy or download it again")
     assert len(message) == 500
+
+
+HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066\nsealed: forged"
+
+
+def everywhere(value: Any) -> Any:
+    """The same JSON with something hostile in every text that a manifest leaves free."""
+    if isinstance(value, dict):
+        return {name: everywhere(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [everywhere(inner) for inner in value]
+    return HOSTILE + value if isinstance(value, str) else value
+
+
+def forged(out: Path) -> None:
+    """Seal a manifest anew that says hostile things wherever it may."""
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    free = ("dataset", "dataset_config", "classes", "versions", "unmatched")
+    manifest |= {name: everywhere(manifest[name]) for name in free if name in manifest}
+    for split in manifest["splits"].values():
+        split["shards"][0]["files"][0]["path"] = HOSTILE
+        split["files"] = [{"path": f"{HOSTILE}.txt", "bytes": 1, "sha256": "0" * 64}]
+    for part in ("splits", "num_shards", "shuffle", "input"):
+        if part in manifest:
+            manifest[part] = {HOSTILE + name: inner for name, inner in manifest[part].items()}
+    body = {name: value for name, value in manifest.items() if name != "sha256"}
+    (out / "manifest.json").write_bytes(to_json(seal_manifest(body)))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["verify"], ["verify", "--json"], ["inspect"], ["inspect", "--json"], ["status"]),
+        *(["lint"], ["lint", "--json"], ["preview", "--split", "train"], ["card"], ["report"]),
+        *(["stage", "--share", "node", "--rank", "0", "--world_size", "9"], ["stage"]),
+        *(["stage", "--split", "train"], ["stage", "--status"], ["diff"], ["convert"]),
+    ],
+    ids=" ".join,
+)
+def test_a_hostile_manifest_does_nothing_to_a_terminal(
+    cli: Cli, tiny: Made, tmp_path: Path, words: list[str]
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    forged(out)
+    command, *options = words
+    more: dict[str, list[object]] = {
+        "stage": ["--to", tmp_path / "to"],
+        "diff": [tiny.out],
+        "convert": ["--local_scratch_dir", tmp_path / "new", "--sink", "lmdb", "--workers", 1],
+    }
+    result = cli(command, out, *more.get(command, []), *options)
+    shown = result.out + result.err
+    assert shown, result
+    assert "unexpected" not in shown
+    assert all(line.isprintable() for line in shown.split("\n")), shown
+    assert not any(line.startswith("sealed: forged") for line in shown.split("\n")), shown
