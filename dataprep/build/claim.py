@@ -156,12 +156,12 @@ def check_foreign_files(job: Job, *, fresh: bool) -> None:
             f"sink {job.sink.name} gives files one place, or places outside of the output "
             "directory; that is a defect of the sink"
         )
-    ours = sorted(job.workspace.out / path for path in made)
-    present = [path for path in ours if fresh and path.exists()]
-    shards = [path for path in ours if path != job.workspace.records]
-    for path in (*present, *foreign_files(counts, shards)):
+    out = job.workspace.out
+    present = [str(path) for path in sorted(made) if fresh and (out / path).exists()]
+    shards = [str(path) for path in made if str(path) != RECORDS]
+    for path in (*present, *foreign_files(out, counts, shards)):
         raise DatasetError(
-            f"{path} is in the way: it was not written by this job, and readers would "
+            f"{out / path} is in the way: it was not written by this job, and readers would "
             "take it in; move it away, choose another output directory, or, if it "
             "belongs to an earlier job, use --overwrite"
         )

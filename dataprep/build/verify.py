@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -309,7 +309,7 @@ def _check_foreign_files(
 ) -> Iterator[Problem]:
     own = "the manifest" if part is None else f"what should be here ({part})"
     for name, split in manifest["splits"].items():
-        files = [file for shard in split["shards"] for file in shard["files"]] + split["files"]
-        for path in foreign_files([name], {out / file["path"] for file in files}):
+        files = chain(*(shard["files"] for shard in split["shards"]), split["files"])
+        for path in foreign_files(out, [name], (file["path"] for file in files)):
             what = f"is not in {own}, but readers would take it in; move it away"
-            yield Problem(str(path.relative_to(out)), what)
+            yield Problem(path, what)

@@ -22,9 +22,12 @@
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Collection, Iterator
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from dataprep.build import manifest
@@ -97,28 +100,33 @@ class Workspace:
             make_durably(directory)
 
 
-def foreign_files(splits: Collection[str], own: Collection[Path]) -> Iterator[Path]:
+def foreign_files(out: Path, splits: Collection[str], own: Iterable[str]) -> Iterator[str]:
     """Files that are not the data set's own, but that its readers would take in.
 
     That is what begins like a shard, since readers are told ``train-*``; and in a directory called
     after its split what ends like one, since they are told ``train/*.tar``. Hidden files are not.
 
     Args:
+        out: the directory of the data set.
         splits: their names.
-        own: every file of the data set; those it would be mistaken for lie beside them.
+        own: every file of the data set; those it would be mistaken for lie beside them. Relative,
+            with ``/``, as what is found is.
     """
-    known, places = set(own), set()
+    prefixes = tuple(f"{split}-" for split in splits)
+    known: dict[str, set[str]] = defaultdict(set)  # names, by directory; there may be 300,000
     for path in own:
-        place = path.parent
+        place, _, name = path.rpartition("/")
+        above, _, folder = place.rpartition("/")
         # A shard may be a directory that holds its files, such as Caffe's databases.
-        if "-of-" in place.name and place.name.startswith(tuple(f"{split}-" for split in splits)):
-            known.add(place)
-            place = place.parent
-        places.add(place)
-    for directory in sorted(places):
-        patterns = [f"{split}-*" for split in splits]
-        if directory.name in splits:
-            endings = {path.suffix for path in known if path.parent == directory and path.suffix}
-            patterns += [f"[!.]*{ending}" for ending in endings]
-        found = {path for pattern in patterns for path in directory.glob(pattern)}
-        yield from sorted(found - known)
+        if "-of-" in folder and folder.startswith(prefixes):
+            known[above].add(folder)
+        else:
+            known[place].add(name)
+    for place, names in sorted(known.items()):
+        directory = out / place
+        alike = names if directory.name in splits else ()
+        endings = tuple({PurePosixPath(name).suffix for name in alike} - {""})
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            for name in sorted({*os.listdir(directory)} - names):  # noqa: PTH208  # names will do
+                if name.startswith(prefixes) or (name.endswith(endings) and name[0] != "."):
+                    yield f"{place}/{name}" if place else name

@@ -86,11 +86,11 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
     wanted = {file.path for file in plan.selection.files} | labels
     ours = {*recorded, *planned}
     if plan.inventory.manifest is not None:
-        mine = {directory.path / path for path in ours | wanted}
-        for foreign in foreign_files(plan.inventory.manifest["splits"], mine):
+        splits = plan.inventory.manifest["splits"]
+        for foreign in foreign_files(directory.path, splits, ours | wanted):
             raise StagingError(
-                f"{printable(str(foreign))} is not of this data set, but readers would take it in; "
-                "move it away, or stage into another directory (--to)"
+                f"{printable(str(directory.path / foreign))} is not of this data set, but readers "
+                "would take it in; move it away, or stage into another directory (--to)"
             )
     for path in sorted(wanted - ours):
         _refuse_foreign(directory, path, ours)
@@ -204,7 +204,7 @@ def remove_labels(plan: StagePlan, directory: StageDirectory) -> None:
     Raises:
         StagingError: the storage is read-only or damaged.
     """
-    for name in _labels(plan):
+    for name in (PART, MANIFEST) if plan.inventory.manifest is not None else ():
         remove_file(directory.descriptor, name)
 
 
