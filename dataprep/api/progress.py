@@ -217,6 +217,9 @@ class Display:
                 print(one_line(text), file=self._messages, flush=True)  # its voice
         except BrokenPipeError:
             forget_stdout()
+        except OSError as error:  # a full disk of the log's is none either
+            forget_stdout()
+            self._line(f"dataprep: stdout cannot be written: {error.strerror or error}")
 
     def _hear(self, progress: Progress) -> None:
         before, self._latest = self._latest, progress
@@ -255,7 +258,7 @@ class Display:
                     self._line(str(latest))
 
     def _line(self, text: str) -> None:
-        with suppress(BrokenPipeError):
+        with suppress(OSError):  # progress is worth no failure
             print(one_line(text), file=sys.stderr, flush=True)  # noqa: T201  # its voice
 
 

@@ -15,6 +15,7 @@ from dataprep.images import Recipe
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo, Layout, Sink
 from dataprep.system.lustre.rules import Striping
+from dataprep.system.messages import printable
 
 if TYPE_CHECKING:
     from dataprep.index.order import Shuffle
@@ -105,11 +106,21 @@ AnyRequest = TypeVar("AnyRequest", bound=OutputRequest)
 
 
 def absolute(request: AnyRequest) -> AnyRequest:
-    """The request with absolute paths: workers need not have this process's working directory."""
+    """The request with absolute paths: workers need not have this process's working directory.
+
+    Raises:
+        UsageError: the libraries that write there cannot name a directory.
+    """
     values = {each.name: getattr(request, each.name) for each in fields(request)}
     paths: dict[str, Any] = {
         name: value.absolute() for name, value in values.items() if isinstance(value, Path)
     }
+    for name, path in paths.items():
+        if name != "raw" and any(0xDC80 <= ord(each) <= 0xDCFF for each in str(path)):
+            raise UsageError(
+                f"{printable(str(path))} is not UTF-8, and the libraries of Parquet, LMDB and HDF5 "
+                "cannot write there; choose or rename a directory"
+            )
     return replace(request, **paths)
 
 

@@ -23,7 +23,7 @@ import click
 from dataprep import __version__
 from dataprep.api.parameters import meant
 from dataprep.api.progress import forget_stdout
-from dataprep.cli.output import say
+from dataprep.cli.output import open_streams, say
 from dataprep.errors import DataprepError, UsageError
 from dataprep.system.cores import one_thread_each
 
@@ -127,6 +127,7 @@ def command(debug: bool) -> None:  # `main` takes it out; here for the help
 
 def entry_point() -> int:
     """`main`, for a process of its own."""
+    open_streams()
     one_thread_each(os.environ)  # before anything imports numpy
     os.umask(os.umask(0) | stat.S_IWOTH)  # whatever the caller's: others may not write our state
     if "--debug" not in sys.argv:
@@ -134,6 +135,8 @@ def entry_point() -> int:
         threading.excepthook = lambda arguments: None
     code = main()
     if code == 0:
+        with suppress(OSError):
+            sys.stderr.flush()
         return code
     # At its end Python waits for threads, and those of a run that was cut short may wait for ever.
     for stream in (sys.stdout, sys.stderr):

@@ -2,17 +2,61 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import suppress
+
 import click
 
+from dataprep.api.progress import forget_stdout
+from dataprep.errors import DataprepError
 from dataprep.system.messages import one_line
 
 
 def say(*lines: object, err: bool = False) -> None:
-    """Print a line each, in which a terminal finds nothing to obey."""
+    """Print a line each, in which a terminal finds nothing to obey.
+
+    Raises:
+        DataprepError: stdout takes no more; what is for stderr goes there instead.
+        BrokenPipeError: nobody reads stdout any more.
+    """
     for line in lines:
-        click.echo(one_line(str(line)), err=err)  # noqa: TID251  # the one place
+        _print(f"{one_line(str(line))}\n", err=err)
 
 
 def hand_on(text: str) -> None:
-    """Print what a program takes in, as it is; of what the user said, and of nothing else."""
-    click.echo(text, nl=False)  # noqa: TID251  # the one place
+    """Print what a program takes in, as it is; of what the user said, and of nothing else.
+
+    Raises:
+        DataprepError: as `say`.
+    """
+    _print(text, err=False)
+
+
+def open_streams() -> None:
+    """Have the three of them: what is opened in the place of a closed one gets all that is said.
+
+    Undecodable names go out as they came in, where a program is to have them.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115  # for the process's life
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115  # likewise
+    sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # a file's
+
+
+def _print(text: str, *, err: bool) -> None:
+    try:
+        click.echo(text, nl=False, err=err)  # noqa: TID251  # the one place
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if err:
+            with suppress(OSError):
+                click.echo(text, nl=False)  # noqa: TID251  # rather there than nowhere
+            return
+        forget_stdout()
+        raise DataprepError(f"stdout cannot be written: {error.strerror or error}") from error
