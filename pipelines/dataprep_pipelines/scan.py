@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from dataprep.datasets import Dataset, ScanUnit
 from dataprep_pipelines.failures import FailureLog, worker_died
 from dataprep_pipelines.runners import STOP
 from dataprep_pipelines.tasks import TaskSpec
-from dataprep_pipelines.worker import block_interrupts, helper_processes
+from dataprep_pipelines.worker import HelperProcesses
 
 # A process takes about a second to start. Most scans are over before that would pay.
 _ALONE_SECONDS = 2.0
@@ -58,7 +58,7 @@ class ScanIntoIndex(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
         """Scan directories, archives or lists, here or in other processes."""
         scan: Scan = self._spec.read()
         alone_until = time.monotonic() + _ALONE_SECONDS
-        pool: ProcessPoolExecutor | None = None
+        pool: HelperProcesses | None = None
         ends: list[Future[None]] = []
         try:
             for unit in units:
@@ -66,8 +66,7 @@ class ScanIntoIndex(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
                     _scan(scan, self._failures, unit)
                     continue
                 if pool is None:
-                    block_interrupts()
-                    pool = helper_processes(self._processes)
+                    pool = HelperProcesses(self._processes)
                 ends.append(pool.submit(_scan, scan, self._failures, unit))
             for end in ends:
                 end.result()

@@ -15,7 +15,13 @@ import signal
 import sys
 import threading
 import time
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any
 
 from dataprep.system.throttle import divide
 
@@ -50,19 +56,59 @@ def main(launcher: int) -> None:
     sdk_worker_main.main(sys.argv)
 
 
-def helper_processes(count: int) -> ProcessPoolExecutor:
+class HelperProcesses(ThreadPoolExecutor):
     """A pool that ends with this process, and that Ctrl-C reaches through this process only.
 
-    Its processes are started by the threads that submit to it: `block_interrupts` in those.
+    Each of its threads starts a process when it first has work, hands it what there is to do, one
+    thing at a time, and waits. The queues of `concurrent.futures.ProcessPoolExecutor` are made of
+    named semaphores in ``/dev/shm``: none can be made where that is full, and they stay there when
+    all of a job is killed at once.
+
+    Args:
+        count: how many processes.
     """
-    divide(count + 1)
-    return ProcessPoolExecutor(
-        count,
+
+    def __init__(self, count: int) -> None:
+        divide(count + 1)
+        super().__init__(count, "helper", initializer=block_interrupts)
+        self._mine = threading.local()
+        self._starting = threading.Lock()
+        self._started: list[tuple[SpawnProcess, Connection]] = []
+
+    def submit(self, do: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Have a process do it; raises BrokenExecutor in the future if that dies."""
+        return super().submit(self._hand_on, partial(do, *args, **kwargs))
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Wait for what is being done, and end the processes."""
+        super().shutdown(wait, cancel_futures=cancel_futures)
+        for _, connection in self._started:
+            connection.close()
+        for process, _ in self._started:
+            process.join()
+
+    def _hand_on(self, do: Callable[[], Any]) -> Any:
+        try:
+            if not hasattr(self._mine, "connection"):
+                self._mine.connection = self._start()
+            self._mine.connection.send(do)
+            done, outcome = self._mine.connection.recv()
+        except (OSError, EOFError) as error:
+            raise BrokenExecutor("a process that helps has died") from error
+        if not done:
+            raise outcome
+        return outcome
+
+    def _start(self) -> Connection:
         # Not fork: other threads of this process hold locks.
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_begin,
-        initargs=(os.getpid(),),
-    )
+        context = multiprocessing.get_context("spawn")
+        with self._starting:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, os.getpid()))
+            process.start()
+            theirs.close()
+            self._started.append((process, ours))
+        return ours
 
 
 def block_interrupts() -> None:
@@ -70,10 +116,19 @@ def block_interrupts() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
-def _begin(launcher: int) -> None:
+def _serve(orders: Connection, launcher: int) -> None:
+    """Do what comes, until nothing more can."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # The pool's own queues never tell a process that its launcher was killed.
+    # In the midst of something it would not see that the launcher was killed.
     _end_with(launcher, clean_up_seconds=0.0)
+    with suppress(EOFError, OSError):
+        while True:
+            do = orders.recv()
+            try:
+                outcome = True, do()
+            except BaseException as error:  # noqa: BLE001  # raised where it was asked for
+                outcome = False, error
+            orders.send(outcome)
 
 
 def _end_with(launcher: int, *, clean_up_seconds: float) -> None:

@@ -15,7 +15,7 @@ from dataprep.system.durable_files import storage_error
 from dataprep_pipelines.failures import FailureLog, QuietLauncherError, worker_died
 from dataprep_pipelines.runners import STOP, Parallelism
 from dataprep_pipelines.tasks import TaskSpec
-from dataprep_pipelines.worker import block_interrupts, helper_processes
+from dataprep_pipelines.worker import HelperProcesses, block_interrupts
 
 _IN_FLIGHT = 3  # images a helper: enough to keep it busy, few enough to bound the memory
 _LEAST_IN_FLIGHT = 32  # what helpers get through while the writer ends one of LMDB's transactions
@@ -45,7 +45,7 @@ class WriteShard(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
         self._pool: Executor | None = None
         helpers = self._parallelism.helpers
         if helpers and self._parallelism.helper_processes:
-            self._pool = helper_processes(helpers)
+            self._pool = HelperProcesses(helpers)
         elif helpers:
             self._pool = ThreadPoolExecutor(helpers, thread_name_prefix="image")
 

@@ -7,7 +7,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,6 +145,9 @@ def run_graph(
     STOP.clear()
     import apache_beam as beam
 
+    # Made for other languages' transforms. Who is killed could not remove it.
+    with suppress(OSError):
+        Path(pipeline.local_tempdir).rmdir()
     _ = pipeline | beam.Create(elements) | beam.ParDo(work)
     errors: list[BaseException] = []
     # Not Thread.join: a signal's exception raised in it marks the thread as ended for ever.
