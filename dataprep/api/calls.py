@@ -257,7 +257,7 @@ def status(out: StrPath) -> JobStatus:
 def stage(
     source: StrPath, *, to: StrPath | None = None, progress: Tell | None = None, **options: Any
 ) -> Path:
-    """Copy a data set to this node's own storage, checked; what is there already is used again.
+    """Copy a data set to this node's own storage, hashed on the way; what is there is used again.
 
     Called in every process of a job, one a node copies and the others wait.
 

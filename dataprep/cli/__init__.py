@@ -48,7 +48,7 @@ _COMMANDS = {
     "preview": "Show some images of a data set in the terminal.",
     "report": "Write a page that shows what is in a data set, and what is odd about it.",
     "sinks": "List the formats that are installed.",
-    "stage": "Copy a data set to every node's own storage, checked.",
+    "stage": "Copy a data set to every node's own storage, hashed on the way.",
     "status": "Tell how far a running, dead or finished job is.",
     "stripe": "Set the Lustre layout of a directory before it is filled.",
     "synthesize": "Make a small raw data set to try things with.",

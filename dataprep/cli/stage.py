@@ -42,7 +42,7 @@ class _WithCommand(click.Command):
 
 @click.pass_context
 def _stage(context: click.Context, /, *, source: Path | None, **values: Any) -> None:
-    """Copy a data set to every node's own storage, checked, before training starts.
+    """Copy a data set to every node's own storage, hashed on the way, before training starts.
 
     SRC is a directory that dataprep made, or any directory of files.
 
@@ -52,8 +52,9 @@ def _stage(context: click.Context, /, *, source: Path | None, **values: Any) -> 
 
     Without COMMAND, start it on every node: srun --ntasks-per-node=1 -K dataprep stage SRC --to
     "$TMPDIR/imagenet". Of several processes on a node one copies, and the others wait for it. A
-    copy that is there already is checked and used again. Exit code 4: a node has too little space,
-    and nothing was copied anywhere.
+    copy that is there already is used again if every file has the size and time that it was copied
+    with; with --verify reread, and the hash. Exit code 4: a node has too little space, and nothing
+    was copied anywhere.
     """
     words, training, divided = context.obj
     instead = values["status"] or values["clean"]
@@ -125,7 +126,7 @@ def _status(source: Path | None, values: Mapping[str, Any]) -> None:
     from dataprep.staging.status import read_staged
 
     place, _ = _find_place(source, values)
-    status = read_staged(place)
+    status = read_staged(place, reread=values["verify"] == "reread")
     say(*(as_json(status) if values["json"] else str(status)).split("\n"))
     if not status.is_whole:
         raise StagingError(f"{printable(str(place))} is not a whole, unchanged copy; see stdout")
@@ -172,7 +173,10 @@ def _modes() -> list[click.Option]:
         "|| exit; export DATA_DIR. Every process prints it: under srun, pipe the lines through "
         "sort -u."
     )
-    status = "Instead: tell what is there. Exit code 1 if it is not a whole, unchanged copy."
+    status = (
+        "Instead: tell what is there. Exit code 1 if it is not a whole copy, by sizes and times; "
+        "with --verify reread, by hashes."
+    )
     return [
         flag("print_dir", printed),
         flag(

@@ -5,11 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep.build.manifest import PART, read_manifest, read_part
+from dataprep.build.manifest import NAME, PART, read_manifest, read_part
 from dataprep.errors import DatasetError
+from dataprep.staging.copying import Watch, default_streams, rehash_files
+from dataprep.staging.inventory import SourceFile
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import describe_holder
-from dataprep.staging.target.sentinel import changed_files, other_jobs, planned_paths, read_sentinel
+from dataprep.staging.target.sentinel import (
+    Sentinel,
+    changed_files,
+    other_jobs,
+    planned_paths,
+    read_sentinel,
+)
 from dataprep.system.messages import counted, one_line, printable, sized, some_of
 
 
@@ -26,7 +34,9 @@ class StagedStatus:
         bytes: of all files of a whole copy.
         job: the scheduler's job that staged it; None if none did.
         shared: whether other jobs may use it.
-        changed: files that were changed since.
+        changed: files that were changed since: of another size or time, or, where they were read
+            again, of another hash.
+        reread: how many files were read again, and are what was copied; None if none was to be.
         users: the jobs that use a shared copy.
         holder: who is working on it, and how far they are; None if nobody is.
         exists: whether anything was staged here.
@@ -44,6 +54,7 @@ class StagedStatus:
     users: tuple[str, ...] = ()
     holder: str | None = None
     exists: bool = True
+    reread: int | None = None
 
     def __str__(self) -> str:
         """A few lines for a person."""
@@ -66,7 +77,12 @@ class StagedStatus:
         lines = [f"{printable(str(self.place))}: {what}"]
         if self.changed:
             changed = some_of(self.changed)
-            lines.append(f"changed since: {changed}; the same dataprep stage mends them")
+            again = "" if self.reread is None else " --verify reread"
+            lines.append(f"changed since: {changed}; the same dataprep stage{again} mends them")
+        if self.reread is not None and self.source is not None:
+            lines.append(
+                f"{counted(self.reread, 'file')} read again: each has the hash it was copied with"
+            )
         if self.users:
             lines.append(f"used by: {some_of(self.users)}")
         if self.source is not None and self.holder is not None:
@@ -74,8 +90,12 @@ class StagedStatus:
         return "\n".join(map(one_line, lines))
 
 
-def read_staged(path: Path) -> StagedStatus:
+def read_staged(path: Path, *, reread: bool = False) -> StagedStatus:
     """Look at a target.
+
+    Args:
+        path: the target.
+        reread: read every file whose hash is known; otherwise sizes and times must do.
 
     Raises:
         StagingError: what is there is not safe to look at.
@@ -89,6 +109,10 @@ def read_staged(path: Path) -> StagedStatus:
             planned = len(planned_paths(directory) - {PART})
             return StagedStatus(path, files=planned, holder=holder)
         changed = tuple(changed_files(directory, sentinel.files))
+        good: frozenset[str] = frozenset()
+        if reread:
+            good, bad = _reread(directory, path, sentinel)
+            changed = tuple(sorted({*changed, *bad}))
         return StagedStatus(
             place=path,
             is_whole=not changed,
@@ -101,7 +125,30 @@ def read_staged(path: Path) -> StagedStatus:
             changed=changed,
             users=tuple(other_jobs(directory, None)),
             holder=holder,
+            reread=len(good) if reread else None,
         )
+
+
+def _reread(
+    directory: StageDirectory, path: Path, sentinel: Sentinel
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Of the files whose hash is known, those that have it and the others."""
+    known = {
+        file.path: SourceFile(file.path, file.bytes, file.sha256)
+        for file in sentinel.files
+        if file.sha256 is not None
+    }
+    files = [*known.values()]
+    found = rehash_files(directory.descriptor, files, streams=default_streams(), watch=Watch())
+    good = {file.path for file in found}
+    bad = known.keys() - good
+    if NAME in {file.path for file in sentinel.files} - known.keys():
+        try:
+            digest = read_manifest(path)["sha256"]  # it carries its own
+        except DatasetError:
+            digest = None
+        (good if digest == sentinel.digest else bad).add(NAME)
+    return frozenset(good), frozenset(bad)
 
 
 def _which_part(path: Path) -> str | None:

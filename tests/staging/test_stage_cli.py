@@ -13,7 +13,7 @@ import pytest
 from dataprep.staging.target.directory import StageDirectory
 from tests.conftest import Cli
 from tests.staging.conftest import Forks
-from tests.staging.staged_sets import PRIVATE, arrived, flip, named, shards
+from tests.staging.staged_sets import PRIVATE, arrived, flip, named, shards, write_plain
 
 pytestmark = pytest.mark.usefixtures("outside", "unflushed")
 
@@ -99,6 +99,38 @@ def test_striping_nowhere_is_refused(cli: Cli) -> None:
 
 
 # --- what is there ---
+
+
+def test_status_finds_a_flipped_bit_only_if_it_is_to_read(
+    cli: Cli, source: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    words = ("stage", source, "--to", to)
+    assert cli(*words).code == 0
+    whole = cli(*words, "--status", "--verify", "reread")
+    assert whole.code == 0
+    assert f"{len(named(source))} files read again: each has the hash" in whole.out
+    shard = shards(to)[0]
+    flip(shard, keep_time=True)
+    assert cli(*words, "--status").code == 0
+    told = cli(*words, "--status", "--verify", "reread")
+    assert told.code == 1
+    assert f"changed since: train/{shard.name}; the same dataprep stage --verify reread" in told.out
+    assert cli(*words, "--verify", "reread").code == 0
+    assert cli(*words, "--status", "--verify", "reread").code == 0
+    flip(to / "manifest.json", keep_time=True)
+    assert "changed since: manifest.json" in cli(*words, "--status", "--verify", "reread").out
+
+
+def test_of_a_plain_directory_status_reads_what_was_hashed(cli: Cli, tmp_path: Path) -> None:
+    plain, to = tmp_path / "plain", tmp_path / "to"
+    write_plain(plain)
+    words = ("stage", plain, "--to", to)
+    assert cli(*words).code == 0
+    assert cli(*words, "--status", "--verify", "reread").code == 0
+    flip(to / "data.mdb", keep_time=True)
+    told = cli(*words, "--status", "--verify", "reread")
+    assert (told.code, "changed since: data.mdb" in told.out) == (1, True)
 
 
 def test_status_is_zero_only_for_a_whole_and_unchanged_copy(
