@@ -78,3 +78,20 @@ def test_a_directory_is_printed_for_a_program_byte_for_byte(tmp_path: Path) -> N
     words = [*DATAPREP, "stage", tmp_path / "plain", "--to", to, "--print_dir"]
     done = subprocess.run(words, stdout=subprocess.PIPE, check=True, timeout=60)
     assert done.stdout == to + b"\n"
+
+
+def test_too_little_address_space_is_refused_before_anything_starts(
+    tiny: Made, tmp_path: Path
+) -> None:
+    """With 1.5 GB, libraries waited for ever for threads that could not be started."""
+    words = [*DATAPREP, *tiny.command(tmp_path / "out", "--workers", 6)]
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -v 1500000; exec "$@"', "sh", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert "a process may map 1.5 GB of address space here (ulimit -v 1500000)" in done.stderr
+    assert not (tmp_path / "out").exists()
