@@ -41,7 +41,7 @@ _OURS = (".dataprep", "manifest.json")
 # Options that `Request` and `Recipe` have under the same names.
 _OF_THE_REQUEST = (
     *("sink", "layout", "splits", "num_shards", "shuffle", "seed", "limit", "exclude"),
-    *("index_dir", "build_dir", "overwrite", "append"),
+    *("index_dir", "build_dir", "overwrite", "append", "verify_before_seal"),
 )
 _OF_THE_RECIPE = (
     *("check", "center_crop", "filter", "quality", "encoding", "color", "depth", "exif"),
@@ -126,6 +126,7 @@ def convert(
         num_shards=values["num_shards"],
         build_dir=values["build_dir"],
         overwrite=values["overwrite"],
+        verify_before_seal=values["verify_before_seal"],
         striping=chosen_striping(values),
         recipe=_recipe_anew(values),
     )

@@ -90,6 +90,7 @@ def convert_options() -> list[Option]:
         *_sink(None),
         option("num_shards", counts, type=Parsed(shard_counts), metavar="COUNTS"),
         flag("overwrite", "First delete what an earlier job made in OUT2."),
+        _verify_before_seal(),
         _layout("OUT2"),
     ]
     return [
@@ -299,6 +300,14 @@ def _sink(default: str | None) -> list[Option]:
     ]
 
 
+def _verify_before_seal() -> Option:
+    text = (
+        "Read every shard again before manifest.json is written, and compare its hash with what "
+        "was written. What is damaged is made anew by the same command."
+    )
+    return flag("verify_before_seal", text)
+
+
 def _sealing(out: str) -> list[Option]:
     counts = (
         "E.g. train=1024,validation=128, or one number for every split. [default: that, or fewer "
@@ -316,6 +325,7 @@ def _sealing(out: str) -> list[Option]:
         option("num_shards", counts, type=Parsed(shard_counts), metavar="COUNTS"),
         flag("overwrite", overwrite),
         option("max_bad", bad, default="0", metavar="N|P%"),
+        _verify_before_seal(),
         choice("stats", ["off", "on", "mean"], "off", stats, **bare),
     ]
 

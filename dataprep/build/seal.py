@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
@@ -28,9 +29,11 @@ from dataprep.images import Statistics
 from dataprep.index import records as records_table
 from dataprep.index.records import STATUSES, STORED, parquet_writer, row_groups
 from dataprep.sinks import FinishedShard
+from dataprep.system.cores import usable_cores
 from dataprep.system.durable_files import partial_path, sync_directory, write_durably
-from dataprep.system.messages import printable
+from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import file_sha256, to_json
+from dataprep.system.throttle import pay
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,6 +82,8 @@ def seal(
 
     Raises:
         RejectedError: more were rejected; nothing is sealed, everything is kept.
+        DatasetError: a shard was damaged since it was written, where that was to be looked at; it
+            is forgotten, and made anew by the next run.
         LockedError: another run has taken the directory over.
     """
     rejected = sum(record.rejected for record in records)
@@ -99,6 +104,9 @@ def seal(
             rejected=bad,
         )
     _check_complete(job.splits, records)
+    if job.request.verify_before_seal:
+        report(f"reading {counted(len(records), 'shard')} again")
+        _reread(job, records)
     joined = join_rows(job, records, others)
     splits: dict[str, Any] = {}
     for split in job.splits:
@@ -124,6 +132,32 @@ def seal(
     write_durably(job.workspace.manifest, to_json(manifest))
     sync_directory(out)
     return manifest
+
+
+def _reread(job: Job, records: Sequence[CommitRecord]) -> None:
+    """Compare every shard, as storage gives it back, with what was written."""
+
+    def is_as_written(record: CommitRecord) -> bool:
+        for file in record.files:
+            path = job.request.out / file.path
+            with path.open("rb") as opened:  # what this machine still has in memory proves nothing
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            if file_sha256(path, pay) != file.sha256:
+                return False
+        return True
+
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        good = [*pool.map(is_as_written, records)]
+    damaged = [record.shard for record, is_good in zip(records, good, strict=True) if not is_good]
+    if damaged:
+        check_held(job.lease)
+        for shard in damaged:
+            job.workspace.record(shard).unlink()
+        raise DatasetError(
+            f"{some_of([str(shard) for shard in damaged])}: not what was written there, so nothing "
+            "is sealed; check the storage and run the same command again: it makes only "
+            f"{counted(len(damaged), 'shard')} anew"
+        )
 
 
 def _check_complete(splits: Sequence[SplitJob], records: Sequence[CommitRecord]) -> None:
