@@ -40,6 +40,7 @@ from dataprep.staging.target.paths import (
     opened_parent,
     remove_empty_folders,
     remove_files,
+    sync_folders,
     target_error,
 )
 from dataprep.staging.target.sentinel import (
@@ -156,6 +157,7 @@ class Copier:
         proven, copied = self._bring(present)
         data = [*present.good, *proven, *copied]
         if not present.is_whole:
+            self._flush(data)
             files = [*data, *write_labels(plan, directory)]
             write_sentinel(directory, self._sentinel(present, files))  # last
         elif present.sentinel and present.sentinel.job is None and plan.placement.job is not None:
@@ -201,6 +203,13 @@ class Copier:
                 raise target_error(error, directory.path, f"removing {file.path}") from error
         # A file may be about to get a directory's name. Also of those removed by a killed call.
         remove_empty_folders(directory.descriptor, present.planned - wanted)
+
+    def _flush(self, files: Sequence[CopiedFile]) -> None:
+        """Make the names of all files durable, also of those that a killed call has brought."""
+        try:
+            sync_folders(self.directory.descriptor, (file.path for file in files))
+        except OSError as error:
+            raise target_error(error, self.directory.path, "flushing a directory") from error
 
     def _sentinel(self, present: Present, files: Sequence[CopiedFile]) -> Sentinel:
         plan, before = self.plan, present.sentinel

@@ -222,10 +222,17 @@ def _move(
     limit: Bandwidth,
 ) -> None:
     """Read the next pieces while the last ones are hashed and stored."""
+    pieces = [*reader.pieces(len(buffers[0]))]
+    if len(pieces) == 1:  # starting two threads takes longer than they would save
+        ((_, count),) = pieces
+        limit.take(count, watch.check)
+        writer.write(reader.read(0, buffers[0][:count]), 0)
+        watch.advance(count)
+        return
     busy: deque[tuple[Future[None], Future[None]]] = deque()
     # Left only when both are idle, so nothing is stored by way of a descriptor that was closed.
     with ThreadPoolExecutor(1) as hashing, ThreadPoolExecutor(1) as storing:
-        for number, (offset, count) in enumerate(reader.pieces(len(buffers[0]))):
+        for number, (offset, count) in enumerate(pieces):
             if len(busy) == len(buffers):
                 _await(*busy.popleft())
             limit.take(count, watch.check)

@@ -163,8 +163,9 @@ def _renamed(
 
 def _refuse_foreign(directory: StageDirectory, path: str, ours: Collection[str]) -> None:
     there = _find(directory, path)
-    is_folder_of_ours = any(each.startswith(f"{path}/") for each in ours)
-    if there is not None and not (there.bytes < 0 and is_folder_of_ours):
+    if there is None:
+        return
+    if there.bytes >= 0 or not any(each.startswith(f"{path}/") for each in ours):
         raise StagingError(
             f"{directory.path}/{printable(path)} is in the way, and dataprep did not stage it; "
             "move it away, or stage into another directory (--to)"

@@ -97,7 +97,7 @@ class TargetWriter:
                 done += os.pwrite(self._descriptor, view[done:], offset + done)
 
     def finish(self) -> CopiedFile:
-        """Prove it, make it durable, and give it its name.
+        """Prove it, make it durable, and give it its name, which lasts after `sync_folders`.
 
         Raises:
             StagingError: it is not what it was said to be; the node's storage gives back something
@@ -129,7 +129,6 @@ class TargetWriter:
                 self._temporary, self._name, src_dir_fd=self._parent, dst_dir_fd=self._parent
             )
             self._temporary = ""
-            os.fsync(self._parent)
         return CopiedFile(self._file.path, self._file.bytes, found, written.st_mtime_ns)
 
     def __enter__(self) -> Self:

@@ -89,6 +89,17 @@ def opened_parent(directory: int, path: str, *, create: bool = False) -> Iterato
         os.close(here)
 
 
+def sync_folders(directory: int, paths: Iterable[str]) -> None:
+    """Make the names of files durable, one flush for each directory that they are in.
+
+    Raises:
+        OSError: a directory is not there any more, or cannot be flushed.
+    """
+    for path in {path.rpartition("/")[0]: path for path in paths}.values():
+        with opened_parent(directory, path) as (parent, _):
+            os.fsync(parent)
+
+
 def _enter(here: int, part: str, create: bool) -> int:
     try:
         return os.open(part, _DIRECTORY, dir_fd=here)
