@@ -14,6 +14,7 @@ from dataprep.build.verify import verify
 from dataprep.cli import main
 from dataprep.errors import UsageError
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
+from dataprep.sinks.lmdb_caffe import LmdbSink
 from tests.interop.conftest import Built
 
 PIXELS = ("--resize", "32x24")
@@ -99,6 +100,7 @@ def test_a_reader_that_disagrees_is_heard(
     built = made("hdf5")
     honest = Hdf5Sink.reference_records
     monkeypatch.setattr(Hdf5Sink, "reference_records", lambda *words: lie(honest(*words)))
+    monkeypatch.setattr(Hdf5Sink, "trusts_files", False)  # another process would not lie
     assert verify(built.out, "records", threads=1).problems == ()
     problems = verify(built.out, "reader", threads=1).problems
     assert len(problems) == 5  # one a shard
@@ -121,5 +123,6 @@ def test_a_reader_that_is_not_installed_is_asked_for(
     options, _ = SETS[name]
     built = made(name, *options)
     monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setattr(LmdbSink, "trusts_files", False)  # another process would find it
     with pytest.raises(UsageError, match=rf"pip install {PIP_NAMES[library]}$"):
         verify(built.out, "reader", threads=1)
