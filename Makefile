@@ -10,7 +10,7 @@ LOWEST := $(VENV)-lowest
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 EVERYDAY := -m "not thorough and not container" $(PARALLEL)
 
-.PHONY: demo test test-all test-lowest test-container readers test-example check docs setup bench clean
+.PHONY: demo test test-all test-lowest test-container readers test-example check fuzz docs setup bench clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -75,6 +75,10 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# An hour of hostile inputs, other ones each time; docs/reliability.md.
+fuzz: setup
+	nice $(BIN)/python -m tests.fuzz --hour
 
 # The pages of docs/ as a site in site/, to be read without a network.
 docs: setup

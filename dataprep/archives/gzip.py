@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import struct
 import zlib
 from collections.abc import Iterator
@@ -85,13 +86,17 @@ class Restarts:
 
     Raises:
         OSError: it cannot be read.
+        ValueError, struct.error: it is torn.
     """
 
     def __init__(self, path: str) -> None:
         self._file = Descriptor(path)
         header = read_at(self._file.number, 0, _HEADER.size)
         _, _, self._packed, self._unpacked, _, _, count = _HEADER.unpack(header)
-        table = read_at(self._file.number, _HEADER.size, count * _POINT.itemsize)
+        size = count * _POINT.itemsize
+        if not 0 < size < os.fstat(self._file.number).st_size:
+            raise ValueError(f"a table of {count} restart points")
+        table = read_at(self._file.number, _HEADER.size, size)
         self._points = np.frombuffer(table, _POINT)
         windows = self._points["window"]
         self._windows = _HEADER.size + len(table) + (np.cumsum(windows) - windows) * _WINDOW

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -240,6 +240,9 @@ def read_part(out: Path, manifest: Mapping[str, Any]) -> Part | None:
         fields["splits"] = {name: tuple(numbers) for name, numbers in said["splits"].items()}
         fields["split_files"] = tuple(said["split_files"])
         part = Part(**fields)
+        numbers = (part.node, part.nodes, part.replicas, *chain(*part.splits.values()))
+        if not all(type(number) is int and number >= 0 for number in numbers):
+            raise ValueError
         for name, numbers in part.splits.items():
             _restricted(manifest["splits"][name], numbers, ())
     except (LookupError, TypeError, AttributeError, ValueError) as error:

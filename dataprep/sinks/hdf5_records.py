@@ -183,13 +183,14 @@ class RecordsReader(ShardReader):
                     if name != self.images and isinstance(dataset, h5py.Dataset)
                 }
                 self._attributes = read_attributes(self.file)
+                self._records = len(self.columns["keys"])
         except BaseException:
             self.close()
             raise
 
     def __len__(self) -> int:
         """How many examples it holds."""
-        return len(self.columns["keys"])
+        return self._records
 
     def close(self) -> None:
         """Close the file."""

@@ -6,12 +6,15 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
 from dataprep.errors import UsageError
 
 _MOST_STEPS = 0xFFFFFFF0  # Slurm's numbers from here on are batch scripts, shells and the like
+_MOST_HOSTS = 1 << 20  # there are no machines of so many
+_LONGEST_NUMBER = 20  # digits
 _HOSTS = re.compile(r"(?:[^\[\],\s]|\[[^\[\]]*\])+")  # an entry such as r[0-1]n[00-03]
 
 
@@ -184,6 +187,8 @@ def expand_hosts(text: str) -> list[str]:
     for entry in entries:
         parts = re.split(r"\[([^\[\]]*)\]", entry)
         choices = [_numbers(part) if at % 2 else [part] for at, part in enumerate(parts)]
+        if len(hosts) + prod(map(len, choices)) > _MOST_HOSTS:
+            raise ValueError(f"more than {_MOST_HOSTS:,} hosts")
         hosts += map("".join, itertools.product(*choices))
     return hosts
 
@@ -197,6 +202,8 @@ def _numbers(text: str) -> list[str]:
     for part in text.split(","):
         first, _, last = part.partition("-")
         span = range(int(first), int(last or first) + 1)
+        if len(first) > _LONGEST_NUMBER or len(numbers) + len(span) > _MOST_HOSTS:
+            raise ValueError(f"more than {_MOST_HOSTS:,} hosts in [{text[:50]}]")
         numbers += (str(number).zfill(len(first)) for number in span)
     return numbers
 

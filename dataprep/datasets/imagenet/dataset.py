@@ -149,7 +149,10 @@ def read_bounding_boxes(path: Path) -> Mapping[str, tuple[Box, ...]]:
     boxes: defaultdict[str, tuple[Box, ...]] = defaultdict(tuple)
     try:
         with open_regular(path) as opened, TextIOWrapper(opened, "utf-8", newline="") as file:
-            for number, (name, *sides) in enumerate(csv.reader(file), start=1):
+            for number, row in enumerate(csv.reader(file), start=1):
+                if not row:
+                    continue
+                name, *sides = row
                 left, top, right, bottom = box = _sides(sides)
                 if not (0 <= left <= right <= 1 and 0 <= top <= bottom <= 1):
                     raise SourceError(
@@ -157,7 +160,7 @@ def read_bounding_boxes(path: Path) -> Mapping[str, tuple[Box, ...]]:
                         f"fractions of the image's size, found {','.join([name, *sides])!r}"
                     )
                 boxes[name] += (box,)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise SourceError(f"--bbox_csv {path}: {error}") from error
     return boxes
 

@@ -1,0 +1,367 @@
+"""What reads raw data, and valid inputs of it: archives, images, lists, texts of other programs."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from fractions import Fraction
+from functools import cache, partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+from PIL import Image
+from pyarrow import parquet
+
+from dataprep.archives.containers import list_container
+from dataprep.archives.listing import Listing, clean_path, in_clutter, refusal
+from dataprep.archives.reading import close_archives, read_image
+from dataprep.datasets.chestxray14.lists import Lists, read_listed
+from dataprep.datasets.folder.classes import load_class_list
+from dataprep.datasets.folder.dataset import Folder
+from dataprep.datasets.imagenet.dataset import ImageNet, read_bounding_boxes
+from dataprep.datasets.imagenet.labels import validation_label
+from dataprep.datasets.splits import Cut
+from dataprep.errors import DataprepError
+from dataprep.images import Recipe, Resize, jpeg, png, prepare
+from dataprep.staging.schedulers import expand_hosts, find_job, find_launch
+from dataprep.synthesize.chestxray14 import synthesize_chestxray14
+from dataprep.system.lustre.striping import count_targets, parse_layout
+
+NEXT = b"\n=== next file ===\n"
+"""Between the files of an input that has several."""
+
+Read = Callable[[bytes, Path], object]
+
+
+def picture(number: int = 0, form: str = "JPEG", mode: str = "RGB", **options: Any) -> bytes:
+    """A small image of noise."""
+    stream = io.BytesIO()
+    noise = Random(number).randbytes(12 * 16 * 4)
+    Image.frombytes("RGBA", (16, 12), noise).convert(mode).save(stream, form, **options)
+    return stream.getvalue()
+
+
+MEMBERS = {
+    "n01440764_1.JPEG": b"x" * 700,
+    "./a/n01440764_2.JPEG": b"no image",
+    f"{'long/' * 40}n01440764_3.JPEG": b"",
+    "read me.txt": b"text",
+}
+
+
+def tar(members: Mapping[str, bytes], form: int, **headers: str) -> bytes:
+    """An archive, in which there are a link, a directory and a FIFO, too."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=form, pax_headers=headers) as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            info.pax_headers = {"mtime": "1.5", "comment": "ü" * 30}
+            archive.addfile(info, io.BytesIO(content))
+        for number, kind in enumerate((tarfile.SYMTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE)):
+            info = tarfile.TarInfo(f"{number}.JPEG")
+            info.type, info.linkname = kind, "/etc/passwd"
+            archive.addfile(info)
+    return stream.getvalue()
+
+
+@cache
+def tars() -> list[bytes]:
+    pax = tarfile.PAX_FORMAT
+    forms = (tarfile.GNU_FORMAT, pax, tarfile.USTAR_FORMAT)
+    return [*(tar(MEMBERS, form) for form in forms), tar(MEMBERS, pax, comment="global")]
+
+
+def nested_tars() -> list[bytes]:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for synset, content in zip(("n01440764", "n01443537", "n01484850"), tars(), strict=False):
+            info = tarfile.TarInfo(f"./{synset}.tar")
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return [stream.getvalue()]
+
+
+def sealed_tar(data: bytes) -> bytes:
+    """With the right checksum in every header."""
+    sealed = bytearray(data)
+    for at in range(0, len(data) - 511, 512):
+        if data[at + 257 : at + 262] == b"ustar":
+            sealed[at + 148 : at + 156] = b" " * 8
+            sealed[at + 148 : at + 156] = b"%06o\0 " % sum(sealed[at : at + 512])
+    return bytes(sealed)
+
+
+def gzips() -> list[bytes]:
+    packed = [gzip.compress(each, level, mtime=0) for each in tars() for level in (0, 6)]
+    return [*packed, packed[0] + packed[1], _with_many_points()]
+
+
+@cache
+def _with_many_points() -> bytes:
+    """Its restart points are 64 KiB apart."""
+    members = {f"n01440764_{at}.JPEG": Random(at).randbytes(3000) * 10 for at in range(9)}
+    return gzip.compress(tar(members, tarfile.GNU_FORMAT), 6, mtime=0)
+
+
+def zips() -> list[bytes]:
+    made = []
+    for method, comment in ((zipfile.ZIP_STORED, b""), (zipfile.ZIP_DEFLATED, b"PK\5\6" * 9)):
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w", method) as archive:
+            for name, content in MEMBERS.items():
+                archive.writestr(zipfile.ZipInfo(name), content, method)
+            with archive.open(zipfile.ZipInfo("n01440764_9.JPEG"), "w", force_zip64=True) as file:
+                file.write(b"z" * 600)
+            archive.comment = comment
+        made.append(stream.getvalue())
+    return made
+
+
+def read_archive(name: str, data: bytes, place: Path) -> None:
+    """List it, and read its images."""
+    (place / name).write_bytes(data)
+    close_archives()
+    listing = list_container(place, name, restarts_name="restarts")
+    (place / "restarts").write_bytes(listing.restarts)
+    _read_images(listing, place)
+
+
+def _read_images(listing: Listing, place: Path) -> None:
+    for image in listing.images[:20]:
+        row = image.row(image.path, (0,))
+        with suppress(DataprepError):
+            assert len(read_image(place, row, place, most=1 << 20)) == row.size
+
+
+def read_tar(data: bytes, place: Path) -> None:
+    """As it is, and compressed."""
+    with suppress(DataprepError):
+        read_archive("a.tar.gz", gzip.compress(data, 1), place)
+    read_archive("a.tar", data, place)
+
+
+def read_nested(data: bytes, place: Path) -> None:
+    """As the archive of class archives that ImageNet is published in."""
+    (place / "ILSVRC2012_img_train.tar").write_bytes(data)
+    dataset = ImageNet()
+    for unit in dataset.find(place, ["train"]).units:
+        with suppress(DataprepError):
+            dataset.scan(place, unit)
+
+
+def restarts() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as place:
+        return [_listed(Path(place)).restarts]
+
+
+def read_restarts(data: bytes, place: Path) -> None:
+    """Restart points of a good archive."""
+    listing = _listed(place)
+    (place / "restarts").write_bytes(data)
+    close_archives()
+    _read_images(listing, place)
+
+
+@cache
+def _listed(place: Path) -> Listing:
+    (place / "a.tar.gz").write_bytes(_with_many_points())
+    return list_container(place, "a.tar.gz", restarts_name="restarts")
+
+
+def jpegs() -> list[bytes]:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return [
+        picture(),
+        picture(progressive=True),
+        picture(restart_marker_blocks=1, exif=exif, comment=b"comment"),
+        picture(mode="CMYK"),
+        picture(mode="L", subsampling=0, quality=100),
+    ]
+
+
+def pngs() -> list[bytes]:
+    deep = io.BytesIO()
+    Image.frombytes("I;16", (8, 8), Random(0).randbytes(128)).save(deep, "PNG")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    modes = [picture(form="PNG", mode=mode) for mode in ("RGB", "L", "LA", "RGBA", "1", "P")]
+    return [*modes, deep.getvalue(), picture(form="PNG", exif=exif, dpi=(1, 1))]
+
+
+def others() -> list[bytes]:
+    frames = [Image.frombytes("L", (16, 12), Random(at).randbytes(192)) for at in range(3)]
+    return [
+        picture(form="GIF", mode="P"),
+        picture(form="GIF", mode="P", save_all=True, append_images=frames, disposal=2),
+        picture(form="BMP"),
+        picture(form="WEBP"),
+        picture(form="WEBP", lossless=True),
+        picture(form="WEBP", save_all=True, append_images=frames),
+        picture(form="TIFF"),
+        picture(form="TIFF", compression="tiff_lzw", description="text"),
+        picture(form="TIFF", compression="jpeg"),
+        picture(form="TIFF", mode="L", compression="tiff_adobe_deflate"),
+    ]
+
+
+def sealed_png(data: bytes) -> bytes:
+    """With the right CRC in every chunk."""
+    sealed = bytearray(data)
+    at = 8
+    while at + 12 <= len(sealed):
+        end = at + 8 + int.from_bytes(sealed[at : at + 4])
+        sealed[end : end + 4] = zlib.crc32(sealed[at + 4 : end]).to_bytes(4)
+        at = end + 4
+    return bytes(sealed)
+
+
+_SMALL: dict[str, Any] = {"max_pixels": 1 << 20}
+_RECIPES = (
+    Recipe(exif="apply", **_SMALL),
+    Recipe(check="header", color="rgb", **_SMALL),
+    Recipe(resize=Resize(20), exif="apply", encoding="png", **_SMALL),
+    Recipe(resize=Resize(16, 8), color="gray", encoding="jpeg", **_SMALL),
+    Recipe(encoding="raw", color="rgb", statistics="mean", **_SMALL),
+    Recipe(passes=("JPEG", "PNG"), exif="apply", **_SMALL),
+    Recipe(passes=("PNG",), depth="keep", check="header", color="gray", **_SMALL),
+    Recipe(encoding="png", depth="keep", resize=Resize(20), statistics="on", **_SMALL),
+)
+
+
+def read_headers(data: bytes, _: Path) -> None:
+    """What is read of a JPEG or PNG before any library sees it."""
+    for look in (
+        jpeg.read_frame,
+        jpeg.without_metadata,
+        lambda it: [*jpeg.segments(it)],
+        png.read_header,
+        png.split,
+        partial(jpeg.reaches_end, scan=len(data) // 2),
+    ):
+        with suppress(DataprepError):
+            look(data)
+
+
+def read_picture(data: bytes, _: Path) -> None:
+    """Through two recipes: one that looks at everything, and another one."""
+    for recipe in (Recipe(check="pixels", **_SMALL), _RECIPES[zlib.crc32(data) % len(_RECIPES)]):
+        with suppress(DataprepError):
+            prepare(data, recipe)
+
+
+def read_boxes(data: bytes, place: Path) -> None:
+    (place / "boxes.csv").write_bytes(data)
+    read_bounding_boxes(place / "boxes.csv")
+
+
+def read_names(data: bytes, _: Path) -> None:
+    for line in data.decode(errors="surrogateescape").split("\n"):
+        with suppress(DataprepError, ValueError):  # of clean_path it is the answer
+            refusal(clean_path(line))
+        with suppress(DataprepError):
+            validation_label(line)
+        in_clutter(line)
+
+
+def radiograph_lists() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as place:
+        synthesize_chestxray14(Path(place), patients=4, archives=1, size=8)
+        return [NEXT.join((Path(place) / name).read_bytes() for name in _LISTS)]
+
+
+_LISTS = (
+    *("Data_Entry_2017_v2020.csv", "train_val_list.txt", "test_list.txt", "BBox_List_2017.csv"),
+)
+
+
+def read_radiograph_lists(data: bytes, place: Path) -> None:
+    paths = [place / name for name in _LISTS]
+    for path, content in zip(paths, (*data.split(NEXT, 3), b"", b"", b""), strict=False):
+        path.write_bytes(content)
+    labels, *sides, boxes = paths
+    cut = Cut(0, (("validation", Fraction(1, 4)),), "train")
+    read_listed(Lists(labels, tuple(sides), boxes), cut)
+
+
+def listings(form: str) -> list[bytes]:
+    if form == "parquet":
+        columns = {"path": ["a/1.jpg", "b/2.jpg"], "label": ["a", "b|c"], "age": [1, None]}
+        stream = io.BytesIO()
+        parquet.write_table(pa.table({**columns, "lists": [["x"], ["y", "z"]]}), stream)
+        return [stream.getvalue()]
+    text = {
+        "csv": 'path,label,split,size,age\na/1.jpg,a,train,10,1\n"b/2.jpg",b|c,test,20,x\n',
+        "tsv": "path\tlabel\tage\na/1.jpg\ta\t5\nb/2.jpg\tb|c\t\n",
+        "jsonl": '{"path": "a/1.jpg", "label": ["a"], "age": 5}\n{"path": "b.jpg", "label": "b"}\n',
+        "txt": "a/1.jpg a\nb/2.jpg b\n",
+    }[form]
+    return [text.encode(), text.replace("\n", "\r\n").encode("utf-8-sig")]
+
+
+def read_listing(form: str, data: bytes, place: Path) -> None:
+    """With all options that make more of a listing."""
+    path = place / f"list.{form}"
+    path.write_bytes(data)
+    more = {} if form == "txt" else {"label_separator": "|", "attribute_columns": "all"}
+    dataset = Folder(listing=str(path), **more)
+    for unit in dataset.find(place, None).units:
+        dataset.scan(place, unit)
+
+
+def class_lists() -> list[bytes]:
+    return [b"a\nb b\nc\n", b"\xef\xbb\xbfa\t1\r\nb\t0\r\n", b"/a/x 0\n/b/y 1\n", b"a\tAn a\nb\n"]
+
+
+def read_class_list(data: bytes, place: Path) -> None:
+    (place / "classes.txt").write_bytes(data)
+    load_class_list(place / "classes.txt")
+
+
+def environments() -> list[bytes]:
+    return [
+        b"SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[0-2,5],m-a[01-10]b,r[0-1]n[00-03]\nSLURM_NNODES=4",
+        b"SLURM_JOB_ID=7\nSLURM_STEP_ID=0\nSLURM_PROCID=3\nPMI_RANK=3\nSLURM_NODELIST=a,b",
+        b"LSB_JOBID=5\nLSB_JOBINDEX=2\nLSB_MCPU_HOSTS=a 4 b 4\nOMPI_COMM_WORLD_RANK=1\n"
+        b"OMPI_COMM_WORLD_SIZE=2\nOMPI_COMM_WORLD_LOCAL_RANK=1",
+        b"PBS_JOBID=1.server\nPBS_NODEFILE=nodes\nPBS_NODENUM=1\nPBS_NUM_NODES=2\nPALS_RANKID=1\n"
+        b"PALS_LOCAL_RANKID=0\nPMI_SIZE=2",
+    ]
+
+
+def read_environment(data: bytes, _: Path) -> None:
+    lines = data.decode(errors="surrogateescape").split("\n")
+    environment = dict(line.partition("=")[::2] for line in lines)
+    for look in (find_job, find_launch):
+        with suppress(DataprepError):
+            look(environment)
+    for text in environment.values():
+        with suppress(ValueError):
+            expand_hosts(text)
+
+
+def lustre_texts() -> list[bytes]:
+    return [
+        b"stripe_count:  1 stripe_size:   1048576 pattern:       raid0 stripe_offset: -1\n",
+        b"  lcm_entry_count:   2\n    lcme_extent.e_start: 0\n    lcme_extent.e_end:   268435456\n"
+        b"      stripe_count:  1       stripe_size:   1048576\n    lcme_extent.e_end:   EOF\n"
+        b"      stripe_count:  -1       extension_size:   4194304      pool: flash\n",
+        b"UUID                   1K-blocks        Used   Available Use% Mounted on\n"
+        b"testfs-MDT0000_UUID      4194304      391168     3803136   9% /mnt/testfs[MDT:0]\n"
+        b"testfs-OST0000_UUID     10485760       32768    10452992   1% /mnt/testfs[OST:0] f\n",
+    ]
+
+
+def read_lustre(data: bytes, _: Path) -> None:
+    text = data.decode(errors="replace")
+    parse_layout(text)
+    count_targets(text)

@@ -1,0 +1,203 @@
+"""What reads finished data sets, and valid inputs of it: every format, a set with its tables."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import struct
+import tempfile
+import zlib
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import h5py
+
+from dataprep.build.manifest import NAME, PART, Part, part_json, seal_manifest
+from dataprep.cli import main
+from dataprep.errors import DataprepError, UsageError
+from dataprep.plugins import load_sink
+from dataprep.records import describe
+from dataprep.sinks import DatasetInfo, ShardName, Sink
+from dataprep.sinks.testing import CASES, Case
+from dataprep.sinks.tfrecord import masked_crc
+from dataprep.staging.inventory import read_inventory
+from dataprep.system.state_files import to_json
+from tests.conftest import write_tiny_raw
+from tests.fuzz.mutations import mutated, mutated_document
+from tests.fuzz.raw_readers import NEXT
+
+_FILES = (
+    *(NAME, PART, "records.parquet", "train/train-00000-of-00002", "train/train-00001-of-00002"),
+    *("index/train/train-00000-of-00002", "index/train/train-00001-of-00002"),
+    *("validation/validation-00000-of-00001", "index/validation/validation-00000-of-00001"),
+)
+_COMMANDS: tuple[tuple[str, ...], ...] = (
+    *(("inspect",), ("inspect", "--json"), ("verify", "--level", "decode", "--workers", "1")),
+    *(("card",), ("lint",), ("status",)),
+)
+_ONLY = ShardName("train", 0, 1)
+
+
+@cache
+def _variants(name: str) -> list[tuple[Sink, Case]]:
+    """A format with every combination of its options, and the kinds of data sets each can hold."""
+    sink = load_sink(name)
+    found = []
+    for values in itertools.product(*sink.OPTIONS.values()):
+        variant = type(sink)(**dict(zip(sink.OPTIONS, values, strict=True)))
+        for case in CASES:
+            with suppress(UsageError):
+                variant.check(case.info_for(variant))
+                found.append((variant, case))
+    return found
+
+
+def shards(name: str) -> list[bytes]:
+    """A shard of each of them: the number of the variant, then its files."""
+    made = []
+    for number, (sink, case) in enumerate(_variants(name)):
+        with tempfile.TemporaryDirectory() as directory:
+            paths = _paths(sink, Path(directory))
+            writer = sink.open(paths, case.info_for(sink))
+            for example in case.examples(sink, 4):
+                writer.write(example)
+            writer.close()
+            writer.abandon()
+            if name.startswith("hdf5"):
+                _drop_checksums(paths[0])
+            made.append(NEXT.join([bytes([number]), *(path.read_bytes() for path in paths)]))
+    return made
+
+
+def _drop_checksums(path: Path) -> None:
+    """Write an HDF5 file anew in its oldest form, which has none that would stop a forger."""
+    with h5py.File(path) as found, h5py.File(path.with_name("old"), "w", libver="earliest") as old:
+        old.attrs.update(found.attrs)
+        for name in found:
+            found.copy(name, old)
+    path.with_name("old").rename(path)
+
+
+def _paths(sink: Sink, directory: Path) -> list[Path]:
+    paths = [directory / name for name in sink.paths(_ONLY, "split")]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return paths
+
+
+def read_shard(name: str, data: bytes, place: Path) -> None:
+    """From its beginning to its end, its first and last example, and without its other files."""
+    number, *files = data.split(NEXT)
+    variants = _variants(name)
+    sink, case = variants[int.from_bytes(number[:1]) % len(variants)]
+    paths = _paths(sink, place)
+    for path, content in itertools.zip_longest(paths, files[: len(paths)], fillvalue=b""):
+        path.write_bytes(content)
+    for given, info in ((paths, case.info_for(sink)), (paths[:1], DatasetInfo())):
+        with suppress(DataprepError), sink.reader(given, info) as reader:
+            with suppress(DataprepError, IndexError):
+                reader[len(reader) - 1]
+            with suppress(DataprepError, IndexError):
+                reader.encoded(0)
+            for example in itertools.islice(reader, 50):
+                describe(example)
+
+
+def sealed_records(data: bytes) -> bytes:
+    """TFRecords with the right checksums."""
+    number, *files = data.split(NEXT)
+    sealed = bytearray(files[0] if files else b"")
+    at = 0
+    while at + 16 <= len(sealed):
+        (size,) = struct.unpack_from("<Q", sealed, at)
+        sealed[at + 8 : at + 12] = struct.pack("<I", masked_crc(bytes(sealed[at : at + 8])))
+        end = at + 12 + size
+        if end + 4 > len(sealed):
+            break
+        sealed[end : end + 4] = struct.pack("<I", masked_crc(bytes(sealed[at + 12 : end])))
+        at = end + 4
+    return NEXT.join([number, bytes(sealed), *files[1:]])
+
+
+def sets() -> list[bytes]:
+    """A small data set, whole."""
+    with tempfile.TemporaryDirectory() as directory:
+        raw, out = Path(directory, "raw"), Path(directory, "out")
+        write_tiny_raw(raw, classes=2, images=2, validation=2)
+        shards = ("--num_shards", "train=2,validation=1", "--workers", "1")
+        words = ("imagenet", "--raw_data_dir", raw, "--local_scratch_dir", out, *shards)
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+            assert main([*map(str, words)]) == 0
+        whole = [out / name for name in _FILES]
+        manifest = json.loads(whole[0].read_bytes())
+        part = part_json(Part(manifest["sha256"], {"train": (1,), "validation": (0,)}))
+        return [
+            NEXT.join(path.read_bytes() if path.exists() else said for path in whole)
+            for said in (b"{}", part.encode())
+        ]
+
+
+def mutated_set(random: Random, seeds: list[bytes]) -> bytes:
+    """Something else in its manifest, as a part, in the table of records, or in a shard."""
+    files = random.choice(seeds).split(NEXT)
+    at = random.choice((0, 0, 0, 1, 2, 2, 3, 5))
+    if at < 2:
+        files[at] = to_json(mutated_document(random, json.loads(files[at])))
+    else:
+        files[at] = mutated(random, [files[at]])
+    return NEXT.join(files)
+
+
+def sealed_set(data: bytes) -> bytes:
+    """With the hashes of all files, as somebody seals it who forges everything."""
+    files = data.split(NEXT)
+    with suppress(ValueError, RecursionError):
+        manifest = json.loads(files[0])
+        contents = dict(zip(_FILES, files, strict=False))
+        for entry in _entries(manifest):
+            content = contents.get(entry["path"])
+            if content is not None:
+                entry["bytes"] = len(content)
+                entry["sha256"] = hashlib.sha256(content).hexdigest()
+        if isinstance(manifest, dict):
+            body = {name: value for name, value in manifest.items() if name != "sha256"}
+            manifest = {**seal_manifest(body)}
+            part = json.loads(files[1])
+            if isinstance(part, dict) and "manifest_sha256" in part:
+                files[1] = to_json({**part, "manifest_sha256": manifest["sha256"]})
+        files[0] = to_json(manifest)
+    return NEXT.join(files)
+
+
+def _entries(node: Any) -> list[dict[str, Any]]:
+    """Whatever in a manifest describes a file."""
+    if isinstance(node, list):
+        return [entry for each in node for entry in _entries(each)]
+    if not isinstance(node, dict):
+        return []
+    own = [node] if isinstance(node.get("path"), str) and "sha256" in node else []
+    return own + _entries([*node.values()])
+
+
+def read_set(data: bytes, place: Path) -> None:
+    """By every command that reads one."""
+    for name, content in itertools.zip_longest(_FILES, data.split(NEXT)[: len(_FILES)]):
+        path = place / "set" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name == PART and content == b"{}":
+            path.unlink(missing_ok=True)
+        else:
+            path.write_bytes(content or b"")
+    command, *options = _COMMANDS[zlib.crc32(data) % len(_COMMANDS)]
+    for words in (["inspect"], [command, *options]):
+        said = StringIO()
+        with redirect_stdout(StringIO()), redirect_stderr(said):
+            main(["--debug", words[0], str(place / "set"), *words[1:]])
+        if "error: unexpected" in said.getvalue():
+            raise AssertionError(said.getvalue())
+    read_inventory(place / "set")

@@ -1,0 +1,78 @@
+"""The table of what is fuzzed; another target is another row."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from dataprep.plugins import load_sink
+from tests.fuzz import raw_readers as raw
+from tests.fuzz import set_readers as sets
+from tests.fuzz.past import PAST
+from tests.fuzz.runner import Target
+
+CORPUS = Path(__file__).parent / "corpus"
+
+_SINKS = {
+    "arrayrecord": 1000,
+    "hdf5": 1000,
+    "hdf5-arrays": 1000,
+    "hdf5-caffe": 1000,
+    "lmdb": 1000,
+    "lmdb-torch": 1000,
+    "parquet": 1000,
+    "recordio": 1000,
+    "tfrecord": 1000,
+    "webdataset": 1000,
+}
+_SEALED = {
+    "tfrecord": sets.sealed_records,
+    "webdataset": raw.sealed_tar,
+}
+
+
+def kept(name: str) -> list[tuple[str, bytes]]:
+    """What was found before, by name: files, and what is made by code."""
+    files = sorted((CORPUS / name.replace(" ", "-")).glob("*"))
+    made = PAST[name]() if name in PAST else {}
+    return [*((file.name, file.read_bytes()) for file in files), *made.items()]
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target("tar", raw.tars, raw.read_tar, 2000, raw.sealed_tar),
+        Target("nested tar", raw.nested_tars, raw.read_nested, 2000, raw.sealed_tar),
+        Target("gzip", raw.gzips, partial(raw.read_archive, "a.tar.gz")),
+        Target("zip", raw.zips, partial(raw.read_archive, "a.zip"), 2000),
+        Target("restart points", raw.restarts, raw.read_restarts),
+        Target("headers", lambda: raw.jpegs() + raw.pngs(), raw.read_headers, 5000, memory=16),
+        Target("jpeg", raw.jpegs, raw.read_picture, 2000, memory=64),
+        Target("png", raw.pngs, raw.read_picture, 2000, raw.sealed_png, memory=64),
+        Target("other images", raw.others, raw.read_picture, 2000, memory=64),
+        Target("boxes", lambda: [b"n00007846_64193.JPEG,0.1,0.2,0.5,1\n" * 3], raw.read_boxes),
+        Target("names", lambda: [b"a//b/../.x\nILSVRC2012_val_00000001.JPEG\n"], raw.read_names),
+        Target("radiograph lists", raw.radiograph_lists, raw.read_radiograph_lists, 100),
+        *(
+            Target(
+                f"listing.{form}", partial(raw.listings, form), partial(raw.read_listing, form), 100
+            )
+            for form in ("csv", "tsv", "jsonl", "txt", "parquet")
+        ),
+        Target("classes", raw.class_lists, raw.read_class_list),
+        Target("environment", raw.environments, raw.read_environment, 5000),
+        Target("lustre", raw.lustre_texts, raw.read_lustre, 5000, memory=16),
+        Target("set", sets.sets, sets.read_set, 300, sets.sealed_set, sets.mutated_set),
+        *(
+            Target(
+                name,
+                partial(sets.shards, name),
+                partial(sets.read_shard, name),
+                count,
+                _SEALED.get(name),
+                isolated=load_sink(name).trusts_files,
+            )
+            for name, count in _SINKS.items()
+        ),
+    )
+}

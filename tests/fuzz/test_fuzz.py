@@ -1,0 +1,71 @@
+"""Hostile inputs, and that those who look for trouble find it where there is some."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.targets import CORPUS, TARGETS
+
+_ROOT = Path(__file__).parents[2]
+
+# Each takes a bound or an answer away, or brings a crash; the target of that name must tell.
+_PLANTED = {
+    "tar": ("import tarfile, dataprep.archives.tar as it; it._DAMAGE = ()", "Error"),
+    "environment": (
+        "import dataprep.staging.schedulers as it; it._MOST_HOSTS = 10**30",
+        "over 5 s",
+    ),
+    "png": (
+        "import dataprep.images.pixels as it; it.require_size = lambda *_: None",
+        "memory: ",
+    ),
+    "names": (
+        "import os, dataprep.archives.listing as it; it.is_clutter_folder = "
+        "lambda name: os.abort() if len(name) > 200 else False",
+        "Fatal Python error: Aborted",
+    ),
+}
+
+
+def fuzz(*words: str, plant: str = "", place: Path = _ROOT) -> subprocess.CompletedProcess[str]:
+    """Run it in a process that has no threads yet."""
+    program = f"{plant}\nimport sys\nfrom tests.fuzz.__main__ import main\nsys.exit(main())"
+    command = [sys.executable, "-c", program, *words]
+    path = {"PYTHONPATH": ":".join([str(_ROOT), *filter(None, sys.path)])}
+    return subprocess.run(command, env=path, cwd=place, capture_output=True, text=True, check=False)
+
+
+def test_what_was_found_before(tmp_path: Path) -> None:
+    done = fuzz("--corpus", place=tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert done.stdout.count(" 0 findings") > 8
+
+
+def test_the_corpus_is_of_targets_and_small() -> None:
+    files = [path for path in CORPUS.rglob("*") if path.is_file()]
+    assert {path.parent.name for path in files} <= {name.replace(" ", "-") for name in TARGETS}
+    assert sum(path.stat().st_size for path in files) < 300_000
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("target", TARGETS)
+def test_two_minutes_of_hostile_inputs(target: str, tmp_path: Path) -> None:
+    done = fuzz(target, "--seed", "1", place=tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert done.stdout.startswith(f"{target}: {TARGETS[target].count} inputs, 0 findings")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("target", _PLANTED)
+def test_what_is_planted_is_found(target: str, tmp_path: Path) -> None:
+    plant, what = _PLANTED[target]
+    done = fuzz(target, "--seed", "1", plant=plant, place=tmp_path)
+    assert done.returncode == 1, done
+    assert what in done.stdout
+    kept = next((tmp_path / "fuzz-findings").iterdir())
+    assert fuzz(target, "--file", str(kept), plant=plant, place=tmp_path).returncode == 1
+    assert fuzz(target, "--file", str(kept), place=tmp_path).returncode == 0
