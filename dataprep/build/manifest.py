@@ -240,13 +240,13 @@ def read_part(out: Path, manifest: Mapping[str, Any]) -> Part | None:
         fields["splits"] = {name: tuple(numbers) for name, numbers in said["splits"].items()}
         fields["split_files"] = tuple(said["split_files"])
         part = Part(**fields)
-        numbers = (part.node, part.nodes, part.replicas, *chain(*part.splits.values()))
-        if not all(type(number) is int and number >= 0 for number in numbers):
-            raise ValueError
         for name, numbers in part.splits.items():
             _restricted(manifest["splits"][name], numbers, ())
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise _broken(path, "what it names is not the manifest's") from error
+    counts = (part.node, part.nodes, part.replicas, *chain(*part.splits.values()))
+    if not all(type(count) is int and count >= 0 for count in counts):
+        raise _broken(path, "not all of its numbers are numbers")
     if said["format"] != PART_FORMAT or part.manifest_sha256 != manifest["sha256"]:
         raise _broken(path, "it is of another data set, or another version of dataprep's")
     return part

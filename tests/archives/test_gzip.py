@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import random
+import struct
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -173,6 +174,11 @@ def test_restart_points_that_are_gone_or_torn_are_noticed(archive):
         archive.restarts.write_bytes(whole[:kept])
         close_archives()
         with pytest.raises(SourceError, match="which is damaged"):
+            archive.read_all()
+    for promised in (0, 2**32 - 1):
+        archive.restarts.write_bytes(whole[:31] + struct.pack("=I", promised) + whole[35:])
+        close_archives()
+        with pytest.raises(SourceError, match=f"a table of {promised} restart points"):
             archive.read_all()
 
 

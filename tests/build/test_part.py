@@ -189,6 +189,8 @@ def test_the_manifest_of_a_part_counts_what_is_here(tiny: Made, second: Path) ->
         ({"splits": {"train": [1, 6]}}, "is not the manifest's"),
         ({"split_files": None}, "is not the manifest's"),
         ({"of": "another version"}, "is not the manifest's"),
+        ({"nodes": "2"}, "not all of its numbers are numbers"),
+        ({"splits": {"train": [-1]}}, "not all of its numbers are numbers"),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else None,
 )

@@ -134,7 +134,7 @@ def test_class_folders_are_labels(raw):
 
 def test_bounding_boxes(tmp_path: Path) -> None:
     path = tmp_path / "boxes.csv"
-    path.write_text("a.JPEG,0.1,0.2,0.3,0.4\nb.JPEG,0,0,1,1\na.JPEG,0.5,0.5,0.5,0.5\n")
+    path.write_text("a.JPEG,0.1,0.2,0.3,0.4\nb.JPEG,0,0,1,1\na.JPEG,0.5,0.5,0.5,0.5\n\n")
     assert read_bounding_boxes(path) == {
         "a.JPEG": ((0.1, 0.2, 0.3, 0.4), (0.5, 0.5, 0.5, 0.5)),
         "b.JPEG": ((0.0, 0.0, 1.0, 1.0),),
@@ -149,6 +149,12 @@ def test_a_line_that_is_no_box_is_named(tmp_path: Path, line: str) -> None:
     path.write_text(f"a.JPEG,0,0,1,1\n{line}\n")
     with pytest.raises(SourceError, match="line 2"):
         read_bounding_boxes(path)
+
+
+def test_a_line_without_an_end_is_no_box(tmp_path: Path) -> None:
+    (tmp_path / "boxes.csv").write_text("a" * 140_000)
+    with pytest.raises(SourceError, match="field larger than field limit"):
+        read_bounding_boxes(tmp_path / "boxes.csv")
 
 
 def test_a_missing_box_file_is_named(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from tests.fuzz.mutations import mutated
 
 SECONDS = 5.0  # of processor time
 _STUCK = 120.0  # without using any
-_ENOUGH = 5  # findings of a target, in which it may take long
+_ENOUGH = 3  # findings of a target, in which it may take long
 _ADDRESSES = 4 << 30
 _BATCH = 2000  # inputs of one process: what its allocator keeps must not count for an input
 

@@ -353,6 +353,12 @@ def test_what_the_user_says_of_the_nodes_is_believed(
     assert (found.job, found.step, found.leader, found.origin) == (job, step, leader, "--rank")
 
 
+@pytest.mark.parametrize("hosts", ["n[0-9999999999]", "n[0-999]m[0-999]r[0-9]", "n[5,0-1048575]"])
+def test_more_hosts_than_there_are_anywhere_are_refused(hosts: str) -> None:
+    with pytest.raises(ValueError, match="more than 1,048,576 hosts"):
+        expand_hosts(hosts)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
