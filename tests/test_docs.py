@@ -124,6 +124,15 @@ def test_links_lead_somewhere() -> None:
             assert (source.parent / target).exists(), f"{source.name} links to {target}"
 
 
+def test_every_promise_of_the_security_page_has_its_test() -> None:
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?`", text)
+    assert len(named) > 20
+    for path, name in named:
+        assert (ROOT / path).exists(), path
+        assert not name or f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), name
+
+
 def test_the_changelog_has_a_place_for_what_is_new() -> None:
     assert "## Unreleased" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
