@@ -29,6 +29,7 @@ _UNPACKED_AT_ONCE: Final = 256 << 10
 _IMAGES: Final = 4
 _LEAST, _MOST = 64 << 10, 2 << 20
 _MOST_POINTS: Final = 4096
+_MOST_ENDS: Final = 1000  # times that the end of a file is read; a good image needs a few
 
 # Magic and version, flags, bytes packed and unpacked, spacing, size of a window, number of points.
 _HEADER: Final = struct.Struct("=6sBQQIII")
@@ -119,7 +120,7 @@ class Restarts:
         index = io.BytesIO(self._index_at(offset))
         try:
             with Unbuffered(
-                fileobj=SharedFile(descriptor), auto_build=False, readbuf_size=_PACKED_AT_ONCE
+                fileobj=_EndingFile(descriptor), auto_build=False, readbuf_size=_PACKED_AT_ONCE
             ) as file:
                 file.import_index(fileobj=index)
                 file.seek(offset)
@@ -136,3 +137,16 @@ class Restarts:
         end = np.array([(self._packed, self._unpacked, 0, 0)], _POINT)
         head = _HEADER.pack(_MAGIC, 0, self._packed, self._unpacked, _MOST, _WINDOW, 2)
         return head + bytes(self._points[place].tobytes()) + end.tobytes() + window
+
+
+class _EndingFile(SharedFile):
+    """A file at whose end nobody waits: `indexed_gzip` does for data that restart points invent."""
+
+    _waited = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = super().read(size)
+        self._waited += not data
+        if self._waited > _MOST_ENDS:
+            raise EOFError("its compressed data end too early")
+        return data

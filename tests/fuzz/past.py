@@ -42,6 +42,13 @@ def _restarts(count: int) -> bytes:
     return struct.pack("=6sBQQIII", b"GZIDX\1", 0, 9000, 9000, 1 << 16, 1 << 15, count) + bytes(90)
 
 
+def _going_back() -> bytes:
+    """The second point unpacks to where the first one does."""
+    data = bytearray(raw.restarts()[0])
+    data[35 + 18 + 8 : 35 + 18 + 16] = bytes(8)
+    return bytes(data)
+
+
 _FORGED: tuple[tuple[str, Any], ...] = (
     *(("image.max_pixels", None), ("input", {}), ("sink.config", []), ("sink.config", {"x": "y"})),
     *(("splits.train.records", 10**30), ("splits.train.shards", []), ("classes", [["a\0", "b"]])),
@@ -86,7 +93,10 @@ PAST: dict[str, Callable[[], dict[str, bytes]]] = {
     "zip": lambda: {f"{count} entries": _promising(count) for count in (0, 4, 6, 65534, 65535)},
     "jpeg": lambda: {f"{count} scans": _of_scans(count) for count in (100, 1000, 20_000)},
     "png": lambda: {f"{side} pixels a side": _declaring(side) for side in (0, 60_000, 2**32 - 1)},
-    "restart points": lambda: {f"{at} points": _restarts(at) for at in (0, 9, 2**31, 2**32 - 1)},
+    "restart points": lambda: {
+        "an endless wait": _going_back(),
+        **{f"{count} points": _restarts(count) for count in (0, 9, 2**31, 2**32 - 1)},
+    },
     "boxes": lambda: {"a blank line": b"a.JPEG,0,0,1,1\n\n", "a long field": b"a" * 140_000},
     "environment": lambda: {
         hosts[:20]: f"SLURM_JOB_ID=1\nSLURM_NODELIST={hosts}".encode() for hosts in _HOSTS

@@ -14,17 +14,18 @@ from tests.fuzz.runner import Target
 CORPUS = Path(__file__).parent / "corpus"
 
 _SINKS = {
-    "arrayrecord": 1000,
-    "hdf5": 1000,
-    "hdf5-arrays": 1000,
-    "hdf5-caffe": 1000,
-    "lmdb": 1000,
-    "lmdb-torch": 1000,
-    "parquet": 1000,
-    "recordio": 1000,
-    "tfrecord": 1000,
-    "webdataset": 1000,
+    "arrayrecord": 300,
+    "hdf5": 200,
+    "hdf5-arrays": 200,
+    "hdf5-caffe": 200,
+    "lmdb": 200,
+    "lmdb-torch": 250,
+    "parquet": 250,
+    "recordio": 300,
+    "tfrecord": 400,
+    "webdataset": 200,
 }
+_LISTINGS = {"csv": 100, "tsv": 100, "jsonl": 100, "txt": 300, "parquet": 30}
 _SEALED = {
     "tfrecord": sets.sealed_records,
     "webdataset": raw.sealed_tar,
@@ -41,28 +42,35 @@ def kept(name: str) -> list[tuple[str, bytes]]:
 TARGETS = {
     target.name: target
     for target in (
-        Target("tar", raw.tars, raw.read_tar, 2000, raw.sealed_tar),
-        Target("nested tar", raw.nested_tars, raw.read_nested, 2000, raw.sealed_tar),
-        Target("gzip", raw.gzips, partial(raw.read_archive, "a.tar.gz")),
-        Target("zip", raw.zips, partial(raw.read_archive, "a.zip"), 2000),
-        Target("restart points", raw.restarts, raw.read_restarts),
-        Target("headers", lambda: raw.jpegs() + raw.pngs(), raw.read_headers, 5000, memory=16),
-        Target("jpeg", raw.jpegs, raw.read_picture, 2000, memory=64),
-        Target("png", raw.pngs, raw.read_picture, 2000, raw.sealed_png, memory=64),
-        Target("other images", raw.others, raw.read_picture, 2000, memory=64),
-        Target("boxes", lambda: [b"n00007846_64193.JPEG,0.1,0.2,0.5,1\n" * 3], raw.read_boxes),
-        Target("names", lambda: [b"a//b/../.x\nILSVRC2012_val_00000001.JPEG\n"], raw.read_names),
-        Target("radiograph lists", raw.radiograph_lists, raw.read_radiograph_lists, 100),
+        Target("tar", raw.tars, raw.read_tar, 1000, raw.sealed_tar),
+        Target("nested tar", raw.nested_tars, raw.read_nested, 1500, raw.sealed_tar),
+        Target("gzip", raw.gzips, partial(raw.read_archive, "a.tar.gz"), 4000),
+        Target("zip", raw.zips, partial(raw.read_archive, "a.zip"), 10_000),
+        Target("restart points", raw.restarts, raw.read_restarts, 1500),
+        Target("headers", lambda: raw.jpegs() + raw.pngs(), raw.read_headers, 50_000, memory=16),
+        Target("jpeg", raw.jpegs, raw.read_picture, 6000, memory=64),
+        Target("png", raw.pngs, raw.read_picture, 25_000, raw.sealed_png, memory=64),
+        Target("other images", raw.others, raw.read_picture, 7000, memory=64),
+        Target(
+            "boxes", lambda: [b"n00007846_64193.JPEG,0.1,0.2,0.5,1\n" * 3], raw.read_boxes, 4000
+        ),
+        Target(
+            "names", lambda: [b"a//b/../.x\nILSVRC2012_val_00000001.JPEG\n"], raw.read_names, 40_000
+        ),
+        Target("radiograph lists", raw.radiograph_lists, raw.read_radiograph_lists, 50),
         *(
             Target(
-                f"listing.{form}", partial(raw.listings, form), partial(raw.read_listing, form), 100
+                f"listing.{form}",
+                partial(raw.listings, form),
+                partial(raw.read_listing, form),
+                count,
             )
-            for form in ("csv", "tsv", "jsonl", "txt", "parquet")
+            for form, count in _LISTINGS.items()
         ),
-        Target("classes", raw.class_lists, raw.read_class_list),
-        Target("environment", raw.environments, raw.read_environment, 5000),
-        Target("lustre", raw.lustre_texts, raw.read_lustre, 5000, memory=16),
-        Target("set", sets.sets, sets.read_set, 300, sets.sealed_set, sets.mutated_set),
+        Target("classes", raw.class_lists, raw.read_class_list, 1000),
+        Target("environment", raw.environments, raw.read_environment, 3000),
+        Target("lustre", raw.lustre_texts, raw.read_lustre, 20_000, memory=16),
+        Target("set", sets.sets, sets.read_set, 50, sets.sealed_set, sets.mutated_set),
         *(
             Target(
                 name,
