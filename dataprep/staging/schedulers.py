@@ -13,8 +13,8 @@ from typing import NamedTuple
 from dataprep.errors import UsageError
 
 _MOST_STEPS = 0xFFFFFFF0  # Slurm's numbers from here on are batch scripts, shells and the like
-_MOST_HOSTS = 1 << 20  # there are no machines of so many
-_LONGEST_NUMBER = 20  # digits
+_MOST_HOSTS = 1 << 18  # the largest machine yet has 158,976
+_LONGEST_NUMBER = 18  # digits; what fits into 64 bits
 _HOSTS = re.compile(r"(?:[^\[\],\s]|\[[^\[\]]*\])+")  # an entry such as r[0-1]n[00-03]
 
 
@@ -127,7 +127,7 @@ def in_slurm_step(environment: Mapping[str, str]) -> bool:
     Batch scripts and the shells of salloc have a step's number too, but one of their own.
     """
     number = environment.get("SLURM_STEP_ID", "")
-    is_step = number.isdecimal() and int(number) < _MOST_STEPS
+    is_step = number.isdecimal() and int(number[:_LONGEST_NUMBER]) < _MOST_STEPS
     return is_step and all(map(environment.get, ("SLURM_JOB_ID", "SLURM_PROCID")))
 
 
@@ -201,9 +201,11 @@ def _numbers(text: str) -> list[str]:
     numbers: list[str] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
+        if max(len(first), len(last)) > _LONGEST_NUMBER:
+            raise ValueError(f"a number of more than {_LONGEST_NUMBER} digits")
         span = range(int(first), int(last or first) + 1)
-        if len(first) > _LONGEST_NUMBER or len(numbers) + len(span) > _MOST_HOSTS:
-            raise ValueError(f"more than {_MOST_HOSTS:,} hosts in [{text[:50]}]")
+        if len(numbers) + len(span) > _MOST_HOSTS:
+            raise ValueError(f"more than {_MOST_HOSTS:,} hosts")
         numbers += (str(number).zfill(len(first)) for number in span)
     return numbers
 
@@ -218,9 +220,9 @@ def whole_number(environment: Mapping[str, str], names: str) -> int | None:
     text = environment.get(name)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER):
         raise UsageError(
-            f"${name} is {text!r}, expected a number; correct or unset it, or give --rank and "
+            f"${name} is {text[:50]!r}, expected a number; correct or unset it, or give --rank and "
             "--world_size"
         )
     return int(text)

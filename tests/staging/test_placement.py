@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
 from dataprep.staging.placement import Placement, find_placement, require_node
-from dataprep.staging.schedulers import expand_hosts
+from dataprep.staging.schedulers import expand_hosts, find_job, in_slurm_step
 
 # --- environments ---
 
@@ -353,9 +353,17 @@ def test_what_the_user_says_of_the_nodes_is_believed(
     assert (found.job, found.step, found.leader, found.origin) == (job, step, leader, "--rank")
 
 
-@pytest.mark.parametrize("hosts", ["n[0-9999999999]", "n[0-999]m[0-999]r[0-9]", "n[5,0-1048575]"])
+def test_a_number_without_end_is_none() -> None:
+    with pytest.raises(UsageError, match=r"\$SLURM_NNODES is '9{50}', expected a number"):
+        find_job({"SLURM_JOB_ID": "1", "SLURM_NNODES": "9" * 5000})
+    with pytest.raises(ValueError, match="more than 18 digits"):
+        expand_hosts(f"n[0-{2**63}]")
+    assert not in_slurm_step({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "9" * 5000})
+
+
+@pytest.mark.parametrize("hosts", ["n[0-9999999999]", "n[0-999]m[0-999]r[0-9]", "n[5,0-262143]"])
 def test_more_hosts_than_there_are_anywhere_are_refused(hosts: str) -> None:
-    with pytest.raises(ValueError, match="more than 1,048,576 hosts"):
+    with pytest.raises(ValueError, match="more than 262,144 hosts"):
         expand_hosts(hosts)
 
 
