@@ -168,7 +168,7 @@ class LmdbReader:
         path: the file.
 
     Raises:
-        SinkError: truncated; it does not say which file.
+        SinkError: truncated or damaged; it does not say which file.
         lmdb.Error: not an LMDB file of this kind.
     """
 
@@ -187,6 +187,8 @@ class LmdbReader:
         needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
         if status.st_size < needed:  # LMDB would end the process
             raise SinkError(f"{status.st_size} bytes of {needed}: the file is truncated")
+        if self.entries > needed:
+            raise SinkError(f"{self.entries} entries in {needed} bytes: the file is damaged")
         self._transactions = [environment.begin(buffers=True)]
 
     def get(self, key: bytes) -> memoryview:
