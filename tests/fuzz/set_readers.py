@@ -201,9 +201,16 @@ def read_set(data: bytes, place: Path) -> None:
             path.write_bytes(content or b"")
     command, *options = _COMMANDS[zlib.crc32(data) % len(_COMMANDS)]
     for words in (["inspect"], [command, *options]):
-        said = StringIO()
-        with redirect_stdout(StringIO()), redirect_stderr(said):
-            main(["--debug", words[0], str(place / "set"), *words[1:]])
-        if "error: unexpected" in said.getvalue():
-            raise AssertionError(said.getvalue())
+        words.insert(1, str(place / "set"))
+        said = _said(*words)
+        if "error: unexpected" in said:
+            raise AssertionError(_said("--debug", *words))
+        assert all(line.isprintable() for line in said.split("\n")), said
     read_inventory(place / "set")
+
+
+def _said(*words: str) -> str:
+    said = StringIO()
+    with redirect_stdout(said), redirect_stderr(said):
+        main(words)
+    return said.getvalue()

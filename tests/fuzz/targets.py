@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from dataprep.plugins import load_sink
+from tests.fuzz import meeting
 from tests.fuzz import raw_readers as raw
 from tests.fuzz import set_readers as sets
 from tests.fuzz.past import PAST
@@ -70,6 +71,7 @@ TARGETS = {
         Target("classes", raw.class_lists, raw.read_class_list, 1000),
         Target("environment", raw.environments, raw.read_environment, 3000),
         Target("lustre", raw.lustre_texts, raw.read_lustre, 20_000, memory=16),
+        Target("meeting", meeting.messages, meeting.meet, 3000, memory=64),
         Target("set", sets.sets, sets.read_set, 50, sets.sealed_set, sets.mutated_set),
         *(
             Target(
