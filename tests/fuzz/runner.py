@@ -69,16 +69,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Finding:
-    """An input that did not end in an answer."""
+    """An input that did not end in an answer: its name, what happened and where, its bytes."""
 
-    target: str
     name: str
     what: str
     data: bytes
-
-    def __str__(self) -> str:
-        """What happened, in a line, and where it was."""
-        return f"{self.target} {self.name}: {self.what}"
 
 
 Input = Callable[[int], tuple[str, bytes]]
@@ -115,13 +110,13 @@ def run(
             ended = int.from_bytes(at[:])
             if died.startswith("memory") and ended > first:  # alone: it may be what others left
                 _, died = _batch(target, make, warm, range(ended, ended + 1), at, deadline)
-            if died and target.isolated and not died.startswith("memory"):
+            if target.isolated and died.startswith(("ended with -", "over ")):
                 deaths += 1
             elif died:
                 said.append((ended, died))
             for number, what in said:
                 name, data = make(number)
-                findings.append(Finding(target.name, name, what, data))
+                findings.append(Finding(name, what, data))
             first = ended + 1
     return first, findings, deaths
 
@@ -148,7 +143,7 @@ def _batch(
     target: Target, make: Input, warm: bytes, numbers: range, at: mmap.mmap, deadline: float
 ) -> tuple[list[tuple[int, str]], str]:
     """Findings of some inputs by number, and how the process died; ``at`` tells the last one."""
-    at[:] = max(0, numbers[0]).to_bytes(8)
+    at[:] = numbers[0].to_bytes(8)
     place = Path(tempfile.mkdtemp(prefix="fuzz"))
     reader, writer = os.pipe()
     with tempfile.TemporaryFile() as log:
@@ -204,9 +199,8 @@ def _work(
     said: Any,
 ) -> None:
     faulthandler.enable(2)
-    faulthandler.register(
-        signal.SIGPROF, 2, all_threads=True, chain=True
-    )  # says where, and ends it
+    # Says where the process is, and then ends it.
+    faulthandler.register(signal.SIGPROF, 2, all_threads=True, chain=True)
     warnings.simplefilter("error")
     os.environ["HOME"] = str(place)
     _address_space(_ADDRESSES)

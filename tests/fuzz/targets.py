@@ -69,7 +69,7 @@ TARGETS = {
             for form, count in _LISTINGS.items()
         ),
         Target("classes", raw.class_lists, raw.read_class_list, 1000),
-        Target("environment", raw.environments, raw.read_environment, 3000),
+        Target("environment", raw.environments, raw.read_environment, 1000),
         Target("lustre", raw.lustre_texts, raw.read_lustre, 20_000, memory=16),
         Target("meeting", meeting.messages, meeting.meet, 3000, memory=64),
         Target("set", sets.sets, sets.read_set, 50, sets.sealed_set, sets.mutated_set),
