@@ -6,6 +6,7 @@ it was, so those are what is changed most; then bits, cuts, repetitions and piec
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Sequence
 from random import Random
@@ -25,13 +26,15 @@ _TEXTS = (
 )
 _DIGITS = re.compile(rb"[0-9]+")
 
-HOSTILE: tuple[Any, ...] = (
-    *(None, True, False, 0, 1, -1, 2**31, 2**53, 2**63, 2**64, 10**30, 0.5, 1e308, -0.0),
+_STRINGS = (
     *("", "0", ".", "..", "../../up", "/etc/passwd", "a\0b", "\x1b[2J", "\u202e", "\ud800", "a\nb"),
     *("x" * 5000, "a/" * 1000, "train", "validation", "tfrecord", "jpeg", "RAW", "0" * 64),
+)
+_VALUES: tuple[Any, ...] = (
+    *(None, True, False, 0, 1, -1, 2**31, 2**53, 2**63, 2**64, 10**30, 0.5, 1e308, -0.0),
+    *_STRINGS,
     *([], {}, [[]], [0], [None], [[0, 0]], ["a", "b"], {"": 0}, {"a": {}}),
 )
-"""Values of JSON that make no sense somewhere."""
 
 Edit = Callable[[Random, bytearray, Sequence[bytes]], None]
 
@@ -56,15 +59,15 @@ def mutated_document(random: Random, document: Any) -> Any:
                 del parent[key]
             case 1:
                 other, there = random.choice(places)
-                parent[key] = other[there]
+                parent[key] = copy.deepcopy(other[there])
             case 2 if isinstance(parent, list):
                 parent.insert(key, parent[key])
             case 2:
-                parent[random.choice(HOSTILE[14:32])] = parent[key]
+                parent[random.choice(_STRINGS)] = parent[key]
             case 3 if type(parent[key]) is int:
                 parent[key] += random.choice((-1, 1, 2**32, -(2**31)))
             case _:
-                parent[key] = random.choice(HOSTILE)
+                parent[key] = copy.deepcopy(random.choice(_VALUES))
     return document
 
 
