@@ -38,8 +38,9 @@ _FILES = (
     *("validation/validation-00000-of-00001", "index/validation/validation-00000-of-00001"),
 )
 _COMMANDS: tuple[tuple[str, ...], ...] = (
-    *(("inspect",), ("inspect", "--json"), ("verify", "--level", "decode", "--workers", "1")),
-    *(("card",), ("lint",), ("status",)),
+    *(("verify", "--level", "decode", "--workers", "1"),) * 6,
+    *(("inspect", "--json"), ("status",), ("card",)) * 3,
+    ("lint",),  # takes ten times as long
 )
 _ONLY = ShardName("train", 0, 1)
 
@@ -137,14 +138,14 @@ def sets() -> list[bytes]:
         write_tiny_raw(raw, classes=2, images=2, validation=2)
         shards = ("--num_shards", "train=2,validation=1", "--workers", "1")
         words = ("imagenet", "--raw_data_dir", raw, "--local_scratch_dir", out, *shards)
-        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-            assert main([*map(str, words)]) == 0
+        said = _said(*map(str, words))
+        assert (out / NAME).exists(), said
         whole = [out / name for name in _FILES]
         manifest = json.loads(whole[0].read_bytes())
         part = part_json(Part(manifest["sha256"], {"train": (1,), "validation": (0,)}))
         return [
-            NEXT.join(path.read_bytes() if path.exists() else said for path in whole)
-            for said in (b"{}", part.encode())
+            NEXT.join(path.read_bytes() if path.exists() else own for path in whole)
+            for own in (b"{}", part.encode())
         ]
 
 

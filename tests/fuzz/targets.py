@@ -72,7 +72,7 @@ TARGETS = {
         Target("environment", raw.environments, raw.read_environment, 1000),
         Target("lustre", raw.lustre_texts, raw.read_lustre, 20_000, memory=16),
         Target("meeting", meeting.messages, meeting.meet, 3000, memory=64),
-        Target("set", sets.sets, sets.read_set, 50, sets.sealed_set, sets.mutated_set),
+        Target("set", sets.sets, sets.read_set, 100, sets.sealed_set, sets.mutated_set),
         *(
             Target(
                 name,
