@@ -10,7 +10,7 @@ LOWEST := $(VENV)-lowest
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 EVERYDAY := -m "not thorough and not container" $(PARALLEL)
 
-.PHONY: demo test test-all test-lowest test-container readers test-example check fuzz docs setup bench clean
+.PHONY: demo test test-all test-lowest test-container readers test-example check fuzz simulate docs setup bench clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -70,6 +70,10 @@ test-example:
 # Builds the image and runs it, as root, with buildah and debootstrap; docs/containers.md.
 test-container: setup
 	$(BIN)/python -m pytest -m container -s tests/containers
+
+# A million schedules of launchers and workers on simulated hosts, an hour or more; docs/reliability.md.
+simulate: setup
+	$(BIN)/python -m tests.simulation
 
 check: setup
 	$(BIN)/ruff check .

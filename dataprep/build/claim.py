@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from dataprep.build.commit import read_records
-from dataprep.build.lock import check_held
+from dataprep.build.lock import Lease, check_held
 from dataprep.build.manifest import PART, has_part, read_manifest
 from dataprep.build.workspace import Workspace, foreign_files
 from dataprep.errors import DataprepError, DatasetError, SinkError, UsageError
@@ -93,16 +94,17 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
     workspace = job.workspace
     check_held(job.lease)
     if overwrite:
-        remove_built_files(workspace)
+        remove_built_files(workspace, job.lease)
     else:
         check_not_grown(workspace)
     fresh = check_identity(workspace, identity, units)
     if fresh:
         # A kill between a rename and the record of it leaves a file under its final name.
-        _remove(workspace.out / path for path in planned_paths(workspace))
+        _remove((workspace.out / path for path in planned_paths(workspace)), job.lease)
     check_foreign_files(job, fresh=fresh)
     if fresh:
-        store_identity(workspace, identity, units)
+        check = partial(check_held, job.lease)
+        store_identity(workspace, identity, units, check=check)
 
 
 def claim_generation(job: Job, identity: Identity, units: Mapping[str, str]) -> None:
@@ -197,9 +199,22 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
     )
 
 
-def store_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> None:
-    """Make the directory this job's, before any file of it is there, even after a power cut."""
-    write_state(workspace.job, {"identity": identity, "units": units}, flush=True)
+def store_identity(
+    workspace: Workspace,
+    identity: Identity,
+    units: Mapping[str, str],
+    *,
+    check: Callable[[], object] = lambda: None,
+) -> None:
+    """Make the directory this job's, before any file of it is there, even after a power cut.
+
+    Args:
+        workspace: the output directory.
+        identity: what is made there.
+        units: of what.
+        check: as for `dataprep.system.durable_files.rename`.
+    """
+    write_state(workspace.job, {"identity": identity, "units": units}, flush=True, check=check)
     sync_directory(workspace.private)
 
 
@@ -284,18 +299,22 @@ def _show(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def remove_built_files(workspace: Workspace) -> None:
-    """Delete the data set, whole or unfinished, and nobody else's files."""
+def remove_built_files(workspace: Workspace, lease: Lease) -> None:
+    """Delete the data set, whole or unfinished, and nobody else's files.
+
+    Raises:
+        LockedError: another run has taken the directory over meanwhile.
+    """
     # A kill between a rename and the record of it leaves files that only the plan knows.
     recorded = [file.path for record in read_records(workspace) for file in record.files]
     names: list[str | PurePosixPath] = [*recorded, *planned_paths(workspace), *_sealed(workspace)]
     built = {workspace.out / name for name in names}
     # First, so that nobody takes the rest for whole; unless nothing else knows what is to go.
     if planned_paths(workspace):
-        _remove([workspace.manifest])
-    _remove(built)
+        _remove([workspace.manifest], lease)
+    _remove(built, lease)
     # Last: a kill until here leaves what is needed to try again.
-    _remove([workspace.manifest])
+    _remove([workspace.manifest], lease)
     workspace.job.unlink(missing_ok=True)
     for private in (workspace.commits, workspace.order):
         shutil.rmtree(private)
@@ -308,10 +327,11 @@ def remove_built_files(workspace: Workspace) -> None:
             directory.rmdir()
 
 
-def _remove(paths: Iterable[Path]) -> None:
+def _remove(paths: Iterable[Path], lease: Lease) -> None:
     """Delete files; no power cut brings one back, which may look like what is made in its place."""
     paths = [path for path in paths if path.exists() or path.is_symlink()]
     for path in paths:
+        check_held(lease, now=False)
         path.unlink(missing_ok=True)
     for directory in {path.parent for path in paths}:
         sync_directory(directory)

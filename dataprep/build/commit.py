@@ -11,7 +11,7 @@ without care and ignored by everything but displays.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from dataprep.build.workspace import Workspace
 from dataprep.errors import PipelineError
 from dataprep.index.records import conspicuous
 from dataprep.sinks import ShardName
-from dataprep.system.durable_files import partial_path, write_once
+from dataprep.system.durable_files import partial_path, rename, write_once
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import encode, is_intact, read_state
 
@@ -154,15 +154,22 @@ def temporary_files(finals: Sequence[Path]) -> Iterator[list[Path]]:
         raise
 
 
-def publish(temporaries: Sequence[Path], finals: Sequence[Path]) -> None:
+def publish(
+    temporaries: Sequence[Path], finals: Sequence[Path], check: Callable[[], object] = lambda: None
+) -> None:
     """Rename finished files into place, the data file last: what readers glob for is complete.
 
     Repeating it is harmless, since the same shard always has the same bytes. The renames are not
     flushed to the disk here: a record that outlives them in a power cut is found out by
     `finished_shard`, and sealing flushes the directories once.
+
+    Args:
+        temporaries: where they are.
+        finals: where they belong, in the same order.
+        check: as for `rename`.
     """
     for temporary, final in reversed(list(zip(temporaries, finals, strict=True))):
-        temporary.replace(final)
+        rename(temporary, final, check)
 
 
 def commit(workspace: Workspace, record: CommitRecord) -> bool:

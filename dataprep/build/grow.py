@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,12 +20,12 @@ from dataprep.build.claim import store_grown
 from dataprep.build.image_job import ImageJob
 from dataprep.build.lock import Lease, check_held
 from dataprep.build.manifest import dataset_info, manifest_sink, seal_manifest
-from dataprep.build.seal import write_rows
+from dataprep.build.seal import publish_manifest, write_rows
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
 from dataprep.index.records import RecordsTable, first_rows
 from dataprep.sinks import ShardName
-from dataprep.system.durable_files import sync_directory, write_durably
+from dataprep.system.durable_files import sync_directory
 from dataprep.system.state_files import read_state, to_json, write_state
 
 if TYPE_CHECKING:
@@ -182,7 +183,6 @@ def exchange(
                 f"{out / target} is in the way: it was not written by this job, and readers would "
                 "take it in; move it away, and run the same command again"
             )
-    check_held(lease)
     for directory in (workspace.generation, workspace.private):
         sync_directory(directory)
     journal = {
@@ -190,7 +190,7 @@ def exchange(
         "deletions": sorted(before.difference(_files(new), (source for source, _ in renames))),
         "manifest": new,
     }
-    write_state(workspace.journal, journal, flush=True)
+    write_state(workspace.journal, journal, flush=True, check=partial(check_held, lease))
     sync_directory(workspace.private)
     finish_merge(workspace, lease)
 
@@ -303,9 +303,7 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
             sync_directory(directory)
     _remove_empty(out, {path.parent for path in (*gone, *(source for source, _ in pairs))})
     store_grown(workspace, manifest)
-    check_held(lease)
-    write_durably(workspace.manifest, to_json(manifest))
-    sync_directory(out)
+    publish_manifest(workspace, lease, to_json(manifest))
     for private in (workspace.commits, workspace.order, workspace.generation):
         if private.exists():
             shutil.rmtree(private)

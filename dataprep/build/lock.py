@@ -30,7 +30,7 @@ from pathlib import Path
 
 from dataprep.build.workspace import Workspace
 from dataprep.errors import LockedError
-from dataprep.system.durable_files import partial_path
+from dataprep.system.durable_files import PARTIAL, partial_path
 from dataprep.system.regular_files import open_regular
 
 BEAT_SECONDS = 5.0  # between two touches
@@ -151,12 +151,22 @@ def sight(path: Path, *, touch_if: str | None = None, again: bool = True) -> Sig
             if text == touch_if:
                 os.utime(file.fileno())
     except FileNotFoundError:
-        return None
+        if not again or not _is_listed(path):
+            return None
+        return sight(path, touch_if=touch_if, again=False)
     except OSError as error:
         if error.errno != errno.ESTALE or not again:
             raise
         return sight(path, touch_if=touch_if, again=False)  # on NFS, another has taken its place
     return Sighting(text, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _is_listed(path: Path) -> bool:
+    """A client of NFS may remember for a minute that there was no such file, but lists anew."""
+    try:
+        return path in path.parent.iterdir()
+    except FileNotFoundError:
+        return False
 
 
 class Silence:
@@ -237,8 +247,12 @@ class Lease:
         known = self._known(math.inf)
         return known.taken_over or known.over
 
+    def taken_over(self) -> bool:
+        """Whether the directory is another run's, or nobody's; looks every ``look_seconds``."""
+        return self._known(self.look_seconds).taken_over
+
     def taken_over_now(self) -> bool:
-        """Whether the directory is another run's, or nobody's; looks at once."""
+        """The same, looking at once."""
         return self._known(0).taken_over
 
     def _known(self, seconds: float) -> _Knowledge:
@@ -255,27 +269,33 @@ class Lease:
         known.looked = now
         # A file system that hiccups is no reason to give up, nor to go on.
         with suppress(OSError):
-            found = sight(self.path)
+            failed = self.failure.exists()
+            found = sight(self.path)  # last: what is done next follows on this look
             if found is None or found.text != self.marker:
                 known.taken_over = True
                 return known
             alive = found.is_alive()
-            known.over = alive is False or self.failure.exists()
+            known.over = alive is False or failed
             longest = self.lease_seconds + 2 * self.look_seconds
             known.silent = known.silence.of(found) >= longest and alive is None
         return known
 
 
-def check_held(lease: Lease) -> None:
+def check_held(lease: Lease, *, now: bool = True) -> None:
     """To be called before the launcher changes what another run could see.
 
     A worker's failure is no reason to stop here: when every shard is recorded, it is that of one
     which was given up for dead, and whose shard another has made.
 
+    Args:
+        lease: of this run.
+        now: False: before each of many changes. A look of the last seconds will do; who was
+            suspended for longer looks again.
+
     Raises:
         LockedError: this run was given up for dead, and another has taken its place.
     """
-    if lease.taken_over_now():
+    if lease.taken_over_now() if now else lease.taken_over():
         raise LockedError(
             f"{lease.path.parents[1]}: another run took this directory over, because this one "
             "showed no sign of life for too long; this one has stopped, see `dataprep status`"
@@ -341,6 +361,8 @@ def _take(workspace: Workspace, report: Callable[[str], None], lease_seconds: fl
                 return text
             left = sight(guard)
             if left is not None and guards.of(left) >= lease_seconds:
+                for path in guard.parent.glob(f".{workspace.lock.name}.*{PARTIAL}"):
+                    path.unlink(missing_ok=True)
                 guard.unlink(missing_ok=True)
         elif alive or (first is not None and found != first):
             raise LockedError(
@@ -370,23 +392,31 @@ def claim_marker(path: Path, guard: Path, before: Sighting | None) -> str | None
     Raises:
         OSError: the file system refuses.
     """
+    # Before the guard: who removes a guard that was left first removes all such files, so that a
+    # process which wakes up later cannot put its marker over a new run's.
+    temporary = partial_path(path)
     try:
-        guard.open("x").close()
-    except FileExistsError:
-        return None
-    ours, temporary = sight(guard), partial_path(path)
-    try:
-        if sight(path) != before:
-            return None
         with temporary.open("x") as file:
             text = Marker.of_this_process(os.fstat(file.fileno()).st_mtime).text()
             file.write(text)
-        temporary.replace(path)
-        return text
+        try:
+            guard.open("x").close()
+        except FileExistsError:
+            return None
+        ours = sight(guard)
+        try:
+            if sight(path) != before:
+                return None
+            temporary.replace(path)
+        except FileNotFoundError:  # this process was suspended, and given up
+            return None
+        else:
+            return text
+        finally:
+            if sight(guard) == ours:  # else this process was suspended, and it is another's
+                guard.unlink(missing_ok=True)
     finally:
         temporary.unlink(missing_ok=True)
-        if sight(guard) == ours:  # else this process was suspended, and it is another's
-            guard.unlink(missing_ok=True)
 
 
 @contextmanager

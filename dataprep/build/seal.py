@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ from dataprep.build.commit import (
     temporary_files,
 )
 from dataprep.build.job import Job, SplitJob
-from dataprep.build.lock import check_held
+from dataprep.build.lock import Lease, check_held
 from dataprep.build.manifest import seal_manifest
 from dataprep.build.request import MaxBad
 from dataprep.build.workspace import Workspace
@@ -30,7 +31,7 @@ from dataprep.index import records as records_table
 from dataprep.index.records import STATUSES, STORED, parquet_writer, row_groups
 from dataprep.sinks import FinishedShard
 from dataprep.system.cores import usable_cores
-from dataprep.system.durable_files import partial_path, sync_directory, write_durably
+from dataprep.system.durable_files import partial_path, rename, sync_directory, write_durably
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import file_sha256, to_json
 from dataprep.system.throttle import pay
@@ -128,10 +129,18 @@ def seal(
     written += [asdict(file) for record in records for file in record.files]
     for directory in {out / above for file in written for above in Path(file["path"]).parents}:
         sync_directory(directory)
-    check_held(job.lease)
-    write_durably(job.workspace.manifest, to_json(manifest))
-    sync_directory(out)
+    publish_manifest(job.workspace, job.lease, to_json(manifest))
     return manifest
+
+
+def publish_manifest(workspace: Workspace, lease: Lease, manifest: bytes) -> None:
+    """The data set is sealed from here on.
+
+    Raises:
+        LockedError: another run has taken the directory over.
+    """
+    write_durably(workspace.manifest, manifest, check=partial(check_held, lease))
+    sync_directory(workspace.out)
 
 
 def _reread(job: Job, records: Sequence[CommitRecord]) -> None:
@@ -201,7 +210,7 @@ def make_split_files(
         with building(temporaries, job) as places:
             written = sink.finish_split(places.paths, job.info, shards, merged_statistics(records))
             places.deliver(written)
-        publish(temporaries, finals)
+        publish(temporaries, finals, partial(check_held, job.lease))
     return [
         CommittedFile(str(name), file.bytes, file.sha256)
         for name, file in zip(names, written, strict=True)
@@ -286,6 +295,7 @@ def join_rows(
         rows=sum(record.images for record in records),
         shards={split.name: split.shards for split in job.splits},
         multilabel=job.info.multilabel,
+        check=partial(check_held, job.lease),
     )
 
 
@@ -299,6 +309,7 @@ def write_rows(
     rows: int,
     shards: Mapping[str, int],
     multilabel: bool,
+    check: Callable[[], object] = lambda: None,
 ) -> Mapping[str, Any]:
     """Write a table of records, whole or not at all, and add up what it holds; see `join_rows`.
 
@@ -311,6 +322,7 @@ def write_rows(
         rows: about how many there are.
         shards: how many each split has.
         multilabel: whether records have any number of labels.
+        check: as for `dataprep.system.durable_files.rename`.
     """
     from dataprep.index.database import open_database
 
@@ -324,7 +336,7 @@ def write_rows(
                 split: totals[split] | _by_class(database, split, count, multilabel=multilabel)
                 for split, count in shards.items()
             }
-        temporary.replace(path)
+        rename(temporary, path, check)
     finally:
         temporary.unlink(missing_ok=True)
     everything = {status: sum(of[status] for of in totals.values()) for status in _SUMMED}

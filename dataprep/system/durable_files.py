@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -45,18 +46,38 @@ def make_durably(directory: Path) -> None:
             sync_directory(each.parent)
 
 
-def write_durably(path: Path, data: bytes, *, flush: bool = True) -> None:
+def rename(temporary: Path, path: Path, check: Callable[[], object] = lambda: None) -> None:
+    """Give a finished file its name, if that is still allowed.
+
+    Args:
+        temporary: where it is.
+        path: what it becomes.
+        check: raises if it must not. Who is suspended behind that, for so long that another
+            process has swept the directory, finds the temporary file gone and changes nothing.
+    """
+    check()
+    try:
+        temporary.replace(path)
+    except FileNotFoundError:
+        check()
+        raise
+
+
+def write_durably(
+    path: Path, data: bytes, *, flush: bool = True, check: Callable[[], object] = lambda: None
+) -> None:
     """Put ``data`` at ``path``: whole or not at all, even after a power cut.
 
     Args:
         path: where.
         data: what.
         flush: False: after a power cut it may be torn, which whoever reads it must find out.
+        check: as for `rename`.
     """
     temporary = partial_path(path)
     try:
         _write_new(temporary, data, flush=flush)
-        temporary.replace(path)
+        rename(temporary, path, check)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -48,15 +48,22 @@ def encode(state: Mapping[str, Any]) -> bytes:
     return to_json({**state, "checksum": _digest(state)})
 
 
-def write_state(path: Path, state: Mapping[str, Any], *, flush: bool = False) -> None:
+def write_state(
+    path: Path,
+    state: Mapping[str, Any],
+    *,
+    flush: bool = False,
+    check: Callable[[], object] = lambda: None,
+) -> None:
     """Put a state where `read_state` finds it: whole or not at all.
 
     Args:
         path: the file.
         state: JSON; no ``checksum``.
         flush: whether it must outlive a power cut; after one, a torn state counts as not there.
+        check: as for `write_durably`.
     """
-    write_durably(path, encode(state), flush=flush)
+    write_durably(path, encode(state), flush=flush, check=check)
 
 
 def read_state(path: Path) -> State | None:

@@ -12,12 +12,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from dataprep.build import lock
 from dataprep.build.lock import (
     Lease,
     Marker,
+    Sighting,
     Silence,
     check_held,
     claim_marker,
@@ -291,14 +294,33 @@ def test_who_was_suspended_with_the_guard_removes_no_other_s(
 ) -> None:
     guard = workspace.private / "lock.guard"
 
-    def given_up(since: float) -> Marker:
-        guard.write_text("another's")
-        return marker
+    def given_up(path: Path) -> Sighting | None:
+        if path == workspace.lock:
+            guard.write_text("another's")
+        return sight(path)
 
-    marker = Marker.of_this_process(since=1.0)
-    monkeypatch.setattr(Marker, "of_this_process", given_up)
-    assert claim_marker(workspace.lock, guard, None) == marker.text()
+    monkeypatch.setattr(lock, "sight", given_up)
+    assert claim_marker(workspace.lock, guard, None) == workspace.lock.read_text()
     assert guard.read_text() == "another's"
+
+
+def test_who_was_given_up_with_the_guard_takes_nobody_s_place(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = workspace.private / "lock.guard"
+    theirs = claim_of("n1")
+
+    def woken(path: Path) -> Sighting | None:
+        found = sight(path)
+        if path == workspace.lock:  # suspended after this look, for longer than a lease
+            for each in (guard, *workspace.private.glob(".lock.*")):
+                each.unlink()
+            workspace.lock.write_text(theirs)
+        return found
+
+    monkeypatch.setattr(lock, "sight", woken)
+    assert claim_marker(workspace.lock, guard, None) is None
+    assert workspace.lock.read_text() == theirs
 
 
 # --- the leases of workers ---

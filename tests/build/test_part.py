@@ -11,6 +11,7 @@ import pytest
 
 import dataprep
 from dataprep.build.claim import remove_built_files
+from dataprep.build.lock import locked
 from dataprep.build.manifest import (
     has_part,
     present,
@@ -157,7 +158,8 @@ def test_overwriting_takes_a_note_of_ours_along(
     out = tiny.copy(tmp_path / "out")
     note = (second / "part.json").read_text() if ours else '{"name": "left wing"}'
     (out / "part.json").write_text(note)
-    remove_built_files(Workspace(out))
+    with locked(Workspace(out)) as lease:
+        remove_built_files(Workspace(out), lease)
     assert not (out / "train").exists()
     assert (out / "part.json").exists() == (not ours)
 

@@ -44,7 +44,7 @@ def unflushed(module: ModuleType) -> Plant:
     return instead(module, "os", System())  # type: ignore[arg-type]
 
 
-def in_place(path: Path, data: bytes) -> None:
+def in_place(path: Path, data: bytes, **_: object) -> None:
     with path.open("wb") as file:
         file.write(data)
         file.flush()
@@ -94,7 +94,7 @@ def made(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
 
 
-def torn(path: Path, state: Any, *, flush: bool = False) -> None:
+def torn(path: Path, state: Any, **_: object) -> None:
     write_state(path, state)
 
 

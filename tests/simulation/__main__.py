@@ -1,0 +1,54 @@
+"""Many schedules on all cores, `make simulate`; or one with its trace, ``--seed NUMBER``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+from tests.simulation.scenario import Schedule, again, simulated, sweep
+
+_CHUNK = 500
+
+
+def _chunk(first: int) -> tuple[int, dict[int, list[str]]]:
+    return _CHUNK, sweep(range(first, first + _CHUNK))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("schedules", type=int, nargs="?", default=1_000_000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after these")
+    arguments = parser.parse_args()
+    if arguments.seed is not None:
+        with simulated():
+            schedule = Schedule(arguments.seed, trace=True)
+            problems = schedule.run()
+        sys.stdout.write("\n".join([*schedule.trace(), *problems, ""]))
+        return bool(problems)
+    os.nice(19)
+    begun, done, bad = time.monotonic(), 0, dict[int, list[str]]()
+    with ProcessPoolExecutor() as pool:
+        ends = range(arguments.first, arguments.first + arguments.schedules, _CHUNK)
+        for number, found in pool.map(_chunk, ends):
+            done += number
+            bad |= found
+            for seed, problems in found.items():
+                sys.stdout.write(f"{'; '.join(problems)}; {again(seed)}\n")
+            passed = time.monotonic() - begun
+            if done % (20 * _CHUNK) == 0:
+                sys.stdout.write(f"{done:,} schedules, {len(bad)} bad, {passed:.0f} s\n")
+                sys.stdout.flush()
+            if passed > arguments.seconds:
+                pool.shutdown(cancel_futures=True)
+                break
+    sys.stdout.write(f"in all {done:,} schedules, {len(bad)} bad\n")
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
