@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dataprep.build import claim, commit, grow, seal, shard, workspace
+from dataprep.build.lock import Lease
 from dataprep.review import report
 from dataprep.sinks import hashed_file
 from dataprep.staging import copier, writing
@@ -56,7 +57,7 @@ def no_index(directory: Path) -> None:
         sync_directory(directory)
 
 
-def deleted(paths: Sequence[Path]) -> None:
+def deleted(paths: Sequence[Path], _: Lease) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,6 +23,7 @@ from dataprep.build import seal as seal_module
 from dataprep.build import shard as shard_module
 from dataprep.build.commit import CommitRecord, commit
 from dataprep.build.job import Made, Rejected, SplitJob
+from dataprep.build.lock import locked
 from dataprep.build.seal import join_rows
 from dataprep.build.shard import ShardRows
 from dataprep.build.workspace import Workspace
@@ -167,7 +169,8 @@ def join(
     for record in records:
         commit(workspace, record)
     job = job_of(workspace.out, INFO, *splits, attributes=ATTRIBUTES)
-    return join_rows(job, records, tables)
+    with locked(workspace) as lease:
+        return join_rows(replace(job, lease=lease), records, tables)
 
 
 def spread(counts: Sequence[Counter[Any]]) -> int:
