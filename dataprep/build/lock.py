@@ -7,9 +7,12 @@ the same machine; else it watches, by its own clock only: a touch means that the
 a minute without one that it is dead. A run that was only suspended finds its marker gone when it
 wakes; it and its workers stop.
 
-To take the marker's place, a process first creates a guard file, which only one can, and then
-looks at the marker once more. (NFS and Lustre refuse to exchange two names in one step.) The guard
-lasts for milliseconds; one that a killed process left is watched for as long as a marker.
+To take the marker's place, a process writes its own under a temporary name, removes every other
+such file, looks at the marker once more, and renames its own. (NFS and Lustre refuse to exchange
+two names in one step.) So nobody else's marker gets there between that look and the renaming: had
+it been written before the others were removed, it would have been among them; and had it been
+written after, its process would have removed ours. Two at the same moment may both fail; they try
+again after a pause of some random length.
 """
 
 from __future__ import annotations
@@ -248,14 +251,18 @@ class Lease:
         return known.taken_over or known.over
 
     def taken_over(self) -> bool:
-        """Whether the directory is another run's, or nobody's; looks every ``look_seconds``."""
-        return self._known(self.look_seconds).taken_over
+        """Whether the directory is another run's, or nobody's; looks every ``look_seconds``.
+
+        Raises:
+            OSError: nobody can tell, because the file system has some trouble.
+        """
+        return self._known(self.look_seconds, certain=True).taken_over
 
     def taken_over_now(self) -> bool:
         """The same, looking at once."""
-        return self._known(0).taken_over
+        return self._known(0, certain=True).taken_over
 
-    def _known(self, seconds: float) -> _Knowledge:
+    def _known(self, seconds: float, *, certain: bool = False) -> _Knowledge:
         """What is known of the run; looks if the last look was so long ago."""
         # Kept apart, or the lease that comes with every task would begin to listen anew.
         key = self.path, self.marker
@@ -267,18 +274,24 @@ class Lease:
         if now - known.looked < seconds or seconds == math.inf:
             return known
         known.looked = now
-        # A file system that hiccups is no reason to give up, nor to go on.
-        with suppress(OSError):
-            failed = self.failure.exists()
-            found = sight(self.path)  # last: what is done next follows on this look
-            if found is None or found.text != self.marker:
-                known.taken_over = True
-                return known
-            alive = found.is_alive()
-            known.over = alive is False or failed
-            longest = self.lease_seconds + 2 * self.look_seconds
-            known.silent = known.silence.of(found) >= longest and alive is None
+        try:
+            self._look(known)
+        except OSError:
+            if certain:
+                raise
+            # A file system that hiccups is no reason to give up, nor to go on.
         return known
+
+    def _look(self, known: _Knowledge) -> None:
+        failed = self.failure.exists()
+        found = sight(self.path)  # last: what is done next follows on this look
+        if found is None or found.text != self.marker:
+            known.taken_over = True
+            return
+        alive = found.is_alive()
+        known.over = alive is False or failed
+        longest = self.lease_seconds + 2 * self.look_seconds
+        known.silent = known.silence.of(found) >= longest and alive is None
 
 
 def check_held(lease: Lease, *, now: bool = True) -> None:
@@ -294,6 +307,7 @@ def check_held(lease: Lease, *, now: bool = True) -> None:
 
     Raises:
         LockedError: this run was given up for dead, and another has taken its place.
+        OSError: nobody can tell.
     """
     if lease.taken_over_now() if now else lease.taken_over():
         raise LockedError(
@@ -345,8 +359,7 @@ def locked(
 def _take(workspace: Workspace, report: Callable[[str], None], lease_seconds: float) -> str:
     """Wait for the marker to be ours; returns its text."""
     pause = lease_seconds / _LOOKS
-    silence, guards = Silence(3 * pause), Silence(3 * pause)
-    guard = workspace.lock.with_name(f"{workspace.lock.name}.guard")
+    silence = Silence(3 * pause)
     first: Sighting | None = None
     while True:
         found = sight(workspace.lock)
@@ -356,14 +369,9 @@ def _take(workspace: Workspace, report: Callable[[str], None], lease_seconds: fl
             or alive is False
             or (alive is None and silence.of(found) >= lease_seconds)
         ):
-            text = claim_marker(workspace.lock, guard, found)
+            text = claim_marker(workspace.lock, found)
             if text is not None:
                 return text
-            left = sight(guard)
-            if left is not None and guards.of(left) >= lease_seconds:
-                for path in guard.parent.glob(f".{workspace.lock.name}.*{PARTIAL}"):
-                    path.unlink(missing_ok=True)
-                guard.unlink(missing_ok=True)
         elif alive or (first is not None and found != first):
             raise LockedError(
                 f"{workspace.out}: another run is working here: {found}; "
@@ -375,15 +383,14 @@ def _take(workspace: Workspace, report: Callable[[str], None], lease_seconds: fl
                 f"{workspace.out}: held by {found}; waiting up to {lease_seconds:.0f} s to see "
                 "whether it is alive"
             )
-        time.sleep(pause)
+        time.sleep(pause * (0.5 + secrets.randbelow(1000) / 1000))
 
 
-def claim_marker(path: Path, guard: Path, before: Sighting | None) -> str | None:
+def claim_marker(path: Path, before: Sighting | None) -> str | None:
     """Put a marker of this process in the place of what was seen, which must not have changed.
 
     Args:
         path: of the marker.
-        guard: what only one process at a time can create; empty, so that a full disk takes it.
         before: how the marker was; None if there was none.
 
     Returns:
@@ -392,29 +399,21 @@ def claim_marker(path: Path, guard: Path, before: Sighting | None) -> str | None
     Raises:
         OSError: the file system refuses.
     """
-    # Before the guard: who removes a guard that was left first removes all such files, so that a
-    # process which wakes up later cannot put its marker over a new run's.
     temporary = partial_path(path)
     try:
         with temporary.open("x") as file:
             text = Marker.of_this_process(os.fstat(file.fileno()).st_mtime).text()
             file.write(text)
-        try:
-            guard.open("x").close()
-        except FileExistsError:
+        for other in path.parent.glob(f".{path.name}.*{PARTIAL}"):
+            if other != temporary:
+                other.unlink(missing_ok=True)
+        if sight(path) != before:
             return None
-        ours = sight(guard)
         try:
-            if sight(path) != before:
-                return None
             temporary.replace(path)
-        except FileNotFoundError:  # this process was suspended, and given up
+        except FileNotFoundError:  # somebody else is at it, or was while this one was suspended
             return None
-        else:
-            return text
-        finally:
-            if sight(guard) == ours:  # else this process was suspended, and it is another's
-                guard.unlink(missing_ok=True)
+        return text
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -428,8 +427,8 @@ def _beating(lease: Lease, seconds: float) -> Iterator[None]:
         while not ended.wait(seconds):
             with suppress(OSError):  # a file system that hiccups is no reason to give up
                 sight(lease.path, touch_if=lease.marker)
-            if lease.taken_over_now():
-                return
+                if lease.taken_over_now():
+                    return
 
     thread = threading.Thread(target=beat, name="dataprep-heartbeat", daemon=True)
     thread.start()

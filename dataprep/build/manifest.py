@@ -68,7 +68,7 @@ def read_manifest(out: Path) -> dict[str, Any]:
             "`dataprep status` tells how far a run has come, `dataprep stage --status` a copy"
         ) from None
     except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error}; make the data set again") from error
+        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from error
     return _checked(data, path)
 
 

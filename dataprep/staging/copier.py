@@ -226,18 +226,27 @@ class Copier:
 
     def _bring(self, present: Present) -> tuple[list[CopiedFile], list[CopiedFile]]:
         """Prove what can be proven, and copy the rest; returns both."""
-        todo = [*present.doubtful, *present.lacking]
         copied: list[CopiedFile] = []
-        self.reporter.copying(len(todo), sum(file.bytes for file in todo))
+        proven: list[CopiedFile] = []
         try:
-            streams = self.plan.request.streams or default_streams()
-            target = self.directory.descriptor
-            proven = rehash_files(target, present.doubtful, streams=streams, watch=self.watch)
+            if present.doubtful:
+                self._tell(present.doubtful)
+                proven = rehash_files(
+                    self.directory.descriptor,
+                    present.doubtful,
+                    streams=self.plan.request.streams or default_streams(),
+                    watch=self.watch,
+                )
             good = {file.path for file in proven}
-            self._transfer([file for file in todo if file.path not in good], copied.append)
+            bad = [file for file in present.doubtful if file.path not in good]
+            self._tell([*bad, *present.lacking])
+            self._transfer([*bad, *present.lacking], copied.append)
         finally:
             self.reporter.finished()
         return proven, copied
+
+    def _tell(self, files: Sequence[SourceFile]) -> None:
+        self.reporter.copying(len(files), sum(file.bytes for file in files))
 
     def _transfer(
         self, files: Sequence[SourceFile], on_copied: Callable[[CopiedFile], None]

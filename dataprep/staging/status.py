@@ -63,8 +63,9 @@ class StagedStatus:
         if not self.exists:
             what = "nothing was staged here"
         elif self.source is not None:
+            state = "whole" if self.is_whole else "changed"
             what = (
-                f"whole copy of {printable(self.source)}{part}, {counted(self.files, 'file')}, "
+                f"{state} copy of {printable(self.source)}{part}, {counted(self.files, 'file')}, "
                 f"{sized(self.bytes)}{by}{', shared' if self.shared else ''}"
             )
         elif self.holder is not None:
@@ -81,7 +82,8 @@ class StagedStatus:
             lines.append(f"changed since: {changed}; the same dataprep stage{again} mends them")
         if self.reread is not None and self.source is not None:
             lines.append(
-                f"{counted(self.reread, 'file')} read again: each has the hash it was copied with"
+                f"read again: {self.reread} of {counted(self.files, 'file')} have the hash they "
+                "were copied with"
             )
         if self.users:
             lines.append(f"used by: {some_of(self.users)}")

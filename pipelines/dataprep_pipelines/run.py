@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -304,8 +304,9 @@ def _working(
                     yield _Workers(engine, running, requirements, lease, failures, reporter)
             finally:
                 # Workers elsewhere that died or were cancelled could not, and nobody else knows.
-                if not engine.is_local and not lease.taken_over_now():
-                    remove_partial_files(workspace, splits)
+                with suppress(OSError):
+                    if not engine.is_local and not lease.taken_over_now():
+                        remove_partial_files(workspace, splits)
     except BrokenPipeError:
         raise  # nobody reads the terminal's lines any more; not the output directory's fault
     except OSError as error:

@@ -8,11 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -239,7 +242,7 @@ def test_a_marker_that_changed_since_it_was_judged_is_left_alone(
     else:
         workspace.lock.unlink()
     now = sight(workspace.lock)
-    assert claim_marker(workspace.lock, workspace.private / "guard", judged) is None
+    assert claim_marker(workspace.lock, judged) is None
     assert sight(workspace.lock) == now
 
 
@@ -271,56 +274,43 @@ def test_a_launcher_that_was_given_up_is_told_so(workspace: Workspace) -> None:
             check_held(lease)
 
 
-# --- the guard of whoever takes the marker's place ---
+# --- several that would take the marker's place ---
 
 
-@pytest.mark.parametrize("content", ["", "of an earlier version"])
-@pytest.mark.parametrize("seconds", [-1e9, 1000])
-def test_a_guard_that_was_left_is_removed_after_a_while_whatever_its_time(
-    workspace: Workspace, content: str, seconds: float
-) -> None:
-    guard = workspace.private / "lock.guard"
-    guard.write_text(content)
-    os.utime(guard, (time.time() + seconds,) * 2)
-    assert claim_marker(workspace.lock, guard, None) is None
-    begun = time.monotonic()
-    with locked(workspace, lease_seconds=SHORT):
-        assert time.monotonic() - begun >= SHORT
-        assert not guard.exists()
-
-
-def test_who_was_suspended_with_the_guard_removes_no_other_s(
+def test_who_comes_later_stops_who_has_not_finished(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guard = workspace.private / "lock.guard"
-
-    def given_up(path: Path) -> Sighting | None:
-        if path == workspace.lock:
-            guard.write_text("another's")
-        return sight(path)
-
-    monkeypatch.setattr(lock, "sight", given_up)
-    assert claim_marker(workspace.lock, guard, None) == workspace.lock.read_text()
-    assert guard.read_text() == "another's"
-
-
-def test_who_was_given_up_with_the_guard_takes_nobody_s_place(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    guard = workspace.private / "lock.guard"
-    theirs = claim_of("n1")
+    """It was suspended after its last look: at any time, by any number of others."""
+    theirs = []
 
     def woken(path: Path) -> Sighting | None:
         found = sight(path)
-        if path == workspace.lock:  # suspended after this look, for longer than a lease
-            for each in (guard, *workspace.private.glob(".lock.*")):
-                each.unlink()
-            workspace.lock.write_text(theirs)
+        monkeypatch.setattr(lock, "sight", sight)
+        theirs.append(claim_marker(workspace.lock, found))
         return found
 
     monkeypatch.setattr(lock, "sight", woken)
-    assert claim_marker(workspace.lock, guard, None) is None
-    assert workspace.lock.read_text() == theirs
+    assert claim_marker(workspace.lock, None) is None
+    assert theirs == [workspace.lock.read_text()]
+    assert list(workspace.private.glob("*lock*")) == [workspace.lock]
+
+
+def test_who_comes_at_the_same_moment_stops_the_other_or_is_stopped(workspace: Workspace) -> None:
+    """Both have written their markers before either removes the other's."""
+    both = threading.Barrier(2)
+
+    class Slow(type(workspace.lock)):  # type: ignore[misc]  # of this platform
+        def glob(self, *args: Any, **options: Any) -> Iterator[Path]:
+            both.wait(60)
+            return iter(list(super().glob(*args, **options)))
+
+    with ThreadPoolExecutor() as pool:
+        claims = [pool.submit(claim_marker, Slow(workspace.lock), None) for _ in range(2)]
+        made = [text for claim in claims if (text := claim.result()) is not None]
+    assert len(made) < 2
+    found = sight(workspace.lock)
+    assert [found.text] == made if found else not made
+    assert list(workspace.private.glob("*lock*")) == [workspace.lock] * len(made)
 
 
 # --- the leases of workers ---
@@ -391,6 +381,8 @@ def test_trouble_with_the_file_system_changes_nothing(workspace: Workspace, sile
     workspace.private.write_text("not a directory")
     assert lease.lost_now() is silent
     assert not lease.over()
+    with pytest.raises(NotADirectoryError):  # who cannot see the lock changes nothing
+        check_held(lease)
 
 
 def test_time_in_which_nobody_could_look_hardly_counts(workspace: Workspace) -> None:

@@ -214,7 +214,7 @@ def _visible(change: Change) -> bool:
 
 
 _PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial")
-_OF_RUN = re.compile(r"task-|lock$|lock\.guard$")  # what processes of one run tell each other
+_OF_RUN = re.compile(r"task-|lock$")  # what processes of one run tell each other
 
 
 def _hidden(path: str) -> bool:

@@ -62,6 +62,7 @@ class Host:
         self.offset = random.uniform(0, 1e6)
         self.rate = 1 + random.uniform(-5e-4, 5e-4)  # as fast as NTP may slew it
         self.names: dict[str, tuple[File | None, float]] = {}
+        self.paused_until = 0.0
 
 
 class Process:
@@ -179,9 +180,10 @@ class System:
         while self.queue:
             when, _, following = heapq.heappop(self.queue)
             process = following.process
-            if process.stopped_until > when and not process.dead:
+            stopped_until = max(process.stopped_until, process.host.paused_until)
+            if stopped_until > when and not process.dead:
                 self.turns += 1
-                heapq.heappush(self.queue, (process.stopped_until, self.turns, following))
+                heapq.heappush(self.queue, (stopped_until, self.turns, following))
                 continue
             self.now = max(when, self.now)
             self.current = following
@@ -261,10 +263,11 @@ class System:
         if fault.startswith("pause"):
             for other in self.processes.values():
                 if other.host is process.host:
-                    other.stopped_until = self.now + seconds
                     other.longest = max(other.longest, seconds)
             process.host.offset -= seconds * process.host.rate  # CLOCK_MONOTONIC stands still
-        process.stopped_until = self.now + seconds
+            process.host.paused_until = self.now + seconds
+        else:
+            process.stopped_until = self.now + seconds
         process.longest = max(process.longest, seconds)
         self.sleep(0)
 
@@ -542,7 +545,10 @@ OS = SimpleNamespace(
 TIME = SimpleNamespace(monotonic=lambda: SYSTEM.monotonic(), sleep=lambda s: SYSTEM.sleep(s))
 SOCKET = SimpleNamespace(gethostname=lambda: SYSTEM.current.process.host.name)
 THREADING = SimpleNamespace(Event=Event, Thread=Thread)
-SECRETS = SimpleNamespace(token_hex=lambda n: f"{SYSTEM.random.getrandbits(8 * n):0{2 * n}x}")
+SECRETS = SimpleNamespace(
+    token_hex=lambda n: f"{SYSTEM.random.getrandbits(8 * n):0{2 * n}x}",
+    randbelow=lambda n: SYSTEM.random.randrange(n),
+)
 
 
 @contextmanager

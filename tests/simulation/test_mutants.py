@@ -35,13 +35,12 @@ def replaced(owner: Any, name: str, before: str, after: str) -> Callable[[Any], 
 
 
 MUTANTS = {
-    "the guard is left out": replaced(
-        lock, "claim_marker", 'guard.open("x")', "guard.exists() or guard.open('x')"
+    "the markers of others at it stay": replaced(
+        lock, "claim_marker", "other.unlink(missing_ok=True)", "pass"
     ),
-    "the marker is not looked at under the guard": replaced(
+    "the marker is not looked at again": replaced(
         lock, "claim_marker", "sight(path) != before", "False"
     ),
-    "the guard of a dead process stays": replaced(lock, "_take", "left is not None", "False"),
     "anybody's marker is touched": replaced(lock, "sight", "text == touch_if", "touch_if"),
     "the marker is not touched": replaced(lock, "_beating", "touch_if=lease.marker", ""),
     "silence counts by the file's time": replaced(
@@ -55,7 +54,7 @@ MUTANTS = {
         lock, "_take", "alive is False", "not alive"
     ),
     "workers do not look": replaced(
-        lock.Lease, "_known", "found is None or found.text != self.marker", "False"
+        lock.Lease, "_look", "found is None or found.text != self.marker", "False"
     ),
     "another's lock is removed": replaced(
         lock, "locked", "found is not None and found.text == text", "found"
@@ -65,9 +64,6 @@ MUTANTS = {
     ),
     "a run that was taken over goes on": replaced(
         lock, "check_held", "lease.taken_over_now()", "False"
-    ),
-    "a temporary file that was there before the guard stays": replaced(
-        lock, "_take", "path.unlink(missing_ok=True)", "pass"
     ),
     "what is finished is renamed unasked": replaced(
         durable_files, "rename", "    check()\n    try:", "    try:"
