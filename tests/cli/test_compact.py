@@ -97,6 +97,7 @@ def test_a_compacted_set_is_the_one_made_at_once(
     assert not (made.out / ".dataprep" / "append").exists()
 
 
+@pytest.mark.thorough
 def test_so_is_one_of_radiographs_of_which_some_are_rejected(cli: Cli, tmp_path: Path) -> None:
     """Several labels each, boxes, columns of their own; some missing, not listed, or left out."""
     raw = Raw(tmp_path / "raw", (), "chestxray14")
@@ -192,6 +193,7 @@ def test_a_damaged_set_is_not_compacted(cli: Cli, grown: Made) -> None:
     assert hashes(grown.out) == files
 
 
+@pytest.mark.thorough
 def test_what_is_copied_is_what_the_table_says(cli: Cli, folders: Made, tmp_path: Path) -> None:
     """Where the shards are taken for whole, and their format has no checksums."""
     raw = replace(folders.raw.copy(tmp_path / "raw"), options=(*CUT, "--sink", "webdataset"))

@@ -270,6 +270,7 @@ def test_an_image_too_small_for_the_crop_stops_the_conversion(
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+@pytest.mark.thorough
 def test_a_resize_that_is_killed_is_resumed_to_the_same_bytes(
     cli: Cli, photos: Made, tmp_path: Path
 ) -> None:

@@ -120,7 +120,16 @@ FORGED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("column", FORGED)
+@pytest.mark.parametrize(
+    "column",
+    [
+        "container",
+        *(
+            pytest.param(name, marks=pytest.mark.thorough)
+            for name in ("restarts", "size", "packing")
+        ),
+    ],
+)
 def test_a_forged_index_opens_nothing_outside_of_the_raw_data(
     cli: Cli, tiny: Made, tmp_path: Path, column: str
 ) -> None:

@@ -26,6 +26,7 @@ for _point in distribution(OUR_PACKAGE).entry_points.select(group=SINKS):
     globals()[_class_name] = _tests
 
 
+@pytest.mark.thorough
 def test_the_documented_sink_passes_in_an_author_s_package(tmp_path: Path) -> None:
     """Both blocks of docs/sinks.md, as files of a package that is not installed."""
     assert len(SOURCE.splitlines()) <= 80

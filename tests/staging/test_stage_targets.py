@@ -121,7 +121,10 @@ def test_jobs_that_both_say_so_share_a_copy_until_the_last_one_cleans(
     assert not to.exists()
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["apart", "shared"])
+@pytest.mark.parametrize(
+    "shared",
+    [pytest.param(False, id="apart", marks=pytest.mark.thorough), pytest.param(True, id="shared")],
+)
 def test_a_job_waits_while_another_one_copies_into_the_same_place(
     forks: Forks, source: Path, tmp_path: Path, shared: bool
 ) -> None:
