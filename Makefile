@@ -71,7 +71,7 @@ test-example:
 test-container: setup
 	$(BIN)/python -m pytest -m container -s tests/containers
 
-# A million schedules of launchers and workers on simulated hosts, an hour or more; docs/reliability.md.
+# A million schedules of launchers and workers on simulated hosts, half an hour or more; docs/reliability.md.
 simulate: setup
 	$(BIN)/python -m tests.simulation
 

@@ -122,13 +122,7 @@ FORGED: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     "column",
-    [
-        "container",
-        *(
-            pytest.param(name, marks=pytest.mark.thorough)
-            for name in ("restarts", "size", "packing")
-        ),
-    ],
+    [pytest.param(name, marks=[pytest.mark.thorough] * (name != "container")) for name in FORGED],
 )
 def test_a_forged_index_opens_nothing_outside_of_the_raw_data(
     cli: Cli, tiny: Made, tmp_path: Path, column: str

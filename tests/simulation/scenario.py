@@ -93,7 +93,6 @@ class Run:
     places: Sequence[Host]
     process: Process = field(init=False)
     lease: Lease | None = None
-    claimed: bool = False
     workers: list[Process] = field(default_factory=list)
     over: float = math.inf
     outcome: str = ""
@@ -202,7 +201,6 @@ class Schedule:
         check_held(lease)
         before = _read(where.job)  # type: ignore[arg-type]  # as above
         if before == run.request.encode():
-            run.claimed = True
             return
         if before is not None and run.request == "A":
             raise DatasetError("this directory is being made in another way")
@@ -212,7 +210,6 @@ class Schedule:
             for path in made:
                 path.unlink(missing_ok=True)
         write_durably(where.job, run.request.encode(), check=lambda: check_held(lease))
-        run.claimed = True
 
     def _start_worker(
         self, run: Run, host: Host, where: Workspace, shards: Sequence[ShardName]

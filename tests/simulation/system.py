@@ -285,11 +285,11 @@ class System:
         """The server's clock."""
         return self.server_offset + self.now
 
-    def look_up(self, path: str, *, fresh: bool = False) -> File | None:
+    def look_up(self, path: str) -> File | None:
         """What the current host's mount holds for the file of that name; ESTALE included."""
         host = self.current.process.host
         cached = host.names.get(path)
-        if cached is not None and cached[1] > self.now and not fresh:
+        if cached is not None and cached[1] > self.now:
             file = cached[0]
             if file is None or file.links:
                 return file
@@ -337,8 +337,8 @@ def missing(path: object) -> NoReturn:
 class Handle:
     """An open file. What is written is on the server when it is closed, as on NFS."""
 
-    def __init__(self, path: Path, file: File, *, writes: bool) -> None:
-        self.path, self.file, self.writes = path, file, writes
+    def __init__(self, path: Path, file: File) -> None:
+        self.path, self.file = path, file
         self.status = SimpleNamespace(
             st_mtime=file.modified,
             st_mtime_ns=int(file.modified * 1e9),
@@ -393,9 +393,9 @@ class Path(PurePosixPath):
                 file = File(system.stamp(), system.current.process)
                 file.touched = system.now
                 system.change("create", path, file)
-                return Handle(self, file, writes=True)
+                return Handle(self, file)
             found = system.look_up(path)
-            return missing(self) if found is None else Handle(self, found, writes="+" in mode)
+            return missing(self) if found is None else Handle(self, found)
 
         handle: Handle = SYSTEM.request(f"open {self.name} {mode}", effect)
         return handle
