@@ -66,6 +66,7 @@ class Records(Sequence[Example]):
         self.out, self.split, self.manifest = self._all.out, split, self._all.manifest
         self.info, self.sink = self._all.info, self._all.sink
         rows = first_rows(whole)[split]
+        self._table = whole["records_table"]
         self._first_rows = [rows[number] for number in shard_numbers(out, whole)[split]]
         self._range = range(len(self._all))
         self._keys: dict[str, int] | None = None
@@ -266,7 +267,7 @@ class Records(Sequence[Example]):
 
     def _column(self, name: str) -> Iterator[Any]:
         """A column of the table of records."""
-        with RecordsTable(self.out) as table:
+        with RecordsTable(self.out, self._table) as table:
             for shard, row in enumerate(self._first_rows):
                 begin = self._all.start(shard)
                 first = max(self._range.start, begin)

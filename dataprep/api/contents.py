@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.build.manifest import present, read_manifest, read_part
-from dataprep.index.records import NAME, conspicuous
+from dataprep.index.records import NAME, check_sealed, conspicuous
 from dataprep.system.messages import counted, one_line, printable, sized
 
 _SHOWN = 5  # images that are not just stored
@@ -78,6 +78,7 @@ def inspect(out: str | os.PathLike[str]) -> Contents:
     part = read_part(out, manifest)
     columns = ("status", "split", "key", "reason")
     totals = manifest["totals"]
+    check_sealed(out / NAME, manifest["records_table"])
     return Contents(
         out=out,
         dataset=manifest["dataset"],

@@ -211,7 +211,7 @@ def _places() -> tuple[list[Option], list[Option]]:
     splits = "Only these, e.g. train,validation. [default: all]"
     exclude = (
         "Leave out these images: a CSV with the columns split and key, as `dataprep lint "
-        "--write_exclude` writes."
+        "--write_exclude` writes, or a name a line."
     )
     # That RAW is a directory is for the data set to say.
     path = click.Path(path_type=Path)

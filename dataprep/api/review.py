@@ -138,7 +138,7 @@ def card(
 
     manifest = read_manifest(Path(out))
     found = full_card(manifest["dataset"], fields, responsible or {})
-    with RecordsTable(Path(out)) as table:
+    with RecordsTable(Path(out), manifest["records_table"]) as table:
         attributes = table.attributes
     paths = Path(out, CROISSANT), Path(out, README)
     write_durably(paths[0], croissant(found, manifest, attributes).encode())

@@ -91,7 +91,7 @@ def plan_compaction(
         num_shards={split.name: split.shards for split in splits},
     )
     info, pixels = dataset_info(manifest), manifest["image"]["max_pixels"]
-    with RecordsTable(request.source) as table:
+    with RecordsTable(request.source, manifest["records_table"]) as table:
         own = table.attributes
     times: dict[str, int] = {}  # not needed: every image is compared by its hash
     job = CompactJob(request, info, own, tuple(splits), lease, manifest["sha256"], times, pixels)

@@ -128,7 +128,7 @@ def plan_conversion(
     Raises:
         UsageError: the shard counts do not fit.
     """
-    with RecordsTable(request.source) as table:
+    with RecordsTable(request.source, manifest["records_table"]) as table:
         attributes = table.attributes
     recipe = request.recipe
     info = kept_info(_info(manifest, recipe), request.load_sink(), report)
@@ -208,7 +208,7 @@ def unstored_rows(
     """
     import pyarrow.compute as pc
 
-    with RecordsTable(source) as table:
+    with RecordsTable(source, manifest["records_table"]) as table:
         for rows in table.between(manifest["totals"]["records"]):
             chosen = rows if rejected else rows.filter(pc.not_equal(rows["status"], "rejected"))
             yield chosen.drop_columns(["shard"])
@@ -257,7 +257,7 @@ class ConvertJob(Job):
         source, own = self.request.source, [name for name, _ in self.attributes]
         try:
             records = FinishedSplit(source, shard.split)
-            with RecordsTable(source) as table:
+            with RecordsTable(source, records.manifest["records_table"]) as table:
                 if records.manifest["sha256"] != self.manifest_sha256:
                     raise _exchanged(source)
                 start, stop = run_of(shard, records.ends)

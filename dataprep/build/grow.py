@@ -211,7 +211,10 @@ def _join(
     counts = {name: len(split["shards"]) for name, split in splits.items()}
     added = {name: len(split["shards"]) for name, split in new["splits"].items()}
     rows = manifest["records_table"]["rows"] + new["records_table"]["rows"]
-    with RecordsTable(out) as before, RecordsTable(job.request.out) as behind:
+    with (
+        RecordsTable(out, manifest["records_table"]) as before,
+        RecordsTable(job.request.out, new["records_table"]) as behind,
+    ):
         return write_rows(
             job.workspace.records,
             job.workspace.private,

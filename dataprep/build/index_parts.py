@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _VERSION = 4  # raise it whenever the same scan would be kept in another way
-_RULES = 1  # raise it whenever the same index would be summarized otherwise
+_RULES = 2  # raise it whenever the same index would be summarized otherwise
 _GROUP = 1 << 17  # rows; what DuckDB gives to one of its threads
 
 
@@ -247,6 +247,12 @@ class ScanSummary:
     counts: Mapping[str, int]
 
     @property
+    def bad(self) -> int:
+        """Images and names that count for ``--max_bad``, beside those that are rejected."""
+        unmatched = self.unmatched
+        return sum((unmatched["missing"], unmatched["unlisted"], self.excluded.get("unknown", 0)))
+
+    @property
     def has_unstored(self) -> bool:
         """Whether anything is known of that no shard is to have."""
         left_out = self.excluded.get("images", 0)
@@ -374,10 +380,7 @@ def _sha256(path: Path) -> str:
     try:
         return file_sha256(path)
     except OSError as error:
-        raise UsageError(
-            f"--exclude {path} cannot be read ({error.strerror}); expected a CSV as `dataprep lint "
-            "--write_exclude` writes it"
-        ) from error
+        raise UsageError(f"--exclude {path} cannot be read ({error.strerror})") from error
 
 
 def check_unmatched(
@@ -387,20 +390,26 @@ def check_unmatched(
 
     Args:
         summary: of the index.
-        max_bad: how many images may be missing, or not listed.
+        max_bad: how many images may be missing or not listed, or names to exclude no image's.
         names: the file that names all of them.
         before: as `dataprep.build.seal.seal` has it.
 
     Raises:
-        RejectedError: more images are missing, or not listed, than the user allows.
+        RejectedError: more are than the user allows.
     """
-    missing, unlisted = summary.unmatched["missing"], summary.unmatched["unlisted"]
+    missing = summary.unmatched["missing"]
     images = before[0] + sum(split["images"] for split in summary.input.values())
-    if not max_bad.allows(before[1] + missing + unlisted, images + missing):
+    bad = before[1] + summary.bad
+    if not max_bad.allows(bad, images + missing):
+        what = [text for text, _ in _unmatched(summary.unmatched)]
+        where = f"; {names} names all of them" if what else ""
+        if unknown := summary.excluded.get("unknown", 0):
+            what.append(f"{counted(unknown, 'name')} in --exclude that no image has")
+        if before[1]:
+            what.append(f"{counted(before[1], 'image')} rejected before")
         raise RejectedError(
-            f"{' and '.join(what for what, _ in _unmatched(summary.unmatched))}, --max_bad allows "
-            f"{max_bad}; no shard was written; {names} names all of them",
-            rejected=missing + unlisted,
+            f"{' and '.join(what)}, --max_bad allows {max_bad}; no shard was written{where}",
+            rejected=bad,
         )
 
 

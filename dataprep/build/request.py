@@ -134,7 +134,8 @@ def fit_request(request: Request, dataset: Dataset) -> Request:
         dataset: what is to be prepared.
 
     Raises:
-        UsageError: the two cannot be brought together, or the sink or an option does not exist.
+        UsageError: the two cannot be brought together, the sink or an option does not exist, or
+            the list of images to leave out cannot be used.
     """
     sink = request.load_sink()
     if dataset.has_boxes and request.recipe.exif == "apply":
@@ -151,6 +152,10 @@ def fit_request(request: Request, dataset: Dataset) -> Request:
         raise UsageError(
             "--stats mean needs images of one size: add --resize WIDTHxHEIGHT or --center_crop SIDE"
         )
+    if request.exclude is not None:
+        from dataprep.index.exclude import read_exclude  # which loads Arrow
+
+        read_exclude(request.exclude)
     classes = dataset.classes()
     if classes is not None:
         sink.check(describe_examples(classes, recipe, dataset))

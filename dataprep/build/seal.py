@@ -72,7 +72,7 @@ def seal(
         max_bad: how many images may be rejected, missing or not listed.
         report: takes one line for the user.
         missing: how many images are listed but not there.
-        unlisted: how many are there but not listed.
+        unlisted: how many are there but not listed, and names to exclude that no image has.
         others: rows of the table of records, of images that no shard was to have.
         statistics: of the splits' images, if they are known from before.
         before: how many images the data set has that this is to be added to, and how many others
@@ -95,7 +95,8 @@ def seal(
     bad = before[1] + rejected + missing + unlisted
     images = before[0] + sum(split.images for split in job.splits) + missing
     if not max_bad.allows(bad, images):
-        more = f" and {missing + unlisted} missing or not listed" if missing + unlisted else ""
+        odd = missing + unlisted
+        more = f" and {odd} missing, not listed, or only in --exclude" if odd else ""
         sealed = (
             "and so is an earlier seal" if job.workspace.manifest.exists() else "but not sealed"
         )
@@ -160,6 +161,8 @@ def _reread(job: Job, records: Sequence[CommitRecord]) -> None:
     damaged = [record.shard for record, is_good in zip(records, good, strict=True) if not is_good]
     if damaged:
         check_held(job.lease)
+        job.workspace.manifest.unlink(missing_ok=True)  # an earlier seal's, of these shards
+        sync_directory(job.workspace.out)
         for shard in damaged:
             job.workspace.record(shard).unlink()
         raise DatasetError(
@@ -324,13 +327,13 @@ def write_rows(
         multilabel: whether records have any number of labels.
         check: as for `dataprep.system.durable_files.rename`.
     """
-    from dataprep.index.database import open_database
+    from dataprep.index.database import open_database, tables
 
     temporary = partial_path(path)
     try:
-        with open_database(scratch, rows=rows) as database:
+        with open_database(scratch, [temporary], rows=rows) as database:
             described = _write(temporary, chain(stored, _sorted(database, rest, schema)), schema)
-            database.read_parquet(str(temporary)).create_view("records")
+            database.execute(f"create view records as from {tables([temporary])}")
             totals = _totals(database)
             splits = {
                 split: totals[split] | _by_class(database, split, count, multilabel=multilabel)

@@ -141,7 +141,7 @@ def verify(
         files=sum(len(shard.files) for shard in shards),
         bytes=sum(file["bytes"] for shard in shards for file in shard.files),
         records=sum(shard.records or 0 for shard in shards),
-        problems=tuple(problems),
+        problems=tuple(dict.fromkeys(problems)),  # of the table of records, every shard says it
         part=part,
     )
 
@@ -225,7 +225,7 @@ def _read_shard(check: _Check, shard: _Shard, expected: int) -> Iterator[str]:
     """What is wrong with the shard's records."""
     paths = [check.out / file["path"] for file in shard.files]
     same_table = True
-    with check.sink.reader(paths, check.info) as reader, RecordsTable(check.out) as table:
+    with check.sink.reader(paths, check.info) as reader, RecordsTable(check.out, None) as table:
         own = tuple(name for name, _ in check.info.attributes)
         rows = table.rows(shard.row, shard.row + expected, (*_COLUMNS, *own, "status"))
         for position, (example, row) in enumerate(zip_longest(reader, rows)):

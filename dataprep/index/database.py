@@ -6,7 +6,7 @@ It is loaded when a database is opened, which workers never do.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -31,15 +31,17 @@ Database: TypeAlias = "duckdb.DuckDBPyConnection"
 
 @contextmanager
 def open_database(
-    directory: Path | None, *, rows: int = 0, ordered: bool = False
+    directory: Path | None, files: Sequence[Path] = (), *, rows: int = 0, ordered: bool = False
 ) -> Iterator[Database]:
     """An empty database in memory, which writes what does not fit there into files.
 
-    It has no extensions but those that are part of it, and never looks for any on a network.
+    It is locked: whatever the SQL, it opens no other file, no extension but those that are part of
+    it, and no variable of Python, and none of that can be changed any more.
 
     Args:
         directory: takes the files, which are removed at the end; what a killed process left is
             swept by `dataprep.build.claim`. None: for queries that keep nothing, as a scan.
+        files: all that is read.
         rows: about how many the largest table has, where that is known.
         ordered: whether a scan gives the rows in the order of the file.
 
@@ -59,9 +61,11 @@ def open_database(
         "temp_directory": "" if spill is None else str(spill),
         "preserve_insertion_order": ordered,
         "enable_external_file_cache": False,  # a list may change between two runs in one process
+        "python_enable_replacements": False,
     }
     connection = duckdb.connect(config=config)
     try:
+        _lock(connection, files)
         yield connection
     except duckdb.Error as error:
         raise _explained(error, directory) from error
@@ -72,12 +76,25 @@ def open_database(
                 shutil.rmtree(spill)
 
 
+def _lock(connection: Database, files: Sequence[Path]) -> None:
+    # A name is looked up as a pattern first, so its pattern is a name, too.
+    names = [name for path in files for name in (str(path), escape(str(path)))]
+    connection.execute(f"set allowed_paths = [{', '.join(map(quoted, names))}]")
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
+
+
 def quoted(text: str | Path) -> str:
     """Text as a literal of SQL."""
     return "'" + str(text).replace("'", "''") + "'"
 
 
-def tables(paths: list[Path], *, numbered: bool = False) -> str:
+def identifier(name: str) -> str:
+    """A name of SQL: some, such as ``offset`` and ``group``, mean something there."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def tables(paths: Sequence[Path], *, numbered: bool = False) -> str:
     """Parquet files as one table of SQL.
 
     Args:

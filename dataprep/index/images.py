@@ -5,18 +5,19 @@ Every rule is one query, which finds nothing where it holds.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from glob import escape
 from pathlib import Path
 from typing import Any, Final, Self
 
 import pyarrow as pa
 
 from dataprep.errors import SourceError
-from dataprep.index.database import Database, open_database, quoted, tables
+from dataprep.index.database import Database, identifier, open_database, quoted, tables
+from dataprep.index.exclude import leave_out
 from dataprep.index.label_sets import rank_label_sets
 from dataprep.system.durable_files import partial_path
 from dataprep.system.messages import counted, printable, some_of
@@ -42,16 +43,6 @@ _BARE: Final = "select coalesce(bool_and(not contains(key, '/')), false) from li
 _IMAGES: Final = """
 create {kind} {name} as
 select {columns} from parts where status = 'image'
-"""
-
-_EXCLUDED: Final = """
-create temp table to_exclude as
-select distinct split, key from
-    read_csv({path}, header = true, all_varchar = true);
-create temp table excluded as
-select * from found semi join to_exclude using (split, key);
-create view images as
-select * from found anti join to_exclude using (split, key)
 """
 
 _JOINED: Final = """
@@ -108,7 +99,7 @@ class Images:
         statuses: rows by status, of all parts.
         attributes: names of the data set's own columns.
         wanted: the splits asked for; None: all.
-        exclude: a CSV with the columns ``split`` and ``key``, of images to leave out.
+        exclude: a file of images to leave out; see `dataprep.index.exclude`.
         known: the table of records of a data set that is to grow; None if there is none.
     """
 
@@ -137,8 +128,9 @@ class Images:
         ``fresh`` are the images that are not known; if any may be, ``kept`` are the others.
         """
         rows = sum(self.statuses.values())
-        database = self._stack.enter_context(open_database(self.scratch, rows=rows))
-        database.execute(f"create view parts as select * from {tables(list(self.paths))}")
+        files = [*self.paths, *([self.known] if self.known else [])]
+        database = self._stack.enter_context(open_database(self.scratch, files, rows=rows))
+        database.execute(f"create view parts as select * from {tables(self.paths)}")
         columns = column_list([*_OF_LIST, *_OF_PLACE, *self.attributes])
         name = "images" if self.exclude is None else "found"
         images = _IMAGES.format(kind="view", name=name, columns=columns)
@@ -157,7 +149,7 @@ class Images:
         database.execute(images)
         database.execute(unmatched)
         if self.exclude is not None:
-            _exclude(database, self.exclude)
+            leave_out(database, self.exclude)
         if self.known is None:
             database.execute("create view fresh as select * from images")
         else:
@@ -218,17 +210,26 @@ class Images:
             "select count(*), printf('%032x', coalesce(bit_xor("
             "md5_number(concat(split, chr(0), key))), 0)) from excluded"
         )[0]
-        (names,) = self.rows("select count(*) from to_exclude")[0]
-        return {"images": images, "digest": digest, "unknown": names - images}
+        ((unknown,),) = self.rows(
+            "select count(*) from named anti join places on places.name = named.name "
+            "and places.named_split is not distinct from named.split "
+            f"where {self._is_wanted} or split is null"
+        )
+        return {"images": images, "digest": digest, "unknown": unknown}
 
     def write_unmatched(self, path: Path) -> None:
         """All of them, as CSV; whole or not at all."""
         temporary = partial_path(path)
         try:
-            self.database.execute(
-                "copy (select status, split, key as name, container as place from unmatched "
-                f"order by status, split, key) to {quoted(temporary)} (format csv, header)"
+            rows = self.database.execute(
+                "select status, split, key as name, container as place from unmatched "
+                "order by status, split, key"
             )
+            with temporary.open("x", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(("status", "split", "name", "place"))
+                while some := rows.fetchmany(1 << 12):
+                    writer.writerows(some)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -433,31 +434,9 @@ class Images:
             raise _listed_twice(place, key, lines)
 
 
-def _exclude(database: Database, path: Path) -> None:
-    """Leave out what a file names.
-
-    Raises:
-        SourceError: it cannot be read, or has not the columns.
-    """
-    import duckdb
-
-    try:
-        database.execute(_EXCLUDED.format(path=quoted(escape(str(path)))))
-    except duckdb.Error as error:
-        if not isinstance(
-            error, duckdb.BinderException | duckdb.IOException | duckdb.InvalidInputException
-        ):
-            raise
-        reason = str(error).partition("\n")[0]
-        raise SourceError(
-            f"--exclude {path} cannot be used ({reason}); expected a CSV with the columns split "
-            "and key, as `dataprep lint --write_exclude` writes"
-        ) from error
-
-
 def column_list(names: Iterable[str], table: str = "") -> str:
-    """Columns in SQL; some have names that mean something there (``offset``, ``group``)."""
-    return ", ".join(f'{table}"{name}"' for name in names)
+    """Columns in SQL."""
+    return ", ".join(table + identifier(name) for name in names)
 
 
 def hash_sql(seed: int) -> str:

@@ -22,10 +22,10 @@ class RecordedImages(Images):
     def database(self) -> Database:
         """Opened when it is first needed."""
         rows = sum(self.statuses.values())
-        database = self._stack.enter_context(open_database(self.scratch, rows=rows))
+        database = self._stack.enter_context(open_database(self.scratch, self.paths, rows=rows))
         database.execute(
             "create view fresh as select * exclude (shard, position) replace (classes as labels) "
-            f"from {tables(list(self.paths), numbered=True)} "
+            f"from {tables(self.paths, numbered=True)} "
             "where position is not null or status = 'rejected'"
         )
         return database

@@ -7,14 +7,18 @@ is known; then what is not in the data set, by status, split and key. The column
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from dataprep.errors import DatasetError
+from dataprep.system.messages import printable
 from dataprep.system.parquet_files import open_parquet
+from dataprep.system.state_files import file_sha256
 from dataprep_schemas.tables import RECORDS
 
 if TYPE_CHECKING:
@@ -29,6 +33,10 @@ STORED = ("stored", "repaired", "warned")
 """Statuses of images that are in the data set."""
 
 STATUSES = (*STORED, "rejected", "missing", "unlisted", "ignored", "excluded")
+
+_ATTRIBUTE: Final = re.compile(r"[A-Za-z0-9_]+")  # as the manifest's schema has it
+_MOST_ATTRIBUTES: Final = 1000
+_ROW_BYTES: Final = 1 << 14  # of a row, on average of a group; ours have some 200
 
 _ALL_DIFFERENT = ("key", "position", "bytes", "xxh3", "phash")  # a dictionary of these is a waste
 
@@ -60,25 +68,21 @@ class RecordsTable:
 
     Args:
         out: the directory that holds the manifest.
+        described: what the manifest says of it; None if its hash has just been compared.
 
     Raises:
-        DatasetError: it cannot be read.
+        DatasetError: it cannot be read, is not the one that was sealed, or has other columns.
     """
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, described: Mapping[str, Any] | None) -> None:
         self.path = out / NAME
+        if described is not None:
+            check_sealed(self.path, described)
         with _readable(self.path):
-            self._file = open_parquet(self.path)
+            self._file = open_records(self.path)
             groups = range(self._file.num_row_groups)
             sizes = [self._file.metadata.row_group(group).num_rows for group in groups]
             self._ends = list(accumulate(sizes))
-        for name in RECORDS:
-            if name not in self._file.schema_arrow.names:
-                self._file.close()
-                raise DatasetError(
-                    f"{self.path} has no column {name}: an earlier version of dataprep made it; "
-                    "make the data set again"
-                )
 
     def __enter__(self) -> Self:
         """The table itself."""
@@ -95,7 +99,7 @@ class RecordsTable:
     @property
     def attributes(self) -> tuple[tuple[str, Kind], ...]:
         """Name and kind of the data set's own columns."""
-        own = [field for field in self._file.schema_arrow if field.name not in RECORDS]
+        own = [*self._file.schema_arrow][len(RECORDS) :]
         return tuple((field.name, "int" if str(field.type) == "int64" else "text") for field in own)
 
     def between(
@@ -152,9 +156,73 @@ def row_groups(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.
     Raises:
         DatasetError: it cannot be read.
     """
-    with _readable(path), open_parquet(path) as file:
+    with _readable(path), open_records(path) as file:
         for group in range(file.num_row_groups):
             yield file.read_row_group(group, columns=columns)
+
+
+def check_sealed(path: Path, described: Mapping[str, Any]) -> None:
+    """Compare the table with what the manifest says of it; once, as long as it stays as it is.
+
+    Raises:
+        DatasetError: it is another, or damaged.
+    """
+    with _readable(path):
+        found = path.stat()
+        state = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if found.st_size == described["bytes"] and _sha256(path, state) == described["sha256"]:
+            return
+    raise DatasetError(
+        f"{path} is not the table that was sealed: it was damaged or changed; take it from another "
+        "copy of the data set, or make the data set again"
+    )
+
+
+@lru_cache(maxsize=4)
+def _sha256(path: Path, state: tuple[int, ...]) -> str:  # noqa: ARG001 - `state` tells changes
+    return file_sha256(path)
+
+
+def open_records(path: Path) -> parquet.ParquetFile:
+    """A file of records, to be closed: exactly our columns, and those of a data set's own.
+
+    Raises:
+        OSError: it cannot be read.
+        pa.ArrowException: nor can what is in it.
+        DatasetError: it has other columns, or rows that are too long.
+    """
+    file = open_parquet(path, row_bytes=_ROW_BYTES)
+    try:
+        wrong = _wrong_column(file.schema_arrow)
+    except BaseException:
+        file.close()
+        raise
+    if wrong is not None:
+        file.close()
+        raise DatasetError(
+            f"{path} has {printable(wrong)}: another version of dataprep made it, or somebody "
+            "changed it; make the data set again"
+        )
+    return file
+
+
+def _wrong_column(schema: pa.Schema) -> str | None:
+    """What is not as `dataprep_schemas.tables` has it, if anything is not."""
+    from dataprep_schemas.tables import schema_of
+
+    expected = schema_of("records")
+    for number, field in enumerate(expected):
+        found = schema.field(number) if number < len(schema) else None
+        if found is None or (found.name, found.type) != (field.name, field.type):
+            return f"no column {field.name} of {field.type} in place {number + 1}"
+    own = [*schema][len(expected) :]
+    # The database makes no difference between A and a.
+    if len({name.lower() for name in schema.names}) < len(schema) or len(own) > _MOST_ATTRIBUTES:
+        return f"columns of the same name, or more than {_MOST_ATTRIBUTES} of the data set's own"
+    for field in own:
+        if not _ATTRIBUTE.fullmatch(field.name) or str(field.type) not in ("int64", "string"):
+            return f"the column {field.name} of {field.type}"
+    return None
 
 
 @contextmanager

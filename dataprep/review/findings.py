@@ -116,12 +116,12 @@ def opened(
     """
     manifest = read_manifest(out)
     refuse_part(out, manifest, "looked at")
-    RecordsTable(out).close()  # it is there, and has all columns
+    RecordsTable(out, manifest["records_table"]).close()  # it is the one that was sealed
     records = manifest["records_table"]["rows"]
     remarks = []
     with (
         TemporaryDirectory(prefix="dataprep-lint-") as scratch,
-        open_database(Path(scratch), rows=records) as database,
+        open_database(Path(scratch), [out / NAME], rows=records) as database,
     ):
         _make_tables(database, out, manifest)
         database.execute(

@@ -13,13 +13,18 @@ if TYPE_CHECKING:
 # Of a row group, which is read as a whole. Ours have 65,536 rows, or 16 MiB and one image.
 _MOST_ROWS: Final = 1 << 24
 _MOST_BYTES: Final = 1 << 31
+_FIXED_BYTES: Final = 1 << 20  # of few rows: dictionaries, and headers of pages
 
 
-def open_parquet(path: Path) -> parquet.ParquetFile:
+def open_parquet(path: Path, *, row_bytes: int | None = None) -> parquet.ParquetFile:
     """A Parquet file whose checksums are compared; to be closed.
 
     Its footer is believed: one that lies can make a page of 2 GiB, which is what the format's
     lengths can say.
+
+    Args:
+        path: the file.
+        row_bytes: how many a row has at most, on average of a row group, where that is known.
 
     Raises:
         OSError: it cannot be read, or is no regular file.
@@ -32,10 +37,13 @@ def open_parquet(path: Path) -> parquet.ParquetFile:
     file = parquet.ParquetFile(path, page_checksum_verification=True)
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
-        if not (0 <= group.num_rows <= _MOST_ROWS and 0 <= group.total_byte_size <= _MOST_BYTES):
+        most = _MOST_BYTES
+        if row_bytes is not None:
+            most = min(most, _FIXED_BYTES + group.num_rows * row_bytes)
+        if not (0 <= group.num_rows <= _MOST_ROWS and 0 <= group.total_byte_size <= most):
             file.close()
             raise pa.ArrowInvalid(
                 f"row group {number} of {group.num_rows:,} rows and {group.total_byte_size:,} "
-                f"bytes, at most {_MOST_ROWS:,} and {_MOST_BYTES:,} are read"
+                f"bytes, at most {_MOST_ROWS:,} and {most:,} are read"
             )
     return file

@@ -141,7 +141,7 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
                 max_bad=request.max_bad,
                 report=reporter.line,
                 missing=summary.unmatched["missing"],
-                unlisted=summary.unmatched["unlisted"],
+                unlisted=summary.bad - summary.unmatched["missing"],
                 others=images.unstored() if summary.has_unstored else (),
                 before=base.before,
             )

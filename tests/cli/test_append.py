@@ -274,14 +274,14 @@ def test_images_that_were_left_out_are_not_let_in_by_accident(
     cli: Cli, folders: Made, tmp_path: Path
 ) -> None:
     path = tmp_path / "exclude.csv"
-    path.write_text("split,key\ntrain,bar/1.jpg\ntest,bar/1.jpg\n")
+    path.write_text("bar/1.jpg\n")
     raw = replace(folders.raw.copy(tmp_path / "raw"), options=CUT)
     made = make(raw, tmp_path / "out", "--exclude", path)
     picture(raw.path / "bar" / "new.jpg", 3)
     assert "bar/1.jpg was left out by --exclude before" in refused(cli, made)
-    path.write_text("split,key\ntrain,bar/1.jpg\ntest,bar/1.jpg\ntrain,bar/2.jpg\ntest,bar/2.jpg\n")
+    path.write_text("bar/1.jpg\nbar/2.jpg\n")
     assert "bar/2.jpg is not in the raw data any more" in refused(cli, made, "--exclude", path)
-    path.write_text("split,key\ntrain,bar/1.jpg\ntest,bar/1.jpg\ntrain,bar/new.jpg\n")
+    path.write_text("bar/1.jpg\nbar/new.jpg\n")
     picture(raw.path / "bar" / "newer.jpg", 4)
     assert cli(*raw.command(made.out, "--append", "--exclude", path)).code == 0
 

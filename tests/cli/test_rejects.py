@@ -120,3 +120,31 @@ def test_large_files_are_rejected_and_the_limit_is_part_of_the_recipe(
     assert manifest["image"]["max_image_bytes"] == 200_000
     error = cli(*raw.command(out, "--max_bad", 2)).error
     assert "--max_image_bytes 200000, now none" in error
+
+
+def test_names_to_exclude_may_be_bare_where_they_are_unique(
+    cli: Cli, folders: Made, tmp_path: Path
+) -> None:
+    raw, names = folders.raw.copy(tmp_path / "raw"), tmp_path / "names.txt"
+    (raw.path / "bar" / "0.jpg").rename(raw.path / "bar" / "only.jpg")
+    names.write_text("only.jpg\n\nbar/1.jpg\n2.jpg\n")  # 2.jpg is in three folders
+    words = raw.command(tmp_path / "out", "--exclude", names)
+    refused = cli(*words)
+    assert refused.code == 3
+    assert "1 name in --exclude that no image has, --max_bad allows 0" in refused.error
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    assert cli(*words, "--max_bad", 1).code == 0
+    left = {row["key"] for row in rows_of(tmp_path / "out", "excluded")}
+    assert left == {"bar/only.jpg", "bar/1.jpg"}
+
+
+def test_names_of_splits_that_were_not_asked_for_count_only_if_they_may_be_there(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    names = tmp_path / "names.csv"
+    names.write_text("split,key\nvalidation,ILSVRC2012_val_00000001.JPEG\n")
+    train = ("--splits", "train", "--num_shards", "train=2")
+    words = tiny.command(tmp_path / "out", "--exclude", names, *train)
+    assert cli(*words).code == 0
+    names.write_text("split,key\ntrain,ILSVRC2012_val_00000001.JPEG\n")
+    assert cli(*tiny.command(tmp_path / "out2", "--exclude", names, *train)).code == 3

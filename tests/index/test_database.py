@@ -7,11 +7,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from dataprep.errors import PipelineError, SinkError
 from dataprep.index import database
-from dataprep.index.database import open_database, quoted, tables
+from dataprep.index.database import identifier, open_database, tables
 from tests.faults.conftest import small_disk
 
 __all__ = ["small_disk"]
@@ -53,9 +56,46 @@ def test_too_little_memory_is_one_clear_line(little_memory: None) -> None:
 def test_names_are_only_names(tmp_path: Path) -> None:
     path = tmp_path / "a=1" / "it's [x] *.parquet"
     path.parent.mkdir()
-    with open_database(None) as found:
-        found.execute(f"copy (select 7 as b) to {quoted(path)} (format parquet)")
+    parquet.write_table(pa.table({"b": [7]}), path)
+    with open_database(None, [path]) as found:
         assert found.execute(f"select * from {tables([path])}").fetchall() == [(7,)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "from read_text('{other}')",
+        "from '{other}'",
+        "from glob('{other}')",
+        "copy (select 1) to '{new}'",
+        "copy (select 1) to '{given}'",
+        "attach '{new}'",
+        "from variable",
+        "load httpfs",
+        "install httpfs",
+        "set enable_external_access = true",
+        "set allowed_paths = ['{other}']",
+    ],
+)
+def test_no_query_reaches_beyond_its_files(tmp_path: Path, query: str) -> None:
+    places = {name: tmp_path / name for name in ("given", "other", "new")}
+    variable = pa.table({"a": [1]})
+    for name in ("given", "other"):
+        parquet.write_table(variable, places[name])
+    before = places["given"].read_bytes()
+    with open_database(tmp_path, [places["given"]]) as found:
+        assert found.execute(f"from {tables([places['given']])}").fetchall() == [(1,)]
+        with pytest.raises(duckdb.Error):
+            found.execute(query.format(**places))
+    assert places["given"].read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"given", "other"}
+
+
+def test_a_name_never_ends_its_quotes() -> None:
+    name = 'a" from b; copy c to "d'
+    with open_database(None) as found:
+        found.register("content", pa.table({name: [7]}))
+        assert found.execute(f"select {identifier(name)} from content").fetchall() == [(7,)]
 
 
 def test_nothing_is_looked_for_on_a_network(tmp_path: Path) -> None:

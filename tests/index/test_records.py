@@ -191,7 +191,7 @@ def test_the_table_has_every_row_and_the_sums_are_its_own(
         joined = join(workspace, contents, others)
         data = workspace.records.read_bytes()
         found = parquet.read_table(workspace.records).to_pylist()
-        with RecordsTable(workspace.out) as table:
+        with RecordsTable(workspace.out, None) as table:
             assert table.attributes == ATTRIBUTES
             read = [row for part in table.between(0, columns=["key"]) for row in part.to_pylist()]
             for start, stop in ((0, 0), (0, len(found)), (len(found) // 3, 2 * len(found) // 3)):
@@ -264,12 +264,12 @@ def test_a_damaged_table_is_one_line(workspace: Workspace, step: int) -> None:
         data = bytearray(right)
         data[at] ^= 1 << at % 8
         workspace.records.write_bytes(data)
-        with suppress(DatasetError), RecordsTable(workspace.out) as table:
+        with suppress(DatasetError), RecordsTable(workspace.out, None) as table:
             found = [row for part in table.between(0) for row in part.to_pylist()]
             assert len(found) == len(wanted)  # of pages: checked; of the footer: by its hash
     workspace.records.write_bytes(right[:100])
     with pytest.raises(DatasetError, match=r"^[^\n]*cannot be read[^\n]*$"):
-        RecordsTable(workspace.out)
+        RecordsTable(workspace.out, None)
 
 
 def test_other_readers_see_the_schema(workspace: Workspace) -> None:

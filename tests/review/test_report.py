@@ -96,7 +96,7 @@ def test_what_has_no_room_for_a_picture_has_a_caption(planted: Planted) -> None:
     rows = {images[0]: 0, images[1]: 1}  # of which the keys are others
     album = Album(planted.out, manifest, rows, None)
     assert [picture.address for picture in album.pictures(images, 10**6)] == [None] * 3
-    with RecordsTable(planted.out) as table:
+    with RecordsTable(planted.out, manifest["records_table"]) as table:
         keys = [key for (key,) in table.rows(0, 40, ["key"])]
     rows = {image: keys.index(image[1]) for image in images[:2]}
     album = Album(planted.out, manifest, rows, None)

@@ -41,7 +41,7 @@ def test_a_footer_that_promises_a_trillion_rows(tmp_path: Path) -> None:
     promise(path, 123_457, 10**12)
     expected = r"^[^\n]*row group 0 of 1,000,000,000,000 rows[^\n]*$"
     with pytest.raises(DatasetError, match=expected):
-        RecordsTable(tmp_path)
+        RecordsTable(tmp_path, None)
     with pytest.raises(SinkError, match=expected):
         load_sink("parquet").reader([path], DatasetInfo())
 
@@ -52,7 +52,7 @@ def test_a_few_bytes_that_become_very_many(tmp_path: Path, monkeypatch: pytest.M
     assert path.stat().st_size < 10_000
     monkeypatch.setattr(parquet_files, "_MOST_BYTES", 1 << 20)
     with pytest.raises(DatasetError, match="row group 0 of 1 rows and 16,777"):
-        RecordsTable(tmp_path)
+        RecordsTable(tmp_path, None)
 
 
 def test_many_rows_in_a_few_bytes(tmp_path: Path) -> None:
@@ -61,4 +61,4 @@ def test_many_rows_in_a_few_bytes(tmp_path: Path) -> None:
     parquet.write_table(table, path, row_group_size=len(table))
     assert path.stat().st_size < 100_000
     with pytest.raises(DatasetError, match="row group 0 of 16,777,217 rows"):
-        RecordsTable(tmp_path)
+        RecordsTable(tmp_path, None)

@@ -225,7 +225,8 @@ def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
     Raises:
         SourceError: a list cannot be used.
     """
-    with open_database(Path(tempfile.gettempdir())) as database:
+    files = [lists.labels, *lists.sides, *([lists.boxes] if lists.boxes else [])]
+    with open_database(Path(tempfile.gettempdir()), files) as database:
         _read_lines(database, "label_lines", lists.labels)
         width = _take_header(database, "label_lines", lists.labels, _LABEL_HEADER, "labels")
         database.execute(_LABELS, {"width": width})

@@ -30,7 +30,7 @@ from dataprep.datasets.folder.classes import ClassList
 from dataprep.datasets.folder.options import LISTING_FORMATS, FolderOptions
 from dataprep.datasets.splits import split_name
 from dataprep.errors import SourceError
-from dataprep.index.database import open_database, quoted
+from dataprep.index.database import identifier, open_database, quoted
 from dataprep.system.messages import printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular
 
@@ -119,11 +119,11 @@ class Listing:
         if not names:
             return ()
         whole = ", ".join(
-            f"coalesce(bool_and(regexp_full_match(trim({_identifier(name)}), '(-?[0-9]{{1,18}})?'))"
-            f" and bool_or(trim({_identifier(name)}) <> ''), false)"
+            f"coalesce(bool_and(regexp_full_match(trim({identifier(name)}), '(-?[0-9]{{1,18}})?'))"
+            f" and bool_or(trim({identifier(name)}) <> ''), false)"
             for name in names
         )
-        with open_database(None) as database, self._explaining():
+        with open_database(None, [self.path]) as database, self._explaining():
             row = database.execute(f"select {whole} from ({self._cells()}) where not blank")
             kinds = row.fetchone() or ()
         found = tuple(
@@ -149,14 +149,14 @@ class Listing:
             SourceError: a row is wrong, or a file cannot be looked at.
         """
         own = "".join(
-            f", nullif(trim({_identifier(_MARK + attribute.name)}), '')"
+            f", nullif(trim({identifier(_MARK + attribute.name)}), '')"
             f"{'::bigint' if attribute.kind == 'int' else ''} as "
-            f"{_identifier(_MARK + attribute.name)}"
+            f"{identifier(_MARK + attribute.name)}"
             for attribute in attributes
         )
         first = 0
         empty = True
-        with open_database(None, ordered=True) as database, self._explaining():
+        with open_database(None, [self.path], ordered=True) as database, self._explaining():
             for batch in database.sql(self._query(own)).to_arrow_reader(_ROWS):
                 rows = np.arange(first, first + len(batch))
                 first += len(batch)
@@ -180,7 +180,11 @@ class Listing:
     def _column_names(self) -> list[str]:
         """The names in its header, a line, or, in JSON, of its first object."""
         if self._format == "parquet":
-            with open_regular(self.path), open_database(None) as database, self._explaining():
+            with (
+                open_regular(self.path),
+                open_database(None, [self.path]) as database,
+                self._explaining(),
+            ):
                 found = database.execute(f"describe select * from {self._parquet}").fetchall()
             return [name for name, *_ in found]
         with open_regular(self.path) as file:
@@ -213,7 +217,7 @@ class Listing:
         if self._format == "parquet":
             source = self._parquet
             for meaning, name in self.columns.items():
-                cell = _identifier(name)
+                cell = identifier(name)
                 cells[meaning] = f"to_json({cell})" if meaning == "label" else f"{cell}::varchar"
         elif self._format in _DELIMITERS:
             # Their own names may be any text, and the same twice.
@@ -237,7 +241,7 @@ class Listing:
                 # A path may have spaces, and so has that of Caffe's convert_imageset.
                 parts = "regexp_extract(line, '^(.*)[ \t]([^ \t]*)$', {})"
                 cells["path"], cells["label"] = parts.format(1), parts.format(2)
-        named = ", ".join(f"{cell} as {_identifier(meaning)}" for meaning, cell in cells.items())
+        named = ", ".join(f"{cell} as {identifier(meaning)}" for meaning, cell in cells.items())
         return f"select {named} from {source}"
 
     def _query(self, more: str) -> str:
@@ -416,11 +420,6 @@ def _find_columns(
 def _pointer(name: str) -> str:
     """A JSON pointer (RFC 6901) to a field."""
     return "/" + name.replace("~", "~0").replace("/", "~1")
-
-
-def _identifier(name: str) -> str:
-    """A column's name in SQL."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _text(cell: object) -> str:

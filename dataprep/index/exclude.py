@@ -1,0 +1,88 @@
+"""What ``--exclude`` names: images to leave out, from a CSV or a plain list."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from dataprep.errors import UsageError
+from dataprep.system.messages import printable
+from dataprep.system.regular_files import read_regular
+
+if TYPE_CHECKING:
+    from dataprep.index.database import Database
+
+_EXPECTED: Final = (
+    "expected a CSV with the columns split and key, as `dataprep lint --write_exclude` writes it, "
+    "or one name a line"
+)
+
+# A name without a split may be in any, and one without a folder anywhere; but only in one place.
+_EXCLUDED: Final = """
+create temp table places as
+select named.name, named.split as named_split, found.split, found.key
+from named join found on found.key = named.name
+where named.split is null or named.split = found.split
+qualify count(*) over (partition by named.name, named.split) = 1;
+insert into places
+select name, named_split, split, key from (
+    select named.name, named.split as named_split, found.split, found.key
+    from named join found on parse_filename(found.key) = named.name
+    where (named.split is null or named.split = found.split)
+    and not exists (from found as exact where exact.key = named.name
+                    and (named.split is null or named.split = exact.split))
+) qualify count(*) over (partition by name, named_split) = 1;
+create temp table excluded as select * from found semi join places using (split, key);
+create view images as select * from found anti join places using (split, key)
+"""
+
+
+def read_exclude(path: Path) -> pa.Table:
+    """The names in the file: ``name``, and ``split``, which is null where none is said.
+
+    Raises:
+        UsageError: it cannot be read, or is neither.
+    """
+    try:
+        lines = read_regular(path).decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise _unusable(path, "it is not UTF-8") from error
+    except OSError as error:
+        raise _unusable(path, error.strerror or str(error)) from error
+    header = [name.strip() for name in lines[0].split(",")] if lines else []
+    if {"split", "key"} <= {*header}:
+        rows = _rows(path, lines, header.index("split"), header.index("key"))
+    elif any(name in header for name in ("split", "key")) or (lines and ";" in lines[0]):
+        raise _unusable(path, f"its first line is {printable(lines[0][:100])!r}")
+    else:
+        rows = [(None, line.strip()) for line in lines if line.strip()]
+    distinct = [*dict.fromkeys(rows)]
+    splits, names = [split for split, _ in distinct], [name for _, name in distinct]
+    return pa.table({"split": pa.array(splits, pa.string()), "name": pa.array(names, pa.string())})
+
+
+def _rows(path: Path, lines: list[str], split: int, key: int) -> list[tuple[str | None, str]]:
+    rows = csv.reader(lines[1:], strict=True)
+    try:
+        return [(row[split] or None, row[key]) for row in rows if row]
+    except (csv.Error, IndexError) as error:
+        raise _unusable(path, f"line {rows.line_num + 1} has too few cells, or odd ones") from error
+
+
+def leave_out(database: Database, path: Path) -> None:
+    """Make the tables ``named``, ``excluded`` and ``images`` of those ``found``.
+
+    Raises:
+        UsageError: the file cannot be used.
+    """
+    database.register("content", read_exclude(path))
+    database.execute("create temp table named as from content")
+    database.unregister("content")
+    database.execute(_EXCLUDED)
+
+
+def _unusable(path: Path, what: str) -> UsageError:
+    return UsageError(f"--exclude {path} cannot be used: {what}; {_EXPECTED}")
