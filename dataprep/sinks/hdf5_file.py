@@ -29,6 +29,7 @@ from dataprep.errors import SinkError
 from dataprep.index import Value
 from dataprep.sinks.base import damage
 from dataprep.sinks.example import MISSING, DatasetInfo, to_bytes, to_text
+from dataprep.system.messages import printable
 from dataprep.system.regular_files import require_regular
 
 LAYOUT_VERSION = 1
@@ -111,11 +112,46 @@ def open_file(path: Path) -> h5py.File:
     HDF5 reads of a chunk just what is asked for.
 
     Raises:
-        SinkError: it is damaged, or no HDF5 file.
+        SinkError: it is damaged, no HDF5 file, or would have other files read.
     """
     require_regular(path)
     with damage(path, "HDF5 structure"):
-        return h5py.File(path, "r", locking=False, rdcc_nbytes=0)
+        file = h5py.File(path, "r", locking=False, rdcc_nbytes=0)
+    try:
+        _check_plain(file, path)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _check_plain(file: h5py.File, path: Path) -> None:
+    with damage(path, "HDF5 structure"):
+        wrong = _what_leads_out(file, path.stat().st_size)
+    if wrong is not None:
+        raise SinkError(
+            f"{path}: {printable(wrong)}; expected plain datasets: somebody made it so; make the "
+            "shard again"
+        )
+
+
+def _what_leads_out(group: h5py.Group, size: int, depth: int = 2) -> str | None:
+    """What is not in the file itself, or cannot be, if anything is not."""
+    for name in group:
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            return f"{name} is a link to something else"
+        found = group[name]
+        if isinstance(found, h5py.Group):
+            inner = _what_leads_out(found, size, depth - 1) if depth > 1 else f"{name} is a group"
+            if inner is not None:
+                return inner
+        elif not isinstance(found, h5py.Dataset):
+            return f"{name} is a type"
+        elif found.is_virtual or found.external:
+            return f"the data of {name} are in other files"
+        elif found.nbytes > size:
+            return f"{name} has {found.nbytes:,} bytes, more than the file"
+    return None
 
 
 def describe(file: h5py.File, info: DatasetInfo, sink: str, more: Mapping[str, str]) -> None:

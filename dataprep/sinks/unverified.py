@@ -7,6 +7,7 @@ it loop for ever. Here that is one line.
 from __future__ import annotations
 
 import pickle
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -17,6 +18,7 @@ from typing import IO, Any, TypeVar
 from dataprep.errors import SinkError
 from dataprep.sinks.base import Sink
 from dataprep.sinks.example import DatasetInfo, Example
+from dataprep.system.job_limits import available_memory
 
 _Item = TypeVar("_Item")
 
@@ -26,6 +28,7 @@ sys.path[:] = pickle.load(sys.stdin.buffer)
 from dataprep.sinks.unverified import serve
 serve(sys.stdin.buffer, sys.stdout.buffer)
 """
+_LEAST_MEMORY = 1 << 30  # bytes; Python and the libraries need some
 _SECONDS = 60.0  # until the next item is there
 
 
@@ -61,8 +64,9 @@ def in_child(
         SinkError: the other process crashed or hung.
         Exception: whatever ``function`` raises.
     """
-    search_path = [str(Path(entry).absolute()) for entry in sys.path]
-    command = [sys.executable, "-c", _CHILD]
+    # The working directory, which is the empty entry, may be that of the data: see -P.
+    search_path = [str(Path(entry).absolute()) for entry in sys.path if entry]
+    command = [sys.executable, "-P", "-c", _CHILD]
     with subprocess.Popen(  # noqa: S603 - our own interpreter and our own program
         command,
         stdin=subprocess.PIPE,
@@ -80,6 +84,11 @@ def in_child(
                 )
                 if isinstance(error, StopIteration):
                     return
+                if isinstance(error, MemoryError):
+                    raise SinkError(
+                        f"{path}: more memory is needed to read it than there is: the file is "
+                        "damaged, or somebody made it so; make the shard again"
+                    )
                 if error is not None:
                     raise error
                 yield item
@@ -109,6 +118,10 @@ def _next(
 
 def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     """Be the other process: pickle (item, None) for each item, then (None, what ended it)."""
+    # Not of the address space, in which LMDB maps files that are larger than the memory.
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    memory = max(available_memory(), _LEAST_MEMORY)
+    resource.setrlimit(resource.RLIMIT_DATA, (memory if most < 0 else min(memory, most), most))
     sys.stdout = sys.stderr  # whatever is printed must not come between the answers
     function, arguments = pickle.load(requests)  # noqa: S301 - our own parent's
     ended: Exception = StopIteration()

@@ -230,7 +230,7 @@ def _run_on_nodes(
     *,
     keep: bool,
 ) -> int:
-    program = [*launcher(job), sys.executable, "-m", "dataprep", *words]
+    program = [*launcher(job), sys.executable, "-P", "-m", "dataprep", *words]
     # Known to the copies that are started here, and to no other user of the cluster.
     secret = os.environ.get(SECRET) or secrets.token_hex(32)
     cleaner = None

@@ -35,7 +35,7 @@ _CLEAN_UP_SECONDS = 5.0  # a worker with a lost lease needs about two to remove 
 def command_line() -> str:
     """The shell command that starts one of Beam's workers of this process."""
     # What the shell ignores, its program ignores from its first moment on.
-    return f"trap '' INT; exec {shlex.quote(sys.executable)} -m {__name__} {os.getpid()}"
+    return f"trap '' INT; exec {shlex.quote(sys.executable)} -P -m {__name__} {os.getpid()}"
 
 
 def main(launcher: int) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+from collections.abc import Callable
 from pathlib import Path
 
+import h5py
 import pytest
 
 from dataprep.errors import SinkError
+from dataprep.sinks import hdf5_file
 from dataprep.sinks.base import DatasetInfo
 from dataprep.sinks.hdf5_arrays import Hdf5ArraysSink
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
@@ -47,3 +50,50 @@ def test_locks_of_others_do_not_matter(tmp_path: Path) -> None:
     with path.open("r+b") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert read(SINK, path, ONE) == photographs(4)
+
+
+def external(file: h5py.File, place: Path) -> None:
+    """The labels are in another file."""
+    del file["labels"]
+    file["labels"] = h5py.ExternalLink(place, "/labels")
+
+
+def storage(file: h5py.File, place: Path) -> None:
+    """The labels are bytes of another file."""
+    del file["labels"]
+    file.create_dataset("labels", (2,), "i8", external=[(str(place), 0, 16)])
+
+
+def virtual(file: h5py.File, place: Path) -> None:
+    """The labels are put together from another file."""
+    del file["labels"]
+    layout = h5py.VirtualLayout((2,), "i8")
+    layout[:] = h5py.VirtualSource(place, "labels", (2,))
+    file.create_virtual_dataset("labels", layout)
+
+
+def soft(file: h5py.File, place: Path) -> None:
+    """The labels are something else."""
+    del file["labels"]
+    file["labels"] = h5py.SoftLink("/keys")
+
+
+def endless(file: h5py.File, place: Path) -> None:
+    """Ten thousand million labels, none of which was ever written."""
+    del file["labels"]
+    file.create_dataset("labels", (10**10,), "i8", chunks=(1 << 10,))
+
+
+@pytest.mark.parametrize("forge", [external, storage, virtual, soft, endless])
+def test_what_leads_out_of_a_file_is_refused(
+    forge: Callable[[h5py.File, Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "shard.h5"
+    with h5py.File(path, "w") as file:
+        file["labels"] = [0, 1]
+        file["keys"] = [b"a", b"b"]
+    hdf5_file.open_file(path).close()
+    with h5py.File(path, "r+") as file:
+        forge(file, Path("/etc/passwd"))
+    with pytest.raises(SinkError, match=r"labels .*expected plain datasets"):
+        hdf5_file.open_file(path)

@@ -22,7 +22,7 @@ _PRIVATE = "/.dataprep-stage/"  # where staging keeps its own files
 # The processes that stage on a node, and nobody else's.
 _STAGING = """for process in /proc/[0-9]*; do
   grep -qz '^SLURMD_NODENAME={node}$' "$process/environ" &&
-    tr '\\0' ' ' <"$process/cmdline" | grep -q -- '^[^ ]*python[^ ]* -m dataprep stage ' &&
+    tr '\\0' ' ' <"$process/cmdline" | grep -q -- '^[^ ]*python[^ ]* .*-m dataprep stage ' &&
     echo "${{process#/proc/}}"
 done 2>/dev/null; true"""
 

@@ -91,7 +91,7 @@ def cluster_options(text: str, logs: Path) -> dict[str, Any]:
         found |= {"memory": "1GB", "job_directives_skip": skipped}
     scheduler = {"dashboard_address": ":0"}  # another user's may be at the usual port
     return found | {
-        "python": shlex.quote(sys.executable),
+        "python": f"{shlex.quote(sys.executable)} -P",  # nothing of the working directory
         "worker_extra_args": [*(site.get("worker-extra-args") or ()), *_WORKER],
         "scheduler_options": scheduler | dict(site.get("scheduler-options") or {}),
     }
