@@ -117,12 +117,10 @@ def test_a_table_that_is_missing_damaged_or_of_another_data_set_is_one_line(
     path = out / "records.parquet"
     table = parquet.read_table(path)
     first = Records(tiny.out, "train")[0].key
-    parquet.write_table(table.take([1, 0, *range(2, len(table))]), path)
-    with pytest.raises(DatasetError, match=f"does not say where {first} is; `dataprep verify`"):
-        Records(out, "train").by_key(first)
-    parquet.write_table(table[:9], path)
-    with pytest.raises(DatasetError, match="has no row 9"):
-        Records(out, "train").by_key(first)
+    for other in (table.take([1, 0, *range(2, len(table))]), table[:9]):
+        parquet.write_table(other, path)
+        with pytest.raises(DatasetError, match=r"is not the table that was sealed"):
+            Records(out, "train").by_key(first)
     path.unlink()
     with pytest.raises(DatasetError, match=r"records\.parquet cannot be read"):
         Records(out, "train").by_key(first)

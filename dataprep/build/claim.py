@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dataprep.build.commit import read_records
 from dataprep.build.lock import Lease, check_held
 from dataprep.build.manifest import PART, has_part, read_manifest
-from dataprep.build.workspace import Workspace, foreign_files
+from dataprep.build.workspace import Workspace, are_shard_counts, foreign_files
 from dataprep.errors import DataprepError, DatasetError, SinkError, UsageError
 from dataprep.index.records import NAME as RECORDS
 from dataprep.plugins import load_sink
@@ -94,13 +94,13 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
     workspace = job.workspace
     check_held(job.lease)
     if overwrite:
-        remove_built_files(workspace, job.lease)
+        remove_built_files(job)
     else:
         check_not_grown(workspace)
     fresh = check_identity(workspace, identity, units)
     if fresh:
         # A kill between a rename and the record of it leaves a file under its final name.
-        _remove((workspace.out / path for path in planned_paths(workspace)), job.lease)
+        _remove(map(workspace.path_of, planned_paths(workspace)), job.lease)
     check_foreign_files(job, fresh=fresh)
     if fresh:
         check = partial(check_held, job.lease)
@@ -141,27 +141,32 @@ def is_other_job(workspace: Workspace, identity: Identity, units: Mapping[str, s
     return workspace.job.exists() and read_state(workspace.job) != ours
 
 
-def check_foreign_files(job: Job, *, fresh: bool) -> None:
+def check_foreign_files(job: Job, *, fresh: bool, going: Collection[Path] = ()) -> None:
     """Refuse a directory that holds shards of something else, which readers would take in.
 
     Args:
         job: what will be written.
         fresh: nothing of this job has been written yet, so even its own names are foreign.
+        going: what is going to be deleted.
 
     Raises:
         DatasetError: names the first such file.
     """
     counts = {split.name: split.shards for split in job.splits}
-    made = [*_paths(job.sink, counts, job.request.layout), PurePosixPath(RECORDS)]
+    made = _made(job)
     if len(set(made)) < len(made) or any(path.is_absolute() or ".." in path.parts for path in made):
         raise SinkError(
             f"sink {job.sink.name} gives files one place, or places outside of the output "
             "directory; that is a defect of the sink"
         )
     out = job.workspace.out
+    for directory in {path.parent / "file" for path in made}:
+        job.workspace.path_of(directory)
     present = [str(path) for path in sorted(made) if fresh and (out / path).exists()]
     shards = [str(path) for path in made if str(path) != RECORDS]
     for path in (*present, *foreign_files(out, counts, shards)):
+        if out / path in going:
+            continue
         raise DatasetError(
             f"{out / path} is in the way: it was not written by this job, and readers would "
             "take it in; move it away, choose another output directory, or, if it "
@@ -237,10 +242,18 @@ def planned_paths(workspace: Workspace) -> list[PurePosixPath]:
     """
     try:
         made = read_job(workspace)["identity"]
+        if not are_shard_counts(made["num_shards"]):
+            return []
         sink = load_sink(made["sink"]["name"], made["sink"]["config"])
         return [*_paths(sink, made["num_shards"], made["layout"]), PurePosixPath(RECORDS)]
     except (DataprepError, OSError, KeyError, TypeError, AttributeError):
         return []
+
+
+def _made(job: Job) -> list[PurePosixPath]:
+    """Every file that a job is going to make."""
+    counts = {split.name: split.shards for split in job.splits}
+    return [*_paths(job.sink, counts, job.request.layout), PurePosixPath(RECORDS)]
 
 
 def _paths(sink: Sink, shards: Mapping[str, int], layout: Layout) -> Iterator[PurePosixPath]:
@@ -299,16 +312,30 @@ def _show(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def remove_built_files(workspace: Workspace, lease: Lease) -> None:
+def remove_built_files(job: Job) -> None:
     """Delete the data set, whole or unfinished, and nobody else's files.
 
+    Ours is what a readable record, the manifest or the plan names; and, where dataprep has left
+    its marks, what this job is going to make.
+
     Raises:
+        DatasetError: something that is not ours is in the way; nothing was deleted.
         LockedError: another run has taken the directory over meanwhile.
     """
+    workspace, lease = job.workspace, job.lease
     # A kill between a rename and the record of it leaves files that only the plan knows.
     recorded = [file.path for record in read_records(workspace) for file in record.files]
     names: list[str | PurePosixPath] = [*recorded, *planned_paths(workspace), *_sealed(workspace)]
-    built = {workspace.out / name for name in names}
+    if workspace.job.exists() or workspace.manifest.exists() or recorded:
+        names += _made(job)
+    built = {*map(workspace.path_of, names)}
+    for path in (*built, workspace.manifest):
+        if path.is_dir() and not path.is_symlink() and any(path.iterdir()):
+            raise DatasetError(
+                f"{path} is a directory with files, where a file of the data set should be; "
+                "nothing was deleted: move it away and run the same command again"
+            )
+    check_foreign_files(job, fresh=True, going=built)
     # First, so that nobody takes the rest for whole; unless nothing else knows what is to go.
     if planned_paths(workspace):
         _remove([workspace.manifest], lease)
@@ -332,7 +359,10 @@ def _remove(paths: Iterable[Path], lease: Lease) -> None:
     paths = [path for path in paths if path.exists() or path.is_symlink()]
     for path in paths:
         check_held(lease, now=False)
-        path.unlink(missing_ok=True)
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
     for directory in {path.parent for path in paths}:
         sync_directory(directory)
 
@@ -362,8 +392,10 @@ def remove_partial_files(workspace: Workspace, splits: Sequence[str]) -> None:
         splits: those that this run makes, as far as they are known.
     """
     directories = {workspace.out, *workspace.private_directories()}
-    directories |= {workspace.out / split for split in splits}
-    directories |= {(workspace.out / path).parent for path in planned_paths(workspace)}
+    of_splits = (PurePosixPath(split, "file") for split in splits)
+    directories |= {
+        workspace.path_of(path).parent for path in (*of_splits, *planned_paths(workspace))
+    }
     for path in (path for directory in directories for path in directory.glob(f".*{PARTIAL}")):
         if not is_partial(path):
             continue

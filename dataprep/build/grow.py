@@ -9,6 +9,7 @@ whichever that is; meanwhile there is no manifest.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -19,7 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 from dataprep.build.claim import store_grown
 from dataprep.build.image_job import ImageJob
 from dataprep.build.lock import Lease, check_held
-from dataprep.build.manifest import dataset_info, manifest_sink, seal_manifest
+from dataprep.build.manifest import (
+    checked_manifest,
+    dataset_info,
+    manifest_sink,
+    seal_manifest,
+)
 from dataprep.build.seal import publish_manifest, write_rows
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
@@ -30,6 +36,8 @@ from dataprep.system.state_files import read_state, to_json, write_state
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from dataprep.sinks import Sink
 
 # Of a generation's manifest: what is said of the raw data as a whole, and so is new for all.
 _RENEWED: Final = ("classes", "classes_sha256", "unmatched", "counts", "versions")
@@ -281,12 +289,11 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
         return False
     out, journal = workspace.out, read_state(workspace.journal)
     if journal is None:
-        raise DatasetError(f"{workspace.journal} is damaged; delete it, and use --overwrite")
+        raise _damaged(workspace)
     check_held(lease)
+    manifest, pairs, gone = _checked_journal(workspace, journal)
     workspace.manifest.unlink(missing_ok=True)
     sync_directory(out)
-    manifest = journal["manifest"]
-    pairs = [(out / source, out / target) for source, target in journal["renames"]]
     for source, target in pairs:
         if source.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -296,7 +303,6 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
                 f"{target} is gone, and so is {source}, from which it was to be; use --overwrite "
                 "to start anew"
             )
-    gone = [out / name for name in journal["deletions"]]
     for path in gone:
         path.unlink(missing_ok=True)
     # Before a directory goes: a rename out of it that does not last leaves the file in it.
@@ -314,6 +320,58 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
     sync_directory(workspace.private)  # what was removed stays so once the journal is gone
     workspace.journal.unlink()
     return True
+
+
+def _checked_journal(
+    workspace: Workspace, journal: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], list[tuple[Path, Path]], list[Path]]:
+    """What the journal says: the manifest to be, pairs of present and new paths, and old files.
+
+    New paths are the manifest's, and old ones what the format calls shards of its splits.
+
+    Raises:
+        DatasetError: it says something that no run writes down.
+    """
+    added = Workspace(workspace.generation)
+    place = f"{added.out.relative_to(workspace.out).as_posix()}/"
+
+    def present(name: str) -> Path:
+        inner = name.removeprefix(place)
+        return (workspace if inner == name else added).path_of(inner)
+
+    try:
+        manifest = checked_manifest(to_json(journal["manifest"]), workspace.journal)
+        sink = manifest_sink(manifest)
+        made = {*_files(manifest), manifest["records_table"]["path"]}
+        renames, deletions = journal["renames"], journal["deletions"]
+        pairs = [(present(old), workspace.path_of(new)) for old, new in renames]
+        gone = [workspace.path_of(name) for name in deletions]
+        old = [*deletions, *(old for old, _ in renames if not old.startswith(place))]
+        strange = {new for _, new in renames} - made
+        strange |= {name for name in old if not _is_shard(name, sink, manifest)}
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(workspace) from error
+    if strange or not made.isdisjoint(deletions):
+        raise _damaged(workspace)
+    return manifest, pairs, gone
+
+
+def _is_shard(name: str, sink: Sink, manifest: Mapping[str, Any]) -> bool:
+    """Whether it is a file of a shard of any number of shards: ``train-00003-of-00007``."""
+    found = re.search(r"(?:^|/)([^/]+)-([0-9]{5,7})-of-([0-9]{5,7})", name)
+    if found is not None:
+        shards = [ShardName(found[1], int(found[2]), int(found[3]))]
+    else:
+        shards = [ShardName(split, 0, 1) for split in manifest["splits"]]
+    layout = manifest["layout"]
+    return any(
+        shard.split in manifest["splits"] and name in map(str, sink.paths(shard, layout))
+        for shard in shards
+    )
+
+
+def _damaged(workspace: Workspace) -> DatasetError:
+    return DatasetError(f"{workspace.journal} is damaged; delete it, and use --overwrite")
 
 
 def _remove_empty(out: Path, directories: Iterable[Path]) -> None:

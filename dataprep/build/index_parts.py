@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.build.request import MaxBad, Request, check_splits
-from dataprep.build.workspace import Workspace
+from dataprep.build.workspace import Workspace, is_split
 from dataprep.datasets import Dataset, Found, ScanUnit, wanted_splits
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import RejectedError, SourceError, UsageError
@@ -336,6 +336,11 @@ def summarize(
     splits = found.splits or wanted_splits(in_usual_order(there), request.splits)
     check_splits(request.num_shards, splits)
     for split in splits:
+        if not is_split(split):
+            raise SourceError(
+                f"{printable(split)!r} is no name of a split, since files are named after it; "
+                "expected one without a slash that begins with neither a dot nor a hyphen"
+            )
         if split not in there:
             raise SourceError(
                 f"{split}: no images found; leave it out with --splits; or, if it was cut by a "

@@ -12,7 +12,7 @@ from dataprep.build.claim import COMPACTED, read_job
 from dataprep.build.commit import CommitRecord, finished_shards, images_under_way
 from dataprep.build.lock import LEASE_SECONDS, Marker, sight
 from dataprep.build.manifest import PART, read_manifest, read_part
-from dataprep.build.workspace import Workspace
+from dataprep.build.workspace import Workspace, are_shard_counts
 from dataprep.errors import DatasetError
 from dataprep.system.messages import counted, one_line
 from dataprep.system.state_files import read_state
@@ -206,7 +206,9 @@ def _splits(workspace: Workspace, records: list[CommitRecord]) -> tuple[SplitSta
     stored = read_job(workspace)
     if "generations" in stored and workspace.manifest.exists():
         return tuple(_grown_splits(workspace.out))
-    identity = stored["identity"]
+    identity = stored.get("identity", {})
+    if not are_shard_counts(identity.get("num_shards")):
+        raise DatasetError(f"{workspace.job} is damaged; use --overwrite to start anew")
     return tuple(
         SplitStatus(
             name=split,

@@ -23,20 +23,46 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import shutil
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from dataprep.build import manifest
+from dataprep.errors import DatasetError
 from dataprep.index import records
 from dataprep.system.durable_files import make_durably
+from dataprep.system.messages import printable
 from dataprep.system.ownership import require_own
 
 if TYPE_CHECKING:  # staging looks for foreign files, and needs no format
     from dataprep.sinks import ShardName
+
+
+MOST_SHARDS: Final = 1 << 20
+"""Of all splits together."""
+
+_SPLIT: Final = re.compile(r"[^/\x00-\x1f.-][^/\x00-\x1f]*")
+
+
+def is_split(name: object) -> bool:
+    """Whether a split may be called so: files and directories are."""
+    return isinstance(name, str) and _SPLIT.fullmatch(name) is not None
+
+
+def are_shard_counts(counts: Any) -> bool:
+    """Whether it says of each split how many shards it has, and they can be listed."""
+    return (
+        isinstance(counts, dict)
+        and all(is_split(name) for name in counts)
+        and all(type(count) is int and count > 0 for count in counts.values())
+        and sum(counts.values()) <= MOST_SHARDS
+    )
 
 
 class Workspace:
@@ -60,6 +86,7 @@ class Workspace:
         self.lock = self.private / "lock"
         self.generation = self.private / "append"
         self.journal = self.private / "grow.json"
+        self._looked_at: set[Path] = set()
 
     def record(self, shard: ShardName) -> Path:
         """The commit record of a shard."""
@@ -92,12 +119,55 @@ class Workspace:
         """
         remedy = "choose an output directory of your own"
         require_own(self.out, remedy, linked=True)
-        require_own(self.private, remedy)
+        for directory in (*self.private_directories(), self.generation):
+            require_own(directory, remedy)
+        if self.generation.exists():
+            Workspace(self.generation).require_own()
 
     def make(self) -> None:
         """Create the output directory and the private ones, before anything is put into them."""
         for directory in self.private_directories():
             make_durably(directory)
+
+    def remove_misplaced(self) -> None:
+        """Remove directories where private files belong, as a damaged file system may leave them.
+
+        Call only while holding the lock.
+        """
+        inside = chain.from_iterable(
+            directory.iterdir()
+            for directory in (self.index, self.order, self.commits, self.progress)
+            if directory.is_dir()
+        )
+        for path in (self.job, self.journal, self.unmatched, *inside):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+
+    def path_of(self, name: str | PurePosixPath) -> Path:
+        """Where a file of the data set is, whose name somebody may have forged.
+
+        OUT is nobody else's (`require_own`), so that what is found out here stays so.
+
+        Raises:
+            DatasetError: the name leads out of the directory, or to what dataprep keeps for
+                itself, or there is a link on the way.
+        """
+        parts = str(name).split("/")
+        private = parts[0] == self.private.name
+        if private or any(not part or part in (".", "..") or part[0] == "-" for part in parts):
+            raise DatasetError(f"{self.out}: {printable(str(name))!r} is no file of a data set")
+        above = self.out
+        for part in parts[:-1]:
+            above /= part
+            if above in self._looked_at:
+                continue
+            if above.is_symlink():
+                raise DatasetError(
+                    f"{above} is a symbolic link; expected a directory, since what is written or "
+                    "deleted there would be somewhere else; remove the link"
+                )
+            self._looked_at.add(above)
+        return above / parts[-1]
 
 
 def foreign_files(out: Path, splits: Collection[str], own: Iterable[str]) -> Iterator[str]:

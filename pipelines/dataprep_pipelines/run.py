@@ -291,6 +291,7 @@ def _working(
         workspace.make()
         with locked(workspace, report=reporter.line) as lease:
             for each in (workspace, Workspace(workspace.generation)):
+                each.remove_misplaced()
                 remove_partial_files(each, splits)
                 remove_build_directories(each.out, places.get("--build_dir"))
             if finish_merge(workspace, lease, whole=not overwrite):

@@ -10,15 +10,12 @@ from typing import Any
 import pytest
 
 import dataprep
-from dataprep.build.claim import remove_built_files
-from dataprep.build.lock import locked
 from dataprep.build.manifest import (
     has_part,
     present,
     read_manifest,
     read_part,
 )
-from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError, UsageError
 from dataprep.staging.inventory import read_inventory
 from dataprep.staging.selection import Share, select
@@ -153,14 +150,12 @@ def test_what_needs_a_whole_data_set_refuses_a_part(
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_overwriting_takes_a_note_of_ours_along(
-    tiny: Made, second: Path, tmp_path: Path, ours: bool
+    cli: Cli, tiny: Made, second: Path, tmp_path: Path, ours: bool
 ) -> None:
     out = tiny.copy(tmp_path / "out")
     note = (second / "part.json").read_text() if ours else '{"name": "left wing"}'
     (out / "part.json").write_text(note)
-    with locked(Workspace(out)) as lease:
-        remove_built_files(Workspace(out), lease)
-    assert not (out / "train").exists()
+    assert cli(*tiny.command(out, "--overwrite")).code == 0
     assert (out / "part.json").exists() == (not ours)
 
 
@@ -192,7 +187,9 @@ def test_the_manifest_of_a_part_counts_what_is_here(tiny: Made, second: Path) ->
         ({"split_files": None}, "is not the manifest's"),
         ({"of": "another version"}, "is not the manifest's"),
         ({"nodes": "2"}, "not all of its numbers are numbers"),
-        ({"splits": {"train": [-1]}}, "not all of its numbers are numbers"),
+        ({"splits": {"train": [-1]}}, "is not the manifest's"),
+        ({"splits": {"train": [1, 1]}}, "is not the manifest's"),
+        ({"splits": {"train": [4, 1]}}, "is not the manifest's"),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else None,
 )

@@ -48,7 +48,7 @@ def test_a_data_set_that_is_exchanged_while_it_is_converted_is_refused(
     after(monkeypatch, verify, "verify", exchange)
     result = cli("convert", source, "--sink", "recordio", "--to", tmp_path / "new")
     assert result.code == 1
-    assert f"{source} changed while it was converted" in result.error
+    assert f"{source}/records.parquet is not the table that was sealed" in result.error
     assert not (tmp_path / "new" / "manifest.json").exists()
     assert leftovers(tmp_path / "new") == []
 

@@ -1,0 +1,241 @@
+"""An output directory with damaged, misplaced or forged files: it heals, or one line says why not.
+
+Nothing outside of the directory is written or deleted, and no file that is somebody else's.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dataprep
+from dataprep.build.manifest import seal_manifest
+from dataprep.errors import DatasetError
+from dataprep.system.state_files import read_state, to_json, write_state
+from tests.cli.test_append import CUT
+from tests.cli.test_compact import grow
+from tests.conftest import Cli, Made, Raw, hashes, leftovers, make, write_folders
+
+# One of every kind of file that a run leaves in OUT.
+KEPT = (
+    *("manifest.json", "records.parquet", "train/train-00002-of-00006"),
+    *("index/train/train-00002-of-00006", ".dataprep/job.json", ".dataprep/order/summary.json"),
+    *(".dataprep/index/validation.json", ".dataprep/index/validation.parquet"),
+    *(".dataprep/commits/train-00002-of-00006.json",),
+    *(".dataprep/commits/train-00002-of-00006.parquet",),
+)
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def make_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "a directory": make_directory,
+    "flipped": flip,
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-7]),
+    "emptied": lambda path: path.write_bytes(b""),
+    "removed": Path.unlink,
+}
+CASES = [
+    pytest.param(name, damage, id=f"{name}-{damage}", marks=marks)
+    for damage in DAMAGES
+    for name in KEPT
+    for marks in [() if damage == "a directory" else pytest.mark.thorough]
+]
+
+
+@pytest.mark.parametrize("sealed", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(("name", "damage"), CASES)
+def test_any_kept_file_heals_or_is_overwritten(
+    cli: Cli, tiny: Made, tmp_path: Path, name: str, damage: str, sealed: bool
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    if not sealed:
+        (out / "manifest.json").unlink()
+    if (out / name).exists():
+        DAMAGES[damage](out / name)
+    (out / "mine.txt").write_text("kept")
+    again = cli(*tiny.command(out))
+    assert "Traceback" not in again.err
+    (out / "mine.txt").unlink()
+    if again.code or hashes(out) != tiny.files:  # a rerun reads no shard that is sealed
+        result = cli(*tiny.command(out, "--overwrite"))
+        assert result.code == 0, result
+    assert hashes(out) == tiny.files
+    assert leftovers(out) == []
+
+
+def test_what_knows_nothing_any_more_can_be_overwritten(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    (out / "manifest.json").write_text("{")
+    (out / ".dataprep" / "job.json").write_text("{")
+    shutil.rmtree(out / ".dataprep" / "commits")
+    assert cli(*tiny.command(out, "--overwrite")).code == 0
+    assert hashes(out) == tiny.files
+
+
+def test_a_directory_of_somebody_else_stops_before_anything_is_deleted(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    shard = out / "train" / "train-00002-of-00006"
+    make_directory(shard)
+    (shard / "notes.txt").write_text("mine")
+    before = hashes(out)
+    error = cli(*tiny.command(out, "--overwrite")).error
+    assert f"{shard} is a directory with files" in error
+    assert "nothing was deleted" in error
+    assert hashes(out) == before
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """A file of the user, outside of every output directory."""
+    path = tmp_path / "victim" / "notes-00000-of-00001"
+    path.parent.mkdir()
+    path.write_text("mine")
+    return path
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [{"../../victim/notes": 1}, {"/victim/notes": 1}, {"a": 10**12}, {"a": True}, [], None],
+    ids=json.dumps,
+)
+def test_a_forged_job_file_deletes_nothing(
+    cli: Cli, tiny: Made, tmp_path: Path, victim: Path, counts: Any
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    job = read_state(out / ".dataprep" / "job.json")
+    assert job is not None
+    job["identity"]["num_shards"] = counts
+    (out / "manifest.json").unlink()
+    write_state(out / ".dataprep" / "job.json", job)
+    assert "is damaged" in cli("status", out).error
+    assert cli(*tiny.command(out)).code == 1
+    assert cli(*tiny.command(out, "--overwrite")).code == 0
+    assert victim.read_text() == "mine"
+    assert hashes(out) == tiny.files
+
+
+@pytest.fixture
+def grown(tmp_path: Path) -> Made:
+    """Class folders to which was added once, in a directory that a test may damage."""
+    write_folders(tmp_path / "raw")
+    made = make(Raw(tmp_path / "raw", CUT, "folder"), tmp_path / "out", "--num_shards", 2)
+    grow(Cli(), made, times=1)
+    return made
+
+
+def journal(out: Path, **changes: Any) -> None:
+    """A journal of ``compact`` that changes nothing but what is said."""
+    manifest = json.loads((out / "manifest.json").read_text())
+    said = {"manifest": manifest, "renames": [], "deletions": [], "job": None}
+    write_state(out / ".dataprep" / "grow.json", {**said, **changes})
+
+
+def test_a_journal_that_a_killed_run_left_is_finished(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    out = tiny.copy(tmp_path / "out")
+    journal(out)
+    assert "grew by --append" in cli(*tiny.command(out)).error  # says the journal
+    assert cli("verify", out).code == 0
+    assert hashes(out) == tiny.files
+    assert not (out / ".dataprep" / "grow.json").exists()
+
+
+OUTSIDE = "../victim/notes-00000-of-00001"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"deletions": [OUTSIDE]},
+        {"deletions": ["mine.txt"]},
+        {"deletions": [".dataprep/job.json"]},
+        {"deletions": ["records.parquet"]},
+        {"renames": [["mine.txt", "records.parquet"]]},
+        {"renames": [[OUTSIDE, "records.parquet"]]},
+        {"renames": [["records.parquet", OUTSIDE]]},
+        {"renames": [[".dataprep/append/../job.json", "records.parquet"]]},
+        {"renames": [["records.parquet"]]},
+        {"renames": 3},
+        {"manifest": {"splits": {}}},
+        {"manifest": None},
+    ],
+    ids=json.dumps,
+)
+def test_a_forged_journal_moves_and_deletes_nothing(
+    cli: Cli, tiny: Made, tmp_path: Path, victim: Path, changes: dict[str, Any]
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    (out / "mine.txt").write_text("mine")
+    before = hashes(out)
+    journal(out, **changes)
+    for words in (("compact", out), tiny.command(out)):
+        assert str(out) in cli(*words).error
+    assert hashes(out) == before
+    assert victim.read_text() == "mine"
+
+
+@pytest.mark.parametrize("words", ["compact", "--append", "--overwrite"])
+def test_nothing_is_written_or_deleted_behind_a_link(
+    cli: Cli, grown: Made, tmp_path: Path, words: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (grown.out / "train").rename(elsewhere)
+    (grown.out / "train").symlink_to(elsewhere)
+    before = hashes(elsewhere)
+    command = ("compact", grown.out) if words == "compact" else grown.command(grown.out, words)
+    error = cli(*command).error
+    assert f"{grown.out / 'train'} is a symbolic link" in error
+    assert hashes(elsewhere) == before
+
+
+@pytest.mark.parametrize("name", ["order", "commits", "index", "append", "append/.dataprep/order"])
+def test_no_private_directory_is_a_link(cli: Cli, grown: Made, tmp_path: Path, name: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    place = grown.out / ".dataprep" / name
+    if place.exists():
+        place.rename(elsewhere)
+    elsewhere.mkdir(exist_ok=True)
+    (elsewhere / "summary.json").write_text("mine")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(elsewhere)
+    for more in ("--append", "--overwrite"):
+        assert f"{place} " in cli(*grown.command(grown.out, more)).error
+    assert (elsewhere / "summary.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize("path", [".dataprep/job.json", "-rf", "train/-rf", "../mine"])
+def test_a_manifest_names_only_files_of_a_data_set(
+    cli: Cli, tiny: Made, tmp_path: Path, path: str
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    before = (out / ".dataprep" / "job.json").read_bytes()
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    manifest["splits"]["train"]["shards"][2]["files"][0]["path"] = path
+    del manifest["sha256"], manifest["format"]
+    (out / "manifest.json").write_bytes(to_json(seal_manifest(manifest)))
+    for words in (("verify", out), ("compact", out), ("stage", out, "--to", tmp_path / "to")):
+        result = cli(*words)
+        assert result.code == 1
+        assert "manifest.json" in result.error
+    with pytest.raises(DatasetError, match=r"manifest\.json"):
+        dataprep.open(out)
+    assert cli(*tiny.command(out, "--overwrite")).code in (0, 1)
+    assert (out / ".dataprep" / "job.json").read_bytes() == before
