@@ -85,15 +85,14 @@ class Records(Sequence[Example]):
         (n, classes) of zeros and ones. Read from the table of records each time.
 
         Raises:
-            DatasetError: the table cannot be read.
+            DatasetError: the table cannot be read, or has labels that are none.
         """
         import numpy as np
 
-        column = self._column("labels")
         if not self.info.multilabel:
-            return np.fromiter((label for (label,) in column), np.int64, len(self))
+            return np.fromiter((label for (label,) in self._labels()), np.int64, len(self))
         found = np.zeros((len(self), len(self.classes)), np.int64)
-        for number, labels in enumerate(column):
+        for number, labels in enumerate(self._labels()):
             found[number, labels] = 1
         return found
 
@@ -264,6 +263,20 @@ class Records(Sequence[Example]):
         part = copy(self)  # which shares what is open
         part._range, part._keys = range(numbers.start, max(numbers.start, numbers.stop)), None
         return part
+
+    def _labels(self) -> Iterator[list[int]]:
+        classes, multilabel = len(self.classes), self.info.multilabel
+        for number, labels in enumerate(self._column("labels")):
+            known = labels is not None and all(
+                label is not None and 0 <= label < classes for label in labels
+            )
+            if not known or (len(labels) != 1 and not multilabel):
+                raise DatasetError(
+                    f"{self.out / NAME}: example {number} of {self.split} has the labels {labels}, "
+                    f"expected {'any' if multilabel else 'one'} of 0 to {classes - 1}; make the "
+                    "data set again"
+                )
+            yield labels
 
     def _column(self, name: str) -> Iterator[Any]:
         """A column of the table of records."""
