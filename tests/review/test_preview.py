@@ -40,11 +40,12 @@ def on_terminal(*words: object, answer: bytes = b"") -> str:
 
 
 def test_pictures_are_drawn_where_the_terminal_can(planted: Planted) -> None:
-    for _ in range(20):  # the library waits a tenth of a second for the answer
+    for _ in range(20):  # an older library waits a tenth of a second for the answer
         printed = on_terminal("preview", planted.out, "--images", 8, answer=_SIXEL)
         if "\x1bP" in printed:
             break
-    assert printed.count("\x1bP") == printed.count("\x1b\\") == 2  # rows of five pictures
+    # Two rows of five pictures; what else ends alike is 0.14's question for Kitty's protocol.
+    assert len(re.findall(r"\x1bP[^\x1b]+\x1b\\", printed)) == printed.count("\x1bP") == 2
     assert re.findall(r"c\d(?=\s)", printed) == ["c0", "c0", "c1", "c1", "c2", "c2"]
     assert "<script>alert(" in printed
 
