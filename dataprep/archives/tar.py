@@ -29,7 +29,8 @@ AGAIN: Final = "copy or download it again"
 _BLOCK: Final = tarfile.BLOCKSIZE
 _RECORD: Final = tarfile.RECORDSIZE
 _MOST_AT_ONCE: Final = 1 << 20
-_MOST_PADDING: Final = 64 << 20
+_LARGEST_RECORD: Final = 1 << 20  # tar -b 2048
+_MOST_ZEROS: Final = 64 << 20  # that are counted: a .tar.gz can have any number of them
 # Name, size, modification time, checksum, kind, magic, and the first byte of the name's prefix.
 _HEADER: Final = struct.Struct("100s24x12s12s8ss100x5s83xc166x")
 _LONGEST_PAX: Final = 64 << 10
@@ -210,6 +211,8 @@ def _require_end(stream: ByteStream, archive: Archive, offset: int) -> None:
     POSIX ends an archive with two zero blocks and leaves the rest of that 10,240-byte record
     undefined. One zero block is accepted when nothing but zeros follows. Anything else after the
     mark means that headers were lost: a hole left by an unfinished download, or joined archives.
+    So do more zeros than fill a record: of 10,240 bytes, or of a power of two (`tar -b`, `dd`),
+    of which the archive then has a whole number.
     """
     stream.seek(offset)
     mark = stream.read(2 * _BLOCK)
@@ -226,14 +229,22 @@ def _require_end(stream: ByteStream, archive: Archive, offset: int) -> None:
         record = -(-(offset + 2 * _BLOCK) // _RECORD) * _RECORD
         stream.seek(stream.reach(record))
     rest = mark[_BLOCK:] if any(mark[_BLOCK:]) else stream.read(_MOST_AT_ONCE)
-    while rest:
-        if rest.strip(b"\0") or stream.tell() - offset > _MOST_PADDING:
+    while rest and stream.tell() - offset <= _MOST_ZEROS:
+        if rest.strip(b"\0"):
             raise _faulty(
                 archive,
                 f"has an end-of-archive mark at byte {offset} but goes on; expected padding only: "
                 "an unfinished download or joined archives",
             )
         rest = stream.read(_MOST_AT_ONCE)
+    zeros = (size := stream.tell()) - offset
+    if zeros - 2 * _BLOCK > max(_RECORD, min(size & -size, _LARGEST_RECORD)):
+        least = "at least " if rest else ""
+        raise _faulty(
+            archive,
+            f"has {least}{zeros} bytes of zeros after its last member, from byte {offset} on; "
+            f"expected less than {_RECORD + 2 * _BLOCK}: the transfer was probably cut off",
+        )
 
 
 def _truncated(archive: Archive, name: str, end: int, size: int) -> SourceError:

@@ -115,6 +115,27 @@ def test_joined_archives_are_refused_and_an_unfilled_record_is_not(raw):
     assert len(raw.scan_class_tar(SYNSET, raw.tar(IMAGES)[: END + 512])[0]) == len(IMAGES)
 
 
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
+def test_more_zeros_than_fill_a_record_are_a_transfer_that_was_cut_off(raw, suffix):
+    whole = raw.tar([(f"{number}.jpg", b"x" * 5000) for number in range(100)])
+    cut = 60 * (512 + 5120)
+    content = whole[:cut] + bytes(len(whole) - cut)
+    raw.write(f"a{suffix}", gzip.compress(content) if suffix == ".tar.gz" else content)
+    zeros = f"a{suffix} has {len(whole) - cut} bytes of zeros after its last member"
+    with pytest.raises(SourceError, match=f"{zeros}, from byte {cut} on; .* cut off; copy or"):
+        list_container(raw.path, f"a{suffix}")
+    raw.write("b.tar", content[:cut] + bytes(100 << 20))
+    with pytest.raises(SourceError, match="b.tar has at least [0-9]{8} bytes of zeros"):
+        list_container(raw.path, "b.tar")
+
+
+@pytest.mark.parametrize("blocks", [1, 20, 128, 2048])
+def test_what_fills_the_last_record_of_any_blocking_factor_is_taken(raw, blocks):
+    content = raw.tar(IMAGES)[: END + 1024]
+    raw.write("a.tar", content + bytes(-len(content) % (512 * blocks)))
+    assert len(list_container(raw.path, "a.tar").images) == len(IMAGES)
+
+
 @pytest.mark.parametrize(
     "content", [gzip.compress(b"x" * 2000, mtime=0), b"<html>" * 100, b"short"]
 )
