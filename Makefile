@@ -94,4 +94,4 @@ bench: setup
 	$(BIN)/python -m benchmarks $(if $(IMAGES),--images $(IMAGES))
 
 clean:
-	rm -rf $(VENV) $(MXNET) $(LOWEST) $(VENV)-mds $(DEMO) site
+	rm -rf $(VENV) $(MXNET) $(LOWEST) $(VENV)-mds $(VENV)-newest $(DEMO) site
