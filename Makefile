@@ -6,6 +6,7 @@ DEMO ?= demo
 
 MXNET := $(VENV)-mxnet
 LOWEST := $(VENV)-lowest
+PANDAS := $(VENV)-pandas2 $(VENV)-pandas3
 # What is left is taken over: the last tests are the longest.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 EVERYDAY := -m "not thorough and not container" $(PARALLEL)
@@ -51,11 +52,16 @@ test-lowest: setup
 	  --editable ".[report]" --group test
 	$(LOWEST)/bin/python -m pytest $(EVERYDAY)
 
-# Those readers, 3 GB or more, MPI and Dask. MXNet 1.9.1 wants a numpy older than anybody else's.
-readers: setup $(MXNET)/.ready
+# Those readers, 3 GB or more, MPI and Dask. MXNet 1.9.1 wants a numpy older than anybody else's, and
+# notebooks are tried with both versions of pandas.
+readers: setup $(MXNET)/.ready $(PANDAS:=/.ready)
 	$(BIN)/python -m pip install --quiet \
 	  --editable ".[tensorflow,dali,webdataset,arrayrecord,huggingface,mpi,dask,report]" \
 	  --group trainers --group mpi --group catalogues
+
+$(VENV)-pandas%/.ready: | setup
+	$(BIN)/python -m pip install --quiet --no-deps --target $(@D) "pandas==$*.*"
+	touch $@
 
 $(MXNET)/.ready:
 	$(PYTHON) -m venv $(MXNET)
@@ -94,4 +100,4 @@ bench: setup
 	$(BIN)/python -m benchmarks $(if $(IMAGES),--images $(IMAGES))
 
 clean:
-	rm -rf $(VENV) $(MXNET) $(LOWEST) $(VENV)-mds $(VENV)-newest $(DEMO) site
+	rm -rf $(VENV) $(MXNET) $(LOWEST) $(PANDAS) $(VENV)-mds $(VENV)-newest $(DEMO) site

@@ -61,7 +61,10 @@ PACKAGES = {
     "dask-jobqueue": "dask_jobqueue",
     "mlcroissant": "mlcroissant",
     "Selenium": "selenium",
+    "nbclient": "nbclient",
+    "ipykernel": "ipykernel",
 }
+PANDAS = {version: Path(__file__).parents[1] / f".venv-pandas{version}" for version in ("2", "3")}
 PROGRAMS = (
     "chromium",
     "chromedriver",
@@ -128,6 +131,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     if "not thorough" in config.getoption("markexpr"):
         lines.append("left to `make test-all`: sweeps, every kill, foreign readers, Dask, Slurm")
     missing = [name for name, module in PACKAGES.items() if find_spec(module) is None]
+    missing += [f"pandas {version}" for version, place in PANDAS.items() if not place.exists()]
     missing += [] if "DATAPREP_MXNET_PYTHON" in os.environ else ["MXNet"]
     missing += [] if "DATAPREP_COMPOSER_PYTHON" in os.environ else ["Composer"]
     missing += [name for name in PROGRAMS if shutil.which(name) is None]

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -269,7 +270,11 @@ def _set(bar: Any, progress: Progress) -> None:
 
 def _new_bar(progress: Progress) -> Any:
     """A bar whose rate is ours: tqdm's own is nonsense in the first moments, and then jumps."""
-    from tqdm.auto import tqdm
+    from tqdm import TqdmWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TqdmWarning)  # a notebook without ipywidgets gets text
+        from tqdm.auto import tqdm
 
     return tqdm(
         desc=progress.phase,

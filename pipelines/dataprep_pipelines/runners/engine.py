@@ -151,7 +151,8 @@ def run_graph(
     # Made for other languages' transforms. Who is killed could not remove it.
     with suppress(OSError):
         Path(pipeline.local_tempdir).rmdir()
-    _ = pipeline | beam.Create(elements) | beam.ParDo(work)
+    with _without_cell_labels():
+        _ = pipeline | beam.Create(elements) | beam.ParDo(work)
     errors: list[BaseException] = []
     # Not Thread.join: a signal's exception raised in it marks the thread as ended for ever.
     done = threading.Event()
@@ -189,6 +190,23 @@ def run_graph(
             done.wait(_STOP_SECONDS)
     if errors:
         raise engine_error(errors[0]) from errors[0]
+
+
+@contextmanager
+def _without_cell_labels() -> Iterator[None]:
+    """In a notebook, keep Beam from prefixing labels with the number of the cell.
+
+    For that number it loads its interactive environment, which needs pandas 2 and has the page load
+    scripts from another site.
+    """
+    from apache_beam import pipeline
+
+    before = pipeline.alter_label_if_ipython
+    pipeline.alter_label_if_ipython = lambda _transform, _pvalueish: None
+    try:
+        yield
+    finally:
+        pipeline.alter_label_if_ipython = before
 
 
 @contextmanager

@@ -1,0 +1,70 @@
+"""``dataprep.prepare`` in a real Jupyter kernel, whichever pandas is there."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PANDAS, Made, hashes
+
+NEEDED = ("nbclient", "ipykernel")
+
+# In pandas' place, since `make readers` installs one.
+ABSENT = "raise ModuleNotFoundError(\"No module named 'pandas'\", name='pandas')\n"
+
+PREPARE = """
+import sys
+
+import dataprep
+
+try:
+    import pandas
+except ModuleNotFoundError:
+    assert {version!r} == "no"
+else:
+    assert pandas.__version__.startswith({version!r}), pandas.__version__
+
+sealed = dataprep.prepare("imagenet", raw_data_dir={raw!r}, out={out!r}, **{options!r})
+print(sealed)
+labels = sys.modules["apache_beam.pipeline"].alter_label_if_ipython
+assert labels.__module__.startswith("apache_beam.")  # the user's own pipelines have theirs
+assert "apache_beam.runners.interactive.interactive_environment" not in sys.modules
+"""
+
+
+@pytest.mark.skipif(
+    not all(map(find_spec, NEEDED)), reason="needs nbclient and ipykernel, which run a notebook"
+)
+@pytest.mark.parametrize(
+    "version",
+    ["no", *(pytest.param(version, marks=pytest.mark.thorough) for version in PANDAS)],
+)
+def test_prepare_works_in_a_notebook_and_loads_nothing_into_the_page(
+    version: str, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = PANDAS.get(version, tmp_path)
+    if version == "no":
+        (place / "pandas.py").write_text(ABSENT)
+    elif not (place / ".ready").exists():
+        pytest.skip(f"needs pandas {version} in {place}: make readers")
+    monkeypatch.setenv("PYTHONPATH", os.fspath(place))
+    monkeypatch.setenv("IPYTHONDIR", os.fspath(tmp_path / "ipython"))
+    import nbclient
+    import nbformat
+
+    options = {"num_shards": {"train": 6, "validation": 2}, "workers": 1}
+    raw, out = os.fspath(tiny.raw.path), tmp_path / "out"
+    code = PREPARE.format(version=version, raw=raw, out=os.fspath(out), options=options)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    outputs = notebook.cells[0].outputs
+    page = json.dumps(outputs).lower()
+    assert "sealed" in page
+    for foreign in ("<script", "require", "http", "warning"):
+        assert foreign not in page, page
+    assert {output.output_type for output in outputs} == {"stream"}, page
+    assert hashes(out) == tiny.files
