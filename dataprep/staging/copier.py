@@ -104,6 +104,7 @@ class Copier:
             assert lock is not None  # noqa: S101  # nothing but the lock was waited for
             self.progress.tell(lock)
             done = self._make_whole(time.monotonic())
+            directory.check_current()  # all was done by descriptors, which follow a renamed target
         on_whole()
         total, trouble = peers.exchange(asdict(done), agree_to_finish)
         if trouble:

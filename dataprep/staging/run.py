@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,11 +25,12 @@ from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedErr
 from dataprep.staging.placement import Placement, find_placement
 from dataprep.staging.plan import find_place
 from dataprep.staging.request import StageReporter, StageRequest
-from dataprep.staging.schedulers import Job, find_job
+from dataprep.staging.schedulers import Job, find_job, short_name
 from dataprep.staging.secret import SECRET
 from dataprep.staging.stage import stage
 from dataprep.staging.target.cleaning import clean
 from dataprep.staging.target.directory import StageDirectory
+from dataprep.staging.target.sentinel import read_sentinel
 from dataprep.system.messages import printable
 
 NO_ROOM = "no room"  # what a launched copier prints in the place of a directory
@@ -206,6 +208,7 @@ def _run_here(
             fcntl.flock(users, fcntl.LOCK_SH)
             with signals.raised():
                 stage(request, reporter)
+            directory.check_current()
             return _run(command, place, signals)
         finally:
             if not (keep and signals.stopped):
@@ -237,13 +240,28 @@ def _run_on_nodes(
     try:
         if job.origin == "Slurm" and not keep:
             cleaner = _start_cleaner(program, job.count or 1, signals)
-        return _run(command, _stage_on_nodes(program, secret, signals), signals)
+        place = _stage_on_nodes(program, secret, signals)
+        if short_name(socket.gethostname()) in map(short_name, job.hosts):  # no login node
+            _check_there(place)
+        return _run(command, place, signals)
     finally:
         if cleaner is not None:
             cleaner.send_signal(signal.SIGUSR2)
             _await(cleaner)
         elif not (keep and signals.stopped):
             _await(_start([*program, "--clean"], variables={SECRET: secret}))
+
+
+def _check_there(place: Path) -> None:
+    """See that nobody has moved the copy away since it was made."""
+    if (directory := StageDirectory.existing(place)) is not None:
+        with directory:
+            if read_sentinel(directory) is not None:
+                return
+    raise StagingError(
+        f"{printable(str(place))} was removed or replaced by somebody after it was staged; see "
+        "that no epilog cleans up too early, and run the same command again"
+    )
 
 
 def launcher(job: Job) -> list[str]:

@@ -66,12 +66,12 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
         progress = Progress(reporter if placement.node == 0 else None)
         quiet = placement.node != 0  # thousands of processes need not say that they wait
         with ranks.election(progress, (lambda _: None) if quiet else reporter.line) as tell:
-            if tell is None:
-                return place
-            watch = Watch(progress)
-            with connect(watch) as peers:
-                plan = plan or make_plan(request, placement)
-                Copier(plan, directory, peers, watch, reporter, progress).run(tell)
+            if tell is not None:
+                watch = Watch(progress)
+                with connect(watch) as peers:
+                    plan = plan or make_plan(request, placement)
+                    Copier(plan, directory, peers, watch, reporter, progress).run(tell)
+        directory.check_current()  # other nodes may have been waited for
     return place
 
 
@@ -87,4 +87,5 @@ def _stage_by_broadcast(
             )
             progress = Progress(reporter if peers.index == 0 else None)
             Copier(plan, directory, peers, Watch(progress), reporter, progress).run()
+            directory.check_current()
     return place

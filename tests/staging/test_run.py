@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,8 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.staging.run import _Signals
+from dataprep.api.progress import Reporter
+from dataprep.errors import StagingError
+from dataprep.staging.request import StageReporter, StageRequest
+from dataprep.staging.run import _Signals, run_on_copy
 from dataprep.staging.secret import SECRET
+from dataprep.staging.stage import stage
 from tests.staging.conftest import _SPOKEN
 
 # Runs the command twice, as two nodes, each of which has a scratch of its own at one place: what
@@ -150,6 +155,38 @@ def test_a_copy_that_cannot_be_made_means_no_command(job: Job, plain: Path) -> N
     assert "training" not in out
     assert "pipe cannot be staged: No such file" in err
     assert job.left() == []
+
+
+def test_a_copy_that_was_moved_away_before_the_command_means_no_command(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: None
+) -> None:
+    def staged(request: StageRequest, reporter: StageReporter) -> Path:
+        place = stage(request, reporter)
+        return place.rename(tmp_path / "away")
+
+    monkeypatch.setattr("dataprep.staging.run.stage", staged)
+    request = StageRequest(plain, tmp_path / "to")
+    reporter = Reporter(lambda _: None)
+    with pytest.raises(StagingError, match=rf"{tmp_path}/to was removed or replaced"):
+        run_on_copy(request, ["touch", str(tmp_path / "trained")], [], reporter, keep=False)
+    assert not (tmp_path / "trained").exists()
+
+
+@pytest.mark.parametrize("job", ["pbs"], indirect=True)
+@pytest.mark.parametrize("moved", [True, False])
+def test_the_job_s_first_node_looks_again_before_the_command(
+    job: Job, plain: Path, moved: bool
+) -> None:
+    launcher, to = job.root / "bin" / "mpiexec", job.root / "to"
+    move = f'mv "{to}" "{to}.away" 2>/dev/null' if moved else ":"
+    launcher.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && exit\nshift 4\n'
+        f'case "$*" in *--clean*) exec "$@";; esac\n"$@" && {move}\n'
+    )
+    (job.root / "hosts").write_text(f"{socket.gethostname()}\n")
+    code, out, err = job.run(plain, "--to", to, "--", "echo", "training")
+    assert (code, "training" in out) == ((1, False) if moved else (0, True)), err
+    assert (f"{to} was removed or replaced" in err) == moved
 
 
 @pytest.mark.parametrize("job", ["none"], indirect=True)

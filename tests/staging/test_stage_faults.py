@@ -193,3 +193,16 @@ def test_a_target_that_is_removed_while_it_is_filled_ends_the_call(
     shutil.rmtree(to, ignore_errors=True)
     shutil.rmtree(to, ignore_errors=True)
     refused(call.go_on(), to, "removed", "run the same command again")
+
+
+@pytest.mark.parametrize("instead", ["nothing", "a link"])
+def test_a_target_that_is_renamed_while_it_is_filled_ends_the_call(
+    forks: Forks, source: Path, tmp_path: Path, instead: str
+) -> None:
+    to = tmp_path / "to"
+    call = midway(forks, source, to)
+    to.rename(tmp_path / "away")
+    if instead == "a link":
+        (tmp_path / "other").mkdir()
+        to.symlink_to("other")
+    refused(call.go_on(), to, "removed or replaced", "run the same command again")

@@ -89,6 +89,14 @@ class StageDirectory:
         except OSError:
             return False
 
+    def check_current(self) -> None:
+        """Raise `StagingError` unless `is_current`."""
+        if not self.is_current():
+            raise StagingError(
+                f"{printable(str(self.path))} was removed or replaced by somebody meanwhile; see "
+                "that no epilog cleans up too early, and run the same command again"
+            )
+
     def private_names(self, kind: str = "") -> list[str]:
         """The names in the private directory that `private_name` made of ``kind``, or all."""
         try:

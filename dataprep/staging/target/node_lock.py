@@ -109,12 +109,12 @@ def try_lock(directory: StageDirectory, name: str = LOCK) -> Iterator[NodeLock |
     try:
         descriptor = os.open(name, _OPEN, 0o600, dir_fd=directory.private)
     except OSError as error:
-        _check_current(directory)
+        directory.check_current()
         place = directory.path / PRIVATE / name
         raise target_error(error, place, "opening the lock", copied=False) from None
     try:
         held = _try(directory, descriptor)
-        _check_current(directory)
+        directory.check_current()
         # The lock of a file that was removed meanwhile says nothing.
         held = held and _has_name(directory, name, descriptor)
         yield NodeLock(descriptor) if held else None
@@ -154,14 +154,6 @@ def _try(directory: StageDirectory, descriptor: int, kind: int = fcntl.LOCK_EX) 
             "directory on the node's own storage (--to)"
         ) from None
     return True
-
-
-def _check_current(directory: StageDirectory) -> None:
-    if not directory.is_current():
-        raise StagingError(
-            f"{directory.path} was removed or replaced by somebody meanwhile; see that no epilog "
-            "cleans up too early, and run the same command again"
-        )
 
 
 def _has_name(directory: StageDirectory, name: str, descriptor: int) -> bool:
