@@ -25,6 +25,7 @@ from dataprep.api.parameters import (
     names,
     number,
     option,
+    part,
     shard_counts,
     stripes,
 )
@@ -209,6 +210,7 @@ def _places() -> tuple[list[Option], list[Option]]:
     out = "Where the shards and manifest.json go."
     index = "Keep the index of the raw data here, to share it between outputs. [default: in OUT]"
     splits = "Only these, e.g. train,validation. [default: all]"
+    limit = "Only N images of each split, or P percent of them."
     exclude = (
         "Leave out these images: a CSV with the columns split and key, as `dataprep lint "
         "--write_exclude` writes, or a name a line."
@@ -218,7 +220,7 @@ def _places() -> tuple[list[Option], list[Option]]:
     return [
         directory("raw_data_dir", "RAW", raw, also="raw", required=True, type=path),
         option("splits", splits, type=Parsed(names), metavar="NAMES"),
-        number("limit", "N", "Only N images of each split."),
+        option("limit", limit, type=Parsed(part), metavar="N|P%"),
         option("exclude", exclude, type=click.Path(path_type=Path), metavar="FILE", rare=True),
         directory("index_dir", "DIR", index, rare=True),
     ], [directory("local_scratch_dir", "OUT", out, also="out", required=True)]

@@ -201,6 +201,16 @@ def names(value: object) -> tuple[str, ...]:
     return tuple(name for name in (str(word).strip() for word in given) if name)
 
 
+def part(value: object) -> int | str:
+    """A number from 1 on, or a share of all as people write it: ``10%``."""
+    text = str(value).strip()
+    if re.fullmatch(r"0*[1-9]\d{0,17}", text, re.ASCII):
+        return int(text)
+    if re.fullmatch(r"\d+(\.\d+)?%", text, re.ASCII) and 0 < float(text[:-1]) <= 100:
+        return f"{float(text[:-1]):g}%"
+    raise UsageError(f"{text!r}: expected a number such as 1000, or a share such as 10%.")
+
+
 def shard_counts(value: object) -> dict[str, int]:
     """``train=1024,validation=128``, or one number for every split; in Python a dict as well."""
     from dataprep.build.request import EVERY_SPLIT

@@ -209,7 +209,7 @@ def order_images(
     made_of: object,
     *,
     seed: int,
-    limit: int | None = None,
+    limit: int | str | None = None,
     columns: str | None = None,
 ) -> None:
     """Put the images of those splits in order whose order is not there.
@@ -220,7 +220,7 @@ def order_images(
         made_of: what shapes the order, as JSON: the job's identity, which is the same for every
             raw layout, and what the index was made from, since the order says where the bytes are.
         seed: of the shuffle.
-        limit: how many images of each split are taken.
+        limit: how many images of each split are taken, or what share, ``10%``.
         columns: as `dataprep.index.order.write_order` has it.
     """
     # Imported late: a run that is resumed has nothing to order.

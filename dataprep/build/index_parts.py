@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from dataprep.datasets import Dataset, Found, ScanUnit, wanted_splits
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import RejectedError, SourceError, UsageError
 from dataprep.system.durable_files import partial_path, storage_error
-from dataprep.system.messages import counted, printable
+from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.ownership import require_own
 from dataprep.system.state_files import (
     file_sha256,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _VERSION = 4  # raise it whenever the same scan would be kept in another way
-_RULES = 2  # raise it whenever the same index would be summarized otherwise
+_RULES = 3  # raise it whenever the same index would be summarized otherwise
 _GROUP = 1 << 17  # rows; what DuckDB gives to one of its threads
 
 
@@ -237,6 +237,7 @@ class ScanSummary:
             names, and how many names are ``unknown``; empty if nothing was said.
         ignored: how many files are no images, and a line on the first; empty if none.
         counts: what was counted, by what it is.
+        lacking: of splits in which some class has no image, the names of those that others have.
     """
 
     classes: tuple[tuple[str, str], ...]
@@ -245,6 +246,7 @@ class ScanSummary:
     excluded: Mapping[str, Any]
     ignored: tuple[int, str]
     counts: Mapping[str, int]
+    lacking: Mapping[str, Sequence[str]]
 
     @property
     def bad(self) -> int:
@@ -376,6 +378,11 @@ def summarize(
         excluded=images.excluded(),
         ignored=images.ignored(),
         counts={name: counts[name] for name in sorted(counts)},
+        lacking={
+            split: names
+            for split, names in images.lacking().items()
+            if split not in found.official_counts  # which are what they are
+        },
     )
     write_state(path, {"key": key, "splits": [*summary.input], "summary": asdict(summary)})
     return summary
@@ -432,6 +439,12 @@ def report_summary(summary: ScanSummary, report: Callable[[str], None]) -> None:
         report(f"{what}: {count:,} in the raw data")
     for what, names in _unmatched(summary.unmatched):
         report(f"{what}: {names}")
+    for split, classes in summary.lacking.items():
+        report(
+            f"{split} has no image of {len(classes):,} of {len(summary.classes):,} classes: "
+            f"{some_of(classes)}; if shares cut the splits, a larger one or another --split_seed "
+            "may help"
+        )
 
 
 def _unmatched(found: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -90,7 +90,7 @@ class Request(OutputRequest):
     splits: tuple[str, ...] | None = None
     shuffle: Shuffle | None = None
     seed: int = 0
-    limit: int | None = None
+    limit: int | str | None = None
     exclude: Path | None = None
     index_dir: Path | None = None
     append: bool = False

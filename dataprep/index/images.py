@@ -9,6 +9,7 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self
@@ -86,6 +87,17 @@ select split, count(*), sum(size)::bigint, printf('%032x', bit_xor(md5_number(co
     array_to_string(box_labels, '|'){attributes}
 ))))
 from {table} group by split order by split
+"""
+
+
+_SHARE: Final = "ceil(count(*) over (partition by split) * {} / {})"
+
+# Of splits in which anything has a class, and of classes that anything has.
+_LACKING: Final = """
+with found as (select distinct split, unnest(numbers) as number from label_sets)
+select split, list(name order by number) from (select distinct split from found)
+cross join (select distinct number from found) anti join found using (split, number)
+join classes using (number) group by split order by split
 """
 
 
@@ -255,14 +267,14 @@ class Images:
         *,
         multilabel: bool,
         seed: int,
-        limit: int | None,
+        limit: int | str | None,
     ) -> None:
         """Make the table ``chosen``: the fresh images of the splits, at most `limit` of each.
 
-        Those are taken whose hashes are smallest. And the table ``label_sets``, what each set of
-        labels is in numbers: ``split``, ``labels`` as in ``images``, ``numbers`` (0-based,
-        ascending), ``category``: of those next to each other when images are assigned to shards.
-        Nothing is done the second time.
+        Of a share, ``10%``, as many as are at least that. Those are taken whose hashes are
+        smallest. And the table ``label_sets``, what each set of labels is in numbers: ``split``,
+        ``labels`` as in ``images``, ``numbers`` (0-based, ascending), ``category``: of those next
+        to each other when images are assigned to shards. Nothing is done the second time.
 
         Raises:
             SourceError: an image has a class that is not known, or not as many as it must have.
@@ -273,9 +285,10 @@ class Images:
         named = ", ".join(map(quoted, splits))
         query = f"select * from fresh where split in ({named})"
         if limit is not None:
+            share = Fraction(limit[:-1]) / 100 if isinstance(limit, str) else None
             query += (
-                f" qualify row_number() over (partition by split order by {hash_sql(seed)})"
-                f" <= {limit}"
+                f" qualify row_number() over (partition by split order by {hash_sql(seed)}) <= "
+                + (str(limit) if share is None else _SHARE.format(*share.as_integer_ratio()))
             )
         kind = "view" if limit is None else "temp table"
         self.database.execute(f"create {kind} chosen as {query}")
@@ -310,6 +323,10 @@ class Images:
             self.database.register("content", content)
             self.database.execute(f"create table {name} as select * from content")
             self.database.unregister("content")
+
+    def lacking(self) -> dict[str, list[str]]:
+        """Of each split the classes that only others have; call it after `choose`."""
+        return dict(self.rows(_LACKING)) if self.known is None else {}
 
     def summaries(self) -> dict[str, dict[str, Any]]:
         """Of each split that is chosen: images, their bytes, a digest of what shapes the output."""

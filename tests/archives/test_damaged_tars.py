@@ -125,7 +125,7 @@ def test_more_zeros_than_fill_a_record_are_a_transfer_that_was_cut_off(raw, suff
     with pytest.raises(SourceError, match=f"{zeros}, from byte {cut} on; .* cut off; copy or"):
         list_container(raw.path, f"a{suffix}")
     raw.write("b.tar", content[:cut] + bytes(100 << 20))
-    with pytest.raises(SourceError, match="b.tar has at least [0-9]{8} bytes of zeros"):
+    with pytest.raises(SourceError, match=r"b.tar has at least [0-9]{8} bytes of zeros"):
         list_container(raw.path, "b.tar")
 
 

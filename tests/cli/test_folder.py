@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from dataprep.records import Records
 from tests.conftest import Cli, Made, hashes, leftovers
@@ -244,3 +245,21 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(
     assert result.code == 2
     assert said in result.error
     assert not list(tmp_path.rglob("*-of-*"))
+
+
+def test_shares_that_leave_a_class_without_an_image_say_so(cli: Cli, tmp_path: Path) -> None:
+    for number in range(100):
+        path = tmp_path / f"raw/c{number // 4:02d}/{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), number).save(path)
+    cut = ("--fractions", "train=0.9,validation=0.1", "--workers", 1)
+    result = cli("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", *cut)
+    assert result.code == 0, result
+    there = {key.partition("/")[0] for key in keys_of(tmp_path / "out")["validation"]}
+    lacking = sorted({f"c{number:02d}" for number in range(25)} - there)
+    said = f"{', '.join(lacking[:5])} and {len(lacking) - 5} more; if shares cut"
+    assert f"\nvalidation has no image of {len(lacking)} of 25 classes: {said}" in result.out
+    assert "train has no image of" not in result.out
+    result = cli("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "tenth", "--limit", "10%")
+    assert result.code == 0, result
+    assert manifest_of(tmp_path / "tenth")["totals"]["records"] == 10

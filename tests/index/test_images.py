@@ -120,10 +120,11 @@ def test_an_image_in_no_split_is_refused(find) -> None:
         images.check_splits_known()
 
 
-def test_a_limit_takes_those_with_the_smallest_hashes(find) -> None:
+@pytest.mark.parametrize("limit", [5, "12.5%", "10.1%"])  # a share is rounded up
+def test_a_limit_takes_those_with_the_smallest_hashes(find, limit: int | str) -> None:
     keys = [f"{number:02d}" for number in range(40)]
     images = find(Scanned({"train": [row(key) for key in keys]}))
-    images.choose(["train"], ["a"], multilabel=False, seed=3, limit=5)
+    images.choose(["train"], ["a"], multilabel=False, seed=3, limit=limit)
     smallest = sorted(
         keys,
         key=lambda key: int.from_bytes(hashlib.md5(f"3\0train\0{key}".encode()).digest(), "little"),
