@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
+import io
+import pkgutil
 import re
 import shlex
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
+from PIL import Image
 
 import dataprep
 from dataprep.cli import main
 from dataprep.datasets.chestxray14.dataset import ChestXray14
 from dataprep.datasets.chestxray14.options import FINDINGS
 from dataprep.plugins import DATASETS, OUR_PACKAGE, SINKS, installed, load_sink, package_of
+from dataprep_schemas import imagenet_classes
 from dataprep_schemas.tables import RECORDS
 from tests.conftest import Cli, Made, Raw, rows_of
 from tests.regenerate_docs import pages
@@ -48,11 +54,32 @@ def test_the_python_page_runs_from_top_to_bottom(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "RAW").symlink_to(tiny.raw.path)
     torch = importlib.util.find_spec("torch") is not None
-    exec("".join(code for needs, code in blocks if torch or not needs), {"__name__": "__main__"})
+    place: dict[str, Any] = {"__name__": "__main__"}
+    exec("".join(code for needs, code in blocks if torch or not needs), place)
+    example = place["records"][0]
+    assert place["labels"].tolist() == [known(one.key) for one in place["records"]]
+    assert imagenet_classes()[place["labels"][0]] == (place["identifier"], place["name"])
+    assert place["picture"].size == (16, 16)
+    assert place["pixels"].tobytes() == Image.open(io.BytesIO(example.encoded)).tobytes()
+    if torch:
+        assert len(place["dataset"]) == 24
+        assert place["sizes"][0].tolist() == [16] * len(place["targets"])
     said = capsys.readouterr().out
     assert "dataprep imagenet has no option 'sinc'; did you mean sink?\n" in said
     assert "write: 100% 30/30 images" in said
     assert "sealed OUT/manifest.json: 30 records in 6 shards" in said
+
+
+def known(key: str) -> int:
+    """The class of a training image, which its name begins with."""
+    return [synset for synset, _ in imagenet_classes()].index(Path(key).name.split("_")[0])
+
+
+def resolve(name: str) -> Any:
+    """What a dotted name in the text stands for; None if nothing."""
+    with suppress(ImportError, AttributeError):
+        return pkgutil.resolve_name(name)
+    return None
 
 
 def session() -> list[tuple[list[str], list[str]]]:
@@ -84,6 +111,18 @@ def test_the_readme_session_is_real(
         assert [without_sizes(line) for line in printed] == [
             without_sizes(line) for line in expected
         ]
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    place: dict[str, Any] = {}
+    exec(code, place)
+    assert place["records"].labels.tolist() == [known(one.key) for one in place["records"]]
+    assert place["picture"].size == (place["records"][0].width, place["records"][0].height)
+    assert len(place["share"]) == -(-len(place["records"]) // 4)
+
+
+def test_names_that_pages_give_can_be_imported() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for name in re.findall(r"`(dataprep\.[\w.]+)", page.read_text(encoding="utf-8")):
+            assert resolve(name), f"{page.name}: {name}"
 
 
 def test_every_sink_is_in_the_readme_and_loads() -> None:

@@ -1,33 +1,44 @@
-"""Every command and every program of the guides runs, one after the other, as a reader would."""
+"""Every command and every program of the guides runs, one after the other, as a reader would.
+
+What the programs make is compared with the raw data.
+"""
 
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 import runpy
 import shlex
+import tarfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
-from tests.conftest import Cli
+from dataprep_schemas import imagenet_classes
+from tests.conftest import FINDINGS, Cli, read_labels
 
 DOCS = Path(__file__).parents[1] / "docs"
 GUIDES = sorted(DOCS.glob("guide-*.md"))
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LIBRARIES = ("torch", "tensorflow", "pandas")
+COLOURS = {"cat": "red", "dog": "green", "owl": "blue"}
 
 
 def write_photographs(place: Path) -> None:
-    """Three classes of ten images each, as ImageFolder reads them."""
-    for name in ("cat", "dog", "owl"):
+    """Three classes of ten images each, as ImageFolder reads them, each in a colour of its own."""
+    for name, colour in COLOURS.items():
         folder = place / name
         folder.mkdir(parents=True)
         for number in range(10):
-            image = Image.effect_noise((320 + number, 300), 40 + number).convert("RGB")
-            image.save(folder / f"{name}-{number}.jpg")
+            noise = Image.effect_noise((320 + number, 300), 40 + number)
+            ImageOps.colorize(noise, "black", colour).save(folder / f"{name}-{number}.jpg")
 
 
 def write_scans(place: Path) -> None:
@@ -53,6 +64,55 @@ def place(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def check_photographs(program: Mapping[str, Any], place: Path) -> None:
+    """The loop trained on every photograph with its own class, and so it finds the others'."""
+    records, held_out = program["records"], program["held_out"]
+    assert [name for _, name in records.classes] == list(COLOURS)
+    for split in records, held_out:
+        folders = [split[number].key.split("-")[0].split("/")[0] for number in range(len(split))]
+        assert [list(COLOURS)[label] for label in split.labels] == folders
+    assert len(records) + len(held_out) == 30
+    seen = Counter(label.item() for _, labels in program["loader"] for label in labels)
+    assert seen == Counter(records.labels.tolist())
+    assert program["accuracy"](program["model"], program["validation"]) == 1.0
+
+
+def check_radiographs(program: Mapping[str, Any], place: Path) -> None:
+    """Table and targets are those of the published list, image by image."""
+    known, records = read_labels(place / "CXR"), program["records"]
+    assert tuple(program["names"]) == FINDINGS
+    for number, target in enumerate(program["targets"]):
+        assert target.tolist() == known[records[number].key].vector()
+    assert 0 < program["targets"].mean() < 0.5
+    table = program.get("table")
+    for row in () if table is None else table.itertuples():
+        labels = known[row.key]
+        assert {FINDINGS[label] for label in row.labels} == set(row.classes) == labels.findings
+        assert (row.age, row.view) == (labels.attributes["age"], labels.attributes["view"])
+
+
+def check_imagenet(program: Mapping[str, Any], place: Path) -> None:
+    """As many images of each class as the archive has."""
+    synsets = [identifier for identifier, _ in imagenet_classes()]
+    expected = {}
+    with tarfile.open(place / "RAW" / "ILSVRC2012_img_train.tar") as classes:
+        for member in classes:
+            data = io.BytesIO(classes.extractfile(member).read())  # type: ignore[union-attr]
+            with tarfile.open(fileobj=data) as images:
+                expected[synsets.index(Path(member.name).stem)] = len(images.getnames())
+    examples = list(program["records"].map(program["example"]))
+    assert {tuple(image.shape) for image, _ in examples} == {(224, 224, 3)}
+    assert Counter(int(label) for _, label in examples) == expected
+
+
+CHECKS: dict[str, Callable[[Mapping[str, Any], Path], None]] = {
+    "guide-pytorch": check_photographs,
+    "guide-radiographs": check_radiographs,
+    "guide-tensorflow": check_imagenet,
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
 def test_a_guide_works_as_it_is_written(
     guide: Path, cli: Cli, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -62,17 +122,24 @@ def test_a_guide_works_as_it_is_written(
     for raw in place.iterdir():
         (tmp_path / raw.name).symlink_to(raw)
     monkeypatch.chdir(tmp_path)
+    program: dict[str, Any] = {}
+    absent: list[str] = []
     for language, code in BLOCK.findall(text):
         if language == "sh":
             for command in code.replace("\\\n", " ").splitlines():
-                program, *words = shlex.split(command)
-                assert program == "dataprep"
+                name, *words = shlex.split(command)
+                assert name == "dataprep"
                 done = cli(*words)
                 assert done.code == 0, done.err
-        else:
-            for library in LIBRARIES:
-                if f"import {library}" in code or f"from {library}" in code:
-                    pytest.importorskip(library)
+            continue
+        needed = [name for name in LIBRARIES if re.search(rf"^(import|from) {name}\b", code, re.M)]
+        missing = [name for name in needed if find_spec(name) is None]
+        absent += missing
+        if not missing:
             script = tmp_path / "program.py"
             script.write_text(code, "utf-8")
-            runpy.run_path(os.fspath(script), run_name="__main__")
+            program |= runpy.run_path(os.fspath(script), run_name="__main__")
+    if program:
+        CHECKS[guide.stem](program, place)
+    if absent:
+        pytest.skip(f"a program of this guide needs {', '.join(absent)}: make readers")

@@ -14,6 +14,7 @@ from dataprep.sinks.base import (
     shard_path,
 )
 from dataprep.sinks.example import DatasetInfo, Example
+from dataprep.sinks.hashed_file import hash_finished
 from dataprep.sinks.stream import StreamReader, StreamWriter
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "StreamWriter",
     "WrittenFile",
     "damage",
+    "hash_finished",
     "shard_path",
 ]
