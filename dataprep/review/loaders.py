@@ -6,6 +6,7 @@ compares them, and runs them for every format.
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -26,7 +27,7 @@ def pixels(picture):  # or a transform of torchvision
 
 
 if __name__ == "__main__":
-    dataset = dataprep.open("OUT", split="{split}").to_torch(pixels)
+    dataset = dataprep.open("OUT", split={split}).to_torch(pixels)
     loader = DataLoader(dataset, batch_size=8, shuffle=True, num_workers=2)
 """,
 )
@@ -49,7 +50,7 @@ def parse(record):
     return tf.image.resize(image, (224, 224)), example["image/class/label"]{minus_base}
 
 
-files = tf.data.Dataset.list_files("OUT/{pattern}", shuffle=True)
+files = tf.data.Dataset.list_files({pattern}, shuffle=True)
 dataset = files.interleave(tf.data.TFRecordDataset, cycle_length=4, num_parallel_calls=4)
 dataset = dataset.shuffle(1000).map(parse, num_parallel_calls=4).batch(8).prefetch(2)
 """,
@@ -67,8 +68,8 @@ features = {{
 @pipeline_def(batch_size=8, num_threads=2, device_id=None)
 def pipeline():
     found = fn.readers.tfrecord(
-        path=sorted(glob("OUT/{pattern}")),
-        index_path=sorted(glob("OUT/{index_pattern}")),
+        path=sorted(glob({pattern})),
+        index_path=sorted(glob({index_pattern})),
         features=features,
         random_shuffle=True,
         name="Reader",
@@ -86,7 +87,7 @@ layer {{
     force_color: true  mirror: true  crop_size: 224
     mean_value: 104  mean_value: 117  mean_value: 123
   }}
-  data_param {{ source: "OUT/{folder}"  backend: LMDB  batch_size: 32  prefetch: 4 }}
+  data_param {{ source: {folder}  backend: LMDB  batch_size: 32  prefetch: 4 }}
 }}
 """,
     },
@@ -95,7 +96,7 @@ layer {{
 layer {{
   name: "data"  type: "HDF5Data"  top: "data"  top: "label"
   include {{ phase: TRAIN }}
-  hdf5_data_param {{ source: "{split}.txt"  batch_size: 32  shuffle: true }}
+  hdf5_data_param {{ source: {list}  batch_size: 32  shuffle: true }}
 }}
 """,
     },
@@ -104,8 +105,8 @@ layer {{
 import mxnet as mx
 
 iterator = mx.io.ImageRecordIter(
-    path_imgrec="OUT/{first}",
-    path_imgidx="OUT/{index}",  # without it only images near each other are shuffled
+    path_imgrec={first},
+    path_imgidx={index},  # without it only images near each other are shuffled
     data_shape=(3, 224, 224),
     resize=256,  # the shorter side
     rand_crop=True,
@@ -124,7 +125,7 @@ from nvidia.dali import fn, pipeline_def
 @pipeline_def(batch_size=8, num_threads=2, device_id=None)
 def pipeline():
     encoded, labels = fn.readers.mxnet(
-        path=["OUT/{first}"], index_path=["OUT/{index}"], random_shuffle=True, name="Reader"
+        path=[{first}], index_path=[{index}], random_shuffle=True, name="Reader"
     )
     return fn.resize(fn.decoders.image(encoded, device="cpu"), size=(224, 224)), labels
 """,
@@ -149,7 +150,7 @@ class Decode(grain.transforms.Map):
 
 
 if __name__ == "__main__":
-    source = grain.sources.ArrayRecordDataSource(sorted(glob("OUT/{pattern}")))
+    source = grain.sources.ArrayRecordDataSource(sorted(glob({pattern})))
     sampler = grain.samplers.IndexSampler(
         len(source),
         num_epochs=1,
@@ -173,7 +174,7 @@ import webdataset
 from torch.utils.data import DataLoader
 
 if __name__ == "__main__":
-    urls = sorted(glob("OUT/{pattern}"))
+    urls = sorted(glob({pattern}))
     dataset = webdataset.WebDataset(urls, shardshuffle=100, nodesplitter=webdataset.split_by_node)
     dataset = dataset.shuffle(1000).decode("pil").to_tuple("jpg;png", "{label_part}")
     loader = DataLoader(dataset, batch_size=None, num_workers=2)
@@ -183,7 +184,7 @@ from megatron.energon import WorkerConfig, get_loader, get_train_dataset
 
 if __name__ == "__main__":
     dataset = get_train_dataset(
-        "OUT/{folder}",
+        {folder},
         worker_config=WorkerConfig.default_worker_config(num_workers=2),
         batch_size=None,
         shuffle_buffer_size=1000,
@@ -209,7 +210,7 @@ def prepared(row):
 
 
 if __name__ == "__main__":
-    stream = load_dataset("OUT", split="{split}", streaming=True)
+    stream = load_dataset("OUT", split={split}, streaming=True)
     stream = stream.shuffle(buffer_size=1000).map(prepared).select_columns(["pixels", "labels"])
     loader = DataLoader(stream, batch_size=8, num_workers=2)
 """,
@@ -227,12 +228,13 @@ def loaders(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     index = next((path for path in paths if path.endswith(".idx")), paths[-1])
     classes, multilabel = len(manifest["classes"]), manifest["examples"]["multilabel"]
     values = {
-        "split": split,
-        "first": first,
-        "folder": PurePosixPath(first).parent,
-        "pattern": _pattern(first),
-        "index": index,
-        "index_pattern": _pattern(index),
+        "split": _literal(split),
+        "list": _literal(f"{split}.txt"),
+        "first": _literal(f"OUT/{first}"),
+        "folder": _literal(f"OUT/{PurePosixPath(first).parent}"),
+        "pattern": _literal(f"OUT/{_pattern(first)}"),
+        "index": _literal(f"OUT/{index}"),
+        "index_pattern": _literal(f"OUT/{_pattern(index)}"),
         "width": classes if multilabel else 1,
         "shape": f"[{classes}]" if multilabel else "()",
         "minus_base": "" if multilabel else " - 1",
@@ -253,4 +255,12 @@ def loaders(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _pattern(path: str) -> str:
     """A glob of all shards: ``train/train-00000-of-00008.tar`` is ``train/train-*.tar``."""
     head, _, tail = path.rpartition("-of-")
-    return f"{head.rpartition('-')[0]}-*{PurePosixPath(tail).suffix}" if head else path
+    if not head:
+        return glob.escape(path)
+    return f"{glob.escape(head.rpartition('-')[0])}-*{glob.escape(PurePosixPath(tail).suffix)}"
+
+
+def _literal(text: str) -> str:
+    """A string of Python, for whatever a manifest says; in double quotes if it needs no escape."""
+    inner = repr(text)[1:-1]
+    return f'"{inner}"' if inner == text and '"' not in text else repr(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,8 +59,8 @@ def preview(out: Path, *, split: str | None, images: int, seed: int) -> None:
 
 def _terminal(out: Path) -> tuple[Any, Any]:
     """The terminal, and what draws a picture in it."""
-    page = out / "report.html"
-    where = f"{page} has the pictures" if page.exists() else f"`dataprep report {out}` makes a page"
+    page, command = out / "report.html", f"dataprep report {shlex.quote(printable(str(out)))}"
+    where = f"{page} has the pictures" if page.exists() else f"`{command}` makes a page"
     if not sys.stdout.isatty():
         raise UsageError(f"a preview is drawn in a terminal, and stdout is none; {where}")
     try:

@@ -263,7 +263,7 @@ def _check_owner(plan: StagePlan, directory: StageDirectory, sentinel: Sentinel 
     else:
         return
     place = str(directory.path)
-    delete = printable(f"dataprep stage --clean --to {shlex.quote(place)}")
+    delete = f"dataprep stage --clean --to {shlex.quote(printable(place))}"
     raise StagingError(
         f"{printable(place)} {what}; stage into another directory, share one between jobs "
         f"(--shared, in all of them), or delete it: {delete}{' --all_jobs' * bool(job or users)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
@@ -111,7 +112,8 @@ class SourceReader:
             )
         raise StagingError(
             f"{name} has {found.st_size:,} bytes, expected {expected.bytes:,}: it was damaged or "
-            f"changed; run dataprep verify {printable(str(self._source))}"
+            f"changed; run dataprep verify "
+            f"{shlex.quote(printable(str(self._source)))}"
         )
 
     def _changed(self) -> StagingError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -108,7 +109,7 @@ class TargetWriter:
             raise StagingError(
                 f"{printable(str(self._source / self._file.path))} has SHA-256 {found}, expected "
                 f"{self._file.sha256}: it was damaged or changed; run dataprep verify "
-                f"{printable(str(self._source))}"
+                f"{shlex.quote(printable(str(self._source)))}"
             )
         with self._explained():
             if self._file.modified is not None:

@@ -1,0 +1,94 @@
+"""What a stranger calls splits and places is text, not code, wherever it can be copied."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dataprep
+from dataprep.build.manifest import read_manifest
+from dataprep.errors import DataprepError
+from dataprep.review.loaders import loaders
+from dataprep.review.preview import preview
+from dataprep.staging.inventory import SourceFile
+from dataprep.staging.reading import SourceReader
+from dataprep.staging.writing import TargetWriter
+from dataprep.system.messages import one_line, printable
+from tests.conftest import Made
+
+NAME = "tr[a]*in\"); __import__('os').system('touch PWNED')  #\n| x |"
+FILE = f"{NAME}/{NAME}-00000-of-00001.x"
+SINKS = ("tfrecord", "lmdb", "hdf5-caffe", "recordio", "arrayrecord", "webdataset", "parquet")
+
+
+@pytest.fixture(scope="module")
+def hostile(tiny: Made) -> dict[str, Any]:
+    shards = [{"files": [{"path": FILE}], "records": 1}]
+    return {**read_manifest(tiny.out), "splits": {NAME: {"shards": shards}}}
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_lines_of_code_have_it_as_a_string(hostile: dict[str, Any], sink: str) -> None:
+    config = {"energon": "yes"}
+    found = dict(loaders({**hostile, "sink": {"name": sink, "config": config}}))
+    assert len(found) > 1
+    for trainer, lines in found.items():
+        code = "\n".join(re.findall("source: (.+?)  [bs]", lines)) if trainer == "Caffe" else lines
+        nodes = list(ast.walk(ast.parse(code)))
+        assert "__import__" not in {node.id for node in nodes if isinstance(node, ast.Name)}
+        values = [node.value for node in nodes if isinstance(node, ast.Constant)]
+        named = [value for value in values if "PWNED" in str(value)]
+        assert named
+        for value in named:
+            name = str(value).removeprefix("OUT/")
+            assert name in (NAME, f"{NAME}.txt", FILE) or fnmatchcase(FILE, name)
+
+
+PLACE = "set'\"; touch PWNED #\n"
+
+
+def preview_it(out: Path) -> None:
+    preview(out, split=None, images=1, seed=0)
+
+
+def read_it(out: Path) -> None:
+    (out / "a").write_bytes(b"")
+    SourceReader(out, SourceFile("a", 1, "0"))
+
+
+def write_it(out: Path) -> None:
+    descriptor = os.open(out, os.O_RDONLY)
+    try:
+        with TargetWriter(descriptor, SourceFile("a", 0, "0"), source=out, verify="copy") as writer:
+            writer.finish()
+    finally:
+        os.close(descriptor)
+
+
+def stage_over_it(out: Path) -> None:
+    for name in ("one", "two"):
+        (out.parent / name).mkdir()
+        (out.parent / name / "file").write_text(name)
+        dataprep.stage(out.parent / name, to=out)
+
+
+@pytest.mark.parametrize("action", [preview_it, read_it, write_it, stage_over_it])
+def test_a_command_to_copy_has_it_as_one_word(
+    action: Callable[[Path], None], tmp_path: Path
+) -> None:
+    place = tmp_path / PLACE
+    place.mkdir()
+    with pytest.raises(DataprepError) as raised:
+        action(place)
+    command = re.search(r"dataprep (report|verify|stage) [^`]*", one_line(str(raised.value)))
+    assert command is not None
+    words = shlex.split(command[0].removesuffix(" makes a page"))
+    assert [word for word in words if "PWNED" in word] == [printable(str(place))]
