@@ -36,7 +36,8 @@ DATAPREP = (sys.executable, "-m", "dataprep")
 THOROUGH = (
     *("dask", "interop", "slurm", "test_guides.py", "test_loaders.py"),
     *("cli/test_formats.py", "cli/test_resources.py"),
-    *("faults/test_bad_formats.py", "faults/test_changed_meanwhile.py"),
+    *("faults/test_append.py", "faults/test_bad_formats.py"),
+    *("faults/test_changed_meanwhile.py", "faults/test_compact.py"),
     *("faults/test_failing_sink.py", "faults/test_kill.py", "faults/test_restarts.py"),
     *("pipelines/test_formats.py", "pipelines/test_invariance_radiographs.py"),
     *("pipelines/test_network_denied.py", "pipelines/test_portable_runner.py"),

@@ -23,7 +23,13 @@ def run(redirection: str, *words: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", ">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "redirection",
+    [
+        "<&- >&- 2>&-",
+        *(pytest.param(it, marks=pytest.mark.thorough) for it in ("2>&-", "2>/dev/full", ">&-")),
+    ],
+)
 def test_a_job_goes_on_though_nobody_can_be_told(
     tiny: Made, tmp_path: Path, redirection: str
 ) -> None:

@@ -142,6 +142,7 @@ def test_plans_of_every_size_have_official_classes_and_few_odd_images() -> None:
 # --- the pictures have the statistics that make photographs photographs
 
 
+@pytest.mark.thorough
 def test_files_are_as_large_as_imagenets() -> None:
     pictures = [photograph(seed, seed % 7) for seed in range(80)]
     assert sum(500 in picture.shape for picture in pictures) > 50
