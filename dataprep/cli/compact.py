@@ -25,10 +25,13 @@ def _compact(
     all of them at once, byte for byte, but that new classes stay behind the others. Until all new
     shards are there the old ones stay, so there must be room for both. Resumes like any other job.
     """
+    from dataprep.build.compact_job import nothing_to_compact
+
     with watched() as display:
-        options = given(context, values)
+        options, unchanged = given(context, values), nothing_to_compact(out)
         sealed = compact(out, progress=display, beam_options=beam_options, **options)
-        display(Progress(message=str(sealed)))
+        if not unchanged:
+            display(Progress(message=str(sealed)))
 
 
 command = SectionedCommand(

@@ -26,7 +26,12 @@ from dataprep.build.claim import (
     remove_partial_files,
 )
 from dataprep.build.commit import CommitRecord, finished_shard, forget_progress
-from dataprep.build.compact_job import order_records, plan_compaction, read_grown
+from dataprep.build.compact_job import (
+    nothing_to_compact,
+    order_records,
+    plan_compaction,
+    read_grown,
+)
 from dataprep.build.convert_job import (
     fit_conversion,
     plan_conversion,
@@ -208,8 +213,9 @@ def compact(
     request = absolute(request)
     check(engine)
     out, workspace = request.source, Workspace(request.source)
-    # A run that was killed at its very end has left its lock.
-    if workspace.journal.exists() or workspace.lock.exists() or read_grown(out):
+    if nothing_to_compact(out):
+        reporter.line(f"{out} is one generation, nothing to compact")
+    else:
         places = {"OUT": out}
         with _working(workspace, engine, places, (), reporter, overwrite=False) as workers:
             if manifest := read_grown(out):
@@ -230,7 +236,6 @@ def compact(
                 )
                 exchange(out, manifest, new, workers.lease)
                 return new
-    reporter.line(f"{out} is one generation, nothing to compact")
     return read_manifest(out)
 
 
