@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.api.calls import StrPath
-from dataprep.api.progress import Tell, told
+from dataprep.api.progress import Reporter, Tell, told
 from dataprep.system.durable_files import write_durably
 
 if TYPE_CHECKING:
@@ -30,6 +30,22 @@ class Linted:
     excluded: int | None
 
 
+def _comparing(reporter: Reporter, phase: str) -> Callable[[int], None]:
+    """Tells of comparisons, from the first one on: often nothing is compared."""
+    from dataprep.review.near import CHOICES
+
+    begun = False
+
+    def advance(count: int) -> None:
+        nonlocal begun
+        if not begun:
+            begun = True
+            reporter.begin(phase, CHOICES, "comparison")
+        reporter.advance(count)
+
+    return advance
+
+
 def lint(
     out: StrPath,
     *,
@@ -37,7 +53,7 @@ def lint(
     distance: int | None = None,
     fewest: int = 10,
     imbalance: float = 10,
-    show: int = 10,
+    show: int | None = 10,
     write_exclude: StrPath | None = None,
     progress: Tell | None = None,
 ) -> Linted:
@@ -52,7 +68,7 @@ def lint(
             None for 72, or fewer where all images are alike, such as radiographs.
         fewest: images that a class should have in a split.
         imbalance: how many times the images of the smallest class the largest may have.
-        show: how many findings of each rule to return.
+        show: how many findings of each rule to return; None for all.
         write_exclude: a file to write: which images to leave out, for ``--exclude``.
         progress: as for `prepare`.
 
@@ -62,13 +78,12 @@ def lint(
     """
     from dataprep.review.findings import Excluded, Limits, chosen_rules, opened, write_excluded
     from dataprep.review.findings import lint as run
-    from dataprep.review.near import CHOICES
 
     chosen, limits = chosen_rules(rules), Limits(distance, fewest, imbalance)
     left_out: dict[tuple[str, str], Excluded] | None = None if write_exclude is None else {}
     with told(progress) as reporter:
-        reporter.begin("lint", CHOICES, "comparison")
-        with opened(Path(out), chosen, limits, reporter.advance) as (database, remarks):
+        advance = _comparing(reporter, "lint")
+        with opened(Path(out), chosen, limits, advance) as (database, remarks):
             found = run(database, chosen, show=show, chosen=left_out)
     if write_exclude is not None and left_out is not None:
         write_excluded(Path(write_exclude), left_out.values())
@@ -102,14 +117,13 @@ def report(
         DatasetError: there is no intact manifest, or only a part of the data set.
         UsageError: matplotlib or Jinja2 is not installed.
     """
-    from dataprep.review.near import CHOICES
     from dataprep.review.report import NAME, write_report
 
     path = Path(out, NAME) if to is None else Path(to)
     raw = None if raw_data_dir is None else Path(raw_data_dir)
     with told(progress) as reporter:
-        reporter.begin("report", CHOICES, "comparison")
-        write_report(Path(out), path, near=near, seed=seed, raw=raw, advance=reporter.advance)
+        advance = _comparing(reporter, "report")
+        write_report(Path(out), path, near=near, seed=seed, raw=raw, advance=advance)
     return path
 
 

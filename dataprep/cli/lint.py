@@ -43,7 +43,7 @@ from dataprep.system.messages import counted
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
-    help="How many findings of each rule to print.",
+    help="How many findings of each rule to print; --json has all.",
 )
 @click.option(
     "--write_exclude",
@@ -87,7 +87,7 @@ def command(
             distance=distance,
             fewest=fewest,
             imbalance=imbalance,
-            show=show,
+            show=None if json else show,
             write_exclude=write_exclude,
             progress=display,
         )

@@ -204,7 +204,7 @@ def lint(
     database: Database,
     rules: Sequence[Rule],
     *,
-    show: int,
+    show: int | None,
     chosen: dict[tuple[str, str], Excluded] | None = None,
 ) -> list[Findings]:
     """Look for everything that these rules are about.
@@ -212,14 +212,16 @@ def lint(
     Args:
         database: as `opened` gives it.
         rules: which.
-        show: how many findings of a rule to return.
+        show: how many findings of a rule to return; None for all.
         chosen: takes the images to leave out.
     """
     found = []
     for rule in rules:
         database.execute(f"create or replace temp table found as {rule.query}")
         count = int(database.execute("select count(*) from found").fetchall()[0][0])
-        first = database.execute(f"from found limit {show}").fetchall()
+        first = database.execute(
+            "from found" + ("" if show is None else f" limit {show}")
+        ).fetchall()
         findings = tuple(Finding(printable(text), _images(images)) for text, images in first)
         found.append(Findings(rule.name, rule.level, rule.meaning, count, findings))
         if chosen is not None and rule.drop != "none":

@@ -84,11 +84,12 @@ def find_near_pairs(
     Args:
         database: has the table ``images``, with columns number, phash, contrast and xxh3.
         distance: bits of 255 that may differ.
-        advance: told of each choice of bits that was looked at.
+        advance: told of each choice of bits that was looked at; of none, as it begins.
 
     Returns:
         Whether all were found; False if there are more than `MOST_PAIRS`.
     """
+    advance(0)
     _make_hashes(database)
     database.execute("create or replace table pairs (a bigint, b bigint, distance integer)")
     complete = True

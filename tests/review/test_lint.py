@@ -83,6 +83,21 @@ def test_json_has_the_same(planted: Planted, cli: Cli) -> None:
     assert entry["findings"][0]["images"] == [["validation", "c0/leak.jpg"], ["train", "c0/00.jpg"]]
 
 
+def test_json_has_all_and_says_no_progress(tiny: Made, cli: Cli) -> None:
+    result = cli("lint", tiny.out, "--json", "--rules", "empty-class")
+    (entry,) = json.loads(result.out)["rules"]
+    assert len(entry["findings"]) == entry["count"] == 991
+    assert result.err == ""
+
+
+def test_progress_begins_where_images_are_compared(
+    planted: Planted, cli: Cli, tmp_path: Path
+) -> None:
+    assert cli("lint", planted.out, "--rules", "tiny").err == ""
+    assert cli("lint", tmp_path).err.startswith("dataprep: error: ")
+    assert "lint: 100% 64/64 comparisons" in cli("lint", planted.out, "--rules", "near-leak").err
+
+
 def test_of_copies_those_of_validation_are_kept(planted: Planted, tmp_path: Path) -> None:
     place = tmp_path / "exclude.csv"
     found = dataprep.lint(planted.out, write_exclude=place)
