@@ -37,14 +37,18 @@ def command(out: Path, rai: Path | None, **fields: str | None) -> None:
     Croissant 1.1, and the front matter of the Hugging Face hub. What dataprep knows of a data set,
     such as the licence and citation of ILSVRC2012, need not be given.
     """
-    from dataprep.review.card import unsaid
+    from dataprep.build.manifest import read_manifest
+    from dataprep.review.card import full_card, unsaid
 
     given = {name: value for name, value in fields.items() if value is not None}
     responsible = _texts(rai)
     for path in card(out, responsible=responsible, **given):
         say(path)
-    if missing := unsaid(responsible):
-        say(f"note: NeurIPS also asks for {', '.join(missing)} (--rai)", err=True)
+    options, texts = unsaid(full_card(read_manifest(out)["dataset"], given, responsible))
+    if options:
+        say(f"note: catalogues also ask for {', '.join(options)}", err=True)
+    if texts:
+        say(f"note: NeurIPS also asks for {', '.join(texts)} (--rai)", err=True)
 
 
 def _texts(path: Path | None) -> dict[str, str | bool]:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from dataprep.errors import UsageError
 from dataprep.index.records import NAME as RECORDS_NAME
 from dataprep.plugins import dataset_class
+from dataprep.system.messages import printable
 from dataprep_schemas.tables import RECORDS, Kind
 
 CROISSANT: Final = "croissant.json"
@@ -111,8 +112,8 @@ class Card:
         description: a few sentences.
         license: an address, or an SPDX identifier.
         creator: who made the images.
-        url: its home page.
-        date: when it was published, ``YYYY-MM-DD``.
+        url: its home page; may be empty.
+        date: when it was published, ``YYYY-MM-DD``; may be empty.
         cite_as: how to cite it, BibTeX.
         version: of the data.
         raw: the home page of the raw data, where the data set knows it.
@@ -132,7 +133,8 @@ class Card:
     responsible: Mapping[str, str | bool]
 
 
-_OPTIONS: Final = ("name", "description", "license", "creator", "url", "date")
+_NEEDED: Final = ("name", "description", "license", "creator")
+_OPTIONS: Final = (*_NEEDED, "url", "date")
 
 
 def full_card(
@@ -157,7 +159,7 @@ def full_card(
     if unknown:
         raise UsageError(f"a card has no {unknown[0]!r}; expected some of {', '.join(_OPTIONS)}")
     card = Card(**fields, raw=known.get("url", ""), responsible=responsible)
-    missing = [f"--{name}" for name in _OPTIONS if not getattr(card, name)]
+    missing = [f"--{name}" for name in _NEEDED if not getattr(card, name)]
     if missing:
         raise UsageError(f"a card needs {', '.join(missing)}; catalogues refuse one without")
     unknown = sorted(set(card.responsible) - set(RAI))
@@ -171,12 +173,13 @@ def full_card(
     return card
 
 
-def unsaid(responsible: Mapping[str, str | bool]) -> list[str]:
-    """What NeurIPS asks for of the Responsible AI vocabulary and nobody has said.
+def unsaid(card: Card) -> tuple[list[str], list[str]]:
+    """What nobody has said: options for catalogues, and names of the Responsible AI vocabulary.
 
-    https://neurips.cc/Conferences/2026/EvaluationsDatasetsHosting
+    NeurIPS asks for those: https://neurips.cc/Conferences/2026/EvaluationsDatasetsHosting
     """
-    return [name for name in RAI[:-1] if name not in responsible]
+    options = [f"--{name}" for name in _OPTIONS if not getattr(card, name)]
+    return options, [name for name in RAI[:-1] if name not in card.responsible]
 
 
 def croissant(
@@ -206,9 +209,9 @@ def croissant(
         "name": card.name,
         "description": card.description,
         "license": card.license,
-        "url": card.url,
+        **({"url": card.url} if card.url else {}),
         "creator": {"@type": "sc:Organization", "name": card.creator},
-        "datePublished": card.date,
+        **({"datePublished": card.date} if card.date else {}),
         "version": card.version,
         **({"citeAs": card.cite_as} if card.cite_as else {}),
         **{f"rai:{name}": card.responsible[name] for name in RAI if name in card.responsible},
@@ -284,16 +287,14 @@ def readme(card: Card, manifest: Mapping[str, Any]) -> str:
     }
     lines = ["---", *(f"{name}: {json.dumps(value)}" for name, value in front.items()), "---", ""]
     lines += [f"# {card.name}", "", card.description, ""]
-    lines += [
-        f"- Home page: {card.url}",
-        f"- Made by: {card.creator}",
-        f"- License: {card.license}",
-    ]
-    lines += [f"- Published: {card.date}, version {card.version}", ""]
+    lines += [f"- Home page: {card.url}"] if card.url else []
+    lines += [f"- Made by: {card.creator}", f"- License: {card.license}"]
+    published = f"Published: {card.date}, version" if card.date else "Version"
+    lines += [f"- {published} {card.version}", ""]
     lines += ["| split | records | shards |", "| --- | ---: | ---: |"]
     for name, split in manifest["splits"].items():
         count = sum(shard["records"] for shard in split["shards"])
-        lines.append(f"| {name} | {count:,} | {len(split['shards']):,} |")
+        lines.append(f"| {_cell(name)} | {count:,} | {len(split['shards']):,} |")
     lines += ["", f"{len(manifest['classes']):,} classes. Every image, with its split, labels and "]
     lines[-1] += f"hash, is a row of `{RECORDS_NAME}`; `{CROISSANT}` describes all files."
     for name in RAI:
@@ -304,16 +305,22 @@ def readme(card: Card, manifest: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _cell(text: str) -> str:
+    """A text as it is, in a table in Markdown."""
+    return re.sub(r"([\\`*\[\]<>&|])", r"\\\1", printable(text))
+
+
 def _license(card: Card) -> dict[str, str]:
     """As the hub has it: an identifier that it knows, or a name and an address."""
     known = _known_license(card.license)
     if known is not None:
         return {"license": known}
     by_address = card.license.startswith(("http://", "https://"))
+    link = card.license if by_address else card.url
     return {
         "license": "other",
         "license_name": _slug(f"{card.name} license" if by_address else card.license),
-        "license_link": card.license if by_address else card.url,
+        **({"license_link": link} if link else {}),
     }
 
 

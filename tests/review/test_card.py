@@ -191,10 +191,27 @@ def test_what_a_data_set_knows_of_itself_need_not_be_given(tiny: Made, tmp_path:
     assert json.loads(path.read_text())["name"] == "Tiny"
 
 
+def test_a_set_without_a_page_and_a_date_has_a_card(
+    planted: Planted, cli: Cli, tmp_path: Path
+) -> None:
+    given = {**FIELDS, "license": "Ours"}
+    words = [f"--{name}={given[name]}" for name in ("name", "description", "license", "creator")]
+    result = cli("card", planted.out, *words)
+    assert result.code == 0, result
+    assert "note: catalogues also ask for --url, --date\n" in result.err
+    path, page = map(Path, result.out.splitlines())
+    assert not {"url", "datePublished"} & set(json.loads(path.read_text()))
+    front, text = page.read_text().split("---\n")[1:3]
+    assert "license_link" not in yaml.safe_load(front)
+    assert "- License: Ours\n- Version 1.0.0\n" in text
+    assert "Home page" not in text
+    assert "catalogues" not in cli("card", planted.out, *words, "--url=x", "--date=y").err
+
+
 def test_what_is_missing_is_named(planted: Planted, cli: Cli, tmp_path: Path) -> None:
     result = cli("card", planted.out, "--name", "x", "--url", "https://example.org")
     assert result.code == 2
-    assert "a card needs --description, --license, --creator, --date" in result.error
+    assert "a card needs --description, --license, --creator; catalogues" in result.error
     texts = tmp_path / "rai.toml"
     texts.write_text('dataBias = "typed wrongly"')
     words = [word for name, value in FIELDS.items() for word in (f"--{name}", value)]

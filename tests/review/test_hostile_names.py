@@ -16,6 +16,7 @@ import pytest
 import dataprep
 from dataprep.build.manifest import read_manifest
 from dataprep.errors import DataprepError
+from dataprep.review.card import full_card, readme
 from dataprep.review.loaders import loaders
 from dataprep.review.preview import preview
 from dataprep.staging.inventory import SourceFile
@@ -50,6 +51,13 @@ def test_lines_of_code_have_it_as_a_string(hostile: dict[str, Any], sink: str) -
         for value in named:
             name = str(value).removeprefix("OUT/")
             assert name in (NAME, f"{NAME}.txt", FILE) or fnmatchcase(FILE, name)
+
+
+def test_the_table_of_a_card_has_it_in_one_cell(hostile: dict[str, Any]) -> None:
+    card = full_card("imagenet", {}, {})
+    (row,) = (line for line in readme(card, hostile).splitlines() if "PWNED" in line)
+    assert re.findall(r"(?<!\\)[|`<>\[\]*]", row) == ["|"] * 4
+    assert row.replace("\\", "") == f"| {NAME} | 1 | 1 |".replace("\n", "n")
 
 
 PLACE = "set'\"; touch PWNED #\n"
