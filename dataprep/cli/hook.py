@@ -11,13 +11,14 @@ import click
 from dataprep.api.options import stage_options
 from dataprep.api.parameters import flag, number, option
 from dataprep.cli.output import hand_on
+from dataprep.errors import UsageError
 
 _SHARED = ("split", "share", "replicas", "whole", "broadcast")
 
 
 def _hook(
     scheduler: str,
-    source: Path,
+    source: Path | None,
     to: str | None,
     nodes: int,
     keep: bool,
@@ -34,16 +35,19 @@ def _hook(
     from dataprep.staging.hooks import render
     from dataprep.staging.request import StageRequest
 
+    if epilog == (source is not None):
+        raise UsageError(
+            "give SRC, the directory that the script stages; or --epilog, for all that a job staged"
+        )
     request = StageRequest(
-        source=Path(os.path.abspath(source)),  # noqa: PTH100  # as given: links stay links
+        source=Path(os.path.abspath(source or "")),  # noqa: PTH100  # as given: links stay links
         splits=values["split"],
         share=values["share"] is not None,
         replicas=values["replicas"],
         whole=frozenset(values["whole"]),
         broadcast=values["broadcast"] is not None,
     )
-    text = render(scheduler, request, to=to, nodes=nodes, keep=keep, epilog=epilog)
-    hand_on(text)
+    hand_on(render(scheduler, None if epilog else request, to=to, nodes=nodes, keep=keep))
 
 
 def _own() -> list[click.Option]:
@@ -53,8 +57,8 @@ def _own() -> list[click.Option]:
     )
     keep = "A job that is stopped leaves its copies, for its requeue to find."
     epilog = (
-        "Instead: what a site runs on every node at the end of a job, for jobs that were killed "
-        "before they could clean."
+        "Instead, without SRC: what a site runs on every node at the end of a job, for jobs that "
+        "were killed before they could clean."
     )
     return [
         option("to", to, metavar="DIR"),
@@ -68,7 +72,9 @@ command = click.Command(
     "hook",
     params=[
         click.Argument(["scheduler"], type=click.Choice(["slurm", "pbs", "lsf"])),
-        click.Argument(["source"], metavar="SRC", type=click.Path(path_type=Path)),
+        click.Argument(
+            ["source"], metavar="[SRC]", required=False, type=click.Path(path_type=Path)
+        ),
         *(option for option in stage_options() if option.name in _SHARED),
         *_own(),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -65,7 +66,7 @@ def _stage(context: click.Context, /, *, source: Path | None, **values: Any) -> 
             "COMMAND behind -- is run on a copy: give one, without --print_dir, --status and "
             "--clean"
         )
-    if source is None and not (values["to"] and instead):
+    if source is None and not values["clean"] and not (values["to"] and instead):
         raise UsageError("SRC is missing: the directory to stage")
     if values["status"]:
         _status(source, values)
@@ -133,14 +134,31 @@ def _status(source: Path | None, values: Mapping[str, Any]) -> None:
 
 
 def _clean(source: Path | None, values: Mapping[str, Any]) -> None:
+    from dataprep.staging.plan import find_copies
+    from dataprep.staging.schedulers import find_job
     from dataprep.staging.target.cleaning import clean
 
     launched = values["launched"] == "clean"
     if launched:
         _wait_to_be_told()
-    place, job = _find_place(source, values)
-    cleaned = clean(place, job, all_jobs=values["all_jobs"])
-    say(cleaned.describe(place), err=launched)
+    if source is not None or values["to"]:
+        place, job = _find_place(source, values)
+        places = [place]
+    elif found := find_job(os.environ):
+        job, places = found.name, find_copies(found.name)
+        if not places:
+            say(f"{job} has nothing in this node's scratch; for another place say --to")
+    else:
+        raise UsageError("SRC is missing: outside of any job, say what to clean (SRC or --to)")
+    failures = []
+    for place in places:  # one that cannot go does not keep the others
+        try:
+            cleaned = clean(place, job, all_jobs=values["all_jobs"])
+            say(cleaned.describe(place), err=launched)
+        except StagingError as error:
+            failures.append(str(error))
+    if failures:
+        raise StagingError("; ".join(failures))
 
 
 def _wait_to_be_told() -> None:
@@ -185,7 +203,11 @@ def _modes() -> list[click.Option]:
         ),
         flag("status", status),
         flag("json", "--status: print it as JSON."),
-        flag("clean", "Instead: delete what this job staged, and nothing else."),
+        flag(
+            "clean",
+            "Instead: delete what this job staged, and nothing else; without SRC and --to, all of "
+            "it in this node's scratch.",
+        ),
         flag("all_jobs", "--clean: even if other jobs staged or use it."),
         # How `dataprep stage SRC -- COMMAND` starts itself on every node.
         choice("launched", ["copy", "clean"], None, "", hidden=True),

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +16,13 @@ from dataprep.staging.placement import Placement, require_node
 from dataprep.staging.request import StageRequest
 from dataprep.staging.selection import Selection, Share, select
 from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.sentinel import read_sentinel
+from dataprep.staging.target.sentinel import PLANNED, other_jobs, read_sentinel
 from dataprep.system.filesystems import (
     Scratch,
     filesystem_of,
     is_network,
     scratch_conventions,
+    scratch_places,
     user_name,
 )
 from dataprep.system.messages import printable
@@ -178,6 +180,22 @@ def _component(name: str) -> str:
         return plain
     mark = hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
     return f"{plain}-{mark}" if plain else mark
+
+
+def find_copies(job: str) -> list[Path]:
+    """Where a job has staged on this node without ``--to``, alone or with others."""
+    tops = [place / f"dataprep-{_component(user_name())}" for place in scratch_places()]
+    own = [place for top in tops for place in top.glob(f"{_component(job)}/*")]
+    return own + [place for top in tops for place in top.glob("shared/*") if _uses(job, place)]
+
+
+def _uses(job: str, place: Path) -> bool:
+    with suppress(StagingError):  # not this user's
+        if (directory := StageDirectory.existing(place)) is not None:
+            with directory:
+                whose = read_sentinel(directory) or read_sentinel(directory, PLANNED)
+                return job in (*other_jobs(directory, None), whose and whose.job)
+    return False
 
 
 def absolute_source(source: Path) -> Path:

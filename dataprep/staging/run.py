@@ -29,7 +29,7 @@ from dataprep.staging.schedulers import Job, find_job, short_name
 from dataprep.staging.secret import SECRET
 from dataprep.staging.stage import stage
 from dataprep.staging.target.cleaning import clean
-from dataprep.staging.target.directory import StageDirectory
+from dataprep.staging.target.directory import StageDirectory, private_name
 from dataprep.staging.target.sentinel import read_sentinel
 from dataprep.system.messages import printable
 
@@ -41,7 +41,7 @@ _STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 _WARNING = signal.SIGUSR1  # Slurm's, some time before the end: for the command, which goes on
 _CLEANING_SECONDS = 70.0
 _LISTENING_SECONDS = 1.0
-_USERS = "users"  # in the private directory: locked by all whose command uses the copy
+_USERS = "users"  # in the private directory: locked by all of a job whose command uses the copy
 
 
 def run_on_copy(
@@ -201,9 +201,10 @@ def _run_here(
 ) -> int:
     place = find_place(request, placement).path
     with StageDirectory.make(place) as directory:
-        # Held by every process of this node whose command uses the copy: the last one cleans.
+        # Held by every process of this job and node whose command uses the copy: the last cleans.
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        users = os.open(_USERS, flags, 0o600, dir_fd=directory.private)
+        name = private_name(_USERS, placement.job or "")
+        users = os.open(name, flags, 0o600, dir_fd=directory.private)
         try:
             fcntl.flock(users, fcntl.LOCK_SH)
             with signals.raised():

@@ -27,10 +27,10 @@ def source(tiny: Made, tmp_path: Path) -> Path:
     return path
 
 
-def hook(cli: Cli, source: Path, *options: str) -> str:
-    result = cli("hook", "slurm", source, *options)
+def hook(cli: Cli, *words: object) -> str:
+    result = cli("hook", "slurm", *words)
     assert result.code == 0, result
-    assert "--epilog" in options or result.out.endswith(f"  {TRAINING}\n")
+    assert "--epilog" in words or result.out.endswith(f"  {TRAINING}\n")
     return result.out
 
 
@@ -146,13 +146,17 @@ def test_a_job_whose_time_is_over_cleans_every_node(
 def test_the_epilog_removes_what_a_killed_job_left_behind(
     cluster: Cluster, cli: Cli, source: Path
 ) -> None:
-    stage = f"srun dataprep stage {shlex.quote(str(source))}\n"
-    job = cluster.submit(f"#!/bin/bash\n#SBATCH --nodes=4\n{stage}")
-    assert cluster.wait(job).code == 0
+    other = source.with_name("other")
+    source.rename(other).joinpath("notes").touch()
+    shutil.copytree(other, source)
+    both = f"dataprep stage {shlex.quote(str(source))} && dataprep stage {other} --shared"
+    job = cluster.submit(f"#!/bin/bash\n#SBATCH --nodes=4\nsrun bash -c {shlex.quote(both)}\n")
+    ended = cluster.wait(job)
+    assert ended.code == 0, ended.out
     assert left(cluster).keys() == set(NODES)
     epilog = cluster.root / "epilog"
     epilog.write_text(
-        hook(cli, source, "--epilog")
+        hook(cli, "--epilog")
         .replace("/usr/local/bin/dataprep", str(cluster.root / "bin" / "dataprep"))
         .replace("/local/scratch", str(cluster.scratch))
     )
@@ -160,5 +164,5 @@ def test_the_epilog_removes_what_a_killed_job_left_behind(
         # All that Slurm tells an Epilog of the job that matters here; and no PATH.
         words = f"env -i SLURM_JOB_ID={job} SLURM_JOB_USER=root SLURM_JOB_UID=0 bash '{epilog}'"
         ended = cluster.on(node, words)
-        assert "removed" in ended.out
+        assert ended.out.count("removed") == 2, ended.out
     assert left(cluster) == {}

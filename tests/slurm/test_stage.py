@@ -157,6 +157,26 @@ def test_two_jobs_on_a_node_share_a_copy_if_they_say_so(cluster: Cluster, plain:
     assert staged(cluster, "n0") == {}
 
 
+def test_of_overlapping_jobs_that_share_a_copy_the_last_one_cleans(
+    cluster: Cluster, plain: Path
+) -> None:
+    def training(name: str) -> str:
+        wait = f'until [ -e "{cluster.root}/{name}" ]; do sleep 0.1; done; ls "$DATA_DIR"'
+        command = f"bash -c 'echo training; {wait}'"
+        return job(f"srun dataprep stage {plain} --shared -- {command}", nodes=1)
+
+    numbers = {}
+    for name in ("first", "second"):
+        numbers[name] = cluster.submit(training(name), "--nodelist=n0")
+        cluster.until_said(numbers[name], "training\n")
+    for name, left in (("first", digests(plain)), ("second", {})):
+        (cluster.root / f"{name}").touch()
+        ended = cluster.wait(numbers[name])
+        assert (ended.code, "part-0\n" in ended.out) == (0, True), ended.out
+        assert staged(cluster, "n0") == left, ended.out
+    assert cluster.listing("n0") == []
+
+
 @pytest.fixture
 def mpirun() -> str:
     """What starts one process a node."""

@@ -167,6 +167,18 @@ def test_a_shared_copy_stays_until_its_last_job_is_over(tmp_path: Path) -> None:
     assert tree(tmp_path) == []
 
 
+def test_a_job_that_ends_while_another_one_copies_is_waited_for_by_nobody(tmp_path: Path) -> None:
+    target = tmp_path / "shared"
+    stage(target, shared=True, whole=False)
+    with StageDirectory.make(target) as directory:
+        for job in ("slurm-1", "slurm-2"):
+            add_lease(directory, job)
+        with node_lock(directory):
+            left = "the copy stays, used by slurm-1 (see --all_jobs)"
+            assert clean(target, "slurm-2", patience=0) == Cleaned(0, 0, left)
+    assert clean(target, "slurm-1").files == 4
+
+
 def test_a_copy_in_the_making_is_not_cleaned(tmp_path: Path) -> None:
     stage(tmp_path / "job", whole=False)
     with (

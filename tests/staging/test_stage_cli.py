@@ -72,6 +72,7 @@ WRONG = {
         ("SRC", "--share", "node", "--replicas", 3, "--rank", 0, "--world_size", 2),
         "--replicas",
     ),
+    "clean outside of any job": (("--clean",), "SRC is missing: outside of any job"),
     "status and a path": (("SRC", "--status", "--print_dir"), "are different things"),
     "status and clean": (("SRC", "--status", "--clean"), "are different things"),
 }

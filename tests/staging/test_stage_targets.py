@@ -121,6 +121,32 @@ def test_jobs_that_both_say_so_share_a_copy_until_the_last_one_cleans(
     assert not to.exists()
 
 
+def test_a_job_s_clean_alone_removes_all_of_its_copies_and_no_other(
+    job: Job, source: Path, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAPREP_SCRATCH", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    for number in (1, 2):
+        for more in ((source,), (mine, "--shared"), (mine,)):
+            assert job(number, *more).code == 0
+    assert job(2, source, "--shared").code == 0
+
+    def left() -> list[str]:
+        found = (tmp_path / "scratch").glob("*/*/*/manifest.json")
+        return sorted(f"{path.parents[1].name} {path.parent.name}" for path in found)
+
+    theirs = sorted(f"{of} {path.name}" for of in ("slurm-2", "shared") for path in (source, mine))
+    for _ in range(2):  # an epilog comes after the job's own
+        cleaned = job(1, "--clean")
+        assert cleaned.code == 0, cleaned
+        assert left() == theirs
+    assert "slurm-1 has nothing in this node's scratch" not in cleaned.out
+    assert "used by slurm-2" in cleaned.out
+    assert job(2, "--clean").out.count("removed") == 4
+    assert left() == []
+    assert "slurm-2 has nothing in this node's scratch" in job(2, "--clean").out
+
+
 @pytest.mark.parametrize(
     "shared",
     [pytest.param(False, id="apart", marks=pytest.mark.thorough), pytest.param(True, id="shared")],

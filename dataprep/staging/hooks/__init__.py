@@ -23,22 +23,21 @@ class _Script(string.Template):
 
 def render(
     scheduler: str,
-    request: StageRequest,
+    request: StageRequest | None,
     *,
     to: str | None = None,
     nodes: int = 4,
     keep: bool = False,
-    epilog: bool = False,
 ) -> str:
     """A script that can be run as it is but for what a site wants in its header.
 
     Args:
         scheduler: one of `SCHEDULERS`.
-        request: what it stages, from an absolute source.
+        request: what it stages, from an absolute source; None for the script for the end of a job,
+            for nodes where the job could not clean.
         to: ``--to`` of ``dataprep stage``; ``$NAME`` in it is for the job's shell.
         nodes: how many nodes the job asks for.
         keep: whether a job that is stopped leaves its copies.
-        epilog: the script for the end of a job instead, for nodes where the job could not clean.
 
     Raises:
         UsageError: values that no script can be made of.
@@ -48,21 +47,21 @@ def render(
             f"--to {to} is relative, but a job starts elsewhere; give an absolute path, or one "
             "that begins with a variable of the job's, such as --to '$TMPDIR/data'"
         )
-    if epilog and to is not None and _VARIABLE.search(to):
+    if request is None and to is not None and _VARIABLE.search(to):
         raise UsageError(
             f"--to {to} has a variable of the job's, which an epilog does not know; leave --to "
             "out and set DATAPREP_SCRATCH in both, or give an absolute path"
         )
-    name = f"{scheduler}-epilog.sh" if epilog else f"{scheduler}.sh"
+    name = f"{scheduler}-epilog.sh" if request is None else f"{scheduler}.sh"
     template = resources.files("dataprep.staging.hooks").joinpath(name).read_text(encoding="utf-8")
-    options = [] if to is None else [f"--to {for_the_job(to)}"]
-    if not epilog:
-        options += request.words
-        options += ["--broadcast mpi"] * request.broadcast + ["--keep"] * keep
+    words = ["--clean" if request is None else shlex.quote(str(request.source))]
+    words += [] if to is None else [f"--to {for_the_job(to)}"]
+    if request is not None:
+        words += request.words + ["--broadcast mpi"] * request.broadcast + ["--keep"] * keep
     training = """bash -c 'ls "$DATA_DIR"'"""
     return _Script(template).substitute(
         nodes=nodes,
-        stage=" \\\n  ".join([shlex.quote(str(request.source)), *options]),
+        stage=" \\\n  ".join(words),
         train=f"srun {training}" if scheduler == "slurm" else training,
     )
 

@@ -76,6 +76,9 @@ def clean(
     while directory := StageDirectory.existing(path):
         with directory:
             try:
+                # Before the lock too, which another job that copies may hold for long.
+                if not all_jobs and (left := _left_to_others(directory, job)):
+                    return Cleaned(left=left)
                 return _clean_locked(directory, job, all_jobs=all_jobs, end=end)
             except StagingError:
                 if directory.is_current():
@@ -94,12 +97,9 @@ def _clean_locked(
         lock.note("removing what is there")
         sentinel, planned = read_sentinel(directory), read_sentinel(directory, PLANNED)
         whose = sentinel or planned
-        if whose and whose.shared and not all_jobs:
-            if job is not None:
-                remove_lease(directory, job)  # this job uses it no more
-            if users := other_jobs(directory, job):
-                return Cleaned(left=f"the copy stays, used by {some_of(users)} (see --all_jobs)")
-        elif whose and whose.job not in (None, job) and not all_jobs:
+        if not all_jobs and (left := _left_to_others(directory, job)):
+            return Cleaned(left=left)
+        if whose and not whose.shared and whose.job not in (None, job) and not all_jobs:
             raise StagingError(
                 f"{directory.path} was staged by {whose.job}, this is {job or 'outside of any job'}"
                 "; if that job is over, clean with --all_jobs"
@@ -108,6 +108,15 @@ def _clean_locked(
         remove_sentinel(directory)
         paths = {file.path for file in sentinel.files} if sentinel else set()
         return _remove(directory, paths | planned_paths(directory))
+
+
+def _left_to_others(directory: StageDirectory, job: str | None) -> str:
+    """Note that ``job`` uses the copy no more; who does, or is about to; empty if nobody is."""
+    if job is not None:
+        remove_lease(directory, job)
+    whose = read_sentinel(directory) or read_sentinel(directory, PLANNED)
+    users = [] if whose and not whose.shared else other_jobs(directory, job)
+    return f"the copy stays, used by {some_of(users)} (see --all_jobs)" if users else ""
 
 
 def _remove(directory: StageDirectory, paths: AbstractSet[str]) -> Cleaned:

@@ -26,7 +26,7 @@ _EVERYTHING = StageRequest(
 def goldens() -> dict[str, str]:
     """The text of every script, by file name."""
     texts = {f"{name}.sh": render(name, _PLAIN) for name in SCHEDULERS}
-    texts |= {f"{name}-epilog.sh": render(name, _PLAIN, epilog=True) for name in SCHEDULERS}
+    texts |= {f"{name}-epilog.sh": render(name, None) for name in SCHEDULERS}
     texts["pbs-broadcast.sh"] = render("pbs", replace(_PLAIN, broadcast=True))
     everything = render("slurm", _EVERYTHING, to="${TMPDIR}/my data/$USER", nodes=1536, keep=True)
     return texts | {"slurm-everything.sh": everything}

@@ -52,7 +52,7 @@ def test_lines_fit_a_terminal(name: str) -> None:
 def test_an_awkward_path_reaches_the_program_as_it_is(
     tmp_path: Path, scheduler: str, epilog: bool
 ) -> None:
-    text = render(scheduler, StageRequest(Path(AWKWARD)), to=AWKWARD, epilog=epilog)
+    text = render(scheduler, None if epilog else StageRequest(Path(AWKWARD)), to=AWKWARD)
     for name, lines in (("dataprep", 'printf "%s\\0" "$@"'), ("runuser", 'shift 2; exec "$@"')):
         program = tmp_path / name
         program.write_text(f"#!/bin/bash\n{lines}\n")
@@ -66,7 +66,8 @@ def test_an_awkward_path_reaches_the_program_as_it_is(
         text=True,
         check=True,
     )
-    assert done.stdout.split("\0")[:4] == ["stage", AWKWARD, "--to", AWKWARD]
+    what = "--clean" if epilog else AWKWARD
+    assert done.stdout.split("\0")[:4] == ["stage", what, "--to", AWKWARD]
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
@@ -107,7 +108,7 @@ def test_a_relative_place_is_refused() -> None:
 
 def test_an_epilog_knows_no_variables_of_the_job() -> None:
     with pytest.raises(UsageError, match="variable of the job"):
-        render("slurm", StageRequest(Path("/a")), to="$TMPDIR/x", epilog=True)
+        render("slurm", None, to="$TMPDIR/x")
 
 
 def test_the_command_prints_nothing_but_the_script(
@@ -118,3 +119,11 @@ def test_the_command_prints_nothing_but_the_script(
     request = StageRequest(tmp_path / "Größe", share=True)
     expected = render("lsf", request, to="$TMPDIR/x", nodes=7)
     assert (result.code, result.out, result.err) == (0, expected, "")
+
+
+def test_an_epilog_is_of_no_source_and_a_script_of_one(cli: Cli) -> None:
+    result = cli("hook", "pbs", "--epilog")
+    assert (result.code, result.out, result.err) == (0, render("pbs", None), "")
+    for words in ((), ("/data", "--epilog")):
+        result = cli("hook", "slurm", *words)
+        assert (result.code, result.out, "give SRC" in result.error) == (2, "", True)

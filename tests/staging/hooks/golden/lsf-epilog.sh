@@ -7,7 +7,7 @@
 program=/usr/local/bin/dataprep
 export DATAPREP_SCRATCH=/local/scratch # where jobs stage if they do not say --to
 
-clean=("$program" stage /lustre/project/imagenet --clean)
+clean=("$program" stage --clean)
 # LSF runs this on the job's first node only; the others are reached as far as your site lets you.
 printf -v there '%q ' env LSB_JOBID="$LSB_JOBID" DATAPREP_SCRATCH="$DATAPREP_SCRATCH" "${clean[@]}"
 while read -r host; do

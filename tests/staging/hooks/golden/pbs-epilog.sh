@@ -12,6 +12,6 @@ export DATAPREP_SCRATCH=/local/scratch # where jobs stage if they do not say --t
 export PBS_JOBID=$1
 
 timeout --kill-after=10 60 runuser --user="$2" -- \
-  "$program" stage /lustre/project/imagenet --clean ||
+  "$program" stage --clean ||
   logger --tag dataprep "job $1: what it staged could not be removed"
 exit 0

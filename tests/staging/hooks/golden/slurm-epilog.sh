@@ -9,6 +9,6 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export DATAPREP_SCRATCH=/local/scratch # where jobs stage if they do not say --to
 
 timeout --kill-after=10 60 runuser --user="$SLURM_JOB_USER" -- \
-  "$program" stage /lustre/project/imagenet --clean ||
+  "$program" stage --clean ||
   logger --tag dataprep "job $SLURM_JOB_ID: what it staged could not be removed"
 exit 0 # an Epilog that fails takes its node out of service
