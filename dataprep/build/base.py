@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from dataprep.build.claim import Identity, claim, claim_generation, what_differs
+from dataprep.build.claim import Identity, claim, claim_generation, is_other_job, what_differs
 from dataprep.build.grow import merge
-from dataprep.build.image_job import ImageJob, chosen_shuffle
+from dataprep.build.image_job import ImageJob, choose_images, chosen_shuffle
 from dataprep.build.manifest import dataset_info, manifest_sink, read_manifest, refuse_part
 from dataprep.build.request import Request
 from dataprep.build.workspace import Workspace
 from dataprep.datasets import Dataset
 from dataprep.errors import DatasetError, SourceError, UsageError
+from dataprep.index.records import RecordsTable
 from dataprep.sinks import ShardName
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import to_json
@@ -67,9 +68,11 @@ class NoBase:
         """The request for what there is to make; None if that is nothing."""
         return request
 
-    def claim(self, job: ImageJob, identity: Identity, units: Mapping[str, str]) -> None:
+    def claim(
+        self, job: ImageJob, identity: Identity, units: Mapping[str, str], changes: str
+    ) -> None:
         """As `dataprep.build.claim.claim`."""
-        claim(job, identity, units, overwrite=job.request.overwrite)
+        claim(job, identity, units, overwrite=job.request.overwrite, changes=changes)
 
     def finish(self, job: ImageJob, manifest: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - as above
         """The manifest of the whole, given that of what was made."""
@@ -166,6 +169,7 @@ class Base(NoBase):
         number, split, key, now = images.vanished()
         if number:
             where = f"is in the split {now} now" if now else "is not in the raw data any more"
+            where += ", or --exclude names it" if images.exclude and not now else ""
             what = f"{split}: {printable(key)} {where}"
             raise SourceError(f"{what}{_others(number)}; --append only adds{again}")
         number, key = images.included()
@@ -210,7 +214,9 @@ class Base(NoBase):
         return replace(request, num_shards=counts)
 
     @override
-    def claim(self, job: ImageJob, identity: Identity, units: Mapping[str, str]) -> None:
+    def claim(
+        self, job: ImageJob, identity: Identity, units: Mapping[str, str], changes: str
+    ) -> None:
         """What was begun there of other images is deleted."""
         claim_generation(job, identity, units)
 
@@ -218,6 +224,40 @@ class Base(NoBase):
     def finish(self, job: ImageJob, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
         """Make what was made a part of the data set."""
         return merge(self.out, self.manifest, job, manifest)
+
+
+def tell_changes(
+    job: ImageJob,
+    identity: Identity,
+    units: Mapping[str, str],
+    images: Images,
+    report: Callable[[str], None],
+) -> str:
+    """What is another in the input than when OUT was sealed; empty if that is not known.
+
+    Says what becomes of the images' labels and splits if that is to be made anew.
+    """
+    out, request = job.workspace.out, job.request
+    if not (request.overwrite or is_other_job(job.workspace, identity, units)):
+        return ""
+    try:
+        manifest = read_manifest(out)
+        refuse_part(out, manifest, "compared")
+        RecordsTable(out, manifest["records_table"]).close()
+    except DatasetError:
+        return ""
+    choose_images(job, images, seed=request.seed, limit=request.limit)
+    found = images.compared(sizes=request.recipe.keeps_bytes)
+    renumbered, moved, new, folders, gone, changed = found
+    if request.overwrite and (renumbered or moved):
+        report(
+            f"of the images of {out}, which is made anew, {renumbered:,} get another class number "
+            f"and {moved:,} another split: what was trained with it does not fit any more"
+        )
+    said = [f"{counted(new, 'image')} in {counted(folders, 'folder')} new"] if new else []
+    said += [f"{counted(gone, 'image')} gone"] if gone else []
+    said += [f"{counted(changed, 'image')} of another size or class"] if changed else []
+    return ", ".join(said) + (", which --append adds" if new and len(said) == 1 else "")
 
 
 def check_append(request: Request) -> None:

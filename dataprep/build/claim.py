@@ -76,7 +76,9 @@ def check_places(request: Request, found: Found) -> None:
             )
 
 
-def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: bool) -> None:
+def claim(
+    job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: bool, changes: str = ""
+) -> None:
     """Accept a directory that is new or this job's, and write down whose it is.
 
     To be called when nothing that was asked for can be refused any more; hold the lock.
@@ -86,6 +88,7 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
         identity: everything that shapes the bytes of the output, as JSON.
         units: a digest of every piece of the input.
         overwrite: first delete what an earlier job made there.
+        changes: how the input differs, where that is known.
 
     Raises:
         DatasetError: the directory is being made in another way, or holds foreign shards.
@@ -97,7 +100,7 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
         remove_built_files(job)
     else:
         check_not_grown(workspace)
-    fresh = check_identity(workspace, identity, units)
+    fresh = check_identity(workspace, identity, units, changes)
     if fresh:
         # A kill between a rename and the record of it leaves a file under its final name.
         _remove(map(workspace.path_of, planned_paths(workspace)), job.lease)
@@ -174,13 +177,16 @@ def check_foreign_files(job: Job, *, fresh: bool, going: Collection[Path] = ()) 
         )
 
 
-def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> bool:
+def check_identity(
+    workspace: Workspace, identity: Identity, units: Mapping[str, str], changes: str = ""
+) -> bool:
     """Accept a new directory, or one that is being made from the same input in the same way.
 
     Args:
         workspace: the output directory.
         identity: everything that shapes the bytes of the output, as JSON.
         units: a digest of every piece of the input, to name those that changed.
+        changes: as `claim` has it.
 
     Returns:
         Whether the directory is new, or as good as new.
@@ -196,7 +202,7 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
         return False
     if not any(workspace.commits.glob("[!.]*.json")):
         return True  # nothing was finished in the other way, so nothing can be mixed
-    shown = what_differs(theirs, ours)
+    shown = what_differs(theirs, ours, changes)
     made = "was made" if workspace.manifest.exists() else "is being made"
     raise DatasetError(
         f"{shlex.quote(str(workspace.out))} {made} with {shown}; use the same input and options, "
@@ -264,7 +270,7 @@ def _paths(sink: Sink, shards: Mapping[str, int], layout: Layout) -> Iterator[Pu
         yield from sink.split_paths(split, count, layout)
 
 
-def what_differs(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+def what_differs(theirs: Mapping[str, Any], ours: Mapping[str, Any], changes: str = "") -> str:
     """In the words of the command line: ``--quality 95, now 80``."""
     found = []
     for name, old, new in _leaves_that_differ(theirs["identity"], ours["identity"]):
@@ -288,9 +294,12 @@ def what_differs(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     found.sort(key=lambda said: not said.startswith("--sink "))  # it explains the most
     units = [name for name, *_ in _leaves_that_differ(theirs["units"], ours["units"])]
     if units:
+        # Where folders came or went, units of the same name are of other ones.
+        same = theirs["units"].keys() == ours["units"].keys()
         more = f" and {len(units) - 1} more" if len(units) > 1 else ""
-        what = CONVERTED if units == [CONVERTED] else f"the raw data of {units[0]}{more}"
-        found.append(f"other input: {what} changed")
+        what = "the raw data" + (f" of {units[0]}{more}" if same else "")
+        what = CONVERTED if units == [CONVERTED] else what
+        found.append(f"other input: {what} changed" + (f": {changes}" if changes else ""))
     more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return "; ".join(found[:_SHOWN] or ["another list of classes"]) + more
 

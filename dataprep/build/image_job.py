@@ -203,6 +203,13 @@ def _left_out(summary: ScanSummary) -> Mapping[str, object]:
     return {name: summary.excluded[name] for name in ("images", "digest")}
 
 
+def choose_images(job: Job, images: Images, *, seed: int, limit: int | str | None) -> None:
+    """As `Images.choose`."""
+    names = [split.name for split in job.splits]
+    classes = [name for name, _ in job.info.classes]
+    images.choose(names, classes, multilabel=job.info.multilabel, seed=seed, limit=limit)
+
+
 def order_images(
     job: Job,
     images: Images,
@@ -230,9 +237,7 @@ def order_images(
     token = hashlib.sha256(to_json(made_of)).hexdigest()
     stale = [split for split in job.splits if not order_is_current(order, split.name, token)]
     if stale:
-        names = [split.name for split in job.splits]
-        classes = [name for name, _ in job.info.classes]
-        images.choose(names, classes, multilabel=job.info.multilabel, seed=seed, limit=limit)
+        choose_images(job, images, seed=seed, limit=limit)
     for split in stale:
         write_order(
             order,

@@ -281,6 +281,7 @@ def open_images(parts: IndexParts, dataset: Dataset, request: Request, base: NoB
         request.splits,
         request.exclude,
         base.records,
+        None if base.records else Workspace(request.out).records,
     )
 
 

@@ -101,6 +101,33 @@ join classes using (number) group by split order by split
 """
 
 
+# An image that is elsewhere is known by its key or, if its folder was renamed, by name and size.
+_COMPARED: Final = """
+with old as (
+    select split, key, parse_filename(key) as name, list_sort(labels) as numbers,
+        list_sort(classes) as classes, if({sizes} and status = 'stored', bytes, null) as size
+    from {table} where position is not null or status = 'rejected'),
+now as (
+    select split, key, parse_filename(key) as name, numbers, list_sort(labels) as classes, size
+    from chosen join label_sets using (split, labels)),
+gone as materialized (from old anti join now using (split, key)),
+come as materialized (from now anti join old using (split, key)),
+same as (
+    select old, now from old join now using (split, key) union all
+    select gone, come from gone join come using (key) union all
+    (select gone, come from (from gone anti join come using (key)) as gone
+    join (from come anti join gone using (key)) as come using (name, size)
+    qualify greatest(count(*) over (partition by gone.split, gone.key),
+        count(*) over (partition by come.split, come.key)) = 1))
+select count_if(old.numbers <> now.numbers), count_if(old.split <> now.split),
+    (select count(*) from come),
+    (select count(distinct regexp_replace(key, '[^/]*$', '')) from come),
+    (select count(*) from gone),
+    count_if(old.key = now.key and (old.classes <> now.classes or old.size <> now.size))
+from same
+"""
+
+
 @dataclass
 class Images:
     """The images of all parts; the database is opened when it is first needed.
@@ -113,6 +140,7 @@ class Images:
         wanted: the splits asked for; None: all.
         exclude: a file of images to leave out; see `dataprep.index.exclude`.
         known: the table of records of a data set that is to grow; None if there is none.
+        sealed: that of one whose place is to be taken.
     """
 
     paths: Sequence[Path]
@@ -122,6 +150,7 @@ class Images:
     wanted: Sequence[str] | None
     exclude: Path | None = None
     known: Path | None = None
+    sealed: Path | None = None
     _has_chosen: bool = field(default=False, init=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
@@ -140,7 +169,7 @@ class Images:
         ``fresh`` are the images that are not known; if any may be, ``kept`` are the others.
         """
         rows = sum(self.statuses.values())
-        files = [*self.paths, *([self.known] if self.known else [])]
+        files = [*self.paths, *filter(None, (self.known, self.sealed))]
         database = self._stack.enter_context(open_database(self.scratch, files, rows=rows))
         database.execute(f"create view parts as select * from {tables(self.paths)}")
         columns = column_list([*_OF_LIST, *_OF_PLACE, *self.attributes])
@@ -327,6 +356,20 @@ class Images:
     def lacking(self) -> dict[str, list[str]]:
         """Of each split the classes that only others have; call it after `choose`."""
         return dict(self.rows(_LACKING)) if self.known is None else {}
+
+    def compared(self, *, sizes: bool) -> tuple[int, ...]:
+        """What is chosen, with the table that was sealed, which must have been looked at.
+
+        Args:
+            sizes: whether images are stored in the size in which they are found.
+
+        Returns:
+            How many images get other numbers of classes; another split; how many are new, and in
+            how many folders; how many are gone; how many have other labels or another size.
+        """
+        table = tables([self.sealed] if self.sealed else [])
+        found: tuple[int, ...] = self.rows(_COMPARED.format(table=table, sizes=sizes))[0]
+        return found
 
     def summaries(self) -> dict[str, dict[str, Any]]:
         """Of each split that is chosen: images, their bytes, a digest of what shapes the output."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dataprep.build.base import check_append, read_base
+from dataprep.build.base import check_append, read_base, tell_changes
 from dataprep.build.build_directory import check_free_space, lay_out, remove_build_directories
 from dataprep.build.claim import (
     COMPACTED,
@@ -133,8 +133,10 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
             for text in describe_splits(job, found.official_counts):
                 reporter.line(text)
             # Only now, when nothing that was asked for can be refused any more.
-            base.claim(job, identity, parts.digests())
-            made_of = [identity, parts.digests()]
+            digests = parts.digests()
+            changes = tell_changes(job, identity, digests, images, reporter.line)
+            base.claim(job, identity, digests, changes)
+            made_of = [identity, digests]
             order_images(job, images, made_of, seed=request.seed, limit=request.limit)
         records = _write_shards(job, workers)
         check_unchanged(parts, dataset, raw)

@@ -221,6 +221,8 @@ def test_rejected_images_are_counted_with_those_of_before(cli: Cli, grown: Made)
     assert "nothing to add" in again.out
     assert hashes(grown.out) == files
     picture(grown.raw.path / "bar" / "last.jpg", 77)
+    error = refused(cli, grown)
+    assert "error: 1 image rejected before, --max_bad allows 0; no shard was written; to" in error
     assert cli(*grown.command(grown.out, "--append", "--max_bad", 1)).code == 0
     totals = manifest_of(grown.out)["totals"]
     assert (totals["records"], totals["rejected"]) == (37, 1)
@@ -280,10 +282,16 @@ def test_images_that_were_left_out_are_not_let_in_by_accident(
     picture(raw.path / "bar" / "new.jpg", 3)
     assert "bar/1.jpg was left out by --exclude before" in refused(cli, made)
     path.write_text("bar/1.jpg\nbar/2.jpg\n")
-    assert "bar/2.jpg is not in the raw data any more" in refused(cli, made, "--exclude", path)
+    error = refused(cli, made, "--exclude", path)
+    assert "bar/2.jpg is not in the raw data any more, or --exclude names it;" in error
     path.write_text("bar/1.jpg\nbar/new.jpg\n")
     picture(raw.path / "bar" / "newer.jpg", 4)
     assert cli(*raw.command(made.out, "--append", "--exclude", path)).code == 0
+    assert {row["key"] for row in rows_of(made.out, "excluded")} == {"bar/1.jpg", "bar/new.jpg"}
+    assert manifest_of(made.out)["totals"]["records"] == 24
+    assert "bar/1.jpg was left out by --exclude before and is not now, and 1 other image" in (
+        refused(cli, made)
+    )
 
 
 @pytest.mark.parametrize(
