@@ -255,7 +255,7 @@ def _order() -> list[Option]:
 def _images() -> list[Option]:
     filters = "[box|bilinear|bicubic|mitchell|lanczos]"
     encoding = "keep: good images byte for byte. raw: pixels, for formats that store them."
-    exif = "apply: rotate as the orientation tag says; TensorFlow and Pillow ignore it."
+    exif = "auto: turn upright what is encoded anew; apply: encode anew what is not upright."
     check = "How far to decode images that are passed through."
     depth = "Bits of a grey value; keep: 16-bit grey PNGs keep theirs."
     size = "256: the shorter side; 320x256: exactly WIDTHxHEIGHT."
@@ -271,7 +271,7 @@ def _images() -> list[Option]:
         option("filter", antialiasing, metavar=filters, default="bicubic", rare=True),
         choice("depth", ["8", "keep"], "8", depth, rare=True),
         option("max_image_bytes", most, type=int, default=256 << 20, metavar="BYTES", rare=True),
-        choice("exif", ["ignore", "apply"], "ignore", exif, rare=True),
+        choice("exif", ["auto", "apply", "ignore"], "auto", exif, rare=True),
     ]
 
 

@@ -35,7 +35,6 @@ from dataprep.errors import ImageError, SinkError, SourceError, UsageError
 from dataprep.images import Prepared, Recipe, prepare
 from dataprep.images.decode import raw_to_png, to_pixels
 from dataprep.images.fingerprint import Fingerprint
-from dataprep.images.pixels import cropped
 from dataprep.index import Value
 from dataprep.index.order import shard_bounds
 from dataprep.index.records import NAME as RECORDS
@@ -318,7 +317,7 @@ def _with_image(made: Made, image: Prepared | None) -> Made:
         return replace(
             made,
             channels=image.channels,
-            boxes=cropped(made.boxes, (), image.part)[0],
+            boxes=image.moved(made.boxes, ())[0],
             measured=image.measured,
             fingerprint=image.fingerprint,
         )
@@ -374,7 +373,7 @@ def _prepared(example: Example, *, recipe: Recipe, colorspace: str) -> tuple[Exa
         image = prepare(_as_file(example).encoded, recipe)
     except ImageError as error:
         raise SinkError(f"{printable(example.key)} cannot be converted: {error}") from error
-    boxes, box_labels = cropped(example.boxes, example.box_labels, image.part)
+    boxes, box_labels = image.moved(example.boxes, example.box_labels)
     changed = replace(
         example,
         encoded=image.data,

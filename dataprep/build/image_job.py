@@ -29,7 +29,6 @@ from dataprep.build.request import Request, describe_examples
 from dataprep.datasets import Dataset, read_image
 from dataprep.errors import ImageError
 from dataprep.images import Prepared, Recipe, prepare
-from dataprep.images.pixels import cropped
 from dataprep.index import Row
 from dataprep.index.order import read_shard
 from dataprep.sinks import DatasetInfo, ShardName
@@ -111,7 +110,7 @@ def _convert(raw: Path, index: Path, recipe: Recipe, row: Row) -> tuple[Row, Pre
 
 
 def _made(row: Row, image: Prepared, info: DatasetInfo) -> Made:
-    boxes, box_labels = cropped(row.boxes, row.box_labels, image.part)
+    boxes, box_labels = image.moved(row.boxes, row.box_labels)
     example = Example(
         key=row.key,
         encoded=image.data,

@@ -138,11 +138,6 @@ def fit_request(request: Request, dataset: Dataset) -> Request:
             the list of images to leave out cannot be used.
     """
     sink = request.load_sink()
-    if dataset.has_boxes and request.recipe.exif == "apply":
-        raise UsageError(
-            "--exif apply moves what is in the picture, but bounding boxes stay; leave out "
-            f"--exif apply{' or --bbox_csv' if 'bbox_csv' in dataset.options else ''}"
-        )
     recipe = fit_recipe(request.recipe, sink)
     if sink.needs_mean:
         recipe = replace(recipe, statistics="mean")

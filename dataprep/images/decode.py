@@ -8,9 +8,9 @@ import numpy as np
 
 from dataprep.errors import ImageError
 from dataprep.images import codecs, jpeg, png
-from dataprep.images.pixels import Pixels, eight_bits, packed, recolored, require_size
+from dataprep.images.pixels import Pixels, eight_bits, packed, recolored, require_size, upright
 from dataprep.images.recipe import MAX_PIXELS
-from dataprep.images.sniff import Sniffed, sniff
+from dataprep.images.sniff import Sniffed, orientation_of, sniff
 
 
 def to_pixels(
@@ -24,12 +24,12 @@ def to_pixels(
     """Decode a stored image with the very decoders that `prepare` uses.
 
     So a JPEG that passed through gives the pixels that ``Recipe(encoding="raw")`` would have
-    stored of it.
+    stored of it, upright.
 
     Args:
         data: the encoded image, or the uint8 pixels in (height, width, channel) order.
         format: ``JPEG``, ``PNG`` or ``RAW``.
-        height: that it should have, in pixels.
+        height: that it should have, in pixels, as stored.
         width: likewise.
         color: what to return: ``rgb`` is (height, width, 3), ``gray`` (height, width).
         max_pixels: refuse images that are, or claim to be, larger.
@@ -50,7 +50,7 @@ def to_pixels(
         stored = eight_bits(png.decode(png.read_header(data), png.split(data)))
     else:
         stored, _ = codecs.decode(data, jpeg.read_frame(data), grey=color == "gray")
-    return packed(recolored(stored, color))
+    return packed(recolored(upright(stored, orientation_of(data)), color))
 
 
 def raw_to_png(data: bytes, height: int, width: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any, TypeAlias, TypeVar
 
@@ -29,6 +29,8 @@ Level = TypeVar("Level", np.uint8, np.uint16)
 
 WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
 """The part of a picture that is left where nothing is cut off."""
+
+_UPSIDE_DOWN, _MIRRORED = (3, 4, 7, 8), (2, 3, 6, 7)  # orientations, rows and columns swapped first
 
 if fast is not None:
     _FILTERS = {
@@ -169,6 +171,20 @@ def center_part(width: int, height: int, side: int) -> Box:
     return left / width, top / height, (left + side) / width, (top + side) / height
 
 
+def turned(boxes: Iterable[Box], orientation: int) -> tuple[Box, ...]:
+    """The boxes as they lie on what `upright` makes of the picture."""
+    found = []
+    for left, top, right, bottom in boxes:
+        if orientation >= 5:
+            left, top, right, bottom = top, left, bottom, right
+        if orientation in _UPSIDE_DOWN:
+            top, bottom = 1 - bottom, 1 - top
+        if orientation in _MIRRORED:
+            left, right = 1 - right, 1 - left
+        found.append((left, top, right, bottom))
+    return tuple(found)
+
+
 def cropped(
     boxes: Sequence[Box], labels: Sequence[int], part: Box
 ) -> tuple[tuple[Box, ...], tuple[int, ...]]:
@@ -218,8 +234,8 @@ def upright(pixels: NDArray[Level], orientation: int) -> NDArray[Level]:
         return pixels
     if orientation >= 5:
         pixels = pixels.swapaxes(0, 1)
-    if orientation in (3, 4, 7, 8):
+    if orientation in _UPSIDE_DOWN:
         pixels = pixels[::-1]
-    if orientation in (2, 3, 6, 7):
+    if orientation in _MIRRORED:
         pixels = pixels[:, ::-1]
     return np.ascontiguousarray(pixels)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -49,6 +50,7 @@ class Prepared:
         measured: for the data set's statistics; None unless the recipe asks for them.
         fingerprint: of what was decoded; None if nothing was.
         part: the part of the picture that is left, (xmin, ymin, xmax, ymax) as fractions.
+        turn: the orientation, 1 to 8, by which it was turned upright before that.
     """
 
     data: bytes
@@ -60,6 +62,13 @@ class Prepared:
     measured: Measured | None = field(default=None, compare=False)
     part: Box = WHOLE
     fingerprint: Fingerprint | None = None
+    turn: int = 1
+
+    def moved(
+        self, boxes: Sequence[Box], labels: Sequence[int]
+    ) -> tuple[tuple[Box, ...], tuple[int, ...]]:
+        """Boxes of the image that came in, and what they show, as they lie on this one."""
+        return pixels.cropped(pixels.turned(boxes, self.turn), labels, self.part)
 
 
 def prepare(data: bytes, recipe: Recipe) -> Prepared:
@@ -67,9 +76,9 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
 
     A good JPEG of 1 or 3 components passes through byte for byte, metadata included, unless
     the recipe changes its pixels or encoding; so does a grey or RGB PNG if the recipe's `passes`
-    has PNG. Anything re-encoded loses its metadata. CMYK JPEG, PNG, GIF, BMP, TIFF and WebP are
-    recognised by content and become what `Recipe.target` says. The result depends on the
-    arguments and `codec_versions` only; threads may call this at once.
+    has PNG. Anything re-encoded is turned upright, and loses its metadata. CMYK JPEG, PNG, GIF,
+    BMP, TIFF and WebP are recognised by content and become what `Recipe.target` says. The result
+    depends on the arguments and `codec_versions` only; threads may call this at once.
 
     Args:
         data: the bytes of the file.
@@ -87,7 +96,7 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
 def _prepare_jpeg(data: bytes, recipe: Recipe) -> Prepared:
     frame = jpeg.read_frame(data)
     pixels.require_size(frame.width, frame.height, recipe.max_pixels)
-    turn = sniff.of_jpeg(data) if recipe.exif == "apply" else 1
+    turn = 1 if recipe.exif == "ignore" else sniff.of_jpeg(data)
     seen = codecs.decode_with_pillow(data, frame) if recipe.check == "pixels" else None
     if frame.components != 4 and _passes("JPEG", frame.components, recipe, turn):
         warning = grey = None
@@ -108,7 +117,7 @@ def _prepare_png(data: bytes, recipe: Recipe) -> Prepared:
     header = png.read_header(data)
     pixels.require_size(header.width, header.height, recipe.max_pixels)
     chunks = png.split(data)
-    turn = sniff.of_tiff(chunks.exif) if recipe.exif == "apply" else 1
+    turn = 1 if recipe.exif == "ignore" else sniff.of_tiff(chunks.exif)
     target = recipe.target("PNG")
     original = _unusual(header, recipe, target)
     plain = header.opaque and (header.depth == 8 or (header.depth == 16 and recipe.depth == "keep"))
@@ -127,7 +136,7 @@ def _prepare_png(data: bytes, recipe: Recipe) -> Prepared:
 
 def _prepare_other(data: bytes, kind: str, recipe: Recipe) -> Prepared:
     found = foreign.decode(data, kind, recipe.max_pixels)
-    turn = found.orientation if recipe.exif == "apply" else 1
+    turn = 1 if recipe.exif == "ignore" else found.orientation
     deep = found.pixels.dtype == np.uint16
     words = ("16-bit " if deep else "") + kind + (" (its first image)" if found.several else "")
     kept = deep and recipe.depth == "keep" and recipe.color != "rgb"
@@ -159,7 +168,7 @@ def _passes(kind: Format, channels: int, recipe: Recipe, turn: int) -> bool:
     return (
         kind in recipe.passes
         and channels in wanted
-        and turn == 1
+        and (turn == 1 or recipe.exif == "auto")
         and recipe.resize is None
         and recipe.center_crop is None
         and recipe.encoding == "keep"
@@ -195,9 +204,10 @@ def _store(
     repaired = original and f"{original}: {form}"
     size = (seen.shape[0], seen.shape[1], channels)
     grey = small_grey(seen)
-    return _prepared(
-        stored, target, size, seen, recipe, grey=grey, repaired=repaired, warning=warning, part=part
+    made = _prepared(
+        stored, target, size, seen, recipe, grey=grey, repaired=repaired, warning=warning
     )
+    return replace(made, part=part, turn=turn)
 
 
 def _prepared(
@@ -210,7 +220,6 @@ def _prepared(
     grey: Pixels | None = None,
     repaired: str = "",
     warning: str | None = None,
-    part: Box = WHOLE,
 ) -> Prepared:
     """The image as it will be stored, with its notes, and measured if the recipe asks for that."""
     notes = [Note("repaired", repaired)] if repaired else []
@@ -225,7 +234,7 @@ def _prepared(
             if recipe.statistics == "mean":
                 measured.pixels = as_channels(seen, channels)
     looks = None if grey is None else fingerprint(grey)
-    return Prepared(stored, form, *size, tuple(notes), measured, part, looks)
+    return Prepared(stored, form, *size, tuple(notes), measured, fingerprint=looks)
 
 
 def _shaped(found: NDArray[Level], recipe: Recipe, turn: int) -> tuple[NDArray[Level], Box]:

@@ -15,7 +15,7 @@ Form: TypeAlias = Literal["JPEG", "PNG"]
 Color: TypeAlias = Literal["keep", "rgb", "gray"]
 Depth: TypeAlias = Literal["8", "keep"]
 Encoding: TypeAlias = Literal["keep", "jpeg", "png", "raw"]
-Exif: TypeAlias = Literal["ignore", "apply"]
+Exif: TypeAlias = Literal["auto", "apply", "ignore"]
 Filter: TypeAlias = Literal["box", "bilinear", "bicubic", "mitchell", "lanczos"]
 Measuring: TypeAlias = Literal["off", "on", "mean"]
 
@@ -114,7 +114,9 @@ class Recipe:
             it is, or changes its size in 16 bits, and lets 16-bit RGB PNG pass if nothing
             changes. Whatever becomes RGB by `color`, or is changed and not grey, gets 8 bits.
         color: number of channels to store: 3 (``rgb``), 1 (``gray``) or as found.
-        exif: ``apply`` turns images upright by their EXIF orientation.
+        exif: ``auto`` turns images upright by their EXIF orientation where they are encoded anew,
+            which loses the tag; those that pass keep it. ``apply`` encodes all anew that are not
+            upright; ``ignore`` turns none.
         max_pixels: reject images that declare, or would become, more pixels than this;
             the default is Pillow's own limit.
         max_image_bytes: reject image files that have more bytes than this, in an archive or out
@@ -132,7 +134,7 @@ class Recipe:
     passes: tuple[Form, ...] = ("JPEG",)
     depth: Depth = "8"
     color: Color = "keep"
-    exif: Exif = "ignore"
+    exif: Exif = "auto"
     max_pixels: int = MAX_PIXELS
     max_image_bytes: int = MAX_IMAGE_BYTES
     statistics: Measuring = "off"

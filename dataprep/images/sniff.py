@@ -69,6 +69,16 @@ def kind_of(data: bytes) -> str:
     )
 
 
+def orientation_of(data: bytes) -> int:
+    """Orientation, 1 to 8, of a stored JPEG or PNG; 1 if it says none, or is unreadable."""
+    try:
+        if data.startswith(png.MAGIC):
+            return of_tiff(png.split(data).exif)
+        return of_jpeg(data) if data.startswith(jpeg.MAGIC) else 1
+    except ImageError:
+        return 1
+
+
 def of_jpeg(data: bytes) -> int:
     """Orientation, 1 to 8, in a JPEG's first EXIF segment; 1 if absent or unreadable."""
     for marker, start, end in jpeg.segments(data):

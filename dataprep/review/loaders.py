@@ -132,12 +132,11 @@ def pipeline():
     },
     "arrayrecord": {
         "Grain": """
-import io
 from glob import glob
 
 import grain
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import ImageOps
 
 from dataprep.sinks import DatasetInfo, tf_example
 
@@ -145,7 +144,7 @@ from dataprep.sinks import DatasetInfo, tf_example
 class Decode(grain.transforms.Map):
     def map(self, record):
         example = tf_example.decode(record, DatasetInfo())
-        picture = Image.open(io.BytesIO(example.encoded)).convert("RGB")
+        picture = example.image().convert("RGB")
         return np.asarray(ImageOps.fit(picture, (224, 224))), {example_label}
 
 

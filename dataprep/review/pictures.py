@@ -10,12 +10,15 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from PIL import Image, ImageDraw
 
 from dataprep.archives.reading import close_archives, read_image
 from dataprep.errors import DataprepError
 from dataprep.images.codecs import PILLOW_ERRORS
+from dataprep.images.pixels import upright
 from dataprep.images.recipe import MAX_IMAGE_BYTES
+from dataprep.images.sniff import orientation_of
 from dataprep.index.records import first_rows
 from dataprep.records import Records
 from dataprep.system.messages import printable
@@ -130,7 +133,7 @@ def small_picture(example: Example, shape: tuple[int, int] = (_SIDE, _SIDE)) -> 
     small.thumbnail(shape)
     draw = ImageDraw.Draw(small)
     width, height = small.size
-    for left, top, right, bottom in example.boxes:
+    for left, top, right, bottom in example.upright_boxes:
         corners = (left * width, top * height, right * width - 1, bottom * height - 1)
         draw.rectangle(corners, outline=_BOX)
     return small
@@ -175,7 +178,8 @@ def _raw_rows(
 
 def _decoded_so_far(data: bytes) -> Image.Image:
     """What there is of an image; libjpeg fills in what a JPEG that was cut short lacks."""
-    return Image.open(io.BytesIO(data + _END)).convert("RGB")
+    found = Image.open(io.BytesIO(data + _END)).convert("RGB")
+    return Image.fromarray(upright(np.asarray(found), orientation_of(data)))
 
 
 def _address(image: Image.Image) -> str:

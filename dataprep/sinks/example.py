@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dataprep.errors import SinkError
-from dataprep.images.sniff import sniff
+from dataprep.images.pixels import turned, upright
+from dataprep.images.sniff import orientation_of, sniff
 from dataprep.index import Box, Value
 from dataprep.system.messages import printable
 
@@ -32,14 +33,15 @@ class Example:
         encoded: the image file's bytes; or, if `format` is ``RAW``, its uint8 pixels in
             (height, width, channel) order, RGB.
         format: ``JPEG``, ``PNG`` or ``RAW``.
-        height: in pixels.
-        width: in pixels.
+        height: in pixels, as stored: an orientation that EXIF says is not considered.
+        width: likewise.
         colorspace: ``RGB`` or ``Grayscale``, what a reader should decode to.
         labels: 0-based indices into the class list, ascending: exactly one where classes exclude
             each other, any number where they do not. A sink adds its format's label base.
         synset: the class's identifier, e.g. ``n01440764``; several are joined with ``|``.
         class_name: the class in words, e.g. ``tench``; likewise.
-        boxes: (xmin, ymin, xmax, ymax) as fractions of width and height.
+        boxes: (xmin, ymin, xmax, ymax) as fractions of width and height, of the pixels as they
+            are stored in `encoded`; `upright_boxes` are those on what is decoded.
         box_labels: what each box shows, as 0-based class index; empty where every box shows the
             only label.
         attributes: what else is known, by name: ``{"patient_id": 1, "view": "PA"}``. What is
@@ -79,23 +81,37 @@ class Example:
         """How many channels a reader should decode: 3 for RGB, 1 for Grayscale."""
         return 3 if self.colorspace == "RGB" else 1
 
+    @property
+    def orientation(self) -> int:
+        """1 to 8, as EXIF in `encoded` says it: by it `image` and `array` turn; 1 without one."""
+        return 1 if self.format == "RAW" else orientation_of(self.encoded)
+
+    @property
+    def upright_boxes(self) -> tuple[Box, ...]:
+        """The boxes as they lie on what `image` and `array` give."""
+        return turned(self.boxes, self.orientation)
+
     def image(self) -> Image:
         """The picture, decoded by Pillow: of mode ``RGB``, or ``L`` where `colorspace` is grey.
 
-        Grey values of 16 bits stay as they are stored.
+        It is turned upright by its `orientation`. Grey values of 16 bits stay as they are stored.
         """
+        import numpy as np
         from PIL import Image
 
         if self.format == "RAW":
             return Image.fromarray(self.array())
         with Image.open(io.BytesIO(self.encoded)) as picture:
-            if picture.mode.startswith("I;16"):
-                picture.load()
-                return picture.copy()
-            return picture.convert("RGB" if self.channels == 3 else "L")
+            picture.load()
+            deep = picture.mode.startswith("I;16")
+            found = (
+                picture.copy() if deep else picture.convert("RGB" if self.channels == 3 else "L")
+            )
+        turn = self.orientation
+        return found if turn == 1 else Image.fromarray(upright(np.asarray(found), turn))
 
     def array(self) -> NDArray[Any]:
-        """Its pixels, shape (height, width, 3), or (height, width) of grey ones; uint8.
+        """Its pixels, upright, shape (height, width, 3), or (height, width) of grey ones; uint8.
 
         uint16 where grey values of 16 bits were kept. The same as those of `image`, sooner: most
         JPEGs are decoded by libjpeg-turbo alone, without the GIL.
@@ -103,7 +119,7 @@ class Example:
         import numpy as np
 
         if self.format == "JPEG" and (pixels := _decoded(self.encoded, self.channels)) is not None:
-            return pixels
+            return upright(pixels, self.orientation)
         if self.format != "RAW":
             return np.asarray(self.image())
         shape = (self.height, self.width) + ((3,) if self.channels == 3 else ())

@@ -138,10 +138,6 @@ RAW = ("imagenet", "--raw_data_dir", "raw", "--local_scratch_dir", "out")
         ((*RAW, "--resize", "0"), "--resize"),
         ((*RAW, "--quality", "0"), "--quality"),
         ((*RAW, "--center_crop", "0"), "--center_crop"),
-        (
-            (*RAW, "--bbox_csv", __file__, "--exif", "apply"),
-            "--exif apply moves what is in",
-        ),
         ((*RAW, "--num_shards", "0"), "expected SPLIT=COUNT"),
         ((*RAW, "--num_shards", "train=1,train=2"), "expected SPLIT=COUNT once a split"),
         ((*RAW, "stray"), "Got unexpected extra argument 'stray'"),

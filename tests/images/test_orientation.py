@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from dataprep.images import Recipe, prepare
+from dataprep.images import Recipe, Resize, prepare
+from dataprep.images.pixels import turned, upright
 from dataprep.images.sniff import of_tiff
 
 TAG = 0x0112
@@ -41,7 +42,8 @@ def test_applied_orientation_equals_pillows(
     data = encoded(photo.convert(mode), format, exif=_exif(value))
     with Image.open(io.BytesIO(data)) as image:
         turned = np.asarray(ImageOps.exif_transpose(image)).astype(np.int16)
-    done = prepare(data, Recipe(exif="apply", encoding="png"))
+    done = prepare(data, Recipe(encoding="png"))
+    assert done.turn == value
     found = pixels_of(done.data)
     assert found.shape == turned.shape
     assert np.abs(found - turned).max() <= 2
@@ -53,12 +55,26 @@ def test_only_an_image_that_is_not_upright_is_reencoded(
     photo: Image.Image, encoded: Callable[..., bytes], value: int
 ) -> None:
     data = encoded(photo, exif=_exif(value))
-    assert prepare(data, Recipe()).data is data
+    passed = prepare(data, Recipe())
+    assert (passed.data is data, passed.turn) == (True, 1)
+    assert prepare(data, Recipe(exif="ignore", resize=Resize(70))).width == 90
     done = prepare(data, Recipe(exif="apply"))
     assert (done.data is data) == (value == 1)
     assert (done.width, done.height) == ((90, 70) if value < 5 else (70, 90))
     assert done.notes == ()
     assert b"Exif" not in done.data or value == 1
+
+
+@pytest.mark.parametrize("value", range(1, 9))
+def test_boxes_turn_with_the_picture(value: int) -> None:
+    picture = np.zeros((8, 16), np.uint8)
+    picture[2:4, 4:10] = 255
+    shown = upright(picture, value)
+    rows, columns = (np.flatnonzero(shown.any(axis=axis)) for axis in (1, 0))
+    height, width = shown.shape
+    expected = columns[0] / width, rows[0] / height
+    expected += (columns[-1] + 1) / width, (rows[-1] + 1) / height
+    assert turned([(4 / 16, 2 / 8, 10 / 16, 4 / 8)], value) == (expected,)
 
 
 @pytest.mark.parametrize("order", ["big", "little"])
