@@ -351,6 +351,7 @@ def locked(
             for path in workspace.run_files():
                 if lease.failure.stem in path.name:
                     path.unlink(missing_ok=True)
+        with suppress(OSError):
             found = sight(workspace.lock)
             if found is not None and found.text == text:
                 workspace.lock.unlink(missing_ok=True)

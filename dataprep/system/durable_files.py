@@ -131,6 +131,7 @@ def storage_error(error: OSError, out: Path, doing: str = "") -> SinkError:
         doing: what was being done, e.g. ``writing train-00000-of-00004``.
     """
     during = f" while {doing}" if doing else ""
+    what = f"written{during}" if doing else "read or written"
     if is_full(error):
         return SinkError(
             f"{out}: no space left{during} ({error.strerror}); free some and run the same command "
@@ -138,6 +139,6 @@ def storage_error(error: OSError, out: Path, doing: str = "") -> SinkError:
         )
     where = f" ({error.filename})" if error.filename else ""
     return SinkError(
-        f"{out} cannot be written{during}: {error.strerror or error}{where}; "
+        f"{out} cannot be {what}: {error.strerror or error}{where}; "
         "mend that and run the same command again"
     )

@@ -9,6 +9,7 @@ that is full to the last byte would not take even that, so a little room is kept
 from __future__ import annotations
 
 import json
+import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +26,8 @@ from dataprep.system.throttle import lift
 
 WORKER_DIED = "Worker subprocess exited"  # what Beam's SubprocessSdkWorker says
 
+# What Beam makes of an error of ours that a worker raised.
+_OURS = re.compile(r"dataprep[\w.]*\.(\w+): (.*?) \[while running '.*'\]")
 _LONGEST = 300  # characters of somebody else's words
 _RESERVED = 1 << 13  # bytes
 
@@ -51,11 +54,17 @@ class FailureLog:
     def stop(self) -> None:
         """Tell every worker, wherever it runs, that the launcher is stopping."""
         lift()
-        self.tell(PipelineError("the launcher was stopped"))
+        with suppress(PipelineError):  # why it stops is what matters; a lost lease says it too
+            self.tell(PipelineError("the launcher was stopped"))
 
     def occurred(self) -> bool:
-        """Whether the run as a whole has failed."""
-        return self.lease.failure.exists()
+        """Whether the run as a whole has failed.
+
+        Raises:
+            PipelineError: the file system does not say.
+        """
+        with _reading(self.lease.failure):
+            return self.lease.failure.exists()
 
     @contextmanager
     def recorded(self, shard: ShardName | None = None) -> Iterator[None]:
@@ -76,7 +85,11 @@ class FailureLog:
             self.tell(error, shard if alone else None)
 
     def tell(self, error: BaseException, shard: ShardName | None = None) -> None:
-        """Write down what went wrong with a shard, or with the whole run."""
+        """Write down what went wrong with a shard, or with the whole run.
+
+        Raises:
+            DataprepError: what went wrong, where it cannot be written down.
+        """
         # Of a class that the launcher knows too.
         known = (kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
         failure = {
@@ -88,16 +101,22 @@ class FailureLog:
         try:
             path = self.lease.failure if shard is None else self._path_of(shard)
             write_durably(path, data, flush=False)
-        except OSError:
-            with suppress(FileNotFoundError):  # another worker has used it
+        except OSError as refused:
+            try:
                 with self._reserve.open("r+b") as file:
                     file.write(data)  # spaces follow, which JSON does not mind
                 self._reserve.replace(self.lease.failure)
+            except FileNotFoundError:
+                return  # another worker has used it
+            except OSError:
+                failure["message"] += f"; and {path} cannot be written: {refused.strerror}"
+                raise _error_of(failure) from error
 
     def of_shards(self) -> dict[str, DataprepError]:
         """The last failure of every shard that failed, by its name."""
         prefix = self._path_of("").stem
-        found = sorted(self.lease.failure.parent.glob(f"{prefix}*.json"))
+        with _reading(self.lease.failure.parent):
+            found = sorted(self.lease.failure.parent.glob(f"{prefix}*.json"))
         return {path.stem.removeprefix(prefix): _read(path) for path in found}
 
     def forget_shards(self) -> None:
@@ -121,6 +140,10 @@ class FailureLog:
 
 def engine_error(error: BaseException) -> DataprepError:
     """An error of ours as it is, or a line about the engine's own."""
+    raised = traceback.format_exception_only(error)[-1].rstrip().rpartition("\n")[2]
+    if found := _OURS.fullmatch(raised):
+        ours: DataprepError = getattr(errors, found[1], PipelineError)(found[2])
+        return ours
     if isinstance(error, DataprepError):
         return error
     last = line_of(error, -1)
@@ -141,9 +164,26 @@ def line_of(error: object, number: int = 0) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # a power cut may have torn what is not flushed
+        reason = getattr(error, "strerror", None) or "damaged"
+        raise PipelineError(
+            f"cannot read {path}, where workers say what went wrong: {reason}; mend the file "
+            "system and run the same command again: finished shards are kept"
+        ) from error
+
+
 def _read(path: Path) -> DataprepError:
     """The error that a worker raised, by the name of its class."""
-    failure = json.loads(read_regular(path))
+    with _reading(path):
+        failure = json.loads(read_regular(path))
+    return _error_of(failure)
+
+
+def _error_of(failure: dict[str, str]) -> DataprepError:
     kind, message = failure["kind"], failure["message"]
     error: DataprepError
     if hasattr(errors, kind):

@@ -32,10 +32,9 @@ class Scan:
 
 def _scan(scan: Scan, failures: FailureLog, unit: ScanUnit) -> None:
     """Scan one unit into its part of the index, unless the run has failed or ended."""
-    if STOP.is_set() or failures.lease.lost() or failures.occurred():
-        return
     with failures.recorded():
-        scan_into(scan.directory, scan.dataset, scan.raw, unit)
+        if not (STOP.is_set() or failures.lease.lost() or failures.occurred()):
+            scan_into(scan.directory, scan.dataset, scan.raw, unit)
 
 
 class ScanIntoIndex(beam.DoFn):  # type: ignore[misc]  # Beam ships no types

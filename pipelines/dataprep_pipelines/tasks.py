@@ -16,7 +16,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, entry_points, version
@@ -134,6 +134,11 @@ def _load(spec: TaskSpec) -> Any:
         raise CannotWorkError(
             f"a worker on {host} does not see --local_scratch_dir {out}; {_SHARED}"
         ) from None
+    except OSError as error:
+        raise CannotWorkError(
+            f"a worker on {host} cannot read {spec.path}: {error.strerror}; mend the file system "
+            "and run the same command again: finished shards are kept"
+        ) from error
     except (ImportError, AttributeError) as error:
         raise CannotWorkError(
             f"a worker on {host} does not have what its task needs ({error}); give all the same "
@@ -164,4 +169,5 @@ def task_file(
     try:
         yield TaskSpec(path, hashlib.sha256(content).hexdigest())
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # the lock's end tries again; what was raised matters more
+            path.unlink(missing_ok=True)

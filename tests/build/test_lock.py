@@ -179,6 +179,12 @@ def test_a_torn_marker_is_watched_and_taken_over_whatever_its_time(
     assert "an unknown process" in told[0]
 
 
+def test_a_file_that_cannot_be_removed_does_not_keep_the_lock(workspace: Workspace) -> None:
+    with locked(workspace) as lease:
+        lease.failure.mkdir()
+    assert not workspace.lock.exists()
+
+
 # --- between hosts ---
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import resource
 import threading
 from abc import ABC, abstractmethod
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dataprep.errors import UsageError
 from dataprep.system.messages import sized
 from dataprep_pipelines.failures import WORKER_DIED, FailureLog, engine_error
+from dataprep_pipelines.worker import DEBUG
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -221,7 +223,9 @@ def started(engine: Engine, logs: Path, report: Callable[[str], None]) -> Iterat
     Raises:
         PipelineError: it does not start.
     """
-    logging.getLogger("apache_beam").setLevel(logging.ERROR)
+    # What matters is raised; Beam's own words, with a traceback each, would bury it.
+    quiet = logging.ERROR if DEBUG in os.environ else logging.CRITICAL
+    logging.getLogger("apache_beam").setLevel(quiet)
     if engine.is_local:
         from dataprep_pipelines.runners.local import LocalEngine
 
