@@ -27,6 +27,7 @@ from dataprep.build.job import (
 from dataprep.build.lock import Lease
 from dataprep.build.request import Request, describe_examples
 from dataprep.datasets import Dataset, read_image
+from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import ImageError
 from dataprep.images import Prepared, Recipe, prepare
 from dataprep.index import Row
@@ -106,6 +107,9 @@ def _convert(raw: Path, index: Path, recipe: Recipe, row: Row) -> tuple[Row, Pre
         data = read_image(raw, row, index, most=recipe.max_image_bytes)
         return row, prepare(data, recipe)
     except ImageError as error:
+        what, quoting, _ = str(error).partition(" starting with ")
+        if quoting and leads_out(raw, row.container):
+            error = ImageError(f"{what}, in a link that leads out of the raw directory")
         return row, error
 
 

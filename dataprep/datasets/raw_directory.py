@@ -32,6 +32,15 @@ def list_raw(raw: Path, expected: str) -> list[str]:
         raise unreadable(str(raw), error) from error
 
 
+def leads_out(raw: Path, name: str) -> bool:
+    """Whether a file in the raw directory is reached through a link that leads out of it.
+
+    Whoever gave the directory away may have put one there to somebody's private file; so no
+    message may quote what is in it.
+    """
+    return not Path(os.path.realpath(raw / name)).is_relative_to(os.path.realpath(raw))
+
+
 def list_entries(raw: Path, directory: str) -> list[tuple[str, bool, str]]:
     """The entries of a directory by name: whether each is a folder, and why it is left out.
 

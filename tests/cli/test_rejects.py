@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.conftest import Cli, Made, Raw, hashes, leftovers, rows_of
 
@@ -148,3 +149,23 @@ def test_names_of_splits_that_were_not_asked_for_count_only_if_they_may_be_there
     assert cli(*words).code == 0
     names.write_text("split,key\ntrain,ILSVRC2012_val_00000001.JPEG\n")
     assert cli(*tiny.command(tmp_path / "out2", "--exclude", names, *train)).code == 3
+
+
+def test_no_byte_is_shown_of_what_a_link_out_of_raw_leads_to(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "raw" / "a"
+    folder.mkdir(parents=True)
+    Image.new("L", (8, 8)).save(tmp_path / "elsewhere.png")
+    (tmp_path / "secret").write_bytes(b"password")
+    (tmp_path / "raw" / "notes").write_bytes(b"no image")
+    for name, target in (("good.png", "elsewhere.png"), ("out.jpg", "secret")):
+        (folder / name).symlink_to(tmp_path / target)
+    (folder / "in.jpg").symlink_to("../notes")
+    (tmp_path / "link").symlink_to("raw")
+    words = ("--raw", tmp_path / "link", "--out", tmp_path / "out", "--max_bad", 2)
+    result = cli("folder", *words, "--splits", "train")
+    assert result.code == 0, result
+    assert "2 rejected" in result.out
+    out_of_raw = "8 bytes, in a link that leads out of the raw directory"
+    assert f"out.jpg: not a JPEG, PNG, GIF, BMP, TIFF or WebP image: {out_of_raw}" in result.out
+    assert "starting with b'no image'" in result.out
+    assert "pass" not in f"{result.out}{rows_of(tmp_path / 'out')}"

@@ -179,6 +179,17 @@ def test_another_file_is_not_taken_for_the_label_csv(labels, header):
     assert "--labels" in message
 
 
+@pytest.mark.parametrize("content", ["password\n", f"{V2020}\npassword\n"])
+def test_no_line_is_shown_of_what_a_link_elsewhere_leads_to(tmp_path, content):
+    (tmp_path / "secret").write_text(content)
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / LABELS).symlink_to(tmp_path / "secret")
+    message = refused(lambda: read_listed(find_lists(raw, {}, official=False), CUT))
+    assert "is in a link that leads out of its directory; expected" in message
+    assert "password" not in message
+
+
 def test_boxes_are_fractions_of_the_published_size_and_clipped_to_it(boxes):
     assert boxes(
         "00000001_000.png,Infiltrate,256,512,128,64,,,",

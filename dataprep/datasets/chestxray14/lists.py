@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dataprep.datasets.chestxray14.options import FINDINGS, NO_FINDING
+from dataprep.datasets.raw_directory import leads_out
 from dataprep.datasets.splits import Cut
 from dataprep.errors import SourceError
 from dataprep.index.database import Database, open_database, quoted
@@ -288,11 +289,16 @@ def _take_header(database: Database, table: str, path: Path, expected: str, opti
     line, text, filled = lines.fetchone() or (1, "", 0)
     if not text.replace("Patient Sex", "Patient Gender").startswith(expected):
         raise SourceError(
-            f"line {line} of {printable(path.name)} is {printable(text[:100])!r}; expected the "
+            f"line {line} of {printable(path.name)} is {_shown(path, text)}; expected the "
             f"header {expected} of the NIH's list in UTF-8; name the right file with --{option}"
         )
     database.execute(f"delete from {table} where line = {line}")
     return int(filled)
+
+
+def _shown(path: Path, text: str) -> str:
+    link = leads_out(path.parent, path.name)
+    return "in a link that leads out of its directory" if link else repr(printable(text[:100]))
 
 
 def _require(database: Database, table: str, path: Path, rules: Mapping[str, str]) -> None:
@@ -305,6 +311,6 @@ def _require(database: Database, table: str, path: Path, rules: Mapping[str, str
     if broken:
         line, text, expected = broken
         raise SourceError(
-            f"line {line} of {printable(path.name)} is {printable(text[:100])!r}; expected "
+            f"line {line} of {printable(path.name)} is {_shown(path, text)}; expected "
             f"{expected}; correct it or download the list again"
         )
