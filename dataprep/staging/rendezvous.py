@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import wait
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 from dataprep import __version__
@@ -39,6 +39,7 @@ from dataprep.staging.links import MOST_UNPROVEN, Link, Message, Newcomers, intr
 from dataprep.staging.placement import Placement, require_node
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.secret import Offer, offer
+from dataprep.staging.waiting import Waiting
 from dataprep.system.messages import printable, some_of
 
 _PORTS = 16  # that a job tries, for some may be taken
@@ -121,16 +122,19 @@ class _Met:
 
     def gather(self, ports: Sequence[int], offered: Offer, seconds: float) -> None:
         """On node 0: wait until all nodes are there. Nobody is let in after that."""
-        deadline = time.monotonic() + seconds
+        deadline, waiting = time.monotonic() + seconds, Waiting(seconds)
         with Newcomers(_listener(ports, self.count), self._agreed, offered) as newcomers:
             while len(self._names) < self.count:
-                if (left := deadline - time.monotonic()) <= 0:
+                left = deadline - time.monotonic()
+                if left <= 0 or not waiting.left:
                     missing = [str(k) for k in range(self.count) if k not in self._names]
-                    raise StagingError(
-                        f"node {some_of(missing)} of {self.count} did not come to node 0 within "
-                        f"{seconds:g} s; {_ADVICE}"
-                    )
-                for link, hello in newcomers.proven(left):
+                    what = f"node {some_of(missing)} of {self.count}"
+                    if left <= 0:
+                        raise StagingError(
+                            f"{what} did not come to node 0 within {seconds:g} s; {_ADVICE}"
+                        )
+                    waiting.tell(f"{what} to come to {self._names[0]}")
+                for link, hello in newcomers.proven(min(left, waiting.left)):
                     self._welcome(link, hello)
         self._thread.start()
         self._tell({"answer": None})
@@ -149,13 +153,16 @@ class _Met:
 
     def join(self, host: str, ports: Sequence[int], seconds: float) -> None:
         """On any other node: find node 0, which may come later, and wait until all are there."""
-        deadline = time.monotonic() + seconds
+        deadline, waiting = time.monotonic() + seconds, Waiting(seconds)
         # A crowd that is turned away together must not come back together.
         pause = 0.05 * (1 + self.index % 97 / 97)
         hello = {"node": self.index, "host": self._host}
         while not self._links:
             answers, silences = [], []
             for port in ports:
+                # Of thousands of nodes a few say it.
+                if not waiting.left and self.index & (self.index - 1) == 0:
+                    waiting.tell(f"node 0, which {self._names[self.index]} does not find at {host}")
                 try:
                     self._links[0], welcome = introduced(host, port, self._agreed, hello)
                     self._names[0] = _named(0, welcome["welcome"])
@@ -180,10 +187,14 @@ class _Met:
         if self.index != 0:
             self._tell({"report": report})
             return self._next()[1]["answer"]
-        reports = {0: report}
+        reports, waiting = {0: report}, Waiting()
         while len(reports) < self.count:
-            node, message = self._next()
-            reports[node] = message["report"]
+            try:
+                node, message = self._next(waiting.left)
+                reports[node] = message["report"]
+            except Empty:
+                missing = [name for node, name in self._names.items() if node not in reports]
+                waiting.tell(f"{some_of(missing)} to report, of {self.count} nodes")
         try:
             answer = conclude([reports[node] for node in range(self.count)])
         except DataprepError as error:
@@ -208,9 +219,9 @@ class _Met:
         for link in self._links.values():
             link.close()
 
-    def _next(self) -> tuple[int, Message]:
-        """What another node says next; what came before a failure counts."""
-        found = self._inbox.get()
+    def _next(self, seconds: float | None = None) -> tuple[int, Message]:
+        """What another node says next; what came before a failure counts. Empty if nothing."""
+        found = self._inbox.get(timeout=seconds)
         if isinstance(found, StagingError):
             self._inbox.put(found)  # nothing else will ever come
             raise found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -21,7 +22,7 @@ from typing import Any
 import pytest
 
 from dataprep.errors import NoRoomError, StagingError, UsageError
-from dataprep.staging import links, rendezvous
+from dataprep.staging import links, rendezvous, waiting
 from dataprep.staging.agreement import Peers
 from dataprep.staging.copying import Watch
 from dataprep.staging.links import Link
@@ -164,6 +165,54 @@ def test_a_node_0_that_is_not_found_is_named_with_its_place(token: str) -> None:
     why = r"within 0.2 s: port [0-9]+: .*refused"
     with pytest.raises(StagingError, match=rf"node 1 \(n1\) did not find node 0 at .*{why}"):
         meet(placed(1, 2), token, seconds=0.2)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(waiting, "NEXT_SECONDS", 0.1)
+
+
+SINCE = r" since \d\d:\d\d:\d\d \(0 s\)"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_nodes_that_do_not_come_are_named_while_they_are_waited_for(
+    token: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(StagingError, match="did not come"):
+        meet(placed(0, 3), token, seconds=0.4)
+    lines = capsys.readouterr().err.splitlines()
+    said = (
+        rf"dataprep: waiting for node 1, 2 of 3 to come to node 0 \(n0\){SINCE}; giving up in 0 s"
+    )
+    assert 2 <= len(lines) <= 4
+    assert all(re.fullmatch(said, line) for line in lines), lines
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("node", [2, 3])
+def test_a_node_0_that_is_not_found_is_named_by_a_few_while_it_is_waited_for(
+    token: str, capsys: pytest.CaptureFixture[str], node: int
+) -> None:
+    with pytest.raises(StagingError, match="did not find"):
+        meet(placed(node, 4), token, seconds=0.4)
+    who = rf"node 0, which node 2 \(n2\) does not find at 127\.0\.0\.1{SINCE}; giving up"
+    assert bool(re.search(f"waiting for {who}", capsys.readouterr().err)) == (node == 2)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_nodes_that_have_not_reported_are_named_while_they_are_waited_for(
+    token: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work(peers: Peers) -> int:
+        if peers.index == 1:
+            time.sleep(0.2)
+        return count_reports(peers)
+
+    assert together(token, 3, work) == [3] * 3
+    who = rf"dataprep: waiting for node 1 \(n1\) to report, of 3 nodes{SINCE}\n"
+    assert re.search(who, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("kind", [StagingError, NoRoomError])
