@@ -42,6 +42,7 @@ _COMMANDS = {
     "compact": "Make a data set that grew one generation, evenly.",
     "convert": "Make another format of a finished data set.",
     "diff": "Say whether two data sets hold the same examples.",
+    "doctor": "Print what to paste into a report of a problem: versions, storage, limits.",
     "hook": "Print a batch script that stages a data set: Slurm, PBS, LSF.",
     "inspect": "Show what is in a data set or in a shard.",
     "lint": "Look for leaks between splits, copies, odd classes and odd images.",

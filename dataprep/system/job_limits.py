@@ -59,11 +59,11 @@ def available_memory(root: Path = Path("/"), environ: Mapping[str, str] = os.env
     found = re.search(r"^MemAvailable:\s+(\d+)", _read(root / "proc/meminfo"), re.MULTILINE)
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     left = int(found[1]) * 1024 if found else machine
-    bounds = (left, _group_memory(root), _scheduler_memory(environ))
+    bounds = (left, group_memory(root), _scheduler_memory(environ))
     return min(bound for bound in bounds if bound is not None)
 
 
-def _group_memory(root: Path) -> int | None:
+def group_memory(root: Path = Path("/")) -> int | None:
     """What the narrowest control group leaves, with what can be taken back of the page cache."""
     left = []
     for version, group in _groups("memory", root):

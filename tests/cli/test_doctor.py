@@ -1,0 +1,75 @@
+"""``dataprep doctor``: what it says of a job, of storage and of limits, and what it keeps."""
+
+from __future__ import annotations
+
+import re
+import resource
+from pathlib import Path
+
+import pytest
+
+from dataprep.system.filesystems import filesystem_of
+from tests.conftest import Cli, Result
+from tests.staging.conftest import outside
+
+__all__ = ["outside"]
+
+pytestmark = pytest.mark.usefixtures("outside")
+
+
+def told(result: Result, topic: str) -> list[str]:
+    assert (result.code, result.err) == (0, ""), result
+    return [line for line in result.out.splitlines() if line.startswith(topic)]
+
+
+def test_it_says_what_a_report_needs_and_nothing_else_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm = {"JOB_ID": "7", "JOB_NODELIST": "n[0-2]", "NNODES": "3", "NODEID": "2", "PROCID": "2"}
+    monkeypatch.setenv("DATAPREP_RENDEZVOUS_SECRET", "hush")
+    monkeypatch.setenv("DATAPREP_SCRATCH", str(tmp_path / "absent"))
+    for name, value in {**slurm, "STEP_ID": "0", "STEP_NUM_NODES": "3"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    process = Cli.start("doctor", tmp_path, cwd=tmp_path, preexec_fn=_limited)
+    result = Cli.done(process)
+    kind = filesystem_of(tmp_path)
+    assert told(result, "dataprep 0.")
+    (packages,) = told(result, "packages: ")
+    assert re.search(r"\bpyarrow \d+\..*\bxxhash \d", packages)
+    lines = told(result, f"storage: {tmp_path}: ")
+    assert len(lines) == 2  # as PATH and as the current one
+    assert all(re.fullmatch(rf".*: {kind}, [\d.]+ [GT]B free", line) for line in lines)
+    absent = f"storage: {tmp_path}/absent, scratch by $DATAPREP_SCRATCH: {kind}, not there, or not"
+    assert told(result, absent)
+    (job,) = told(result, "scheduler: ")
+    assert job.startswith("scheduler: slurm-7 on n0, n1, n2; this is ")
+    assert job.endswith(", node 2 of 3, known from Slurm")
+    assert told(result, "limit of data: 4.0 GB, at most 4.0 GB")
+    assert told(result, "limit of open files: 64, at most 64")
+    assert told(result, "limit of address space: unlimited")
+    assert told(result, "cores: ")
+    assert told(result, "memory: ")
+    assert "hush" not in result.out
+
+
+def _limited() -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (4_000_000_000, 4_000_000_000))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({}, "scheduler: none; "),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[0-"}, "scheduler: $SLURM_JOB_NODELIST is"),
+    ],
+)
+def test_a_scheduler_that_is_absent_or_odd_is_no_error(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], said: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    result = cli("doctor")
+    (line,) = told(result, "scheduler: ")
+    assert line.startswith(said)
+    assert told(result, f"storage: {Path.cwd()}: ")
