@@ -63,11 +63,11 @@ class Records(Sequence[Example]):
     def __init__(self, out: Path, split: str) -> None:
         whole = read_manifest(out)
         self._all = FinishedSplit(out, split, whole)
-        self.out, self.split, self.manifest = self._all.out, split, self._all.manifest
+        self.out, self.split, self.manifest = self._all.out, self._all.split, self._all.manifest
         self.info, self.sink = self._all.info, self._all.sink
-        rows = first_rows(whole)[split]
+        rows = first_rows(whole)[self.split]
         self._table = whole["records_table"]
-        self._first_rows = [rows[number] for number in shard_numbers(out, whole)[split]]
+        self._first_rows = [rows[number] for number in shard_numbers(out, whole)[self.split]]
         self._range = range(len(self._all))
         self._keys: dict[str, int] | None = None
         self._open = _OpenShards()

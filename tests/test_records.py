@@ -156,6 +156,7 @@ def test_no_such_key(records: Records) -> None:
 
 def test_the_splits_and_what_is_not_one(tiny: Made, tmp_path: Path) -> None:
     assert len(dataprep.open(str(tiny.out), split="validation")) == 6
+    assert dataprep.open(tiny.out, split="val").split == "validation"
     with pytest.raises(UsageError, match="no split 'test'; it has: train, validation"):
         dataprep.open(tiny.out, split="test")
     with pytest.raises(DatasetError):

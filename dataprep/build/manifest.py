@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import accumulate, chain, pairwise
@@ -351,6 +351,15 @@ def _broken(path: Path, what: str) -> DatasetError:
     return DatasetError(f"{path} cannot be trusted: {what}; stage the data set again")
 
 
+def meant_split(name: str, known: Collection[str]) -> str:
+    """The split that a name means: ``validation``, say, for ``val``, where no split is ``val``."""
+    if name in known:
+        return name
+    from dataprep.datasets.splits import split_of_folder  # late: it loads the data sets
+
+    return split_of_folder(str(name)) or name
+
+
 class FinishedSplit:
     """The examples of one split, in the order they were written; opens nothing but to read.
 
@@ -377,6 +386,7 @@ class FinishedSplit:
 
     def __init__(self, out: Path, split: str, whole: Mapping[str, Any] | None = None) -> None:
         manifest = present(out, read_manifest(out) if whole is None else whole)
+        split = meant_split(split, manifest["splits"])
         if split not in manifest["splits"]:
             known = ", ".join(manifest["splits"])
             raise UsageError(f"{out} has no split {split!r}; it has: {known}")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from PIL import Image
 
-from dataprep.build.manifest import read_manifest
+from dataprep.build.manifest import meant_split, read_manifest
 from dataprep.errors import UsageError
 from dataprep.records import Records
 from dataprep.review.facts import sample
@@ -39,6 +39,7 @@ def preview(out: Path, *, split: str | None, images: int, seed: int) -> None:
     """
     console, drawn = _terminal(out)
     splits = list(read_manifest(out)["splits"])
+    split = None if split is None else meant_split(split, splits)
     if split is not None and split not in splits:
         raise UsageError(f"--split is {split}; expected one of {', '.join(splits)}")
     with opened(out) as (database, _):

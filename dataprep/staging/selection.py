@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any
 
-from dataprep.build.manifest import Part, part_json
+from dataprep.build.manifest import Part, meant_split, part_json
 from dataprep.errors import UsageError
 from dataprep.staging.inventory import Inventory, SourceFile
 from dataprep.system.messages import counted, printable, some_of
@@ -80,11 +80,16 @@ def select(
         )
     named = {*splits, *(share.whole if share else ())}
     if inventory.manifest is not None:
-        if unknown := named - set(inventory.manifest["splits"]):
+        known = inventory.manifest["splits"]
+        meant = {name: meant_split(name, known) for name in named}
+        if unknown := {*meant.values()} - {*known}:
             raise UsageError(
                 f"{inventory.source} has no split {printable(min(unknown))}; it has: "
-                f"{', '.join(inventory.manifest['splits'])}"
+                f"{', '.join(known)}"
             )
+        splits = {meant[name] for name in splits}
+        if share is not None:
+            share = replace(share, whole=frozenset(meant[name] for name in share.whole))
         return _of_data_set(inventory, inventory.manifest, splits, share)
     if named:
         raise UsageError(

@@ -294,6 +294,16 @@ def test_find_opens_no_archive_and_looks_two_levels_deep(tmp_path, monkeypatch):
     assert len(found.units) == 2
 
 
+def test_fractions_are_named_where_nothing_tells_splits(tmp_path):
+    write_tree(tmp_path, {"a/1.jpg": b"1", "b/1.jpg": b"1"})
+    write_tree(tmp_path / "inside", SMALL)
+    said = "no splits found: all images are train; see --fractions, which cuts them"
+
+    assert said in Folder(split_folders="never").find(tmp_path, None).description
+    for options in ({"fractions": FRACTIONS}, {"inside": "inside"}, {"split_name": "test"}):
+        assert said not in Folder(**options).find(tmp_path, None).description
+
+
 def test_stray_entries_are_reported_once(tmp_path):
     write_tree(tmp_path, SMALL | {"README.md": b"", ".DS_Store": b"", "train/list.txt": b""})
 

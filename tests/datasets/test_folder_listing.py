@@ -181,7 +181,7 @@ def test_quoting_is_that_of_csv(tmp_path_factory, rows, form, end, mark):
     assert told(found) == {key: ("train", [label.strip()]) for key, label, *_ in rows}
 
 
-@given(st.text("a.b/ \té\0\\", max_size=12))
+@given(st.text("a.b/ \té\0\\", max_size=12).filter(lambda path: path.strip(" \t")[:1] != "/"))
 def test_paths_are_cleaned_as_those_of_archives_are(tmp_path_factory, path):
     raw = tmp_path_factory.mktemp("raw")
     listing = write_listing(raw / "list.parquet", [{"path": path, "label": "l", "size": 1}])
@@ -275,6 +275,18 @@ def test_what_is_missing_or_no_file_is_told(tmp_path, raw, monkeypatch):
     ]
 
 
+def test_absolute_paths_are_taken_below_the_raw_directory_and_refused_elsewhere(tmp_path, raw):
+    (tmp_path / "link").symlink_to(raw)
+    rows = [f"{tmp_path}/{top}/a/{n}.jpg,x" for n, top in ((1, "raw"), (2, "link"))]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label", *rows, "/a/3.jpg,x", ""]))
+
+    found = index(tmp_path / "link", tmp_path / "list.csv")
+
+    assert sorted(row["key"] for row in found["image"]) == ["a/1.jpg", "a/2.jpg", "a/3.jpg"]
+    error = refusal(raw, tmp_path / "list.csv")
+    assert f"line 3: {tmp_path}/link/a/2.jpg is not below {raw}; expected a path that is" in error
+
+
 @pytest.mark.parametrize("form", ["files", "tar"])
 def test_listed_paths_start_inside(tmp_path, form):
     files = {"data/large/a/1.jpg": b"1", "other/a/1.jpg": b"22"}
@@ -334,6 +346,9 @@ def test_groups_are_kept_for_checking_where_the_listing_tells_the_splits(tmp_pat
         ("path,label\n", {}, " lists no images; expected one image a line"),
         ("path,label\na/1.jpg,x\n,x\n", {}, ", line 3: no usable path"),
         ('path,label\n\n"a/1.jpg","x\ny"\n/./,x\n', {}, ", line 5: no usable path"),
+        ("path;label\na/1.jpg;x\n", {}, ", line 1: cells are separated by ';', expected ',';"),
+        ("path,label\r\na,b\r\nc,d\ne,f\r\n", {}, ": lines end in different ways, .*; correct"),
+        ("path,label\ra,b\r", {}, ", line 1: lines end in different ways, or in CR alone; exp"),
         ("path,label\n../../x.jpg,x\n", {}, ", line 2: no usable path; .* without .. in it"),
         ("path,label\na/1.jpg,\n", {}, ", line 2: label empty: .*--label_separator"),
         (

@@ -201,9 +201,15 @@ def test_a_node_without_a_shard_is_refused_and_the_way_out_works(
 
 
 def test_splits_that_are_none_are_refused() -> None:
-    said = "/set has no split val; it has: train, validation"
-    assert refused(small(), splits=["train", "val"]) == said
-    assert refused(small(), share=Share(0, 2, whole=frozenset({"val"}))) == said
+    said = "/set has no split test; it has: train, validation"
+    assert refused(small(), splits=["train", "testing"]) == said
+    assert refused(small(), share=Share(0, 2, whole=frozenset({"test"}))) == said
+
+
+def test_val_is_validation() -> None:
+    assert select(small(), splits=["val"]) == select(small(), splits=["validation"])
+    whole = [Share(0, 2, whole=frozenset({name})) for name in ("val", "validation")]
+    assert select(small(), share=whole[0]) == select(small(), share=whole[1])
 
 
 def test_a_plain_directory_has_no_splits() -> None:

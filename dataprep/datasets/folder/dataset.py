@@ -156,11 +156,13 @@ class Folder(Dataset):
             units = (*units, *make_units("images", "", top.containers(), top.inside, stray))
         size = sized(listing.path.stat().st_size)
         splits: tuple[str, ...] | None = (self._wanted.split_name,)
+        described = f"listed in {listing.name} ({size}): {place}"
         if self._wanted.cut is not None:
             splits = self._wanted.cut.splits
         elif "split" in listing.columns:
             splits = None
-        return Found((f"listed in {listing.name} ({size}): {place}",), units, splits, whole=True)
+        hint = self._wanted.hint if splits else ()
+        return Found((described, *hint), units, splits, whole=True)
 
     def _scan_containers(self, raw: Path, unit: ContainerUnit) -> Scanned:
         known = self._known

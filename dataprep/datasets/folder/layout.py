@@ -159,7 +159,8 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
     units = make_units(split or "all", split, containers, top.inside, top.stray)
     described = _describe(printable(top.path) or "images", containers, top.stray)
     announced = options.cut.splits if options.cut else (split,) if split else None
-    return Found((described,), tuple(units), announced, whole=True)
+    hint = options.hint if split else ()
+    return Found((described, *hint), tuple(units), announced, whole=True)
 
 
 def refuse_listing(

@@ -40,6 +40,7 @@ _LONGEST_LINE: Final = 1 << 21  # of a header; the database takes lines of 2 MB
 _LOOKS: Final = 16  # files looked up at once: on a network each takes a while
 _SHOWN: Final = 20  # columns in a message
 _DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
+_LINE_ENDS: Final = "lines end in different ways, or in CR alone; expected LF or CR LF throughout"
 _MARK: Final = "attribute "  # before the name of an attribute, where columns have their meanings
 _READ_LINES: Final = (  # no byte of a line but its end means anything
     "(select rtrim(coalesce(line, ''), chr(13)) as line from read_csv({file}, auto_detect=false, "
@@ -68,9 +69,11 @@ _QUERY: Final = """
 with cells as not materialized ({cells}),
 keyed as not materialized (
     select *, {key} as key, {size} as bytes
-    from (select * replace (trim(path, ' ' || chr(9)) as path) from cells)),
+    from (select * replace (case {below} else path end as path)
+    from (select * replace (trim(path, ' ' || chr(9)) as path) from cells))),
 grouped as not materialized (select * replace ({group} as "group") from keyed)
-select blank, key, label, bytes as size, "group", {split} as split{more} from grouped
+select blank, key, if(starts_with(path, '/'), path, null) as slashed, label, bytes as size,
+"group", {split} as split{more} from grouped
 """
 
 
@@ -157,7 +160,7 @@ class Listing:
         first = 0
         empty = True
         with open_database(None, [self.path], ordered=True) as database, self._explaining():
-            for batch in database.sql(self._query(own)).to_arrow_reader(_ROWS):
+            for batch in database.sql(self._query(own, raw / top)).to_arrow_reader(_ROWS):
                 rows = np.arange(first, first + len(batch))
                 first += len(batch)
                 cells = pa.table(batch).append_column("row", pa.array(rows))
@@ -167,6 +170,7 @@ class Listing:
                 if packed:
                     yield _with(listed.drop("size"), status="listed", container=self.name)
                     continue
+                self._check_slashed(cells, raw / top)
                 keys = listed["key"]
                 place = pc.binary_join_element_wise(top, keys, "/") if top else keys
                 listed = _with(listed, container=place, offset=0, reason=self.name)
@@ -200,7 +204,13 @@ class Listing:
             return list(value)
         if not line.strip():
             raise ValueError("found nothing, expected a header and then one image a line")
-        return next(csv.reader([line], delimiter=_DELIMITERS[self._format]))
+        if "\r" in line.rstrip("\r\n"):
+            raise ValueError(_LINE_ENDS)
+        delimiter = _DELIMITERS[self._format]
+        names = next(csv.reader([line], delimiter=delimiter))
+        if len(names) == 1 and (other := re.search(r"[;,\t|]", names[0])):
+            raise ValueError(f"cells are separated by {other[0]!r}, expected {delimiter!r}")
+        return names
 
     @property
     def _parquet(self) -> str:
@@ -244,9 +254,14 @@ class Listing:
         named = ", ".join(f"{cell} as {identifier(meaning)}" for meaning, cell in cells.items())
         return f"select {named} from {source}"
 
-    def _query(self, more: str) -> str:
+    def _query(self, more: str, top: Path) -> str:
         """The rows as the rules have them, null where one is broken, and more columns."""
         options = self._options
+        starts = (f"{place}/".encode(errors="ignore").decode() for place in (top, top.resolve()))
+        below = " ".join(
+            f"when starts_with(path, {quoted(start)}) then substr(path, {len(start) + 1})"
+            for start in starts
+        )
         if "group" in self.columns:
             group = _GROUP
         elif options.group_by == "folder":
@@ -259,11 +274,22 @@ class Listing:
         return _QUERY.format(
             cells=self._cells(),
             key=_KEY,
+            below=below,
             group=group,
             size=_SIZE,
             split=split,
             more=more,
         )
+
+    def _check_slashed(self, cells: pa.Table, top: Path) -> None:
+        """Paths with a slash before them may start at `top`, as in the lists of Places."""
+        paths = cells["slashed"].to_pylist()
+        places = [at for at, path in enumerate(paths) if path]
+        firsts = {paths[at].split("/")[1]: at for at in reversed(places)}
+        for first, at in firsts.items():
+            if not (top / first).exists():
+                reason = f"{paths[at]} is not below {top}; expected a path that is"
+                raise self._wrong(cells["row"][at].as_py(), reason)
 
     def _listed(self, cells: pa.Table, attributes: Sequence[Attribute]) -> pa.Table:
         """What rows say: key, split, labels, group, size, attributes."""
@@ -372,6 +398,7 @@ class Listing:
             line = re.search(r"on Line: (\d+)", first)
             place = f"{self.name}, line {line[1]}" if line else self.name
             reason = "; ".join(more[:2]) if line else first
+            reason = _LINE_ENDS if "state machine" in first else reason
             raise SourceError(f"{place}: {printable(reason)}; correct the listing") from error
 
 
