@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.build.manifest import present, read_manifest, read_part
-from dataprep.index.records import NAME, check_sealed, conspicuous
+from dataprep.index.records import NAME, TURNED, check_sealed, conspicuous, count_reasons
 from dataprep.system.messages import counted, one_line, printable, sized
 
 _SHOWN = 5  # images that are not just stored
@@ -31,6 +31,9 @@ class Contents:
         noted: a line each on the first few images that are not just stored: status, split, key and
             reason; ``records.parquet`` names all.
         noted_images: how many there are.
+        turned: stored images with an EXIF orientation other than 1, by which what dataprep decodes
+            is turned; of the whole data set, as far as its version looked.
+        classes: identifier and name of every class, by number, whether or not it has images.
     """
 
     out: Path
@@ -41,6 +44,8 @@ class Contents:
     splits: Mapping[str, Mapping[str, Any]]
     noted: tuple[str, ...]
     noted_images: int
+    turned: int
+    classes: tuple[tuple[str, str], ...]
 
     def __str__(self) -> str:
         """A few lines a split."""
@@ -55,9 +60,17 @@ class Contents:
             sizes = " to ".join(f"{size:,}" for size in sorted({*split["records_per_shard"]}))
             shards = counted(split["shards"], "shard")
             yield f"  {shards} of {sizes} records, {sized(split['bytes'])}"
+            empty = len(self.classes) - len(split["class_records"])
+            without = f" ({empty:,} without images)" if empty else ""
             yield (
-                f"  {len(split['class_records'])} classes, {split['rejected']:,} rejected, "
-                f"{split['repaired']:,} repaired, {split['warned']:,} warned"
+                f"  {counted(len(self.classes), 'class', 'classes')}{without}, "
+                f"{split['rejected']:,} rejected, {split['repaired']:,} repaired, "
+                f"{split['warned']:,} warned"
+            )
+        if self.turned:
+            yield (
+                f"{counted(self.turned, 'image')} with an EXIF orientation other than 1: `encoded` "
+                "keeps it, what decodes turns by it"
             )
         yield from self.noted
         if self.noted_images > len(self.noted):
@@ -95,4 +108,6 @@ def inspect(out: str | os.PathLike[str]) -> Contents:
             for row in islice(conspicuous(out / NAME, columns), _SHOWN)
         ),
         noted_images=sum(totals.values()) - totals["records"],
+        turned=count_reasons(out / NAME, TURNED),
+        classes=tuple((identifier, name) for identifier, name in manifest["classes"]),
     )

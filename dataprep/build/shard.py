@@ -29,7 +29,8 @@ from dataprep.build.commit import (
 )
 from dataprep.build.job import Job, Made, Rejected
 from dataprep.images import Statistics
-from dataprep.index.records import parquet_writer
+from dataprep.images.sniff import metadata_of
+from dataprep.index import records as records_table
 from dataprep.index.tables import Attributes
 from dataprep.sinks import DatasetInfo, ShardName, WrittenFile
 from dataprep.system.durable_files import storage_error
@@ -144,7 +145,7 @@ class ShardRows:
         self._identifiers = pa.array([name for name, _ in info.classes], pa.string())
         self._rows: list[tuple[Any, ...]] = []
         self._file = path.open("xb")
-        self._writer = parquet_writer(self._file, self._schema)
+        self._writer = records_table.parquet_writer(self._file, self._schema)
 
     def add(self, item: Made | Rejected) -> None:
         """The next image of the shard."""
@@ -162,7 +163,7 @@ class ShardRows:
                 (
                     example.key,
                     item.status,
-                    item.reason,
+                    records_table.with_metadata(item.reason, metadata_of(example.encoded)),
                     self.records,
                     example.labels,
                     item.boxes or None,

@@ -10,7 +10,7 @@ from dataprep.errors import ImageError
 from dataprep.images import codecs, jpeg, png
 from dataprep.images.pixels import Pixels, eight_bits, packed, recolored, require_size, upright
 from dataprep.images.recipe import MAX_PIXELS
-from dataprep.images.sniff import Sniffed, orientation_of, sniff
+from dataprep.images.sniff import orientation_of, sniff
 
 
 def to_pixels(
@@ -41,7 +41,7 @@ def to_pixels(
     if format == "RAW":
         return recolored(_viewed(data, height, width), color)
     found = sniff(data)
-    if found != Sniffed(format, height, width):
+    if (found.format, found.height, found.width) != (format, height, width):
         raise ImageError(
             f"{found.format} of {found.width}x{found.height} pixels, expected {format} of "
             f"{width}x{height}"

@@ -1,4 +1,4 @@
-"""What an encoded image says of itself: format, size and EXIF orientation; no pixel is decoded.
+"""What an encoded image says of itself: format, size, orientation, who; no pixel is decoded.
 
 Pillow's ``getexif()`` is not used: it parses every tag and XMP too, warns through the
 process-wide warnings filter, and on one real ImageNet file raised UnicodeDecodeError. Like
@@ -7,7 +7,7 @@ OpenCV, this reads EXIF only, not the copy of the tag that XMP can hold.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from dataprep.errors import ImageError
@@ -18,15 +18,34 @@ Order: TypeAlias = Literal["big", "little"]
 _EXIF = b"Exif\0\0"
 _BIG, _LITTLE = b"MM\0*", b"II*\0"
 _ORIENTATION, _SHORT = 0x0112, 3
+_MORE_TAGS, _GPS = 0x8769, 0x8825  # where EXIF has the directories of its own tags, and of a place
+_PLACE = {
+    2,
+    4,
+    6,
+}  # latitude, longitude, altitude; where cameras may not tell, they leave a version
+# Tags that tell of people: EXIF 2.3, TIFF 6.0, and what Windows writes (XP...).
+_PERSONAL = {
+    "EXIF owner": (0x013B, 0x8298, 0x9C9D, 0xA430),  # Artist, Copyright, XPAuthor, CameraOwnerName
+    # ImageDescription, UserComment, XPTitle, XPComment, XPKeywords, XPSubject
+    "EXIF comment": (0x010E, 0x9286, 0x9C9B, 0x9C9C, 0x9C9E, 0x9C9F),
+}
+_TEXTS = frozenset({b"tEXt", b"zTXt", b"iTXt"})
+_SEGMENTS = (
+    ("XMP", jpeg.APP1, b"http://ns.adobe.com/x"),
+    ("IPTC", 0xED, b"8BIM\4\4"),  # one of Photoshop's resources
+    ("JPEG comment", jpeg.COM, b""),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Sniffed:
-    """Format (``JPEG`` or ``PNG``), height and width in pixels."""
+    """Format (``JPEG`` or ``PNG``), height and width in pixels, and whether it is grey."""
 
     format: str
     height: int
     width: int
+    grey: bool = field(default=False, compare=False)
 
 
 def sniff(data: bytes) -> Sniffed:
@@ -37,10 +56,10 @@ def sniff(data: bytes) -> Sniffed:
     """
     if data.startswith(jpeg.MAGIC):
         frame = jpeg.read_frame(data)
-        return Sniffed("JPEG", frame.height, frame.width)
+        return Sniffed("JPEG", frame.height, frame.width, frame.components == 1)
     if data.startswith(png.MAGIC):
         header = png.read_header(data)
-        return Sniffed("PNG", header.height, header.width)
+        return Sniffed("PNG", header.height, header.width, header.channels == 1)
     raise ImageError(f"neither JPEG nor PNG: it begins with {data[:8]!r}")
 
 
@@ -79,6 +98,30 @@ def orientation_of(data: bytes) -> int:
         return 1
 
 
+def metadata_of(data: bytes) -> tuple[str, ...]:
+    """What a stored JPEG or PNG has beside pixels that its owner should know of; never the values.
+
+    ``EXIF orientation 6`` if it is not 1, ``EXIF GPS``, ``PNG text`` and the like.
+    """
+    found: list[str] = []
+    try:
+        if data.startswith(png.MAGIC):
+            chunks = png.split(data)
+            found = ["PNG text"] * (not _TEXTS.isdisjoint(chunks.names)) + _of_exif(chunks.exif)
+        elif data.startswith(jpeg.MAGIC):
+            for marker, start, end in jpeg.segments(data):
+                if marker == jpeg.APP1 and data.startswith(_EXIF, start + 4):
+                    found += _of_exif(data[start + 4 + len(_EXIF) : end])
+                found += [
+                    name
+                    for name, code, mark in _SEGMENTS
+                    if marker == code and mark in data[start:end]
+                ]
+    except ImageError:
+        pass
+    return tuple(dict.fromkeys(found))
+
+
 def of_jpeg(data: bytes) -> int:
     """Orientation, 1 to 8, in a JPEG's first EXIF segment; 1 if absent or unreadable."""
     for marker, start, end in jpeg.segments(data):
@@ -103,15 +146,44 @@ def tiff_upright(block: bytes) -> bytes:
 
 
 def _orientation_entry(block: bytes) -> tuple[Order, int]:
-    """The byte order, and where the tag's entry is in the first directory; 0 if it is not.
+    """The byte order, and where the tag's entry is in the first directory; 0 if it is not."""
+    order: Order = "big" if block.startswith(_BIG) else "little"
+    return order, _directory(block, order, block[4:8]).get(_ORIENTATION, 0)
+
+
+def _directory(block: bytes, order: Order, place: bytes) -> dict[int, int]:
+    """Where the entry of each tag of a directory is, the first if there are several.
 
     Slices behind the block's end are empty and read as zero, so no damage can raise.
     """
-    order: Order = "big" if block.startswith(_BIG) else "little"
     if not block.startswith((_BIG, _LITTLE)):
-        return order, 0
-    first = int.from_bytes(block[4:8], order) + 2
+        return {}
+    first = int.from_bytes(place, order) + 2
     last = first + 12 * int.from_bytes(block[first - 2 : first], order)
     places = range(first, min(last, len(block) - 11), 12)
-    tag = _ORIENTATION.to_bytes(2, order)
-    return order, next((at for at in places if block[at : at + 2] == tag), 0)
+    return {int.from_bytes(block[at : at + 2], order): at for at in reversed(places)}
+
+
+def _of_exif(block: bytes) -> list[str]:
+    """What an EXIF block says of people and places, and how to turn the image."""
+    turn = of_tiff(block)
+    order: Order = "big" if block.startswith(_BIG) else "little"
+    tags = _directory(block, order, block[4:8])
+    if at := tags.get(_MORE_TAGS):
+        tags = _directory(block, order, block[at + 8 : at + 12]) | tags
+    found = [f"EXIF orientation {turn}"] if turn != 1 else []
+    at = tags.get(_GPS, len(block))
+    if _PLACE & _directory(block, order, block[at + 8 : at + 12]).keys():
+        found.append("EXIF GPS")
+    for name, wanted in _PERSONAL.items():
+        if any(_says(block, order, tags[tag]) for tag in wanted if tag in tags):
+            found.append(name)
+    return found
+
+
+def _says(block: bytes, order: Order, at: int) -> bool:
+    """Whether an entry has a value: cameras leave room for comments, filled with blanks."""
+    count = int.from_bytes(block[at + 4 : at + 8], order)
+    place = int.from_bytes(block[at + 8 : at + 12], order)
+    value = block[at + 8 : at + 12] if count <= 4 else block[place : place + count]
+    return bool(value.removeprefix(b"ASCII").removeprefix(b"UNICODE").strip(b"\0 "))

@@ -34,6 +34,10 @@ STORED = ("stored", "repaired", "warned")
 
 STATUSES = (*STORED, "rejected", "missing", "unlisted", "ignored", "excluded")
 
+_METADATA: Final = "metadata: "
+TURNED: Final = f"(^|; ){_METADATA}EXIF orientation"
+"""What is found in the reason of an image that is stored with an EXIF orientation."""
+
 _ATTRIBUTE: Final = re.compile(r"[A-Za-z0-9_]+")  # as the manifest's schema has it
 _MOST_ATTRIBUTES: Final = 1000
 _ROW_BYTES: Final = 1 << 14  # of a row, on average of a group; ours have some 200
@@ -131,6 +135,31 @@ class RecordsTable:
         """The same, each row as a tuple of these columns."""
         for table in self.between(start, stop, columns):
             yield from zip(*(table.column(name).to_pylist() for name in columns), strict=True)
+
+
+def with_metadata(reason: str | None, metadata: Sequence[str]) -> str | None:
+    """What is said of an image, with what its file has beside pixels in place of what was said.
+
+    The columns of the table are those of all versions: it is the end of `reason`.
+    """
+    notes = [note for note in (reason or "").split("; ") if not note.startswith(_METADATA)]
+    notes += [_METADATA + ", ".join(metadata)] * bool(metadata)
+    return "; ".join(filter(None, notes)) or None
+
+
+def count_reasons(path: Path, pattern: str) -> int:
+    """How many rows of the table have a reason in which this regular expression is found.
+
+    Raises:
+        DatasetError: it cannot be read.
+    """
+    import pyarrow.compute as pc
+
+    found = (
+        pc.sum(pc.match_substring_regex(table.column("reason"), pattern)).as_py()
+        for table in row_groups(path, ["reason"])
+    )
+    return sum(filter(None, found))
 
 
 def conspicuous(path: Path, columns: Sequence[str]) -> Iterator[Any]:

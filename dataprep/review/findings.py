@@ -137,6 +137,11 @@ def opened(
                 f"{counted(unseen, 'image')} not measured (made with --check header): look-alikes, "
                 "blank and dark ones among them are not found"
             )
+        if needs & {"orientation", "metadata"} and manifest["image"].get("exif") == "ignore":
+            remarks.append(
+                "if an older version made it, orientation and metadata of its images are not "
+                "known: `dataprep convert` looks at them"
+            )
         if needs & NEEDS_NEAR and not _find_near_pairs(database, limits.distance, remarks, advance):
             remarks.append(
                 f"more than {MOST_PAIRS:,} pairs look alike, and not all were found; such images "
@@ -164,8 +169,8 @@ def _make_tables(database: Database, out: Path, manifest: Mapping[str, Any]) -> 
         f"from {tables([out / NAME])} where position is not null group by split"
     )
     database.execute(
-        "create view images as select file_row_number as number, split, key, labels, reason, "
-        "bytes, height, width, xxh3, phash, brightness, contrast, flat, middles.middle "
+        "create view images as select file_row_number as number, split, key, labels, status, "
+        "reason, bytes, height, width, xxh3, phash, brightness, contrast, flat, middles.middle "
         f"from {tables([out / NAME], numbered=True)} join middles using (split) "
         "where position is not null"
     )

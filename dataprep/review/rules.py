@@ -33,6 +33,10 @@ group by xxh3
 """
 _SAME_TEXT: Final = "array_to_string(names[:4], ' = ') || if(len(names) > 4, ' = …', '')"
 
+# What a stored file has beside pixels, as `dataprep.index.records.with_metadata` says it.
+_TURN: Final = "'(?:^|; )metadata: (EXIF orientation [2-8])'"
+_PERSONAL: Final = "'(?:^|; )metadata: (?:EXIF orientation [2-8](?:, |$))?(.*)$'"
+
 # Of two, the one to keep first: of test, then of validation; then the larger one.
 _BETTER: Final = f"row({_SPLITS}, -width::bigint * height, -bytes, key)"
 _SIDE: Final = (
@@ -220,6 +224,24 @@ RULES: Final = (
         ),
     ),
     Rule(
+        "orientation",
+        "warning",
+        "stored with an EXIF orientation, by which not every reader turns it (--exif apply)",
+        _odd(
+            f"regexp_extract(reason, {_TURN}, 1)", f"regexp_matches(reason, {_TURN})", "split, key"
+        ),
+    ),
+    Rule(
+        "metadata",
+        "warning",
+        "stored with text, GPS or an owner beside its pixels, perhaps of a person",
+        _odd(
+            f"regexp_extract(reason, {_PERSONAL}, 1)",
+            f"regexp_extract(reason, {_PERSONAL}, 1) != ''",
+            "split, key",
+        ),
+    ),
+    Rule(
         "rejected",
         "warning",
         "not stored, since it cannot be used",
@@ -238,7 +260,7 @@ RULES: Final = (
         "note",
         "stored in another form, or with a decoder's warning",
         f"select {_NAME} || ': ' || reason as text, [{_IMAGE}] as images from images "
-        "where reason is not null order by number",
+        "where status != 'stored' order by number",
     ),
     Rule(
         "ignored",

@@ -76,7 +76,12 @@ RECORDS: Mapping[str, tuple[str, str]] = {
         "listed but not there; unlisted: there but not listed; ignored: no image; excluded: left "
         "out by --exclude",
     ),
-    "reason": ("string", "why, if it is not just stored"),
+    "reason": (
+        "string",
+        "why, if it is not just stored; and last, as `metadata: …`, what a stored file has beside "
+        "pixels: EXIF orientation other than 1, EXIF GPS, owner and comment, XMP, IPTC, JPEG "
+        "comment, PNG text",
+    ),
     "shard": ("int32", "number of its shard in the split, from 0"),
     "position": ("int64", "its place in the shard, from 0"),
     "labels": ("list<int32>", "its classes, as 0-based positions in the class list"),
