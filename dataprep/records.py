@@ -7,13 +7,15 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeVar, get_args, overload
 
 from dataprep.build.manifest import FinishedSplit, read_manifest, shard_numbers
-from dataprep.errors import DatasetError, UsageError
+from dataprep.errors import DatasetError, ImageError, UsageError
+from dataprep.images.sniff import sniff
 from dataprep.index.records import NAME, RecordsTable, first_rows
 from dataprep.sinks import ShardReader
 from dataprep.sinks.example import Example
@@ -307,13 +309,19 @@ def part_of(total: int, rank: int, world_size: int, uneven: Uneven) -> slice:
     return slice(start, stop)
 
 
-def describe(example: Example) -> str:
-    """An example in one line: key, labels, size."""
+def describe(example: Example, *, label_base: int = 0) -> str:
+    """An example in one line: key, labels, size; and its only label as the file has it."""
     labels = ", ".join(map(str, example.labels)) or "none"
+    if label_base and len(example.labels) == 1:
+        labels += f" (stored as {example.class_index + label_base})"
+    color = example.colorspace  # what it is to be decoded to
+    if example.format != "RAW":
+        with suppress(ImageError):
+            color = "Grayscale" if sniff(example.encoded).grey else "RGB"
     name = example.class_name if example.class_name != example.synset else ""
     words = [
         *filter(None, [printable(example.key), " class", labels, example.synset, name]),
-        f" {example.width}x{example.height} {example.colorspace} {example.format} ",
+        f" {example.width}x{example.height} {color} {example.format} ",
         f"{len(example.encoded):,} bytes",
     ]
     if example.boxes:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.build.markers import claim_of
 from tests.conftest import Cli, Made
@@ -77,6 +79,27 @@ def test_inspect_a_shard(cli: Cli, tiny: Made) -> None:
     assert "16x16 RGB JPEG" in lines[0]
     assert len(cli("inspect", shard, "--records", 1).out.splitlines()) == 1
     assert cli("inspect", shard, "--records", 0).out == ""
+
+
+def test_inspect_shows_what_the_file_holds(cli: Cli, tmp_path: Path) -> None:
+    for name in ("a", "b", "empty"):
+        (tmp_path / "raw/train" / name).mkdir(parents=True)
+    for number, mode in enumerate(("RGB", "L")):
+        Image.new(mode, (16, 16)).save(tmp_path / "raw/train" / "ab"[number] / "0.jpg")
+    words = ("folder", "--raw", tmp_path / "raw")
+    assert cli(*words, "--out", tmp_path / "out").code == 0
+    whole = cli("inspect", tmp_path / "out").out
+    assert "  3 classes (1 without images), 0 rejected" in whole
+    contents = json.loads(cli("inspect", tmp_path / "out", "--json").out)
+    assert contents["classes"] == [["a", "a"], ["b", "b"], ["empty", "empty"]]
+    assert contents["splits"]["train"]["class_records"] == {"0": 1, "1": 1}
+    (shard,) = (tmp_path / "out" / "train").iterdir()
+    lines = sorted(line[3:] for line in cli("inspect", shard).out.splitlines())
+    assert lines[0].startswith("a/0.jpg  class 0 (stored as 1) a  16x16 RGB JPEG ")
+    assert lines[1].startswith("b/0.jpg  class 1 (stored as 2) b  16x16 Grayscale JPEG ")
+    assert cli(*words, "--out", tmp_path / "tar", "--sink", "webdataset").code == 0
+    (shard,) = (tmp_path / "tar" / "train").iterdir()
+    assert " class 0 a " in cli("inspect", shard).out
 
 
 def test_inspect_a_damaged_shard_is_a_one_line_error(cli: Cli, tiny: Made, tmp_path: Path) -> None:
