@@ -23,8 +23,6 @@ from dataprep.system.filesystems import filesystem_of, scratch_conventions, spac
 from dataprep.system.job_limits import available_memory, group_cores, group_memory
 from dataprep.system.messages import sized, some_of
 
-_LIMITS = {"AS": "address space", "DATA": "data", "FSIZE": "file size"}  # in bytes
-_COUNTS = {"NOFILE": "open files", "NPROC": "processes"}
 _ENDLESS = 1 << 60  # the kernel has several numbers for no limit
 
 
@@ -72,17 +70,12 @@ def _job() -> Iterator[str]:
 
 
 def _limits() -> Iterator[str]:
-    cores, left = group_cores() or "unlimited", group_memory()
-    yield f"cores: {usable_cores()} of {os.cpu_count()} usable; control group: {cores}"
-    left = _ENDLESS if left is None else left
-    yield f"memory: {sized(available_memory())} available; control group: {_bound(left)}"
-    for kind, name in (_LIMITS | _COUNTS).items():
-        both = resource.getrlimit(getattr(resource, f"RLIMIT_{kind}"))
-        soft, hard = (_bound(each, "bytes" if kind in _LIMITS else "") for each in both)
-        yield f"limit of {name}: {soft}, at most {hard}"
+    yield f"cores: {usable_cores()} of {os.cpu_count()}, control group {_bound(group_cores())}"
+    yield f"bytes of memory: {available_memory():,} left, control group {_bound(group_memory())}"
+    for name in ("AS", "DATA", "FSIZE", "NOFILE", "NPROC"):
+        soft, hard = map(_bound, resource.getrlimit(getattr(resource, f"RLIMIT_{name}")))
+        yield f"RLIMIT_{name}: {soft}, at most {hard}"
 
 
-def _bound(value: int, unit: str = "bytes") -> str:
-    if value < 0 or value >= _ENDLESS:
-        return "unlimited"
-    return sized(value) if unit else f"{value:,}"
+def _bound(value: int | None) -> str:
+    return "unlimited" if value is None or not 0 <= value < _ENDLESS else f"{value:,}"

@@ -28,9 +28,9 @@ from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.schedulers import Job, find_job, short_name
 from dataprep.staging.secret import SECRET
 from dataprep.staging.stage import stage
+from dataprep.staging.status import read_staged
 from dataprep.staging.target.cleaning import clean
 from dataprep.staging.target.directory import StageDirectory, private_name
-from dataprep.staging.target.sentinel import read_sentinel
 from dataprep.system.messages import printable
 
 NO_ROOM = "no room"  # what a launched copier prints in the place of a directory
@@ -242,8 +242,12 @@ def _run_on_nodes(
         if job.origin == "Slurm" and not keep:
             cleaner = _start_cleaner(program, job.count or 1, signals)
         place = _stage_on_nodes(program, secret, signals)
-        if short_name(socket.gethostname()) in map(short_name, job.hosts):  # no login node
-            _check_there(place)
+        here = short_name(socket.gethostname()) in map(short_name, job.hosts)  # no login node
+        if here and not read_staged(place).is_whole:
+            raise StagingError(
+                f"{printable(str(place))} was removed, replaced or changed since it was staged; "
+                "see that no epilog cleans up too early, and run the same command again"
+            )
         return _run(command, place, signals)
     finally:
         if cleaner is not None:
@@ -251,18 +255,6 @@ def _run_on_nodes(
             _await(cleaner)
         elif not (keep and signals.stopped):
             _await(_start([*program, "--clean"], variables={SECRET: secret}))
-
-
-def _check_there(place: Path) -> None:
-    """See that nobody has moved the copy away since it was made."""
-    if (directory := StageDirectory.existing(place)) is not None:
-        with directory:
-            if read_sentinel(directory) is not None:
-                return
-    raise StagingError(
-        f"{printable(str(place))} was removed or replaced by somebody after it was staged; see "
-        "that no epilog cleans up too early, and run the same command again"
-    )
 
 
 def launcher(job: Job) -> list[str]:

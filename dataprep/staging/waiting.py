@@ -19,10 +19,9 @@ class Waiting:
     """
 
     def __init__(self, seconds: float | None = None) -> None:
-        self._seconds = seconds
+        self._seconds, self._clock = seconds, time.strftime("%H:%M:%S")
         self._begun = time.monotonic()
         self._next = self._begun + FIRST_SECONDS
-        self._clock = time.strftime("%H:%M:%S")
 
     @property
     def left(self) -> float:
@@ -31,9 +30,8 @@ class Waiting:
 
     def tell(self, who: str) -> None:
         """Say it."""
-        now = time.monotonic()
-        self._next = now + NEXT_SECONDS
-        waited = now - self._begun
-        left = "" if self._seconds is None else f"; giving up in {self._seconds - waited:.0f} s"
-        text = f"dataprep: waiting for {who} since {self._clock} ({waited:.0f} s){left}"
+        self._next = time.monotonic() + NEXT_SECONDS
+        waited = time.monotonic() - self._begun
+        end = "" if self._seconds is None else f"; giving up in {self._seconds - waited:.0f} s"
+        text = f"dataprep: waiting for {who} since {self._clock} ({waited:.0f} s){end}"
         print(one_line(text), file=sys.stderr, flush=True)  # noqa: T201  # whatever stdout is for

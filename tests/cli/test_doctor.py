@@ -44,11 +44,11 @@ def test_it_says_what_a_report_needs_and_nothing_else_of_the_environment(
     (job,) = told(result, "scheduler: ")
     assert job.startswith("scheduler: slurm-7 on n0, n1, n2; this is ")
     assert job.endswith(", node 2 of 3, known from Slurm")
-    assert told(result, "limit of data: 4.0 GB, at most 4.0 GB")
-    assert told(result, "limit of open files: 64, at most 64")
-    assert told(result, "limit of address space: unlimited")
+    assert told(result, "RLIMIT_DATA: 4,000,000,000, at most 4,000,000,000")
+    assert told(result, "RLIMIT_NOFILE: 64, at most 64")
+    assert told(result, "RLIMIT_AS: unlimited, at most unlimited")
     assert told(result, "cores: ")
-    assert told(result, "memory: ")
+    assert told(result, "bytes of memory: ")
     assert "hush" not in result.out
 
 

@@ -186,7 +186,7 @@ def test_the_job_s_first_node_looks_again_before_the_command(
     (job.root / "hosts").write_text(f"{socket.gethostname()}\n")
     code, out, err = job.run(plain, "--to", to, "--", "echo", "training")
     assert (code, "training" in out) == ((1, False) if moved else (0, True)), err
-    assert (f"{to} was removed or replaced" in err) == moved
+    assert (f"{to} was removed, replaced or changed" in err) == moved
 
 
 @pytest.mark.parametrize("job", ["none"], indirect=True)
