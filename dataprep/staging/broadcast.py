@@ -148,6 +148,7 @@ def broadcast_files(
 
     needed = frozenset(lacking)
     with peers.in_step():
+        peers.settle()  # a node may have failed since all last told each other, or be late
         lanes = peers.nodes.allreduce(max(1, min(streams, MOST_LANES)), MPI.MIN)
         anywhere = bytearray(file.path in needed for file in files)
         peers.nodes.Allreduce(MPI.IN_PLACE, [anywhere, MPI.BYTE], MPI.BOR)

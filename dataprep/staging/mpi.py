@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dataprep.errors import NoRoomError, StagingError
 from dataprep.staging.agreement import Conclude, Report
-from dataprep.system.messages import one_line
+from dataprep.staging.waiting import Waiting
+from dataprep.system.messages import one_line, some_of
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 # What launchers set for the processes of an MPI job: mpirun's and srun's, by way of PMI or PMIx.
 _LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK", "PALS_RANKID")
 _PAUSE = 0.005  # seconds between two looks, for what may take long
+_HERE = 1  # a tag: this node has come to where all report
 _LONGEST_REASON = 500  # characters; short messages are on their way before anybody asks for them
 
 
@@ -136,9 +138,18 @@ class MpiPeers:
             kind = NoRoomError if isinstance(error, NoRoomError) else StagingError
             ending = kind, f"({socket.gethostname()}) failed: {_reason(error)}"
         # Sleeps until all have come; a collective call would keep a core busy.
+        sent = self.nodes.isend(self.index, 0, _HERE)  # so that node 0 can name the others
         request = self.nodes.Ibarrier()
-        while not request.Test():
+        absent, waiting = set(range(self.count)) if self.index == 0 else set(), Waiting()
+        while not request.Test() or absent:
+            while absent and self.nodes.iprobe(tag=_HERE):
+                absent.remove(self.nodes.recv(tag=_HERE))
+            if absent and not waiting.left:
+                waiting.tell(
+                    f"node {some_of([*map(str, absent)])} to report, of {self.count} nodes"
+                )
             time.sleep(_PAUSE)
+        sent.wait()
         found: list[Any] = self.nodes.allgather((report, ending))
         for node, (_, ending) in enumerate(found):
             if ending is not None:

@@ -163,6 +163,8 @@ def _clusters(path: Path) -> dict[str, Cluster]:
         ),
         # Rank 2 does not know where to copy to, and raises inside.
         "lost": Cluster(path, files, {2: {"target": None}}),
+        "lost between": Cluster(path, files, {2: {"fails between": True}}),
+        "late": Cluster(path, files, {1: {"late": 0.5}, 0: {"patience": 0.1}}),
         # After all failures: the processes are as good as new.
         "again": Cluster(path, files),
     }
@@ -181,6 +183,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cluster]:
     clusters = _clusters(path)
     process = _mpirun_with(path, [cluster.scenario() for cluster in clusters.values()])
     assert process.returncode == 0, process
+    (path / "said").write_text(process.stderr)
     return clusters
 
 
@@ -251,8 +254,14 @@ def test_a_signal_to_one_node_stops_all(played: dict[str, Cluster]) -> None:
     cluster.check_whole_or_absent()
 
 
-def test_who_has_no_target_can_still_tell_all_others(played: dict[str, Cluster]) -> None:
-    cluster = played["lost"]
+def test_a_node_that_is_late_is_named_by_node_0(played: dict[str, Cluster]) -> None:
+    said = (played["late"].path.parent / "said").read_text()
+    assert "dataprep: waiting for node 1 to report, of 4 nodes since " in said
+
+
+@pytest.mark.parametrize("name", ["lost", "lost between"])
+def test_who_has_no_target_can_still_tell_all_others(played: dict[str, Cluster], name: str) -> None:
+    cluster = played[name]
     assert cluster.errors()[2] == "too little here"
     for rank in (0, 1, 3):
         assert cluster.errors()[rank].endswith(") failed: too little here")

@@ -15,7 +15,7 @@ from typing import Any
 
 from dataprep.cli.stopping import resumable
 from dataprep.errors import NoRoomError
-from dataprep.staging import mpi
+from dataprep.staging import mpi, waiting
 from dataprep.staging.broadcast import broadcast_files
 from dataprep.staging.copying import Watch
 from dataprep.staging.inventory import SourceFile
@@ -47,9 +47,13 @@ def copy(
 ) -> None:
     if target is None:
         raise NoRoomError("too little here")
+    waiting.FIRST_SECONDS = mine.get("patience", 10.0)
+    time.sleep(mine.get("late", 0.0))
     reports = peers.exchange({"hello": peers.index, "ä": "\udcff"}, list)
     assert [report["hello"] for report in reports] == list(range(peers.count))
     target.mkdir(parents=True, exist_ok=True)
+    if mine.get("fails between"):
+        raise NoRoomError("too little here")
 
     def on_advance(count: int) -> None:
         if watch.done >= mine.get("signal at", 1 << 60):
