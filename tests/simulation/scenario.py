@@ -232,7 +232,7 @@ class Schedule:
         def guarded() -> None:
             try:
                 work()
-            except OSError as error:  # it cannot even tell; to the engine, it died
+            except (DataprepError, OSError) as error:  # it cannot even tell; to the engine, it died
                 self.system.log(f"=== {error}")
             self._check_stopped(lease)
 
