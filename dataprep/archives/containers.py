@@ -50,7 +50,12 @@ def container_stem(name: str) -> str:
 
 
 def list_container(
-    raw: Path, container: str, *, deep: bool = False, restarts_name: str = ""
+    raw: Path,
+    container: str,
+    *,
+    deep: bool = False,
+    restarts_name: str = "",
+    gone: list[str] | None = None,
 ) -> Listing:
     """List the images in a directory or archive; nothing is unpacked to disk.
 
@@ -60,6 +65,8 @@ def list_container(
         deep: whether a directory's sub-directories are searched as well.
         restarts_name: under which name `Listing.restarts` will be kept in the index. The images of
             a gzip archive refer to it.
+        gone: gets the images, relative to `raw`, that are links which lead nowhere; None: refuse
+            them.
 
     Raises:
         SourceError: it is unreadable, damaged, truncated, or no directory or archive.
@@ -69,7 +76,7 @@ def list_container(
     except OSError as error:
         raise unreadable(container, error) from error
     if stat.S_ISDIR(mode):
-        return list_folder(raw, container, deep=deep)
+        return list_folder(raw, container, deep=deep, gone=gone)
     kind = container_kind(container)
     if kind is None or not stat.S_ISREG(mode):
         raise SourceError(

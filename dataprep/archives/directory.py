@@ -22,7 +22,9 @@ _Identity = tuple[int, int]
 """Device and inode: the same for a directory and all links to it."""
 
 
-def list_folder(raw: Path, folder: str, *, deep: bool = False) -> Listing:
+def list_folder(
+    raw: Path, folder: str, *, deep: bool = False, gone: list[str] | None = None
+) -> Listing:
     """List the images in a directory.
 
     Symbolic links are the user's own arrangement of the tree and are followed, except those that
@@ -33,6 +35,7 @@ def list_folder(raw: Path, folder: str, *, deep: bool = False) -> Listing:
         folder: the directory, relative to `raw`; empty for `raw` itself.
         deep: whether its sub-directories are searched as well, but for hidden and system ones;
             then images are sorted by path. Otherwise they are in no particular order.
+        gone: as `list_container` has it.
 
     Raises:
         SourceError: a directory or a file in it cannot be read, or a link leads nowhere.
@@ -43,7 +46,10 @@ def list_folder(raw: Path, folder: str, *, deep: bool = False) -> Listing:
     for place, entry, reason in _walk(raw, folder, deep=deep):
         if entry is not None:
             path = "/".join(filter(None, (place[len(folder) :].lstrip("/"), entry.name)))
-            if reason := reason or _take(entry, place, path, images):
+            lost = not reason and entry.is_symlink() and not Path(entry).exists()
+            if lost and gone is not None:
+                gone.append(f"{place}/{entry.name}")
+            elif reason := reason or _take(entry, place, path, images):
                 ignored.append(Ignored(folder, path, reason))
     if deep:
         images.sort(key=lambda image: image.path)

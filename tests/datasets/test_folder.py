@@ -221,8 +221,8 @@ def test_split_folders_may_be_classes(tmp_path):
     [
         ({}, "no images in"),
         ({"note.txt": b""}, "found note.txt"),
-        ({"x.jpg": b"x", "a/x.jpg": b"x"}, "images outside a class folder: x.jpg"),
-        ({"train/x.jpg": b"x", "val/a/x.jpg": b"x"}, "if train is a class, give --split_folders"),
+        ({"x.jpg": b"x"}, "images outside a class folder: x.jpg"),
+        ({"train/x.jpg": b"x", "val/x.jpg": b"x"}, "if train is a class, give --split_folders"),
         ({"train/note": b"", "val/a/x.jpg": b"x"}, "found note"),
         ({"train/a/x.jpg": b"x", "b/x.jpg": b"x"}, "could be splits, beside b"),
         ({"p/train/a/x.jpg": b"x", "p/val/a/x.jpg": b"x"}, "did you mean --inside p ?"),

@@ -29,7 +29,7 @@ from dataprep.datasets.folder.layout import (
 )
 from dataprep.datasets.folder.options import OPTIONS, parse_options
 from dataprep.errors import UsageError
-from dataprep.index import Ignored, Member, Row, Scanned
+from dataprep.index import Ignored, Member, Row, Scanned, Unmatched
 from dataprep.system.messages import counted, printable, sized, unreadable
 from dataprep.system.state_files import file_sha256
 
@@ -169,11 +169,16 @@ class Folder(Dataset):
         numbers: dict[str, int] = {} if known is None else dict(known.indices)
         rows: dict[str, list[Row]] = {}
         members: list[Member] = []
-        ignored: list[Ignored] = list(unit.stray)
+        ignored = [entry for entry in unit.stray if isinstance(entry, Ignored)]
+        unmatched = [entry for entry in unit.stray if isinstance(entry, Unmatched)]
         counts: Counter[str] = Counter()
         restarts = b""
         for container in unit.containers:
-            found = list_container(raw, container.path, deep=True, restarts_name=unit.restarts_name)
+            gone: list[str] = []
+            found = list_container(
+                raw, container.path, deep=True, restarts_name=unit.restarts_name, gone=gone
+            )
+            unmatched += [Unmatched("missing", path, container.path, unit.split) for path in gone]
             restarts = found.restarts  # a gzip archive is a unit of its own
             ignored += found.ignored
             placed = place_images(container, unit.inside, found.images)
@@ -199,7 +204,7 @@ class Folder(Dataset):
                 numbers.setdefault(empty, len(numbers))
                 counts["class folders or archives without images"] += 1
         classes = list(numbers) if known is None else None
-        return Scanned(rows, ignored, (), classes, dict(counts), restarts, members)
+        return Scanned(rows, ignored, unmatched, classes, dict(counts), restarts, members)
 
 
 def _only(found: Found, splits: Sequence[str]) -> Found:

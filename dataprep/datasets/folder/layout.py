@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +14,7 @@ from dataprep.datasets.folder.options import LISTING_FORMATS, FolderOptions
 from dataprep.datasets.raw_directory import list_entries, list_raw
 from dataprep.datasets.splits import SPLIT_FOLDERS, in_usual_order, split_of_folder
 from dataprep.errors import SourceError
-from dataprep.index import Ignored
+from dataprep.index import Ignored, Unmatched
 from dataprep.system.messages import counted, printable, some_of
 
 # ImageNet-22K is 21,841 class archives: a unit each would be that many small files of the index.
@@ -54,13 +54,13 @@ class ContainerUnit(ScanUnit):
         containers: at most 64, at least one.
         inside: the path below which an archive's images are taken; of folders it is part of the
             path already.
-        stray: what lay beside them; reported with the first unit.
+        stray: what lay beside them; reported with the first unit. Images count for --max_bad.
     """
 
     split: str
     containers: tuple[Container, ...]
     inside: str = ""
-    stray: tuple[Ignored, ...] = ()
+    stray: tuple[Ignored | Unmatched, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Level:
     folders: list[str] = field(default_factory=list)
     archives: list[str] = field(default_factory=list)
     images: list[str] = field(default_factory=list)
-    stray: list[Ignored] = field(default_factory=list)
+    stray: list[Ignored | Unmatched] = field(default_factory=list)
 
     def at(self, name: str) -> str:
         """The path of an entry, relative to the raw directory."""
@@ -140,15 +140,15 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
         SourceError: there are none, or some contradict each other.
     """
     top = open_top(raw, options.inside)
-    _refuse_unlabelled(top, options)
+    loose = _set_aside(top, options)
     names = [*top.folders, *top.archives]
     if not names:
-        raise _nothing(raw, top)
+        raise SourceError(loose[0]) if loose else _nothing(raw, top)
     splits = [name for name in names if split_of_folder(container_stem(name))]
     if options.split_folders and splits:
         others = [name for name in names if name not in splits]
         _refuse_mixture(splits, others, options)
-        return _find_splits(raw, top, options)
+        return _find_splits(raw, top, options, loose)
     if options.split_folders and len(top.folders) == len(names) == 1:
         level = _open(raw, Level(top.at(names[0])))
         stems = [container_stem(name) for name in (*level.folders, *level.archives)]
@@ -160,11 +160,14 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
     described = _describe(printable(top.path) or "images", containers, top.stray)
     announced = options.cut.splits if options.cut else (split,) if split else None
     hint = options.hint if split else ()
-    return Found((described, *hint), tuple(units), announced, whole=True)
+    return Found((described, *loose, *hint), tuple(units), announced, whole=True)
 
 
 def refuse_listing(
-    container: str, ignored: Iterable[Ignored], options: FolderOptions, images: Sequence[str] = ()
+    container: str,
+    ignored: Iterable[Ignored | Unmatched],
+    options: FolderOptions,
+    images: Sequence[str] = (),
 ) -> None:
     """Refuse a table beside images, which may have their labels, unless the user knows of it.
 
@@ -205,7 +208,7 @@ def make_units(
     split: str,
     containers: Iterable[Container],
     inside: str = "",
-    stray: Sequence[Ignored] = (),
+    stray: Sequence[Ignored | Unmatched] = (),
 ) -> list[ContainerUnit]:
     """Put containers, at least one, into about 350 units, or, if there are very many, 64 into each.
 
@@ -234,14 +237,14 @@ def make_units(
     ]
 
 
-def _find_splits(raw: Path, top: Level, options: FolderOptions) -> Found:
+def _find_splits(raw: Path, top: Level, options: FolderOptions, loose: Sequence[str]) -> Found:
     places: dict[str, list[str]] = {}
     for name in (*top.folders, *top.archives):
         places.setdefault(split_of_folder(container_stem(name)), []).append(name)
     units: list[ContainerUnit] = []
-    description: list[str] = []
-    splits = in_usual_order(places)
-    for split in splits:
+    description = [*loose]
+    unlabelled: list[Ignored | Unmatched] = []
+    for split in in_usual_order(places):
         stray = [] if units else [*top.stray]
         containers: list[Container] = []
         for name in places[split]:
@@ -249,16 +252,22 @@ def _find_splits(raw: Path, top: Level, options: FolderOptions) -> Found:
                 containers.append(Container(top.at(name)))
                 continue
             level = _open(raw, Level(top.at(name)))
-            _refuse_unlabelled(
-                level, options, f"; if {printable(name)} is a class, give --split_folders never"
-            )
+            advice = f"; if {printable(name)} is a class, give --split_folders never"
+            description += _set_aside(level, options, advice, split)
             containers += level.containers()
             stray += level.stray
-            if not (level.folders or level.archives):
+            if not (level.folders or level.archives or level.images):
                 raise _nothing(raw, level)
+        if not containers:
+            unlabelled += stray
+            continue
         named = ", ".join(printable(top.at(name)) for name in places[split])
         description.append(_describe(f"{split}: {named}", containers, stray))
         units += make_units(split, split, containers, top.inside, stray)
+    if not units:
+        raise SourceError(description[0])
+    units[0] = replace(units[0], stray=(*units[0].stray, *unlabelled))
+    splits = in_usual_order({unit.split for unit in units})
     return Found(tuple(description), tuple(units), splits, whole=True)
 
 
@@ -277,15 +286,18 @@ def _refuse_mixture(splits: Sequence[str], others: Sequence[str], options: Folde
         )
 
 
-def _refuse_unlabelled(level: Level, options: FolderOptions, advice: str = "") -> None:
-    """Refuse what would be left out though it belongs to the data: images and tables."""
+def _set_aside(
+    level: Level, options: FolderOptions, advice: str = "", split: str = ""
+) -> list[str]:
+    """Count images that would be left out though they belong to the data; refuse such tables."""
     images = [level.at(name) for name in level.images]
     refuse_listing(level.path, level.stray, options, images)
-    if images:
-        raise SourceError(
-            f"images outside a class folder: {some_of(images)}; expected class folders or "
-            f"--listing FILE; move them into their class folder{advice}"
-        )
+    level.stray.extend(Unmatched("unlisted", path, level.path, split) for path in images)
+    said = (
+        f"images outside a class folder: {some_of(images)}; expected class folders or --listing "
+        f"FILE; move them into their class folder{advice}"
+    )
+    return [said] if images else []
 
 
 def _nothing(raw: Path, level: Level) -> SourceError:
@@ -312,10 +324,13 @@ def _open(raw: Path, level: Level) -> Level:
     return level
 
 
-def _describe(place: str, containers: Sequence[Container], stray: Sequence[Ignored]) -> str:
+def _describe(
+    place: str, containers: Sequence[Container], stray: Sequence[Ignored | Unmatched]
+) -> str:
     folders = sum(bool(container.prefix) for container in containers)
     archives = len(containers) - folders
     kinds = [counted(folders, "class folder")] if folders else []
     kinds += [counted(archives, "archive") + ", read in place"] if archives else []
-    ignoring = f", ignoring {some_of([entry.name for entry in stray])}" if stray else ""
+    ignored = [entry.name for entry in stray if isinstance(entry, Ignored)]
+    ignoring = f", ignoring {some_of(ignored)}" if ignored else ""
     return f"{place} ({' and '.join(kinds)}){ignoring}"
