@@ -24,8 +24,9 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -38,6 +39,7 @@ from dataprep.archives.reading import close_archives, read_image
 from dataprep.datasets.base import Dataset, Found, ScanUnit, refuse_reserved
 from dataprep.errors import SourceError, UsageError
 from dataprep.index import Row, Scanned
+from dataprep.sinks.unverified import in_child
 
 _MOST_CHARACTERS = 200  # a file name has 255 bytes at most; index files add endings
 _SECOND = 1_000_000_000
@@ -146,6 +148,17 @@ class DatasetTests:
         again = _scan_all(_made_again(dataset), raw)
         assert again.images == scan.images, "scan: the same again for the same raw directory"
 
+    def test_it_is_the_same_in_another_place_and_process(
+        self, dataset: Dataset, raw: Path, tmp_path: Path
+    ) -> None:
+        elsewhere = Path(shutil.copytree(raw, tmp_path / "elsewhere"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONHASHSEED", "random")  # sets have another order there
+            ((classes, images),) = in_child(raw, _seen_there, _made_again(dataset), elsewhere)
+        assert classes == dataset.classes(), "classes: the same order in every process"
+        for here, there in zip(_scan_all(dataset, raw).images, images, strict=True):
+            assert here == there, "scan: the same in another process, and wherever raw is"
+
     def test_images_can_be_read(self, dataset: Dataset, raw: Path, tmp_path: Path) -> None:
         scan = _scan_all(dataset, raw)
         for unit, scanned in scan.units:
@@ -237,6 +250,10 @@ def _scan_all(dataset: Dataset, raw: Path, splits: Sequence[str] | None = None) 
     unlabelled = table.drop(["labels", "box_labels"]).append_column("labels", none)
     rows = order_rows(fitted(unlabelled, schema_of("order", attributes)))
     return _Scan(found, units, table.to_pylist(), list(rows))
+
+
+def _seen_there(dataset: Dataset, raw: Path) -> Iterator[tuple[Any, Sequence[dict[str, Any]]]]:
+    yield dataset.classes(), _scan_all(dataset, raw).images
 
 
 def _made_again(dataset: Dataset) -> Dataset:

@@ -15,20 +15,23 @@ else in dataprep but in `dataprep.datasets`' tests.
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import io
 import itertools
 import json
 import os
+import pickle
 import random
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pytest
@@ -46,7 +49,10 @@ _LAYOUTS: tuple[Layout, ...] = ("split", "flat")
 _SIZE = (6, 8)  # height and width of every image, where all have one size
 _SINGLE = DatasetInfo(
     # Classes may be names of folders, which need not be UTF-8.
-    classes=(("n01440760", "tench"), ("n01440761", "goldfish"), ("caf\udce9", "鮫"), ("d", "d")),
+    classes=(
+        *(("n01440760", "tench"), ("n01440761", "goldfish"), ("caf\udce9", "鮫"), ("d", "d")),
+        *((f"n{number}", f"class {number}") for number in range(9)),  # a set has another order
+    ),
     attributes=(("patient_id", "int"), ("view", "text"), ("note", "text")),
     boxes=True,
 )
@@ -70,6 +76,7 @@ _KEYS = (
 )
 # A format may refuse these with a SinkError, but not change them.
 _AWKWARD_KEYS = ("", "/absolute.JPEG", "two\nlines", "a\ttab", "a\0zero\0", " blank ", "x" * 900)
+_YEAR = 366 * 86_400.0  # seconds
 _AWKWARD_TEXTS = (" blank ", "two\r\nlines", "zero\0", "x" * 10**5)
 
 
@@ -187,6 +194,8 @@ class SinkTests:
         for sink in variants:
             good = sink.summary.strip() and "\n" not in sink.summary
             _check(good, "summary: give one line for `dataprep sinks`")
+            bare = [suffix for suffix in sink.suffixes if suffix[:1].isalnum()]
+            _check(not bare, f"suffixes: {bare} need their dots, as in '.rec'")
             again = type(sink)(**json.loads(json.dumps(dict(sink.config()))))
             _check(
                 again.options == sink.options, "config() must make the same sink, from plain JSON"
@@ -278,8 +287,12 @@ class SinkTests:
             if not _refusal(variant, case)
         ]
         wanted = list(_digests(variant, batches, tmp_path / "telltale"))
-        there = list(in_child(tmp_path, _digests, variant, batches, tmp_path / "there"))
-        _check(there == wanted, "equal examples give other bytes in another process")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONHASHSEED", "random")  # sets have another order there
+            # Packed, so that the sink's module finds the clock put forward when it is imported.
+            packed = pickle.dumps((variant, batches, tmp_path / "there"))
+            there = list(in_child(tmp_path, _digests_later, packed, time.time()))
+        _check(there == wanted, "equal examples give other bytes in another process, a year later")
         with ThreadPoolExecutor(4) as pool:
             found = pool.map(lambda it: [*_digests(variant, batches, tmp_path / it)], "abcd")
             _check([*found] == [wanted] * 4, "threads side by side give other bytes")
@@ -303,6 +316,24 @@ class SinkTests:
             if finished:
                 found = [_described(path) for path in paths]
                 _check(found == list(written), "abandon() after close() must not change the files")
+
+    def test_finished_files_are_on_the_disk(self, variant: Sink, tmp_path: Path) -> None:
+        case, flushed = _held(variant), set()
+
+        def noting(flush: Callable[[int], None], file: Any) -> None:
+            descriptor = file if isinstance(file, int) else file.fileno()
+            status = os.fstat(descriptor)
+            flushed.add((status.st_ino, status.st_size))
+            flush(descriptor)
+
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("fsync", "fdatasync"):
+                patch.setattr(os, name, partial(noting, getattr(os, name)))
+            sized = replace(case, info=replace(case.info, size=_SIZE)).examples(variant, 5)
+            _finish_split(variant, case.info_for(variant), [sized], tmp_path, "split")
+        statuses = {name: (tmp_path / name).stat() for name in _contents(tmp_path)}
+        lost = [name for name, it in statuses.items() if (it.st_ino, it.st_size) not in flushed]
+        _check(not lost, f"a power cut would take {lost}: call os.fsync, or use `hash_finished`")
 
     def test_damage_is_one_line(self, variant: Sink, tmp_path: Path) -> None:
         case = _held(variant)
@@ -412,17 +443,41 @@ def _digests(
     sink: Sink, batches: Sequence[tuple[DatasetInfo, Sequence[Example]]], root: Path
 ) -> Iterator[list[str]]:
     for number, (info, examples) in enumerate(batches):
-        yield _write(sink, info, examples, root / str(number))[1]
+        yield _finish_split(sink, info, [examples], root / str(number), "split")
+
+
+def _digests_later(packed: bytes, before: float) -> Iterator[list[str]]:
+    """The same a year later by Python's clock, and a second later by that of other libraries."""
+    time.sleep(max(0.0, before + 1.0 - time.time()))
+    now = time.time
+
+    class Later(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> Self:
+            return cls.fromtimestamp(time.time(), tz)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time", lambda: now() + _YEAR)
+        patch.setattr(time, "time_ns", lambda: int(time.time() * 1e9))
+        for name in ("gmtime", "localtime"):
+            plain = getattr(time, name)
+            patch.setattr(
+                time, name, lambda it=None, to=plain: to(time.time() if it is None else it)
+            )
+        patch.setattr(datetime, "datetime", Later)
+        yield from _digests(*pickle.loads(packed))  # noqa: S301 - bytes of our own
 
 
 def _finish_split(
     sink: Sink, info: DatasetInfo, batches: Sequence[Sequence[Example]], root: Path, layout: Layout
-) -> None:
-    """Write a split; its images are all of one size and have a mean."""
-    finished, statistics = [], Statistics()
+) -> list[str]:
+    """Write a split, as if its images were of one size and had a mean; the hashes of its files."""
+    finished, hashes, statistics = [], list[str](), Statistics()
     for number, batch in enumerate(batches):
         of = ShardName("train", number, len(batches))
-        finished.append(_write(sink, info, batch, root, of, layout)[0])
+        shard, of_shard = _write(sink, info, batch, root, of, layout)
+        finished.append(shard)
+        hashes += of_shard
         for example in batch:
             pixels = np.full((*_SIZE, info.channels), number, np.uint8)
             grey = pixels[:, :, 0] if info.channels == 1 else pixels
@@ -436,6 +491,7 @@ def _finish_split(
     declared = {str(name) for shard in finished for name in shard.names} | set(map(str, names))
     found = set(_contents(root))
     _check(found == declared, f"there are {found}, but paths() and split_paths() say {declared}")
+    return hashes + [file.sha256 for file in written]
 
 
 # --- Damage ---

@@ -114,6 +114,20 @@ class FindsClasses(Toy):
         return None
 
 
+class ClassesOfSet(Toy):
+    def classes(self) -> Sequence[tuple[str, str]]:
+        names = {f"class {number}" for number in range(20)}
+        return [(name, name) for name in names]
+
+
+class PathsAsKeys(Toy):
+    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+        scanned = super().scan(raw, unit)
+        (rows,) = scanned.rows.values()
+        rows = [replace(row, key=str(raw / row.container)) for row in rows]
+        return replace(scanned, rows={unit.container: rows})
+
+
 @dataclass(frozen=True, slots=True)
 class LockedUnit(ScanUnit):
     lock: Any = field(default_factory=threading.Lock, compare=False, repr=False)
@@ -146,7 +160,7 @@ def anything(self: Toy, raw: Path, splits: Sequence[str] | None) -> Found:
     return Found(("a toy",), tuple(map(self.unit, LISTED)), tuple(LISTED))
 
 
-BROKEN: dict[str, list[dict[str, Any]]] = {
+BROKEN: dict[str, list[dict[str, Any] | type[Toy]]] = {
     "test_it_declares_itself": [
         {"summary": ""},
         {"name": "Toy Set"},
@@ -188,6 +202,7 @@ BROKEN: dict[str, list[dict[str, Any]]] = {
         row(group="everybody"),
         {"row": staticmethod(lambda row: replace(row, modified=next(calls)))},
     ],
+    "test_it_is_the_same_in_another_place_and_process": [ClassesOfSet, PathsAsKeys],
     "test_images_can_be_read": [row(size=0), row(container="/etc/hostname")],
     "test_fingerprints_notice_every_change": [
         {"fingerprint": lambda *_: str(next(calls))},
@@ -198,6 +213,12 @@ BROKEN: dict[str, list[dict[str, Any]]] = {
         {"fingerprint": lambda _, raw, unit: str((raw / unit.container).stat().st_mtime_ns)},
     ],
 }
+
+
+# Those of the other data sets cost a process of a second or two each.
+@pytest.mark.thorough
+def _elsewhere(suite: DatasetTests, dataset: Dataset, raw: Path, tmp_path: Path) -> None:
+    DatasetTests.test_it_is_the_same_in_another_place_and_process(suite, dataset, raw, tmp_path)
 
 
 class TestToy(DatasetTests):
@@ -211,6 +232,8 @@ class TestToy(DatasetTests):
 
 
 class TestImageNet(DatasetTests):
+    test_it_is_the_same_in_another_place_and_process = _elsewhere
+
     @pytest.fixture
     def dataset(self, tmp_path, make_raw):
         boxes = tmp_path / "boxes.csv"
@@ -238,6 +261,8 @@ def radiographs(request, tmp_path_factory):
 
 
 class TestChestXray14(DatasetTests):
+    test_it_is_the_same_in_another_place_and_process = _elsewhere
+
     @pytest.fixture(params=["official", "random-by-patient"])
     def dataset(self, request):
         # So large a share that all three splits have patients.
@@ -249,6 +274,8 @@ class TestChestXray14(DatasetTests):
 
 
 class TestFolder(DatasetTests):
+    test_it_is_the_same_in_another_place_and_process = _elsewhere
+
     @pytest.fixture
     def dataset(self):
         return Folder()
@@ -263,6 +290,7 @@ class TestFolder(DatasetTests):
 class TestFolderWithListing(DatasetTests):
     # Where the images are does not matter: the listing says which there are.
     test_what_is_not_there_is_refused = None
+    test_it_is_the_same_in_another_place_and_process = _elsewhere
 
     @pytest.fixture
     def dataset(self, raw):
@@ -316,8 +344,13 @@ def complaint(kind: type[Dataset], test: str, tmp_path: Path) -> BaseException |
 @pytest.mark.parametrize(
     ("test", "how"), [(test, how) for test, ways in BROKEN.items() for how in ways]
 )
-def test_the_suite_finds_what_is_broken(tmp_path: Path, test: str, how: dict[str, Any]) -> None:
-    assert complaint(type("Broken", (Toy,), how), test, tmp_path)
+def test_the_suite_finds_what_is_broken(
+    tmp_path: Path, test: str, how: dict[str, Any] | type[Toy]
+) -> None:
+    if isinstance(how, dict):
+        assert complaint(type("Broken", (Toy,), how), test, tmp_path)
+    else:
+        assert "the same" in str(complaint(how, test, tmp_path))
 
 
 def test_every_test_of_the_suite_has_found_something() -> None:
