@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from dataprep.archives.reading import require_unchanged
 from dataprep.build.commit import CommitRecord, rejected_images
@@ -28,13 +29,18 @@ from dataprep.build.lock import Lease
 from dataprep.build.request import Request, describe_examples
 from dataprep.datasets import Dataset, read_image
 from dataprep.datasets.raw_directory import leads_out
-from dataprep.errors import ImageError
-from dataprep.images import Prepared, Recipe, prepare
+from dataprep.errors import DataprepError, ImageError
+from dataprep.images import Prepared, Recipe, png, prepare
 from dataprep.index import Row
 from dataprep.index.order import read_shard
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
+from dataprep.system.messages import counted
 from dataprep.system.state_files import to_json
+
+STORED_WITH_8_BITS: Final = "of 16 bits a sample: stored with 8; --depth keep stores 16, as PNG"
+_LOOKED_AT: Final = 8  # images, before the first is made
+
 
 if TYPE_CHECKING:  # they load a database, which a run that has nothing to order need not
     from dataprep.index.images import Images
@@ -87,6 +93,20 @@ class ImageJob(Job):
                 source += row.size
         return made / source if source else 1.0
 
+    def foretell(self, shard: ShardName) -> Iterator[str]:
+        """Whether PNGs have 16 bits a sample, of which 8 are kept unless the user says so."""
+        if self.request.recipe.depth == "8":
+            some = [row for row in islice(self._rows(shard), _LOOKED_AT) if _is_png(row.key)]
+            if deep := sum(self._is_deep(row) for row in some):
+                yield f"{deep} of the first {counted(len(some), 'PNG')} {STORED_WITH_8_BITS}"
+
+    def _is_deep(self, row: Row) -> bool:
+        with suppress(DataprepError):  # it is told when the image is made
+            most = self.request.recipe.max_image_bytes
+            data = read_image(self.request.raw, row, self.index, most=most)
+            return data.startswith(png.MAGIC) and png.read_header(data).depth == 16
+        return False
+
     def check_rejected(self, records: Iterable[CommitRecord]) -> None:
         """One look at each file that a rejected image is in."""
         for record in records:
@@ -97,6 +117,10 @@ class ImageJob(Job):
 
     def _rows(self, shard: ShardName) -> Iterator[Row]:
         return read_shard(self.workspace.order, shard.split, shard.number)
+
+
+def _is_png(key: str) -> bool:
+    return key.lower().endswith(".png")
 
 
 def _convert(raw: Path, index: Path, recipe: Recipe, row: Row) -> tuple[Row, Prepared | ImageError]:

@@ -155,7 +155,11 @@ def _unusual(header: Header, recipe: Recipe, target: Format) -> str:
     plain = header.opaque and (header.depth == 8 or _stays_deep(header, recipe))
     if "PNG" in recipe.passes or recipe.depth == "keep":
         return "" if plain else f"{header.name} PNG"
-    return "" if target == "PNG" or (target == "RAW" and plain) else _misplaced("PNG", recipe)
+    deep = header.depth == 16 and not plain
+    kind = f"{header.name} PNG" if deep else "PNG"
+    if target == "PNG":
+        return kind if deep else ""
+    return "" if target == "RAW" and plain else _misplaced(kind, recipe)
 
 
 def _misplaced(kind: str, recipe: Recipe) -> str:

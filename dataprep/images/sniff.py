@@ -18,12 +18,8 @@ Order: TypeAlias = Literal["big", "little"]
 _EXIF = b"Exif\0\0"
 _BIG, _LITTLE = b"MM\0*", b"II*\0"
 _ORIENTATION, _SHORT = 0x0112, 3
-_MORE_TAGS, _GPS = 0x8769, 0x8825  # where EXIF has the directories of its own tags, and of a place
-_PLACE = {
-    2,
-    4,
-    6,
-}  # latitude, longitude, altitude; where cameras may not tell, they leave a version
+_MORE_TAGS, _GPS = 0x8769, 0x8825  # where the directories of EXIF's own tags and of a place are
+_PLACE = {2, 4, 6}  # latitude, longitude, altitude; cameras that may not tell leave a version
 # Tags that tell of people: EXIF 2.3, TIFF 6.0, and what Windows writes (XP...).
 _PERSONAL = {
     "EXIF owner": (0x013B, 0x8298, 0x9C9D, 0xA430),  # Artist, Copyright, XPAuthor, CameraOwnerName

@@ -37,6 +37,8 @@ STATUSES = (*STORED, "rejected", "missing", "unlisted", "ignored", "excluded")
 _METADATA: Final = "metadata: "
 TURNED: Final = f"(^|; ){_METADATA}EXIF orientation"
 """What is found in the reason of an image that is stored with an EXIF orientation."""
+SHALLOWER: Final = "^16-bit .*: (re-encoded|stored) as 8-bit "
+"""What is found in that of an image that had 16 bits a sample and is stored with 8."""
 
 _ATTRIBUTE: Final = re.compile(r"[A-Za-z0-9_]+")  # as the manifest's schema has it
 _MOST_ATTRIBUTES: Final = 1000

@@ -17,6 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from dataprep.index.records import SHALLOWER
+
 Level = Literal["error", "warning", "note"]
 
 _SPLITS: Final = "case split when 'test' then 0 when 'train' then 2 else 1 end"
@@ -254,6 +256,12 @@ RULES: Final = (
         "listed and not there, or there and not listed",
         "select status || ': ' || coalesce(split || '/', '') || key as text, [] as images "
         "from others where status in ('missing', 'unlisted') order by status, split, key",
+    ),
+    Rule(
+        "depth",
+        "note",
+        "stored with 8 of its 16 bits a sample (--depth keep)",
+        _odd("reason", f"regexp_matches(reason, '{SHALLOWER}')", "split, key"),
     ),
     Rule(
         "repaired",

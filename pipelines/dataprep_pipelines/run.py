@@ -39,7 +39,7 @@ from dataprep.build.convert_job import (
     unstored_rows,
 )
 from dataprep.build.grow import exchange, finish_merge
-from dataprep.build.image_job import order_images, plan_images
+from dataprep.build.image_job import STORED_WITH_8_BITS, order_images, plan_images
 from dataprep.build.index_parts import (
     IndexParts,
     check_unchanged,
@@ -75,6 +75,7 @@ from dataprep.errors import (
     SinkError,
     SourceError,
 )
+from dataprep.index.records import SHALLOWER, count_reasons
 from dataprep.plugins import load_dataset
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import storage_error
@@ -152,6 +153,11 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
                 others=images.unstored() if summary.has_unstored else (),
                 before=base.before,
             )
+        shallower = manifest["totals"]["repaired"] and count_reasons(
+            job.workspace.records, SHALLOWER
+        )
+        if shallower:
+            reporter.line(f"{counted(shallower, 'image')} {STORED_WITH_8_BITS}")
         return base.finish(job, manifest)
 
 
@@ -414,6 +420,8 @@ def _write_shards(job: Job, workers: _Workers) -> list[CommitRecord]:
     parallelism = workers.engine.parallelism(len(pending), images=images)
     check_free_space(job, pending, at_once=parallelism.at_once)
     lay_out(job, pending, line)
+    for text in job.foretell(pending[0]):
+        line(text)
     # In later rounds, which hold nothing but what has failed, it says nothing that much fails.
     most_failed: float = max(_MANY_FAILED, _PER_SHARD * parallelism.at_once)
     failed: dict[ShardName, DataprepError] = {}

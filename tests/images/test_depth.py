@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
+import dataprep
 from dataprep.images import Note, Recipe, Resize, prepare
 from dataprep.images.pixels import eight_bits, resized
+from dataprep.index.records import SHALLOWER
+from tests.conftest import Cli
 from tests.images.png_files import GREY, RGB, RGBA, png
 
 KEEP = Recipe(passes=("JPEG", "PNG"), depth="keep")
@@ -87,3 +92,36 @@ def test_resize_in_16_bits_is_that_in_8_bits_but_finer(name: Any, size: tuple[in
     assert stored.notes == ()
     for pair, expected in (((0, 1), 1), ((1, 2), 2), ((65534, 65535), 65535), ((2, 4), 3)):
         assert resized(np.array([pair], np.uint16), (1, 1), "box").tolist() == [[expected]]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "form"),
+    [
+        (Recipe(encoding="png"), "16-bit grey PNG: re-encoded as 8-bit grey PNG"),
+        (CUT, "16-bit grey PNG: re-encoded as 8-bit grey PNG"),
+        (Recipe(), "16-bit grey PNG, not JPEG: re-encoded as 8-bit grey JPEG, quality 100"),
+        (Recipe(encoding="raw"), "16-bit grey PNG, not JPEG: stored as 8-bit grey pixels"),
+    ],
+)
+def test_bits_are_never_lost_without_a_word(recipe: Recipe, form: str) -> None:
+    assert prepare(DEEP["grey"], recipe).notes == (Note("repaired", form),)
+    assert re.search(SHALLOWER, form)
+    eight = png(NOISE[..., :1] >> 8, GREY, 8)
+    assert not any(re.search(SHALLOWER, note.text) for note in prepare(eight, recipe).notes)
+
+
+def test_a_run_says_first_and_last_what_loses_bits(tmp_path: Path, cli: Cli) -> None:
+    place = tmp_path / "raw/train/a"
+    place.mkdir(parents=True)
+    for number in range(9):
+        (place / f"{number}.png").write_bytes(DEEP["grey"])
+    (place / "9.png").write_bytes(png(NOISE[..., :1] >> 8, GREY, 8))
+    words = ("folder", "--raw", tmp_path / "raw", "--shuffle", "none", "--workers", 1, "--out")
+    lines = cli(*words, tmp_path / "out").out.splitlines()
+    said = [line for line in lines if "--depth keep" in line]
+    assert said[0].startswith("8 of the first 8 PNGs of 16 bits a sample: stored with 8; ")
+    assert said[1].startswith("9 images of 16 bits a sample: stored with 8; ")
+    assert lines.index(said[1]) < len(lines) - 1  # the last one says that it is sealed
+    (found,) = dataprep.lint(tmp_path / "out", rules=["depth"]).rules
+    assert found.count == 9
+    assert "--depth keep" not in cli(*words, tmp_path / "deep", "--depth", "keep").out
