@@ -108,7 +108,7 @@ def seal(
     _check_complete(job.splits, records)
     if job.request.verify_before_seal:
         report(f"reading {counted(len(records), 'shard')} again")
-        _reread(job, records)
+        _reread(job, records, "sealed" if before[0] == 0 else "added to the data set")
     joined = join_rows(job, records, others)
     splits: dict[str, Any] = {}
     for split in job.splits:
@@ -144,8 +144,8 @@ def publish_manifest(workspace: Workspace, lease: Lease, manifest: bytes) -> Non
     sync_directory(workspace.out)
 
 
-def _reread(job: Job, records: Sequence[CommitRecord]) -> None:
-    """Compare every shard, as storage gives it back, with what was written."""
+def _reread(job: Job, records: Sequence[CommitRecord], done: str) -> None:
+    """Compare every shard, as storage gives it back, with what was written; before it is `done`."""
 
     def is_as_written(record: CommitRecord) -> bool:
         for file in record.files:
@@ -167,7 +167,7 @@ def _reread(job: Job, records: Sequence[CommitRecord]) -> None:
             job.workspace.record(shard).unlink()
         raise DatasetError(
             f"{some_of([str(shard) for shard in damaged])}: not what was written there, so nothing "
-            "is sealed; check the storage and run the same command again: it makes only "
+            f"is {done}; check the storage and run the same command again: it makes only "
             f"{counted(len(damaged), 'shard')} anew"
         )
 

@@ -229,6 +229,19 @@ def test_rejected_images_are_counted_with_those_of_before(cli: Cli, grown: Made)
     assert verify(grown.out, "records", threads=1).problems == ()
 
 
+def test_a_new_shard_that_is_damaged_before_it_is_added_is_found(cli: Cli, grown: Made) -> None:
+    (grown.raw.path / "bar" / "torn.jpg").write_bytes(b"\xff\xd8 no JPEG")
+    assert cli(*grown.command(grown.out, "--append")).code == 3  # the new shards are kept
+    shard = next((grown.out / ".dataprep" / "append" / "train").iterdir())
+    shard.write_bytes(shard.read_bytes()[::-1])
+    words = grown.command(grown.out, "--append", "--max_bad", 1, "--verify_before_seal")
+    error = cli(*words).error
+    assert "not what was written there, so nothing is added to the data set; check" in error
+    assert hashes(grown.out) == grown.files
+    assert cli(*words).code == 0
+    assert verify(grown.out, "records", threads=1).problems == ()
+
+
 def test_what_was_begun_is_begun_anew_when_still_more_has_come(cli: Cli, grown: Made) -> None:
     (grown.raw.path / "bar" / "torn.jpg").write_bytes(b"\xff\xd8 no JPEG")
     assert cli(*grown.command(grown.out, "--append")).code == 3

@@ -67,6 +67,21 @@ def test_a_shard_that_was_damaged_before_the_seal_is_found_if_asked_for(
     assert hashes(out) == tiny.files
 
 
+def test_a_sealed_set_whose_shard_is_found_damaged_is_sealed_no_more(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    """Or others would stage what is known to be damaged."""
+    out = tiny.copy(tmp_path / "out")
+    shard = out / "train" / "train-00002-of-00006"
+    shard.write_bytes(shard.read_bytes()[::-1])
+    error = cli(*tiny.command(out, "--verify_before_seal")).error
+    assert "train-00002-of-00006: not what was written there, so nothing is sealed" in error
+    assert not (out / "manifest.json").exists()
+    assert "unfinished" in cli("stage", out, "--to", tmp_path / "to").error
+    assert cli(*tiny.command(out, "--verify_before_seal")).code == 0
+    assert hashes(out) == tiny.files
+
+
 def test_without_that_verify_finds_it(cli: Cli, tiny: Made, tmp_path: Path) -> None:
     out = tiny.copy(tmp_path / "out")
     (out / "manifest.json").unlink()
