@@ -137,7 +137,7 @@ class Records(Sequence[Example]):
 
         Raises:
             IndexError: there is no such example.
-            SinkError: it is damaged.
+            SinkError: it is damaged, or its shard is missing.
             UsageError: the slice has another step.
         """
         if isinstance(number, slice):

@@ -7,6 +7,7 @@ import io
 import multiprocessing
 import os
 import pickle
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +22,7 @@ from PIL import Image
 from pyarrow import parquet
 
 import dataprep
+from dataprep.build.manifest import read_manifest
 from dataprep.errors import DatasetError, SinkError, UsageError
 from dataprep.records import Records, Uneven, part_of
 from dataprep.sinks.example import Example
@@ -359,6 +361,18 @@ def test_a_batch_names_what_is_not_there_or_damaged(tiny: Made, tmp_path: Path) 
                 read([0, 24])
             with pytest.raises(SinkError, match="train-00002-of-00006: record 0"):
                 read([9, 8, 7])
+
+
+@pytest.mark.parametrize("name", ["tfrecord", "lmdb", "hdf5", "parquet", "recordio"])
+def test_a_missing_shard_is_one_line(shelf: Shelf, name: str, tmp_path: Path) -> None:
+    out = shelf(name).copy(tmp_path / "out")
+    (file, *_) = read_manifest(out)["splits"]["train"]["shards"][0]["files"]
+    (out / file["path"]).unlink()
+    records = dataprep.open(out)
+    says = f"{file['path']} cannot be opened: No such file or directory; `dataprep verify`"
+    for read in (lambda: records[0], lambda: records.encoded([1]), lambda: next(iter(records))):
+        with pytest.raises(SinkError, match=re.escape(says)):
+            read()
 
 
 def test_a_batch_of_more_shards_than_may_be_open(many: Made) -> None:

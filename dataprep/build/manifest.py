@@ -19,8 +19,8 @@ from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dataprep.errors import DatasetError, UsageError
-from dataprep.system.messages import some_of
+from dataprep.errors import DatasetError, SinkError, UsageError
+from dataprep.system.messages import printable, refusal, some_of
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import to_json
 
@@ -68,7 +68,7 @@ def read_manifest(out: Path) -> dict[str, Any]:
             "`dataprep status` tells how far a run has come, `dataprep stage --status` a copy"
         ) from None
     except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise DatasetError(f"{path} cannot be read: {refusal(error)}") from error
     return checked_manifest(data, path)
 
 
@@ -143,6 +143,8 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 
 def _check_schema(manifest: object, path: Path) -> None:
+    if not isinstance(manifest, dict) or "format" not in manifest:
+        raise DatasetError(f"{path} is not dataprep's; give a directory that dataprep made")
     # Imported here because only those who read a manifest need it.
     from jsonschema import Draft202012Validator, validators
     from jsonschema.exceptions import best_match
@@ -408,8 +410,19 @@ class FinishedSplit:
         return self.ends[shard - 1] if shard else 0
 
     def reader(self, shard: int) -> ShardReader:
-        """Of one shard, which is counted from 0; to be closed."""
-        return self.sink.reader([self.out / path for path in self.files[shard]], self.info)
+        """Of one shard, which is counted from 0; to be closed.
+
+        Raises:
+            SinkError: it is missing, damaged, or cannot be read.
+        """
+        paths = [self.out / path for path in self.files[shard]]
+        try:
+            return self.sink.reader(paths, self.info)
+        except OSError as error:
+            path = printable(str(error.filename or paths[0]))
+            raise SinkError(
+                f"{path} cannot be opened: {refusal(error)}; `dataprep verify` names bad files"
+            ) from error
 
     def between(self, start: int, stop: int) -> Iterator[Example]:
         """Examples ``start`` to ``stop - 1`` in order; whole shards are read from end to end.

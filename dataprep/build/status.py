@@ -98,11 +98,13 @@ def read_status(out: Path) -> JobStatus:
         DatasetError: there is no job in it; or it is not clear which part of a data set is.
     """
     workspace = Workspace(out)
-    if not workspace.private.is_dir() and not workspace.manifest.exists():
-        raise DatasetError(
-            f"{out}: no job of dataprep's here; is this the --local_scratch_dir? "
-            "`dataprep stage --status` tells of a copy"
-        )
+    if not workspace.private.is_dir():
+        if not workspace.manifest.exists():
+            raise DatasetError(
+                f"{out}: no job of dataprep's here; is this the --local_scratch_dir? "
+                "`dataprep stage --status` tells of a copy"
+            )
+        read_manifest(out)  # which may be somebody else's
     # First, and once: a run may end, or begin, while the rest is read.
     holder = _holder(workspace)
     added = Workspace(workspace.generation)

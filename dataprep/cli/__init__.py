@@ -7,6 +7,7 @@ node has too little space for ``dataprep stage``; 5 ``lint --fail_on`` found som
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
 import os
@@ -26,6 +27,7 @@ from dataprep.api.progress import forget_stdout
 from dataprep.cli.output import open_streams, say
 from dataprep.errors import DataprepError, UsageError
 from dataprep.system.cores import one_thread_each
+from dataprep.system.messages import refusal
 
 _HELP = ["-h", "--help"]
 _LONGEST = 500  # characters of a message
@@ -179,9 +181,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         forget_stdout()
         return DataprepError.exit_code
     except Exception as error:  # noqa: BLE001  # the last resort: one line, not a traceback
-        words_of_it = " ".join(str(error).split())
-        hint = "" if debug else "; add --debug for the details"
-        return _fail(f"unexpected {type(error).__name__}: {words_of_it}{hint}", error, debug)
+        what = f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"
+        if isinstance(error, OSError) and error.filename is not None:
+            shorter = "; give a shorter path" if error.errno == errno.ENAMETOOLONG else ""
+            what = f"{error.filename}: {refusal(error)}{shorter}"
+        return _fail(what + ("" if debug else "; add --debug for the details"), error, debug)
     return 0
 
 

@@ -10,6 +10,7 @@ import click
 from dataprep.api.review import card
 from dataprep.cli.output import say
 from dataprep.errors import UsageError
+from dataprep.system.messages import refusal
 from dataprep.system.regular_files import read_regular
 
 
@@ -57,4 +58,5 @@ def _texts(path: Path | None) -> dict[str, str | bool]:
     try:
         return tomllib.loads(read_regular(path).decode())
     except (OSError, ValueError) as error:
-        raise UsageError(f"--rai {path} cannot be read: {error}") from error
+        why = refusal(error) if isinstance(error, OSError) else error
+        raise UsageError(f"--rai {path} cannot be read: {why}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -27,7 +28,7 @@ from dataprep.review.loaders import loaders
 from dataprep.review.pictures import Album, Picture, short
 from dataprep.review.rules import NEEDS_NEAR, RULES
 from dataprep.system.durable_files import write_durably
-from dataprep.system.messages import counted, printable, sized
+from dataprep.system.messages import counted, printable, refusal, sized
 
 NAME: Final = "report.html"
 
@@ -76,9 +77,11 @@ def write_report(
 
     Raises:
         DatasetError: it is not sealed, damaged, or a part.
-        UsageError: what draws a page is not installed.
+        UsageError: what draws a page is not installed, or it cannot be written there.
     """
     manifest = read_manifest(out)
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{path} cannot be written; choose a file in a directory of yours (--to)")
     rows = manifest["totals"]["records"]
     if near is None:
         near = rows <= _NEAR_LIMIT
@@ -115,7 +118,12 @@ def write_report(
         loaders=loaders(manifest),
         options=_options(manifest),
     )
-    write_durably(path, text.encode())
+    try:
+        write_durably(path, text.encode())
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {refusal(error)}; choose another file (--to)"
+        ) from error
 
 
 def _template() -> Any:  # they are loaded only here, and for the charts

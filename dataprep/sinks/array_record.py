@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from errno import EIO, ENOSPC
+from errno import EFBIG, EIO, ENOSPC
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
@@ -76,7 +76,8 @@ def _os_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        code = ENOSPC if os.strerror(ENOSPC) in str(error) else EIO
+        codes = (code for code in (ENOSPC, EFBIG) if os.strerror(code) in str(error))
+        code = next(codes, EIO)
         raise OSError(code, str(error).partition(";")[0], str(path)) from error
 
 

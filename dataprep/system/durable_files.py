@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dataprep.errors import SinkError
+from dataprep.system.messages import refusal
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK})
@@ -132,13 +133,12 @@ def storage_error(error: OSError, out: Path, doing: str = "") -> SinkError:
     """
     during = f" while {doing}" if doing else ""
     what = f"written{during}" if doing else "read or written"
-    if is_full(error):
+    if is_full(error) and error.errno != errno.EFBIG:
         return SinkError(
             f"{out}: no space left{during} ({error.strerror}); free some and run the same command "
             "again: finished shards are kept"
         )
     where = f" ({error.filename})" if error.filename else ""
     return SinkError(
-        f"{out} cannot be {what}: {error.strerror or error}{where}; "
-        "mend that and run the same command again"
+        f"{out} cannot be {what}: {refusal(error)}{where}; mend that and run the same command again"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import resource
 from collections.abc import Collection
 
 from dataprep.errors import SourceError
@@ -35,11 +37,19 @@ def counted(count: int, noun: str, several: str = "") -> str:
 
 def unreadable(place: str, error: OSError) -> SourceError:
     """The error for a file or directory the system refuses to read."""
-    reason = error.strerror or str(error)
     return SourceError(
-        f"cannot read {printable(place)}: {reason}; check that it exists, that its permissions "
-        "allow reading and that the file system is healthy"
+        f"cannot read {printable(place)}: {refusal(error)}; check that it exists, that its "
+        "permissions allow reading and that the file system is healthy"
     )
+
+
+def refusal(error: OSError) -> str:
+    """Why the system refused something, and what that limit is."""
+    reason = error.strerror or str(error)
+    bound, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if error.errno == errno.EFBIG and bound != resource.RLIM_INFINITY:
+        return f"{reason}, files may have {sized(bound)} here (ulimit -f)"
+    return reason
 
 
 def sized(count: float) -> str:

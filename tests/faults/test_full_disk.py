@@ -78,9 +78,7 @@ def free_bytes(path: Path) -> int:
     return int(line.stdout.split()[1])
 
 
-def test_a_limit_on_the_size_of_files_is_a_full_disk_too(
-    cli: Cli, photos: Made, tmp_path: Path
-) -> None:
+def test_a_limit_on_the_size_of_files_is_named(cli: Cli, photos: Made, tmp_path: Path) -> None:
     out = tmp_path / "out"
     limited = [sys.executable, "-c", _LIMITED, "300000", *photos.command(out, "--workers", 2)]
     process = subprocess.Popen(
@@ -88,7 +86,8 @@ def test_a_limit_on_the_size_of_files_is_a_full_disk_too(
     )
     result = cli.done(process)
     assert result.code == 1
-    assert "no space left while writing" in result.error
+    assert "cannot be written while writing" in result.error
+    assert "File too large, files may have 300.0 KB here (ulimit -f)" in result.error
     assert [name for name in leftovers(out) if not name.endswith("failure.json")] == []
     assert cli(*photos.command(out)).code == 0
     assert hashes(out) == photos.files

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +77,20 @@ def test_a_full_disk_is_told_as_such() -> None:
     with pytest.raises(OSError, match="No space left on device"):
         writer.close()  # until then they are in the writer's memory
     writer.abandon()
+
+
+def test_a_limit_on_the_size_of_files_is_told_as_such(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    writer = ArrayRecordSink().open([tmp_path / "a"], SINGLE)
+    writer.write(RECORDS[0])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as raised:
+            writer.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        writer.abandon()
+    assert raised.value.errno == errno.EFBIG
 
 
 def test_without_its_library_one_line_says_what_to_install(

@@ -17,7 +17,7 @@ from typing import Literal
 
 from dataprep.errors import NoRoomError, StagingError
 from dataprep.system.durable_files import PARTIAL
-from dataprep.system.messages import printable
+from dataprep.system.messages import printable, refusal
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PARTIAL = re.compile(rf"\.([0-9a-f]{{16}})\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
@@ -187,7 +187,7 @@ def target_error(
         copied: whether something may have been copied already; if not, no space is `NoRoomError`.
     """
     where = f"{printable(str(place))}: cannot go on{f' {printable(doing)}' if doing else ''}"
-    reason = error.strerror or str(error)
+    reason = refusal(error)
     if error.errno in _FULL:
         kind = StagingError if copied else NoRoomError
         return kind(
