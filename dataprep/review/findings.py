@@ -227,7 +227,8 @@ def lint(
         first = database.execute(
             "from found" + ("" if show is None else f" limit {show}")
         ).fetchall()
-        findings = tuple(Finding(printable(text), _images(images)) for text, images in first)
+        # As text, since a forged table may have no key and no reason.
+        findings = tuple(Finding(printable(str(text)), _images(images)) for text, images in first)
         found.append(Findings(rule.name, rule.level, rule.meaning, count, findings))
         if chosen is not None and rule.drop != "none":
             rows = database.execute("select images from found")
