@@ -60,7 +60,6 @@ def list_container(
     """List the images in a directory or archive; nothing is unpacked to disk.
 
     Args:
-        raw: the raw directory.
         container: the directory or archive, relative to `raw`.
         deep: whether a directory's sub-directories are searched as well.
         restarts_name: under which name `Listing.restarts` will be kept in the index. The images of
@@ -96,10 +95,6 @@ def list_archive(raw: Path, archive: Archive) -> Listing:
 
     Member names are data: ``./`` and ``/`` at their start mean nothing, and those with ``..`` are
     left out. So are links, devices and sparse files, and say why.
-
-    Args:
-        raw: the raw directory.
-        archive: the archive under it.
 
     Raises:
         SourceError: the archive is unreadable, damaged or truncated.

@@ -59,7 +59,6 @@ def find_restarts(descriptor: int, unpacked: int, images: int) -> bytes:
     index would need more than 128 MB. Finding them needs 64 KiB of memory a point.
 
     Args:
-        descriptor: the open file.
         unpacked: how many bytes it unpacks to.
         images: how many images it holds.
 
@@ -104,11 +103,6 @@ class Restarts:
 
     def read(self, descriptor: int, offset: int, size: int) -> bytes:
         """Unpack `size` bytes of the archive, or as many as there are.
-
-        Args:
-            descriptor: the open archive.
-            offset: where the bytes start in what it unpacks to.
-            size: how many there are.
 
         Raises:
             zlib.error: the archive is damaged, or another than was indexed.

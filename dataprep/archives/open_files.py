@@ -137,11 +137,6 @@ class ByteStream(io.BufferedIOBase):
 class FileRange(ByteStream):
     """A range of bytes of an open file, which ends where the range ends.
 
-    Args:
-        descriptor: the open file.
-        offset: where the range starts.
-        size: how many bytes it has.
-
     Raises:
         EOFError: when read, if the file became shorter.
     """

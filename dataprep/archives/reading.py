@@ -32,7 +32,6 @@ def read_image(raw: Path, row: Row, index: Path | None = None, *, most: int | No
     in a tree costs three system calls: open, read, close.
 
     Args:
-        raw: the raw directory the row was made from.
         row: where the image is. Offset 0 means that the container is the image itself: in an
             archive a header comes first.
         index: the directory that has the restart points of gzip archives; not needed for others.
@@ -74,7 +73,6 @@ def require_unchanged(raw: Path, containers: Mapping[str, Row]) -> None:
     """Make sure that files are still what they were, so that what was read of them counts.
 
     Args:
-        raw: the raw directory.
         containers: those that were read from, with any row of each.
 
     Raises:

@@ -159,7 +159,6 @@ class Base(NoBase):
         """What it was made from must still be there, as it was.
 
         Args:
-            images: of the raw data as it is now.
             same_sizes: whether images are stored in the size in which they are found.
 
         Raises:

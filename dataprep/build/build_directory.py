@@ -129,8 +129,6 @@ def check_free_space(job: Job, pending: Sequence[ShardName], *, at_once: int) ->
     """Refuse a job that cannot fit; a quota is not seen here: it shows as a full disk.
 
     Args:
-        job: what is to be built.
-        pending: the shards that are not there yet.
         at_once: how many of them are built at the same time, at most.
 
     Raises:
@@ -166,11 +164,6 @@ def lay_out(job: Job, pending: Sequence[ShardName], report: Callable[[str], None
     """Set the layout of the directories that shards are written to, temporary files included.
 
     Shapes no byte of the output, so a job may be resumed with another.
-
-    Args:
-        job: what is to be built.
-        pending: the shards that are not there yet.
-        report: takes one line for the user.
 
     Raises:
         LfsError: a layout was asked for, and `lfs` failed or is not there.

@@ -49,10 +49,6 @@ COMPACTED = "the data set to compact"
 def check_places(request: Request, found: Found) -> None:
     """Refuse, before anything is scanned, what can only go wrong.
 
-    Args:
-        request: what the user asked for.
-        found: what there is of the raw data.
-
     Raises:
         UsageError: a directory is in the raw data or among the shards, where its files would be
             taken for images or shards.
@@ -84,7 +80,6 @@ def claim(
     To be called when nothing that was asked for can be refused any more; hold the lock.
 
     Args:
-        job: what is to be built.
         identity: everything that shapes the bytes of the output, as JSON.
         units: a digest of every piece of the input.
         overwrite: first delete what an earlier job made there.
@@ -148,7 +143,6 @@ def check_foreign_files(job: Job, *, fresh: bool, going: Collection[Path] = ()) 
     """Refuse a directory that holds shards of something else, which readers would take in.
 
     Args:
-        job: what will be written.
         fresh: nothing of this job has been written yet, so even its own names are foreign.
         going: what is going to be deleted.
 
@@ -397,7 +391,6 @@ def remove_partial_files(workspace: Workspace, splits: Sequence[str]) -> None:
     other people's files, even the raw data.
 
     Args:
-        workspace: the output directory.
         splits: those that this run makes, as far as they are known.
     """
     directories = {workspace.out, *workspace.private_directories()}

@@ -196,8 +196,6 @@ def publish_once(
     In the last case the record is withdrawn, so that no other run trusts it.
 
     Args:
-        workspace: the output directory.
-        record: what was made.
         temporaries: where it is.
         finals: where it belongs, in the same order: the data file first, its rows last.
 
@@ -236,7 +234,6 @@ class ShardProgress:
     """Notes the number of images of one shard, now and then.
 
     Args:
-        workspace: the output directory.
         shard: which shard.
         seconds: between two notes. Of thousands of workers, each should write less often: every
             note is a few requests to the file system's metadata server.

@@ -77,8 +77,6 @@ def plan_compaction(
 
     Args:
         request: its source is the data set.
-        manifest: of that.
-        lease: what workers need to go on.
 
     Returns:
         The job, and its identity, which is that of a data set made at once.

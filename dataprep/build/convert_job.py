@@ -201,8 +201,6 @@ def unstored_rows(
     """The rows of images that are not in the data set, without the shards they were to be in.
 
     Args:
-        source: the data set.
-        manifest: of that.
         rejected: also those of rejected images.
     """
     import pyarrow.compute as pc

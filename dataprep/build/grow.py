@@ -55,8 +55,6 @@ def plan_merge(
     """Which files get which names, and the manifest of the whole.
 
     Args:
-        manifest: of the data set as it is.
-        new: of what is added.
         joined: what `dataprep.build.seal.join_rows` says of both.
         place: where what is added is, relative to OUT.
     """
@@ -145,12 +143,6 @@ def merge(
 ) -> Mapping[str, Any]:
     """Make what was added a part of the data set; returns the manifest.
 
-    Args:
-        out: the directory of the data set.
-        manifest: what it says so far.
-        job: what was added.
-        new: its manifest.
-
     Raises:
         DatasetError: a file that is not the data set's is in the way.
         LockedError: another run has taken the directory over.
@@ -172,10 +164,8 @@ def exchange(
     """Let what was made inside OUT take the place of the data set there, or join it.
 
     Args:
-        out: the directory of the data set.
         manifest: what it says so far; files that the new one does not name are deleted.
         new: what it will say.
-        lease: of the run that holds it.
         renames: of shards; None: all are new.
 
     Raises:
@@ -277,8 +267,6 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
     Every step may be repeated. There is no manifest until every file has its new name.
 
     Args:
-        workspace: the output directory.
-        lease: of the run that holds it.
         whole: False: the data set is about to be deleted, and files may be gone.
 
     Raises:

@@ -178,11 +178,7 @@ def plan_images(
     """Decide the shards.
 
     Args:
-        request: what the user asked for.
-        dataset: what is prepared.
         summary: what its index says as a whole.
-        index: where that is.
-        lease: what workers need to go on.
         report: told what the format has no place for.
 
     Returns:

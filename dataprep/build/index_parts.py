@@ -265,8 +265,6 @@ def open_images(parts: IndexParts, dataset: Dataset, request: Request, base: NoB
     """The images of the index; nothing is read until something is asked.
 
     Args:
-        parts: the index.
-        dataset: whose.
         request: whose splits, and images to leave out.
         base: what is added to.
     """
@@ -296,11 +294,6 @@ def summarize(
     """Check the images and put together what is known of them; at once if nothing changed.
 
     Args:
-        request: what the user asked for.
-        dataset: what is prepared.
-        found: what there is of the raw data.
-        parts: the index.
-        images: of the index.
         base: what is added to: the input is what that does not have.
 
     Raises:

@@ -174,7 +174,6 @@ class Job(ABC):
         """What becomes of every image of a shard, in writing order.
 
         Args:
-            shard: which shard.
             pool: threads or processes that may do the work; None: the calling thread does.
             window: how many images may be in flight in the pool.
 
@@ -228,7 +227,6 @@ def kept_info(info: DatasetInfo, sink: Sink, report: Callable[[str], None]) -> D
 
     Args:
         info: what is true of them before.
-        sink: the format.
         report: told what it has no place for.
 
     Raises:
@@ -250,10 +248,6 @@ def choose_shard_count(
     """The count that was asked for, or the one that the format's users expect.
 
     Args:
-        split: its name.
-        images: how many it has.
-        request: what the user asked for.
-        info: what is true of every example.
         like: the count to take if none was asked for and the format allows it.
 
     Raises:
@@ -280,7 +274,6 @@ def describe_splits(job: Job, official: Mapping[str, int]) -> Iterator[str]:
     """A line for the user on each split.
 
     Args:
-        job: what is to be built.
         official: how many images each split of the complete data set has, where known.
     """
     for split in job.splits:

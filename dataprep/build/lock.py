@@ -139,7 +139,6 @@ def sight(path: Path, *, touch_if: str | None = None, again: bool = True) -> Sig
     Opens it, because only then NFS asks its server how the file is now.
 
     Args:
-        path: of the file.
         touch_if: touch it if this is its text, to show that its holder lives. Never touches
             another's: text and time are those of one descriptor.
         again: look once more where NFS has lost the file between two requests.
@@ -301,7 +300,6 @@ def check_held(lease: Lease, *, now: bool = True) -> None:
     which was given up for dead, and whose shard another has made.
 
     Args:
-        lease: of this run.
         now: False: before each of many changes. A look of the last seconds will do; who was
             suspended for longer looks again.
 
@@ -327,7 +325,6 @@ def locked(
     """Hold the directory; it is taken over from a dead run.
 
     Args:
-        workspace: the output directory.
         report: told once, if it takes a while to see whether the holder lives.
         beat_seconds: between two signs of life.
         lease_seconds: of silence after which a holder on another host counts as dead.
@@ -391,7 +388,6 @@ def claim_marker(path: Path, before: Sighting | None) -> str | None:
     """Put a marker of this process in the place of what was seen, which must not have changed.
 
     Args:
-        path: of the marker.
         before: how the marker was; None if there was none.
 
     Returns:

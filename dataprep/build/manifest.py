@@ -77,7 +77,6 @@ def checked_manifest(data: bytes, path: Path) -> dict[str, Any]:
     """A manifest from its bytes, as `read_manifest`.
 
     Args:
-        data: the bytes.
         path: where they are; for messages.
 
     Raises:
@@ -235,10 +234,6 @@ def part_json(part: Part) -> str:
 def read_part(out: Path, manifest: Mapping[str, Any]) -> Part | None:
     """What ``part.json`` says; None if there is none of ours, so everything should be here.
 
-    Args:
-        out: the directory that holds the manifest.
-        manifest: what `read_manifest` gives.
-
     Raises:
         DatasetError: it cannot be understood, or is a part of another data set.
     """
@@ -307,8 +302,6 @@ def refuse_part(out: Path, manifest: Mapping[str, Any], doing: str) -> None:
     """Raise if ``out`` holds only a part of its data set.
 
     Args:
-        out: the directory that holds the manifest.
-        manifest: what `read_manifest` gives.
         doing: what needs all of it, for the message: ``converted``.
 
     Raises:
@@ -377,8 +370,6 @@ class FinishedSplit:
         files: of each shard, where they are, relative to `out`.
 
     Args:
-        out: see above.
-        split: likewise.
         whole: the manifest, where it has been read.
 
     Raises:

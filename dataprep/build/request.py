@@ -129,10 +129,6 @@ def absolute(request: AnyRequest) -> AnyRequest:
 def fit_request(request: Request, dataset: Dataset) -> Request:
     """The request with the recipe that the data set and the format need.
 
-    Args:
-        request: what the user asked for.
-        dataset: what is to be prepared.
-
     Raises:
         UsageError: the two cannot be brought together, the sink or an option does not exist, or
             the list of images to leave out cannot be used.

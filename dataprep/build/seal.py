@@ -66,11 +66,9 @@ def seal(
     second pass over the data.
 
     Args:
-        job: what was built.
         identity: everything that shapes the bytes of the output.
         records: the commit record of every shard, all of them found intact.
         max_bad: how many images may be rejected, missing or not listed.
-        report: takes one line for the user.
         missing: how many images are listed but not there.
         unlisted: how many are there but not listed, and names to exclude that no image has.
         others: rows of the table of records, of images that no shard was to have.
@@ -270,7 +268,6 @@ def join_rows(
     Memory is bounded: rows of records are read and written some at a time.
 
     Args:
-        job: what was built.
         records: the commit record of every shard.
         others: rows of images that are in no shard. Missing columns are null.
 

@@ -57,8 +57,6 @@ def write_shard(
     """Make and commit one shard; the bytes depend on nothing but the job and the shard.
 
     Args:
-        job: what to build.
-        shard: which shard.
         pool: who reads and converts images; None does it in the calling thread.
         window: how many images may be in flight in the pool.
         stop: asked before every image; True abandons the shard.
@@ -129,8 +127,6 @@ class ShardRows:
 
     Args:
         path: a file that is not there yet.
-        shard: whose rows they are.
-        info: what is true of every example.
         attributes: name and kind of what else is known of them.
     """
 

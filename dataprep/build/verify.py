@@ -100,7 +100,6 @@ def verify(
     """Check every shard; of a node's part of a data set, those that should be there.
 
     Args:
-        out: the directory that holds ``manifest.json``.
         level: ``size``: every file is there, with its size. ``hash``: and with its SHA-256.
             ``records``: and the format's own checksums, record counts, labels, and class names
             where the format stores them hold, and the table of records says the same of each.

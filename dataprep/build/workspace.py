@@ -177,8 +177,6 @@ def foreign_files(out: Path, splits: Collection[str], own: Iterable[str]) -> Ite
     after its split what ends like one, since they are told ``train/*.tar``. Hidden files are not.
 
     Args:
-        out: the directory of the data set.
-        splits: their names.
         own: every file of the data set; those it would be mistaken for lie beside them. Relative,
             with ``/``, as what is found is.
     """

@@ -14,7 +14,6 @@ def list_raw(raw: Path, expected: str) -> list[str]:
     """The names in the raw directory, sorted.
 
     Args:
-        raw: the raw directory, as the user gave it.
         expected: what it should hold, for the message.
 
     Raises:

@@ -68,7 +68,6 @@ def decode(data: bytes, frame: Frame, *, grey: bool) -> tuple[Pixels, str | None
     ``dct_method="INTEGER_ACCURATE"``; its default, the fast DCT, is off by up to 12 levels.
 
     Args:
-        data: the whole file.
         frame: its header.
         grey: whether luma is enough; RGB may still come back.
 
@@ -135,7 +134,6 @@ def fast_decode(data: bytes, space: Literal["GRAY", "RGB"]) -> Pixels:
     """Decode at full scale with libjpeg's accurate DCT and smooth chroma upsampling.
 
     Args:
-        data: the whole file.
         space: what to decode to; colour to ``GRAY`` gives luma.
 
     Returns:

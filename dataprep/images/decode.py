@@ -30,7 +30,6 @@ def to_pixels(
         data: the encoded image, or the uint8 pixels in (height, width, channel) order.
         format: ``JPEG``, ``PNG`` or ``RAW``.
         height: that it should have, in pixels, as stored.
-        width: likewise.
         color: what to return: ``rgb`` is (height, width, 3), ``gray`` (height, width).
         max_pixels: refuse images that are, or claim to be, larger.
 

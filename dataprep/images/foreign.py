@@ -53,7 +53,6 @@ def decode(data: bytes, kind: str, max_pixels: int) -> Decoded:
     Grey stays grey, palettes and CMYK become RGB; 16-bit RGB keeps the high byte.
 
     Args:
-        data: the whole file.
         kind: ``GIF``, ``BMP``, ``TIFF`` or ``WebP``.
         max_pixels: the limit, checked before anything is decoded; of TIFF at most the default.
 

@@ -114,7 +114,6 @@ def reaches_end(data: bytes, scan: int) -> bool:
     data there and fails, while Pillow lets it pass.
 
     Args:
-        data: the whole file.
         scan: offset of the first start-of-scan marker.
     """
     at = scan

@@ -80,10 +80,6 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
     BMP, TIFF and WebP are recognised by content and become what `Recipe.target` says. The result
     depends on the arguments and `codec_versions` only; threads may call this at once.
 
-    Args:
-        data: the bytes of the file.
-        recipe: what to do.
-
     Raises:
         dataprep.errors.ImageError: the image cannot be used; the message is the reason.
     """

@@ -115,13 +115,7 @@ def write_order(
     """Assign the images of a split to shards, and keep the order.
 
     Args:
-        directory: where.
         found: with the tables ``chosen`` and ``label_sets``.
-        split: its name.
-        images: how many it has.
-        shards: how many shards.
-        shuffle: how.
-        seed: of the shuffle.
         token: identifies what the order is made from; see `order_is_current`.
         columns: what to keep of each image, as SQL; None: what `read_shard` reads.
     """

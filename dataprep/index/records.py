@@ -73,7 +73,6 @@ class RecordsTable:
     """The table of a sealed data set, open; used by one thread.
 
     Args:
-        out: the directory that holds the manifest.
         described: what the manifest says of it; None if its hash has just been compared.
 
     Raises:
@@ -169,7 +168,6 @@ def conspicuous(path: Path, columns: Sequence[str]) -> Iterator[Any]:
 
     Args:
         path: ``records.parquet``, or the rows of a shard.
-        columns: which.
 
     Raises:
         DatasetError: they cannot be read.

@@ -189,7 +189,6 @@ def croissant(
 
     Args:
         card: what people know.
-        manifest: of the data set.
         attributes: name and kind of its own columns.
     """
     table = manifest["records_table"]

@@ -45,7 +45,6 @@ def bars(
 
     Args:
         edges: of the bars, one more than there are counts.
-        counts: of images.
         label: what is along the horizontal axis.
         scale: of that axis: ``linear`` or ``log``.
     """
@@ -68,7 +67,6 @@ def descending(counts: Sequence[int], label: str) -> str:
     """Counts from the largest to the smallest, however many there are.
 
     Args:
-        counts: of images.
         label: what each of them is.
     """
     ordered = sorted(counts, reverse=True)

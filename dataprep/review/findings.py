@@ -106,9 +106,6 @@ def opened(
     """A database with the tables that these rules read, and lines on what they cannot find.
 
     Args:
-        out: a finished data set.
-        rules: that will be asked for.
-        limits: what is odd.
         advance: told of each of `CHOICES` steps, if pairs are looked for.
 
     Raises:

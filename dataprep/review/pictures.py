@@ -57,8 +57,6 @@ class Album:
     """Thumbnails of the images of a data set; of what cannot be read, only captions.
 
     Args:
-        out: a finished data set.
-        manifest: its manifest.
         rows: of stored images by (split, key), in the table of records.
         raw: the raw data, for images that are not stored; None: there are no thumbnails of these.
     """
@@ -77,7 +75,6 @@ class Album:
         """Thumbnails of these images (split, key), in this order.
 
         Args:
-            images: which.
             room: bytes that they may take; the last ones are captions if they would take more.
         """
         found = self._stored(images) | self._unstored(images)

@@ -28,10 +28,7 @@ def preview(out: Path, *, split: str | None, images: int, seed: int) -> None:
     """Draw some images of a data set, of as many classes as there is room for.
 
     Args:
-        out: a finished data set.
         split: of the images; None for train, or the first.
-        images: how many at most.
-        seed: chooses them.
 
     Raises:
         DatasetError: it is not sealed, damaged, or a part.

@@ -68,8 +68,6 @@ def write_report(
     """Write it.
 
     Args:
-        out: a finished data set.
-        path: of the page.
         near: whether to look for look-alikes; None: if there are few enough images.
         seed: chooses the images on the contact sheet.
         raw: the raw data, to show images that are not stored; None: they are only named.
@@ -260,7 +258,6 @@ def class_rows(classes: Sequence[ClassCount], splits: Sequence[str], room: int) 
     """Rows of HTML, the names cut so that all fit; if not even that helps, the first rows.
 
     Args:
-        classes: of all rows.
         splits: the columns with numbers.
         room: bytes that they may take.
     """

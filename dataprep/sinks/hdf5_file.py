@@ -92,7 +92,6 @@ def create(disk: NewFile, version: int) -> h5py.File:
     """HDF5's view of a new file, without times of day.
 
     Args:
-        disk: the file.
         version: `HDF5_1_8` or `HDF5_1_10`, which then can read it. Both protect what is not data
             by checksums, the first all but the index of chunks.
     """

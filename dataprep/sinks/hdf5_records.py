@@ -162,7 +162,6 @@ class RecordsReader(ShardReader):
     """Random access; all but the images is read whole when it is opened.
 
     Args:
-        path: the shard.
         info: classes come from the file if it has none.
     """
 

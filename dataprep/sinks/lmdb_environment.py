@@ -164,9 +164,6 @@ class LmdbReader:
     py-lmdb opens a file once a process, so that all readers of it share an environment; forked
     processes go on with what they inherit.
 
-    Args:
-        path: the file.
-
     Raises:
         SinkError: truncated or damaged; it does not say which file.
         lmdb.Error: not an LMDB file of this kind.

@@ -59,7 +59,6 @@ def frame(head: bytes, data: bytes) -> list[bytes]:
 
     Args:
         head: what stands before the data: a multiple of 4 bytes, without the magic.
-        data: the rest.
 
     Raises:
         SinkError: it has 2**29 bytes or more.

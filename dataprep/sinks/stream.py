@@ -24,7 +24,6 @@ class StreamWriter(ShardWriter):
 
     Args:
         paths: must not exist.
-        info: what is true of every example.
     """
 
     def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
@@ -54,7 +53,6 @@ class StreamReader(ShardReader):
 
     Args:
         paths: the data, then whatever sidecars there are.
-        info: what is known of the data set.
 
     Raises:
         SinkError: the index does not fit the file, or is damaged.

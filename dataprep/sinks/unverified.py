@@ -57,7 +57,6 @@ def in_child(
     Args:
         path: what is read; for messages.
         function: importable; its arguments and what it yields can be pickled.
-        arguments: for it.
         seconds: to wait for each item; 60 if None.
 
     Raises:

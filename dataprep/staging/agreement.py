@@ -28,7 +28,6 @@ class Peers(Protocol):
         """Hand in this node's report, and wait for what follows from those of all nodes.
 
         Args:
-            report: of this node.
             conclude: given all reports, by node index, on node 0 or on every node; what it raises
                 is raised on all.
 

@@ -141,7 +141,6 @@ def copy_files(
 
     Args:
         source: the directory that they are in.
-        files: which.
         target: an open descriptor of the directory they go into; nothing is reached but through it.
         verify: ``none`` compares sizes; ``copy`` also hashes what is read and compares it with
             what the manifest says; ``reread`` also reads it back from the target's storage.

@@ -116,11 +116,6 @@ class LocalRanks:
 
     Where no launcher names its launch, the processes learn nothing from each other: each looks for
     itself what is there.
-
-    Args:
-        directory: the target.
-        request: the call.
-        placement: names the launch.
     """
 
     def __init__(

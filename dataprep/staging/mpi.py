@@ -122,9 +122,6 @@ class MpiPeers:
     def settle(self, report: Report | None = None) -> list[Report]:
         """Let all nodes know whether one has failed. Only within `in_step`.
 
-        Args:
-            report: what else to tell.
-
         Returns:
             All nodes' reports, by index.
 

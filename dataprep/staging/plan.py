@@ -123,7 +123,6 @@ def find_target(
     Args:
         to: ``--to``; used as it is.
         name: of the data set, for the last component of a chosen path.
-        placement: whose job it is.
         shared: a directory that jobs of the same user share, instead of the job's own.
         environment: where sites name their scratch.
 
@@ -213,7 +212,6 @@ def find_copy(source: Path | None, to: Path | None, placement: Placement, *, sha
     Args:
         source: SRC; may be None if ``to`` is given: then any copy will do.
         to: ``--to``.
-        placement: whose job it is.
         shared: ``--shared``.
 
     Raises:

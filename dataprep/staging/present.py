@@ -69,10 +69,6 @@ class Present:
 def look(plan: StagePlan, directory: StageDirectory) -> Present:
     """Look at the target, without reading any of its files.
 
-    Args:
-        plan: what belongs here.
-        directory: the target.
-
     Raises:
         StagingError: it is another job's, in use by others, or a copy of something else; a file
             that staging did not put here is in the way, or readers would take it in.

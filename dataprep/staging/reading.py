@@ -22,7 +22,6 @@ class SourceReader:
 
     Args:
         source: the directory that it is in.
-        file: what it must be.
         scattered: other nodes read what is between the pieces, so nothing is read ahead.
 
     Raises:

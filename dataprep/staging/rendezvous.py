@@ -59,7 +59,6 @@ def connected(
 
     Args:
         request: the call, whose ``--rendezvous`` overrules the scheduler.
-        placement: which node this is.
         watch: stopped, from another thread, as soon as another node has failed.
         reporter: told if the nodes do not meet, and by what they know each other.
 

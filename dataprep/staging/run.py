@@ -55,8 +55,6 @@ def run_on_copy(
     """Stage, run ``command`` with ``DATA_DIR`` set, and clean.
 
     Args:
-        request: what is to be staged.
-        command: the program and its arguments.
         words: the command line that says the same as ``request``, from ``stage`` on.
         reporter: told how the staging goes.
         keep: leave the copies if a signal ends this, for a job that is requeued.
@@ -135,7 +133,6 @@ class _Signals:
         """Run a program, which gets all signals that come.
 
         Args:
-            words: the program and its arguments.
             output: capture what it prints.
             variables: of its environment, besides our own.
 

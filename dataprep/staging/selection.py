@@ -65,7 +65,6 @@ def select(
     do not come with a split that is shared.
 
     Args:
-        inventory: what there is.
         splits: only these; all if empty.
         share: only this node's part of their shards; all shards if None.
 
@@ -184,7 +183,6 @@ def deal_shards(sizes: Sequence[int], nodes: int, replicas: int = 1) -> Iterator
 
     Args:
         sizes: of every shard by number: records, or bytes where no records are known.
-        nodes: how many there are.
         replicas: how many nodes get each shard, at most all.
 
     Yields:

@@ -96,7 +96,6 @@ def read_staged(path: Path, *, reread: bool = False) -> StagedStatus:
     """Look at a target.
 
     Args:
-        path: the target.
         reread: read every file whose hash is known; otherwise sizes and times must do.
 
     Raises:

@@ -33,7 +33,6 @@ class TargetWriter:
 
     Args:
         target: an open descriptor of the directory that it goes into.
-        file: what it must become.
         source: the directory it comes from, for messages.
         verify: see `dataprep.staging.copying.copy_files`.
         check: called again and again while it is read back; raises to stop.

@@ -287,8 +287,6 @@ def write_archive(
     """Write the images of one archive, one at a time.
 
     Args:
-        directory: where to.
-        layout: as what.
         number: the archive's, from 1.
         files: base names and contents.
     """

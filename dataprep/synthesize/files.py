@@ -82,7 +82,6 @@ def drawn(
 
     Args:
         draw: makes one file.
-        items: of what.
         sizes: gets each file's number of bytes.
     """
     threads = usable_cores()

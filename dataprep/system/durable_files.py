@@ -51,8 +51,6 @@ def rename(temporary: Path, path: Path, check: Callable[[], object] = lambda: No
     """Give a finished file its name, if that is still allowed.
 
     Args:
-        temporary: where it is.
-        path: what it becomes.
         check: raises if it must not. Who is suspended behind that, for so long that another
             process has swept the directory, finds the temporary file gone and changes nothing.
     """
@@ -91,8 +89,6 @@ def write_once(path: Path, data: bytes, *, mode: int = 0o666) -> bool:
     last one does.
 
     Args:
-        path: where.
-        data: what.
         mode: its permissions, from the start; the umask takes from them.
     """
     temporary = partial_path(path)
@@ -127,8 +123,6 @@ def storage_error(error: OSError, out: Path, doing: str = "") -> SinkError:
     """What to tell the user when the output directory refuses something.
 
     Args:
-        error: the refusal.
-        out: the output directory.
         doing: what was being done, e.g. ``writing train-00000-of-00004``.
     """
     during = f" while {doing}" if doing else ""

@@ -100,7 +100,6 @@ def scheduler_cores(environ: Mapping[str, str], host: str | None = None) -> int 
     """The cores that Slurm, PBS or LSF has given to this process on this host.
 
     Args:
-        environ: the environment.
         host: this host; by default what it calls itself.
 
     Returns:

@@ -14,7 +14,6 @@ def flaw_of(status: os.stat_result, *, writers: int = stat.S_IWOTH) -> str:
     """Why a directory cannot be trusted; empty if it can.
 
     Args:
-        status: of the directory.
         writers: the bits of its mode that it must not have.
     """
     if status.st_uid != os.geteuid():
@@ -34,7 +33,6 @@ def require_own(directory: Path, remedy: str, *, writers: int = 0, linked: bool 
     """Refuse a directory that somebody else has put there; one that is not there is none.
 
     Args:
-        directory: which.
         remedy: what to do instead.
         writers: the bits of its mode that it must not have.
         linked: whether it may be a link of this user's.

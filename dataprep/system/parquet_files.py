@@ -23,7 +23,6 @@ def open_parquet(path: Path, *, row_bytes: int | None = None) -> parquet.Parquet
     lengths can say.
 
     Args:
-        path: the file.
         row_bytes: how many a row has at most, on average of a row group, where that is known.
 
     Raises:

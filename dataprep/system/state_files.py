@@ -29,7 +29,6 @@ def file_sha256(path: Path, told: Callable[[int], None] | None = None) -> str:
     """SHA-256 of a file, in hex.
 
     Args:
-        path: the file.
         told: how many bytes were read since the last call.
     """
     digest = hashlib.sha256()

@@ -43,9 +43,6 @@ class RoundWatch:
     """A round of writing shards, as the launcher sees it.
 
     Args:
-        job: what is built.
-        failures: of its workers.
-        reporter: who is told.
         most_failed: how many shards may fail, if more fail than are made.
     """
 

@@ -168,8 +168,6 @@ def convert(
 
     Args:
         request: what into what.
-        engine: where.
-        reporter: who is told.
         checked: verifies the data set first. Formats without checksums would otherwise pass
             damage on, under a new hash.
 
@@ -211,8 +209,6 @@ def compact(
 
     Args:
         request: its source is the data set.
-        engine: where.
-        reporter: who is told.
         checked: verifies the data set, whose shards are deleted in the end.
 
     Raises:
@@ -288,8 +284,6 @@ def _working(
     """The lock, a directory without what killed runs left there, and workers.
 
     Args:
-        workspace: the output directory.
-        engine: where the workers are.
         places: what they must see, by the options that name it.
         splits: those that the run makes, as far as they are known.
         reporter: who is told what takes time.
@@ -339,11 +333,6 @@ def _scan_what_changed(
     """The index of everything that was found; what is not indexed, or has changed, is scanned.
 
     Args:
-        dataset: what is prepared.
-        raw: where it is.
-        units: what was found of it.
-        index: where the index is.
-        workers: who scans.
         trust: False: all is scanned again. Files rewritten in place leave their folder's time as
             it was.
 
@@ -391,10 +380,6 @@ def _write_shards(job: Job, workers: _Workers) -> list[CommitRecord]:
     """Make and commit every shard of the job that is not there yet, in as many rounds as it takes.
 
     A shard that fails is tried again when the others are done, twice.
-
-    Args:
-        job: what to build.
-        workers: who makes the shards.
 
     Returns:
         The commit record of every shard.

@@ -159,7 +159,6 @@ def task_file(
 
     Args:
         task: anything that can be pickled.
-        lease: of this run.
         requirements: what workers elsewhere must have; None: there are none elsewhere.
         name: what to call the file, one a phase of the run.
     """

@@ -191,7 +191,6 @@ def find_lists(raw: Path, options: Mapping[str, str], *, official: bool) -> List
     """Find the lists that the options name, or else those in the raw directory.
 
     Args:
-        raw: the raw directory.
         options: the data set's options; of a list, its absolute path.
         official: whether the official split lists are wanted.
 

@@ -81,8 +81,6 @@ class Listing:
     """A list of images.
 
     Args:
-        path: where it is.
-        options: what the user wants.
         known: the only classes there may be; None if any may.
 
     Attributes:

@@ -62,7 +62,6 @@ def clean(
     Killed in between, it can be called again. Where nothing was staged, nothing is done.
 
     Args:
-        path: the target.
         job: the one that asks; None outside of any.
         all_jobs: also if another job made the copy, or others still use it.
         patience: seconds to wait for somebody who is copying into it: they may be stopping;

@@ -146,7 +146,6 @@ def open_directory(path: Path, *, make: bool) -> int:
     sticky, so that nobody else can replace it.
 
     Args:
-        path: of the directory.
         make: create what is missing, mode 0700.
 
     Returns:
@@ -240,8 +239,6 @@ def write_file(
 
     Args:
         directory: its descriptor.
-        name: the file's.
-        data: what goes into it.
         mode: its permissions.
         copied: whether something may have been copied already; see `target_error`.
 

@@ -70,7 +70,6 @@ def node_lock(
     """Hold the lock of a target directory, or wait until its holder has done the work.
 
     Args:
-        directory: the target.
         done: whether what is waited for is there, so that the lock is not needed: asked while
             waiting and once the lock is held.
         on_wait: told now and then who is waited for, and how far they are.

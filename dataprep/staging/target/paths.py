@@ -181,8 +181,6 @@ def target_error(
     """What to tell the user when the system refuses something in a target directory.
 
     Args:
-        error: the refusal.
-        place: the target.
         doing: what was being done, e.g. ``writing complete.json``.
         copied: whether something may have been copied already; if not, no space is `NoRoomError`.
     """

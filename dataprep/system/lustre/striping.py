@@ -151,7 +151,6 @@ def explain_other(kind: str, directory: Path) -> str:
 
     Args:
         kind: the file system's type, as the kernel calls it; empty if it cannot be told.
-        directory: where.
     """
     return f"{directory} is on {kind or 'an unknown file system'}, not on Lustre: no layout is set"
 

@@ -114,7 +114,6 @@ class DaskEngine(RunningEngine):
     """A Dask cluster with at least one worker.
 
     Args:
-        client: connected to it.
         patience: seconds without any worker before the run gives up.
         expecting: whether somebody will bring workers, however long it takes; may raise.
         report: told how many workers there are, when all are gone, and which are of no use.
@@ -298,9 +297,7 @@ def dask_cluster(
     """Connect, and wait for a worker; each finds out by itself whether it can work for this run.
 
     Args:
-        engine: says which cluster.
         logs: a directory for what Slurm's jobs say.
-        report: told what takes time.
 
     Raises:
         PipelineError: no scheduler, or no worker.

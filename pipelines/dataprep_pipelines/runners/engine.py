@@ -103,7 +103,6 @@ class RunningEngine(ABC):
         """How the shards are divided among workers.
 
         Args:
-            shards: how many there are to make.
             images: how many are in them; 0 if nobody but a shard's own thread can do most of its
                 work.
         """
@@ -216,9 +215,7 @@ def started(engine: Engine, logs: Path, report: Callable[[str], None]) -> Iterat
     """The engine, ready; whatever was started for it is ended.
 
     Args:
-        engine: which.
         logs: a directory for what jobs of ``--dask_slurm`` say.
-        report: told what takes time.
 
     Raises:
         PipelineError: it does not start.
