@@ -309,11 +309,9 @@ def part_of(total: int, rank: int, world_size: int, uneven: Uneven) -> slice:
     return slice(start, stop)
 
 
-def describe(example: Example, *, label_base: int = 0) -> str:
-    """An example in one line: key, labels, size; and its only label as the file has it."""
-    labels = ", ".join(map(str, example.labels)) or "none"
-    if label_base and len(example.labels) == 1:
-        labels += f" (stored as {example.class_index + label_base})"
+def describe(example: Example) -> str:
+    """An example in one line: key, labels, size."""
+    labels = ", ".join(map(str, example.labels)) + " (0-based)" if example.labels else "none"
     color = example.colorspace  # what it is to be decoded to
     if example.format != "RAW":
         with suppress(ImageError):

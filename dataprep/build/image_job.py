@@ -30,7 +30,7 @@ from dataprep.build.request import Request, describe_examples
 from dataprep.datasets import Dataset, read_image
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import DataprepError, ImageError
-from dataprep.images import Prepared, Recipe, png, prepare
+from dataprep.images import Prepared, Recipe, prepare
 from dataprep.index import Row
 from dataprep.index.order import read_shard
 from dataprep.sinks import DatasetInfo, ShardName
@@ -93,19 +93,15 @@ class ImageJob(Job):
                 source += row.size
         return made / source if source else 1.0
 
-    def foretell(self, shard: ShardName) -> Iterator[str]:
-        """Whether PNGs have 16 bits a sample, of which 8 are kept unless the user says so."""
-        if self.request.recipe.depth == "8":
-            some = [row for row in islice(self._rows(shard), _LOOKED_AT) if _is_png(row.key)]
-            if deep := sum(self._is_deep(row) for row in some):
-                yield f"{deep} of the first {counted(len(some), 'PNG')} {STORED_WITH_8_BITS}"
-
-    def _is_deep(self, row: Row) -> bool:
-        with suppress(DataprepError):  # it is told when the image is made
-            most = self.request.recipe.max_image_bytes
-            data = read_image(self.request.raw, row, self.index, most=most)
-            return data.startswith(png.MAGIC) and png.read_header(data).depth == 16
-        return False
+    def describe_depth(self) -> Iterator[str]:
+        """A line if, of the first images, PNGs have 16 bits a sample and will get 8."""
+        recipe, first = self.request.recipe, islice(self._rows(self.shard_names()[0]), _LOOKED_AT)
+        rows = [row for row in first if recipe.depth == "8" and row.key.lower().endswith(".png")]
+        with suppress(DataprepError):  # which is told when the image is made
+            most = recipe.max_image_bytes
+            files = [read_image(self.request.raw, row, self.index, most=most) for row in rows]
+            if deep := sum(file[24:25] == b"\x10" for file in files):  # as in the header, IHDR
+                yield f"{deep} of the first {counted(len(rows), 'PNG')} {STORED_WITH_8_BITS}"
 
     def check_rejected(self, records: Iterable[CommitRecord]) -> None:
         """One look at each file that a rejected image is in."""
@@ -117,10 +113,6 @@ class ImageJob(Job):
 
     def _rows(self, shard: ShardName) -> Iterator[Row]:
         return read_shard(self.workspace.order, shard.split, shard.number)
-
-
-def _is_png(key: str) -> bool:
-    return key.lower().endswith(".png")
 
 
 def _convert(raw: Path, index: Path, recipe: Recipe, row: Row) -> tuple[Row, Prepared | ImageError]:

@@ -187,10 +187,6 @@ class Job(ABC):
         """How many bytes are stored for one of the source, roughly, as in this shard."""
         return 1.0
 
-    def foretell(self, shard: ShardName) -> Iterator[str]:  # noqa: ARG002
-        """Lines on what will be done to images that a few of the shard are an example of."""
-        yield from ()
-
     def check_rejected(self, records: Iterable[CommitRecord]) -> None:  # noqa: B027
         """Make sure that what images of these shards were rejected for is still so.
 

@@ -155,11 +155,12 @@ class ShardRows:
             )
         else:
             example, seen = item.example, item.fingerprint
+            metadata = () if example.format == "RAW" else metadata_of(example.encoded)
             self._rows.append(
                 (
                     example.key,
                     item.status,
-                    records_table.with_metadata(item.reason, metadata_of(example.encoded)),
+                    records_table.with_metadata(item.reason, metadata),
                     self.records,
                     example.labels,
                     item.boxes or None,

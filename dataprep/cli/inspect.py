@@ -34,16 +34,15 @@ def _inspect(target: Path, records: int, sink: str | None, json: bool) -> None:
         say(*(as_json(contents) if json else str(contents)).split("\n"))
         return
     shard = target / _CAFFE if target.is_dir() else target
-    examples, label_base = _first_examples(shard, sink, records)
+    examples = _first_examples(shard, sink, records)
     if json:
         say(*as_json([_without_image(example) for example in examples]).split("\n"))
         return
     for at, example in enumerate(examples):
-        say(f"{at}: {describe(example, label_base=label_base)}")
+        say(f"{at}: {describe(example)}")
 
 
-def _first_examples(shard: Path, sink: str | None, count: int) -> tuple[list[Example], int]:
-    """Some examples, and the number under which the format stores the first class."""
+def _first_examples(shard: Path, sink: str | None, count: int) -> list[Example]:
     from dataprep.sinks.unverified import read_unverified
 
     listed = _listed(shard) if sink is None else (load_sink(sink), [shard], DatasetInfo())
@@ -55,11 +54,9 @@ def _first_examples(shard: Path, sink: str | None, count: int) -> tuple[list[Exa
     except OSError as error:
         raise DatasetError(f"{shard} cannot be read: {error.strerror}; name a shard") from error
     if shard.stat().st_size == 0:
-        return [], 0
+        return []
     with closing(read_unverified(format_, paths, info)) as examples:
-        found = list(islice(examples, count))
-    single = not info.multilabel and all(len(example.labels) == 1 for example in found)
-    return found, format_.label_base if single else 0
+        return list(islice(examples, count))
 
 
 def _listed(shard: Path) -> tuple[Sink, list[Path], DatasetInfo] | None:

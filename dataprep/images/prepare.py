@@ -92,7 +92,7 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
 def _prepare_jpeg(data: bytes, recipe: Recipe) -> Prepared:
     frame = jpeg.read_frame(data)
     pixels.require_size(frame.width, frame.height, recipe.max_pixels)
-    turn = 1 if recipe.exif == "ignore" else sniff.of_jpeg(data)
+    turn = 1 if recipe.exif == "ignore" else sniff.orientation_of(data)
     seen = codecs.decode_with_pillow(data, frame) if recipe.check == "pixels" else None
     if frame.components != 4 and _passes("JPEG", frame.components, recipe, turn):
         warning = grey = None

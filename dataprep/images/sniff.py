@@ -7,6 +7,7 @@ OpenCV, this reads EXIF only, not the copy of the tag that XMP can hold.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -22,9 +23,9 @@ _MORE_TAGS, _GPS = 0x8769, 0x8825  # where the directories of EXIF's own tags an
 _PLACE = {2, 4, 6}  # latitude, longitude, altitude; cameras that may not tell leave a version
 # Tags that tell of people: EXIF 2.3, TIFF 6.0, and what Windows writes (XP...).
 _PERSONAL = {
-    "EXIF owner": (0x013B, 0x8298, 0x9C9D, 0xA430),  # Artist, Copyright, XPAuthor, CameraOwnerName
+    "EXIF owner": {0x013B, 0x8298, 0x9C9D, 0xA430},  # Artist, Copyright, XPAuthor, CameraOwnerName
     # ImageDescription, UserComment, XPTitle, XPComment, XPKeywords, XPSubject
-    "EXIF comment": (0x010E, 0x9286, 0x9C9B, 0x9C9C, 0x9C9E, 0x9C9F),
+    "EXIF comment": {0x010E, 0x9286, 0x9C9B, 0x9C9C, 0x9C9E, 0x9C9F},
 }
 _TEXTS = frozenset({b"tEXt", b"zTXt", b"iTXt"})
 _SEGMENTS = (
@@ -85,45 +86,37 @@ def kind_of(data: bytes) -> str:
 
 
 def orientation_of(data: bytes) -> int:
-    """Orientation, 1 to 8, of a stored JPEG or PNG; 1 if it says none, or is unreadable."""
-    try:
-        if data.startswith(png.MAGIC):
-            return of_tiff(png.split(data).exif)
-        return of_jpeg(data) if data.startswith(jpeg.MAGIC) else 1
-    except ImageError:
-        return 1
+    """Orientation, 1 to 8, of a JPEG or PNG; 1 if it says none, or is unreadable."""
+    return of_tiff(_exif_of(data))
 
 
 def metadata_of(data: bytes) -> tuple[str, ...]:
-    """What a stored JPEG or PNG has beside pixels that its owner should know of; never the values.
+    """What a JPEG or PNG has beside pixels that its owner should know of; never the values.
 
     ``EXIF orientation 6`` if it is not 1, ``EXIF GPS``, ``PNG text`` and the like.
     """
     found: list[str] = []
-    try:
+    with suppress(ImageError):
         if data.startswith(png.MAGIC):
             chunks = png.split(data)
-            found = ["PNG text"] * (not _TEXTS.isdisjoint(chunks.names)) + _of_exif(chunks.exif)
+            found = _of_exif(chunks.exif) + ["PNG text"] * (not _TEXTS.isdisjoint(chunks.names))
         elif data.startswith(jpeg.MAGIC):
+            found = _of_exif(_exif_of(data))
             for marker, start, end in jpeg.segments(data):
-                if marker == jpeg.APP1 and data.startswith(_EXIF, start + 4):
-                    found += _of_exif(data[start + 4 + len(_EXIF) : end])
-                found += [
-                    name
-                    for name, code, mark in _SEGMENTS
-                    if marker == code and mark in data[start:end]
-                ]
-    except ImageError:
-        pass
+                body = data[start:end]
+                found += [name for name, code, key in _SEGMENTS if code == marker and key in body]
     return tuple(dict.fromkeys(found))
 
 
-def of_jpeg(data: bytes) -> int:
-    """Orientation, 1 to 8, in a JPEG's first EXIF segment; 1 if absent or unreadable."""
-    for marker, start, end in jpeg.segments(data):
-        if marker == jpeg.APP1 and data.startswith(_EXIF, start + 4):
-            return of_tiff(data[start + 4 + len(_EXIF) : end])
-    return 1
+def _exif_of(data: bytes) -> bytes:
+    """The first EXIF block, in TIFF form; empty without one."""
+    with suppress(ImageError):
+        if data.startswith(png.MAGIC):
+            return png.split(data).exif
+        for marker, start, end in jpeg.segments(data) if data.startswith(jpeg.MAGIC) else ():
+            if marker == jpeg.APP1 and data.startswith(_EXIF, start + 4):
+                return data[start + 4 + len(_EXIF) : end]
+    return b""
 
 
 def of_tiff(block: bytes) -> int:
@@ -161,25 +154,23 @@ def _directory(block: bytes, order: Order, place: bytes) -> dict[int, int]:
 
 
 def _of_exif(block: bytes) -> list[str]:
-    """What an EXIF block says of people and places, and how to turn the image."""
-    turn = of_tiff(block)
+    """What an EXIF block says of turning the image, and of people and places."""
     order: Order = "big" if block.startswith(_BIG) else "little"
     tags = _directory(block, order, block[4:8])
-    if at := tags.get(_MORE_TAGS):
-        tags = _directory(block, order, block[at + 8 : at + 12]) | tags
-    found = [f"EXIF orientation {turn}"] if turn != 1 else []
-    at = tags.get(_GPS, len(block))
-    if _PLACE & _directory(block, order, block[at + 8 : at + 12]).keys():
-        found.append("EXIF GPS")
+    more, place = (
+        _directory(block, order, block[tags[tag] + 8 : tags[tag] + 12]) if tag in tags else {}
+        for tag in (_MORE_TAGS, _GPS)
+    )
+    turn, tags = of_tiff(block), more | tags
+    found = [f"EXIF orientation {turn}"] * (turn != 1) + ["EXIF GPS"] * bool(_PLACE & place.keys())
     for name, wanted in _PERSONAL.items():
-        if any(_says(block, order, tags[tag]) for tag in wanted if tag in tags):
+        if any(_says(block, order, tags[tag]) for tag in wanted & tags.keys()):
             found.append(name)
     return found
 
 
 def _says(block: bytes, order: Order, at: int) -> bool:
     """Whether an entry has a value: cameras leave room for comments, filled with blanks."""
-    count = int.from_bytes(block[at + 4 : at + 8], order)
-    place = int.from_bytes(block[at + 8 : at + 12], order)
+    count, place = (int.from_bytes(block[at + n : at + n + 4], order) for n in (4, 8))
     value = block[at + 8 : at + 12] if count <= 4 else block[place : place + count]
     return bool(value.removeprefix(b"ASCII").removeprefix(b"UNICODE").strip(b"\0 "))

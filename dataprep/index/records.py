@@ -156,11 +156,10 @@ def count_reasons(path: Path, pattern: str) -> int:
     """
     import pyarrow.compute as pc
 
-    found = (
-        pc.sum(pc.match_substring_regex(table.column("reason"), pattern)).as_py()
+    return sum(
+        pc.sum(pc.match_substring_regex(table["reason"], pattern)).as_py() or 0
         for table in row_groups(path, ["reason"])
     )
-    return sum(filter(None, found))
 
 
 def conspicuous(path: Path, columns: Sequence[str]) -> Iterator[Any]:

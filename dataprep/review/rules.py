@@ -17,8 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from dataprep.index.records import SHALLOWER
-
 Level = Literal["error", "warning", "note"]
 
 _SPLITS: Final = "case split when 'test' then 0 when 'train' then 2 else 1 end"
@@ -34,10 +32,6 @@ from images where xxh3 in (from twice)
 group by xxh3
 """
 _SAME_TEXT: Final = "array_to_string(names[:4], ' = ') || if(len(names) > 4, ' = …', '')"
-
-# What a stored file has beside pixels, as `dataprep.index.records.with_metadata` says it.
-_TURN: Final = "'(?:^|; )metadata: (EXIF orientation [2-8])'"
-_PERSONAL: Final = "'(?:^|; )metadata: (?:EXIF orientation [2-8](?:, |$))?(.*)$'"
 
 # Of two, the one to keep first: of test, then of validation; then the larger one.
 _BETTER: Final = f"row({_SPLITS}, -width::bigint * height, -bytes, key)"
@@ -83,6 +77,12 @@ def _odd(text: str, condition: str, worst: str) -> str:
         f"select {_NAME} || ': ' || {text} as text, [{_IMAGE}] as images from images "
         f"where {condition} order by {worst}, number"
     )
+
+
+def _carries(pattern: str) -> str:
+    """Of what a file has beside pixels, as `dataprep.index.records.with_metadata` says it."""
+    found = f"regexp_extract(reason, '(?:^|; )metadata: {pattern}', 1)"
+    return _odd(found, f"{found} != ''", "split, key")
 
 
 RULES: Final = (
@@ -229,19 +229,13 @@ RULES: Final = (
         "orientation",
         "warning",
         "stored with an EXIF orientation, by which not every reader turns it (--exif apply)",
-        _odd(
-            f"regexp_extract(reason, {_TURN}, 1)", f"regexp_matches(reason, {_TURN})", "split, key"
-        ),
+        _carries("(EXIF orientation [2-8])"),
     ),
     Rule(
         "metadata",
         "warning",
         "stored with text, GPS or an owner beside its pixels, perhaps of a person",
-        _odd(
-            f"regexp_extract(reason, {_PERSONAL}, 1)",
-            f"regexp_extract(reason, {_PERSONAL}, 1) != ''",
-            "split, key",
-        ),
+        _carries("(?:EXIF orientation [2-8](?:, |$))?(.*)$"),
     ),
     Rule(
         "rejected",
@@ -256,12 +250,6 @@ RULES: Final = (
         "listed and not there, or there and not listed",
         "select status || ': ' || coalesce(split || '/', '') || key as text, [] as images "
         "from others where status in ('missing', 'unlisted') order by status, split, key",
-    ),
-    Rule(
-        "depth",
-        "note",
-        "stored with 8 of its 16 bits a sample (--depth keep)",
-        _odd("reason", f"regexp_matches(reason, '{SHALLOWER}')", "split, key"),
     ),
     Rule(
         "repaired",

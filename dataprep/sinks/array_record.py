@@ -116,7 +116,6 @@ class ArrayRecordSink(Sink):
     summary: ClassVar[str] = "tf.train.Example in ArrayRecord files, read at random: Grain (JAX)"
     keeps_boxes: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True
-    label_base: ClassVar[int] = tf_example.LABEL_BASE
     reference: ClassVar[str] = "Grain"
     overhead: ClassVar[int] = 600  # measured: 72, and at most 510 as in tfrecord
 

@@ -254,9 +254,6 @@ class Sink(ABC):
     in this process only if their hash is known; others in a process of their own
     (`dataprep.sinks.unverified`)."""
 
-    label_base: ClassVar[int] = 0
-    """What is added to the number of the class, from 0, where an example has one label."""
-
     value_bytes: ClassVar[int] = 1
     """Of formats that store pixels: bytes of one value, 1 for uint8, 4 for float32."""
 

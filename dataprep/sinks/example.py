@@ -102,11 +102,8 @@ class Example:
         if self.format == "RAW":
             return Image.fromarray(self.array())
         with Image.open(io.BytesIO(self.encoded)) as picture:
-            picture.load()
-            deep = picture.mode.startswith("I;16")
-            found = (
-                picture.copy() if deep else picture.convert("RGB" if self.channels == 3 else "L")
-            )
+            mode = "RGB" if self.channels == 3 else "L"
+            found = picture.convert(picture.mode if picture.mode.startswith("I;16") else mode)
         turn = self.orientation
         return found if turn == 1 else Image.fromarray(upright(np.asarray(found), turn))
 

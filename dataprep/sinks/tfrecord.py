@@ -133,7 +133,6 @@ class TFRecordSink(Sink):
     )
     keeps_boxes: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True
-    label_base: ClassVar[int] = tf_example.LABEL_BASE
     reference: ClassVar[str] = "tf.data"
     overhead: ClassVar[int] = FRAMING + _EXAMPLE_OVERHEAD
 

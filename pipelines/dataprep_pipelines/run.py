@@ -139,6 +139,8 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
             base.claim(job, identity, digests, changes)
             made_of = [identity, digests]
             order_images(job, images, made_of, seed=request.seed, limit=request.limit)
+            for text in job.describe_depth():
+                reporter.line(text)
         records = _write_shards(job, workers)
         check_unchanged(parts, dataset, raw)
         with open_images(parts, dataset, request, base) as images:
@@ -153,11 +155,8 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
                 others=images.unstored() if summary.has_unstored else (),
                 before=base.before,
             )
-        shallower = manifest["totals"]["repaired"] and count_reasons(
-            job.workspace.records, SHALLOWER
-        )
-        if shallower:
-            reporter.line(f"{counted(shallower, 'image')} {STORED_WITH_8_BITS}")
+        if deep := count_reasons(job.workspace.records, SHALLOWER):
+            reporter.line(f"{counted(deep, 'image')} {STORED_WITH_8_BITS}")
         return base.finish(job, manifest)
 
 
@@ -405,8 +404,6 @@ def _write_shards(job: Job, workers: _Workers) -> list[CommitRecord]:
     parallelism = workers.engine.parallelism(len(pending), images=images)
     check_free_space(job, pending, at_once=parallelism.at_once)
     lay_out(job, pending, line)
-    for text in job.foretell(pending[0]):
-        line(text)
     # In later rounds, which hold nothing but what has failed, it says nothing that much fails.
     most_failed: float = max(_MANY_FAILED, _PER_SHARD * parallelism.at_once)
     failed: dict[ShardName, DataprepError] = {}

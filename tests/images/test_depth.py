@@ -122,6 +122,6 @@ def test_a_run_says_first_and_last_what_loses_bits(tmp_path: Path, cli: Cli) -> 
     assert said[0].startswith("8 of the first 8 PNGs of 16 bits a sample: stored with 8; ")
     assert said[1].startswith("9 images of 16 bits a sample: stored with 8; ")
     assert lines.index(said[1]) < len(lines) - 1  # the last one says that it is sealed
-    (found,) = dataprep.lint(tmp_path / "out", rules=["depth"]).rules
+    (found,) = dataprep.lint(tmp_path / "out", rules=["repaired"]).rules
     assert found.count == 9
     assert "--depth keep" not in cli(*words, tmp_path / "deep", "--depth", "keep").out
