@@ -369,7 +369,7 @@ def test_a_missing_shard_is_one_line(shelf: Shelf, name: str, tmp_path: Path) ->
     (file, *_) = read_manifest(out)["splits"]["train"]["shards"][0]["files"]
     (out / file["path"]).unlink()
     records = dataprep.open(out)
-    says = f"{file['path']} cannot be opened: No such file or directory; `dataprep verify`"
+    says = f"{file['path']}: No such file or directory; check that it exists"
     for read in (lambda: records[0], lambda: records.encoded([1]), lambda: next(iter(records))):
         with pytest.raises(SinkError, match=re.escape(says)):
             read()

@@ -160,6 +160,7 @@ def compact(
     """
     from dataprep.api.options import chosen_striping, compact_options
     from dataprep.api.parameters import resolve
+    from dataprep.build.manifest import read_manifest
     from dataprep.build.request import ConvertRequest
 
     _check_guarded()
@@ -175,7 +176,10 @@ def compact(
 
     with told(progress) as reporter, within_limits(values):
         checked = _verifier(request.source, values["check"], engine, reporter)
-        return SealedSet.of(request.out, run(request, engine, reporter, checked))
+        made = run(request, engine, reporter, checked)
+        sealed = SealedSet.of(request.out, made or read_manifest(request.out))
+        reporter.line(str(sealed) if made else f"{out} is one generation, nothing to compact")
+        return sealed
 
 
 def verify(

@@ -128,6 +128,12 @@ class Reporter:
             self._say()
             self._now = Progress()
 
+    def counting(self, phase: str, total: int, count: int) -> None:
+        """So many more comparisons; the first ones begin the phase, as often there are none."""
+        if self._now.phase != phase:
+            self.begin(phase, total, "comparison")
+        self.advance(count)
+
     def scanning(self, done: int, total: int) -> None:
         """How many directories and archives have been indexed."""
         if self._now.phase != "index":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.api.calls import StrPath
-from dataprep.api.progress import Reporter, Tell, told
+from dataprep.api.progress import Tell, told
 from dataprep.system.durable_files import write_durably
 
 if TYPE_CHECKING:
@@ -28,22 +29,6 @@ class Linted:
     rules: tuple[Findings, ...]
     remarks: tuple[str, ...]
     excluded: int | None
-
-
-def _comparing(reporter: Reporter, phase: str) -> Callable[[int], None]:
-    """Tells of comparisons, from the first one on: often nothing is compared."""
-    from dataprep.review.near import CHOICES
-
-    begun = False
-
-    def advance(count: int) -> None:
-        nonlocal begun
-        if not begun:
-            begun = True
-            reporter.begin(phase, CHOICES, "comparison")
-        reporter.advance(count)
-
-    return advance
 
 
 def lint(
@@ -78,11 +63,12 @@ def lint(
     """
     from dataprep.review.findings import Excluded, Limits, chosen_rules, opened, write_excluded
     from dataprep.review.findings import lint as run
+    from dataprep.review.near import CHOICES
 
     chosen, limits = chosen_rules(rules), Limits(distance, fewest, imbalance)
     left_out: dict[tuple[str, str], Excluded] | None = None if write_exclude is None else {}
     with told(progress) as reporter:
-        advance = _comparing(reporter, "lint")
+        advance = partial(reporter.counting, "lint", CHOICES)
         with opened(Path(out), chosen, limits, advance) as (database, remarks):
             found = run(database, chosen, show=show, chosen=left_out)
     if write_exclude is not None and left_out is not None:
@@ -117,12 +103,13 @@ def report(
         DatasetError: there is no intact manifest, or only a part of the data set.
         UsageError: matplotlib or Jinja2 is not installed.
     """
+    from dataprep.review.near import CHOICES
     from dataprep.review.report import NAME, write_report
 
     path = Path(out, NAME) if to is None else Path(to)
     raw = None if raw_data_dir is None else Path(raw_data_dir)
     with told(progress) as reporter:
-        advance = _comparing(reporter, "report")
+        advance = partial(reporter.counting, "report", CHOICES)
         write_report(Path(out), path, near=near, seed=seed, raw=raw, advance=advance)
     return path
 

@@ -60,16 +60,6 @@ def read_grown(out: Path) -> Mapping[str, Any] | None:
     return manifest if "generations" in manifest else None
 
 
-def nothing_to_compact(out: Path) -> bool:
-    """Whether it is one generation already, and no run has left its lock, killed at its very end.
-
-    Raises:
-        DatasetError: as `read_grown`.
-    """
-    workspace = Workspace(out)
-    return not (workspace.journal.exists() or workspace.lock.exists() or read_grown(out))
-
-
 def plan_compaction(
     request: ConvertRequest, manifest: Mapping[str, Any], lease: Lease
 ) -> tuple[CompactJob, Mapping[str, object]]:

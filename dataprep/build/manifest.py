@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.errors import DatasetError, SinkError, UsageError
-from dataprep.system.messages import printable, refusal, some_of
+from dataprep.system.messages import refusal, some_of, unreadable
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import to_json
 
@@ -410,10 +410,7 @@ class FinishedSplit:
         try:
             return self.sink.reader(paths, self.info)
         except OSError as error:
-            path = printable(str(error.filename or paths[0]))
-            raise SinkError(
-                f"{path} cannot be opened: {refusal(error)}; `dataprep verify` names bad files"
-            ) from error
+            raise SinkError(str(unreadable(str(error.filename or paths[0]), error))) from error
 
     def between(self, start: int, stop: int) -> Iterator[Example]:
         """Examples ``start`` to ``stop - 1`` in order; whole shards are read from end to end.

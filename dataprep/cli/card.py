@@ -10,7 +10,6 @@ import click
 from dataprep.api.review import card
 from dataprep.cli.output import say
 from dataprep.errors import UsageError
-from dataprep.system.messages import refusal
 from dataprep.system.regular_files import read_regular
 
 
@@ -58,5 +57,4 @@ def _texts(path: Path | None) -> dict[str, str | bool]:
     try:
         return tomllib.loads(read_regular(path).decode())
     except (OSError, ValueError) as error:
-        why = refusal(error) if isinstance(error, OSError) else error
-        raise UsageError(f"--rai {path} cannot be read: {why}") from error
+        raise UsageError(f"--rai cannot be read: {error}") from error

@@ -10,7 +10,6 @@ import click
 
 from dataprep.api.calls import compact
 from dataprep.api.options import compact_options
-from dataprep.api.progress import Progress
 from dataprep.cli.help import SectionedCommand, beam_argument, given, help_all_option
 from dataprep.cli.stopping import watched
 
@@ -25,13 +24,8 @@ def _compact(
     all of them at once, byte for byte, but that new classes stay behind the others. Until all new
     shards are there the old ones stay, so there must be room for both. Resumes like any other job.
     """
-    from dataprep.build.compact_job import nothing_to_compact
-
     with watched() as display:
-        options, unchanged = given(context, values), nothing_to_compact(out)
-        sealed = compact(out, progress=display, beam_options=beam_options, **options)
-        if not unchanged:
-            display(Progress(message=str(sealed)))
+        compact(out, progress=display, beam_options=beam_options, **given(context, values))
 
 
 command = SectionedCommand(

@@ -254,9 +254,8 @@ def loaders(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _pattern(path: str) -> str:
     """A glob of all shards: ``train/train-00000-of-00008.tar`` is ``train/train-*.tar``."""
     head, _, tail = path.rpartition("-of-")
-    if not head:
-        return glob.escape(path)
-    return f"{glob.escape(head.rpartition('-')[0])}-*{glob.escape(PurePosixPath(tail).suffix)}"
+    before = glob.escape(head.rpartition("-")[0])
+    return f"{before}-*{PurePosixPath(tail).suffix}" if head else glob.escape(path)
 
 
 def _literal(text: str) -> str:

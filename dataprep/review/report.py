@@ -28,7 +28,7 @@ from dataprep.review.loaders import loaders
 from dataprep.review.pictures import Album, Picture, short
 from dataprep.review.rules import NEEDS_NEAR, RULES
 from dataprep.system.durable_files import write_durably
-from dataprep.system.messages import counted, printable, refusal, sized
+from dataprep.system.messages import counted, printable, sized
 
 NAME: Final = "report.html"
 
@@ -116,12 +116,7 @@ def write_report(
         loaders=loaders(manifest),
         options=_options(manifest),
     )
-    try:
-        write_durably(path, text.encode())
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {refusal(error)}; choose another file (--to)"
-        ) from error
+    write_durably(path, text.encode())
 
 
 def _template() -> Any:  # they are loaded only here, and for the charts

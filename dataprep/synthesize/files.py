@@ -16,7 +16,7 @@ from PIL import Image
 
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.cores import usable_cores
-from dataprep.system.messages import refusal, some_of
+from dataprep.system.messages import some_of
 
 NamedFile: TypeAlias = tuple[str, bytes]
 Defect: TypeAlias = Literal["truncated", "garbage", "empty", "html"]
@@ -131,6 +131,6 @@ def writing_to(directory: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DatasetError(
-            f"cannot write to {directory}: {refusal(error)}; "
+            f"cannot write to {directory}: {error.strerror or error}; "
             "choose a directory that is writable and has room enough"
         ) from error

@@ -26,12 +26,7 @@ from dataprep.build.claim import (
     remove_partial_files,
 )
 from dataprep.build.commit import CommitRecord, finished_shard, forget_progress
-from dataprep.build.compact_job import (
-    nothing_to_compact,
-    order_records,
-    plan_compaction,
-    read_grown,
-)
+from dataprep.build.compact_job import order_records, plan_compaction, read_grown
 from dataprep.build.convert_job import (
     fit_conversion,
     plan_conversion,
@@ -201,8 +196,8 @@ def convert(
 
 def compact(
     request: ConvertRequest, engine: Engine, reporter: Reporter, checked: Callable[[], Verified]
-) -> Mapping[str, Any]:
-    """Make a data set that grew one generation, or finish that. Returns its manifest.
+) -> Mapping[str, Any] | None:
+    """Make a data set that grew one generation. Returns its manifest; None if it is one already.
 
     It is made anew in a directory of its own, which then takes the place of what there was.
 
@@ -216,29 +211,29 @@ def compact(
     request = absolute(request)
     check(engine)
     out, workspace = request.source, Workspace(request.source)
-    if nothing_to_compact(out):
-        reporter.line(f"{out} is one generation, nothing to compact")
-    else:
-        places = {"OUT": out}
-        with _working(workspace, engine, places, (), reporter, overwrite=False) as workers:
-            if manifest := read_grown(out):
-                _refuse_damaged(out, checked(), "compacted")
-                job, identity = plan_compaction(request, manifest, workers.lease)
-                for text in describe_splits(job, {}):
-                    reporter.line(text)
-                claim_generation(job, identity, {COMPACTED: manifest["sha256"]})
-                order_records(job, manifest)
-                records = _write_shards(job, workers)
-                new = seal(
-                    job,
-                    identity,
-                    records,
-                    max_bad=MaxBad(manifest["totals"]["rejected"]),
-                    report=reporter.line,
-                    others=unstored_rows(out, manifest, rejected=False),
-                )
-                exchange(out, manifest, new, workers.lease)
-                return new
+    # A run that was killed at its very end has left its lock.
+    if not (workspace.journal.exists() or workspace.lock.exists() or read_grown(out)):
+        return None
+    places = {"OUT": out}
+    with _working(workspace, engine, places, (), reporter, overwrite=False) as workers:
+        if manifest := read_grown(out):
+            _refuse_damaged(out, checked(), "compacted")
+            job, identity = plan_compaction(request, manifest, workers.lease)
+            for text in describe_splits(job, {}):
+                reporter.line(text)
+            claim_generation(job, identity, {COMPACTED: manifest["sha256"]})
+            order_records(job, manifest)
+            records = _write_shards(job, workers)
+            new = seal(
+                job,
+                identity,
+                records,
+                max_bad=MaxBad(manifest["totals"]["rejected"]),
+                report=reporter.line,
+                others=unstored_rows(out, manifest, rejected=False),
+            )
+            exchange(out, manifest, new, workers.lease)
+            return new
     return read_manifest(out)
 
 

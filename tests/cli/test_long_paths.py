@@ -48,10 +48,9 @@ def test_it_is_named(
 def test_a_report_that_cannot_be_written_is_said_first(
     cli: Cli, tiny: Made, tmp_path: Path
 ) -> None:
-    for place, why in (("nowhere/page.html", ""), ("x" * 255, ": File name too long")):
-        result = cli("report", tiny.out, "--to", tmp_path / place)
-        assert result.code == 2
-        assert f"cannot be written{why}; choose a" in result.error
+    result = cli("report", tiny.out, "--to", tmp_path / "nowhere" / "page.html")
+    assert result.code == 2
+    assert "page.html cannot be written; choose a file in a directory of yours" in result.error
 
 
 def test_a_manifest_of_something_else_is_named(cli: Cli, tmp_path: Path) -> None:
