@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -24,6 +25,7 @@ from dataprep.index.records import NAME as RECORDS
 from dataprep.plugins import load_sink
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import PARTIAL, is_partial, sync_directory
+from dataprep.system.messages import printable
 from dataprep.system.state_files import read_state, to_json, write_state
 
 if TYPE_CHECKING:  # `dataprep status` reads jobs, and needs nothing of these
@@ -136,7 +138,8 @@ def check_not_grown(workspace: Workspace) -> None:
 def is_other_job(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> bool:
     """Whether a directory is being made from other input, or in another way."""
     ours: dict[str, Any] = json.loads(to_json({"identity": identity, "units": units}))
-    return workspace.job.exists() and read_state(workspace.job) != ours
+    theirs = read_state(workspace.job) or {}
+    return workspace.job.exists() and {**theirs, **ours} != theirs
 
 
 def check_foreign_files(job: Job, *, fresh: bool, going: Collection[Path] = ()) -> None:
@@ -192,7 +195,7 @@ def check_identity(
         return True
     ours: dict[str, Any] = json.loads(to_json({"identity": identity, "units": units}))
     theirs = read_job(workspace)
-    if theirs == ours:
+    if {**theirs, **ours} == theirs:
         return False
     if not any(workspace.commits.glob("[!.]*.json")):
         return True  # nothing was finished in the other way, so nothing can be mixed
@@ -219,8 +222,17 @@ def store_identity(
         units: of what.
         check: as for `dataprep.system.durable_files.rename`.
     """
-    write_state(workspace.job, {"identity": identity, "units": units}, flush=True, check=check)
+    state = {"identity": identity, "units": units, "command": _command()}
+    write_state(workspace.job, state, flush=True, check=check)
     sync_directory(workspace.private)
+
+
+def _command() -> str:
+    """What was typed, for `dataprep status`; empty where another program calls the library."""
+    program, *words = sys.argv
+    if Path(program).name != "dataprep" and Path(program).parts[-2:] != ("dataprep", "__main__.py"):
+        return ""
+    return printable(f"cd {shlex.quote(str(Path.cwd()))} && {shlex.join(['dataprep', *words])}")
 
 
 def read_job(workspace: Workspace) -> dict[str, Any]:

@@ -58,6 +58,7 @@ class JobStatus:
         host: where the run works, or worked last.
         process: its number there.
         part: which part of a data set was staged here, e.g. ``part 2 of 4``.
+        command: what was typed to make it; empty if it was not a command.
     """
 
     out: Path
@@ -72,6 +73,7 @@ class JobStatus:
     host: str | None
     process: int | None
     part: str | None
+    command: str
 
     def __str__(self) -> str:
         """A line for the job, and one for each split."""
@@ -88,6 +90,8 @@ class JobStatus:
             lines.append(
                 f"{self.images_per_second:,.0f} images/s; about {minutes:.0f} minutes left"
             )
+        if self.command and "command" in self.description:
+            lines.append(f"the command: {self.command}")
         return "\n".join(map(one_line, lines))
 
 
@@ -138,6 +142,7 @@ def read_status(out: Path) -> JobStatus:
         host=None if holder is None else holder[0].host,
         process=None if holder is None else holder[0].process,
         part=part,
+        command=str((read_state(job.job) or {}).get("command", "")),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from PIL import Image
 
 from tests.build.markers import claim_of
-from tests.conftest import Cli, Made
+from tests.conftest import Cli, Made, Raw
 
 
 def everything(out: Path) -> dict[Path, tuple[int, int]]:
@@ -40,6 +41,15 @@ def test_status_of_an_unfinished_run(cli: Cli, tiny: Made, tmp_path: Path) -> No
     result = cli("status", out)
     assert "not running and not finished; run the same command again to resume" in result.out
     assert "train: 5 of 6 shards, 20 of 24 images" in result.out
+
+
+def test_status_says_which_command_that_was(cli: Cli, spoilt: Raw, tmp_path: Path) -> None:
+    words = [*spoilt.command(Path("out dir")), "--seed", "7"]
+    assert cli.done(cli.start(*words, cwd=tmp_path)).code == 3
+    found = cli("status", tmp_path / "out dir").out
+    assert f"\nthe command: cd {tmp_path} && dataprep {shlex.join(words)}\n" in found
+    assert cli.done(cli.start(*words, "--max_bad", "4", cwd=tmp_path)).code == 0
+    assert "the command" not in cli("status", tmp_path / "out dir").out
 
 
 @pytest.mark.parametrize(
