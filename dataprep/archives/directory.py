@@ -35,7 +35,6 @@ def list_folder(
         folder: the directory, relative to `raw`; empty for `raw` itself.
         deep: whether its sub-directories are searched as well, but for hidden and system ones;
             then images are sorted by path. Otherwise they are in no particular order.
-        gone: as `list_container` has it.
 
     Raises:
         SourceError: a directory or a file in it cannot be read, or a link leads nowhere.

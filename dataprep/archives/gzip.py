@@ -60,7 +60,6 @@ def find_restarts(descriptor: int, unpacked: int, images: int) -> bytes:
 
     Args:
         unpacked: how many bytes it unpacks to.
-        images: how many images it holds.
 
     Raises:
         OSError: the points cannot be found; a ZranError is one.

@@ -83,9 +83,6 @@ def claim(
 
     Args:
         identity: everything that shapes the bytes of the output, as JSON.
-        units: a digest of every piece of the input.
-        overwrite: first delete what an earlier job made there.
-        changes: how the input differs, where that is known.
 
     Raises:
         DatasetError: the directory is being made in another way, or holds foreign shards.
@@ -147,7 +144,6 @@ def check_foreign_files(job: Job, *, fresh: bool, going: Collection[Path] = ()) 
 
     Args:
         fresh: nothing of this job has been written yet, so even its own names are foreign.
-        going: what is going to be deleted.
 
     Raises:
         DatasetError: names the first such file.
@@ -180,10 +176,8 @@ def check_identity(
     """Accept a new directory, or one that is being made from the same input in the same way.
 
     Args:
-        workspace: the output directory.
         identity: everything that shapes the bytes of the output, as JSON.
         units: a digest of every piece of the input, to name those that changed.
-        changes: as `claim` has it.
 
     Returns:
         Whether the directory is new, or as good as new.
@@ -217,9 +211,6 @@ def store_identity(
     """Make the directory this job's, before any file of it is there, even after a power cut.
 
     Args:
-        workspace: the output directory.
-        identity: what is made there.
-        units: of what.
         check: as for `dataprep.system.durable_files.rename`.
     """
     state = {"identity": identity, "units": units, "command": _command()}

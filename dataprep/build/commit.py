@@ -164,7 +164,6 @@ def publish(
     `finished_shard`, and sealing flushes the directories once.
 
     Args:
-        temporaries: where they are.
         finals: where they belong, in the same order.
         check: as for `rename`.
     """
@@ -196,7 +195,6 @@ def publish_once(
     In the last case the record is withdrawn, so that no other run trusts it.
 
     Args:
-        temporaries: where it is.
         finals: where it belongs, in the same order: the data file first, its rows last.
 
     Raises:
@@ -234,7 +232,6 @@ class ShardProgress:
     """Notes the number of images of one shard, now and then.
 
     Args:
-        shard: which shard.
         seconds: between two notes. Of thousands of workers, each should write less often: every
             note is a few requests to the file system's metadata server.
     """

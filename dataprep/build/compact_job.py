@@ -65,9 +65,6 @@ def plan_compaction(
 ) -> tuple[CompactJob, Mapping[str, object]]:
     """Decide the shards: as many images in each as in the first generation.
 
-    Args:
-        request: its source is the data set.
-
     Returns:
         The job, and its identity, which is that of a data set made at once.
     """

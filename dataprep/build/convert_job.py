@@ -198,11 +198,7 @@ def statistics_of(job: ConvertJob, manifest: Mapping[str, Any]) -> dict[str, Any
 def unstored_rows(
     source: Path, manifest: Mapping[str, Any], *, rejected: bool = True
 ) -> Iterator[pa.Table]:
-    """The rows of images that are not in the data set, without the shards they were to be in.
-
-    Args:
-        rejected: also those of rejected images.
-    """
+    """The rows of images that are not in the data set, without the shards they were to be in."""
     import pyarrow.compute as pc
 
     with RecordsTable(source, manifest["records_table"]) as table:
@@ -293,9 +289,7 @@ def copied(example: Example, row: Sequence[Any], own: Sequence[str]) -> Made:
     """An example as it is stored, and what is known of it besides.
 
     Args:
-        example: the same.
         row: its `KEPT_COLUMNS` of the table of records, then the data set's own.
-        own: the names of those.
     """
     channels, status, reason, boxes, *seen = row[: len(KEPT_COLUMNS)]
     looks = None if seen[0] is None else Fingerprint(*seen)
@@ -333,7 +327,6 @@ def run_of(shard: ShardName, ends: Sequence[int]) -> tuple[int, int]:
     """The numbers of a shard's first example and of the one behind its last.
 
     Args:
-        shard: one of the new shards.
         ends: of each shard that there is, the number behind its last example. As many new shards
             get the same examples; another number gets runs whose sizes differ by at most 1, the
             longer ones first, as images are assigned to shards.
@@ -389,7 +382,6 @@ def pixels_of(example: Example, most: int) -> NDArray[np.uint8]:
     """What an example shows, as formats that store pixels hold it.
 
     Args:
-        example: in any form.
         most: pixels that an image may have.
 
     Raises:

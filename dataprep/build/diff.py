@@ -90,12 +90,6 @@ def diff(
     Images are compared byte for byte; or, if one data set stores arrays of pixels, pixel for
     pixel. Takes about 50 bytes of memory an example.
 
-    Args:
-        a: the directory of the first data set's manifest.
-        b: likewise of the second.
-        threads: shards read at the same time.
-        progress: told the number of examples read.
-
     Raises:
         DatasetError: there is no intact manifest, or only a part of a data set.
         SinkError: a shard is damaged.

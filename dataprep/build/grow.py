@@ -55,7 +55,6 @@ def plan_merge(
     """Which files get which names, and the manifest of the whole.
 
     Args:
-        joined: what `dataprep.build.seal.join_rows` says of both.
         place: where what is added is, relative to OUT.
     """
     sink, layout = manifest_sink(manifest), manifest["layout"]
@@ -165,7 +164,6 @@ def exchange(
 
     Args:
         manifest: what it says so far; files that the new one does not name are deleted.
-        new: what it will say.
         renames: of shards; None: all are new.
 
     Raises:

@@ -170,7 +170,6 @@ def plan_images(
     """Decide the shards.
 
     Args:
-        summary: what its index says as a whole.
         report: told what the format has no place for.
 
     Returns:
@@ -237,11 +236,8 @@ def order_images(
     """Put the images of those splits in order whose order is not there.
 
     Args:
-        job: what is to be built.
-        images: of its index.
         made_of: what shapes the order, as JSON: the job's identity, which is the same for every
             raw layout, and what the index was made from, since the order says where the bytes are.
-        seed: of the shuffle.
         limit: how many images of each split are taken, or what share, ``10%``.
         columns: as `dataprep.index.order.write_order` has it.
     """

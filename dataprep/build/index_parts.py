@@ -262,12 +262,7 @@ class ScanSummary:
 
 
 def open_images(parts: IndexParts, dataset: Dataset, request: Request, base: NoBase) -> Images:
-    """The images of the index; nothing is read until something is asked.
-
-    Args:
-        request: whose splits, and images to leave out.
-        base: what is added to.
-    """
+    """The images of the index; nothing is read until something is asked."""
     from dataprep.index.images import Images
 
     attributes = [attribute.name for attribute in dataset.attributes]
@@ -395,9 +390,7 @@ def check_unmatched(
     """Refuse early, before hours of work, what could not be sealed.
 
     Args:
-        summary: of the index.
         max_bad: how many images may be missing or not listed, or names to exclude no image's.
-        names: the file that names all of them.
         before: as `dataprep.build.seal.seal` has it.
 
     Raises:

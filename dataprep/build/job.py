@@ -222,7 +222,6 @@ def kept_info(info: DatasetInfo, sink: Sink, report: Callable[[str], None]) -> D
     """What is true of the examples once the format holds them.
 
     Args:
-        info: what is true of them before.
         report: told what it has no place for.
 
     Raises:

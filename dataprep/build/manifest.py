@@ -369,9 +369,6 @@ class FinishedSplit:
         ends: of each shard, the number behind its last example.
         files: of each shard, where they are, relative to `out`.
 
-    Args:
-        whole: the manifest, where it has been read.
-
     Raises:
         DatasetError: there is no intact manifest, or it is not clear what is there of it.
         UsageError: no such split, or a format that is not installed.

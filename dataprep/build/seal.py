@@ -228,7 +228,6 @@ def describe_split(
 
     Args:
         records: the commit record of every shard of the split, by number.
-        files: those made once for the whole split.
         counted: what the table of records says of it; see `join_rows`.
         known: statistics of the images from before, if none were collected now.
     """
@@ -268,7 +267,6 @@ def join_rows(
     Memory is bounded: rows of records are read and written some at a time.
 
     Args:
-        records: the commit record of every shard.
         others: rows of images that are in no shard. Missing columns are null.
 
     Returns:
@@ -314,13 +312,9 @@ def write_rows(
     """Write a table of records, whole or not at all, and add up what it holds; see `join_rows`.
 
     Args:
-        path: where.
         scratch: a directory for what does not fit into memory.
-        schema: its columns.
         stored: rows of records, by split, shard and position.
         rest: the other rows, in any order.
-        rows: about how many there are.
-        shards: how many each split has.
         multilabel: whether records have any number of labels.
         check: as for `dataprep.system.durable_files.rename`.
     """

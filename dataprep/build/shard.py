@@ -126,7 +126,6 @@ class ShardRows:
         records: how many images were stored so far.
 
     Args:
-        path: a file that is not there yet.
         attributes: name and kind of what else is known of them.
     """
 

@@ -105,7 +105,6 @@ def verify(
             where the format stores them hold, and the table of records says the same of each.
             ``decode``: and every image decodes in full. ``reader``: and the format's own reader,
             not written by us, gives the same images and labels.
-        threads: shards looked at at the same time.
         progress: told the bytes of each shard when it is done.
 
     Raises:

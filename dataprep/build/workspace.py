@@ -66,11 +66,7 @@ def are_shard_counts(counts: Any) -> bool:
 
 
 class Workspace:
-    """The paths of one output directory, as the module's text has them.
-
-    Args:
-        out: the directory.
-    """
+    """The paths of one output directory, as the module's text has them."""
 
     def __init__(self, out: Path) -> None:
         self.out = out

@@ -68,7 +68,6 @@ def decode(data: bytes, frame: Frame, *, grey: bool) -> tuple[Pixels, str | None
     ``dct_method="INTEGER_ACCURATE"``; its default, the fast DCT, is off by up to 12 levels.
 
     Args:
-        frame: its header.
         grey: whether luma is enough; RGB may still come back.
 
     Returns:

@@ -192,7 +192,6 @@ def cropped(
 
     Args:
         boxes: (xmin, ymin, xmax, ymax) as fractions of width and height.
-        labels: what each shows; or none.
         part: the part of the picture that is left, likewise.
 
     Returns:

@@ -123,8 +123,6 @@ def find_flaw(
     left out of an otherwise sound file.
 
     Args:
-        header: its header, its sizes already fenced.
-        chunks: what `split` gave.
         decoded: whether all checksums and pixels are checked, too.
 
     Returns:

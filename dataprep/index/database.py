@@ -41,7 +41,6 @@ def open_database(
     Args:
         directory: takes the files, which are removed at the end; what a killed process left is
             swept by `dataprep.build.claim`. None: for queries that keep nothing, as a scan.
-        files: all that is read.
         rows: about how many the largest table has, where that is known.
         ordered: whether a scan gives the rows in the order of the file.
 
@@ -98,7 +97,6 @@ def tables(paths: Sequence[Path], *, numbered: bool = False) -> str:
     """Parquet files as one table of SQL.
 
     Args:
-        paths: of the files.
         numbered: whether it has the column ``file_row_number``, from 0.
     """
     # A name is a pattern to the database, and may seem to have columns in it (a=1).

@@ -466,9 +466,6 @@ class Images:
     def check_groups(self, word: str) -> None:
         """No group, such as a patient, is in two splits.
 
-        Args:
-            word: what a group is.
-
         Raises:
             SourceError: names the first, with an image of each split.
         """

@@ -165,9 +165,6 @@ def count_reasons(path: Path, pattern: str) -> int:
 def conspicuous(path: Path, columns: Sequence[str]) -> Iterator[Any]:
     """Rows of a file of records that are not just stored, each as a tuple of these columns.
 
-    Args:
-        path: ``records.parquet``, or the rows of a shard.
-
     Raises:
         DatasetError: they cannot be read.
     """

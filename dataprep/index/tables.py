@@ -29,9 +29,7 @@ def index_tables(
     """What a unit holds, as tables of the index.
 
     Args:
-        scanned: what the unit holds.
         classes: the identifiers that labels are indices into.
-        attributes: the data set's own columns.
 
     Raises:
         SourceError: a name is not UTF-8.

@@ -143,8 +143,6 @@ def full_card(
     """A card of what was given, and of what the data set knows of itself.
 
     Args:
-        dataset: its name, ``imagenet`` and the like.
-        given: by the names of `Card`.
         responsible: texts of the Responsible AI vocabulary.
 
     Raises:
@@ -185,12 +183,7 @@ def unsaid(card: Card) -> tuple[list[str], list[str]]:
 def croissant(
     card: Card, manifest: Mapping[str, Any], attributes: tuple[tuple[str, Kind], ...]
 ) -> str:
-    """The data set in JSON-LD.
-
-    Args:
-        card: what people know.
-        attributes: name and kind of its own columns.
-    """
+    """The data set in JSON-LD."""
     table = manifest["records_table"]
     columns = {name: kind for name, (kind, _) in RECORDS.items()}
     columns |= {name: "int64" if kind == "int" else "string" for name, kind in attributes}

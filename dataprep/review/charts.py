@@ -45,7 +45,6 @@ def bars(
 
     Args:
         edges: of the bars, one more than there are counts.
-        label: what is along the horizontal axis.
         scale: of that axis: ``linear`` or ``log``.
     """
     from matplotlib import ticker
@@ -64,11 +63,7 @@ def bars(
 
 
 def descending(counts: Sequence[int], label: str) -> str:
-    """Counts from the largest to the smallest, however many there are.
-
-    Args:
-        label: what each of them is.
-    """
+    """Counts from the largest to the smallest, however many there are."""
     ordered = sorted(counts, reverse=True)
     step = max(len(ordered) // _COLUMNS, 1)
 
@@ -85,12 +80,7 @@ def descending(counts: Sequence[int], label: str) -> str:
 
 
 def shard_sizes(sizes: Sequence[int], label: str) -> str:
-    """How many records each shard has; of very many, the fewest and the most of neighbours.
-
-    Args:
-        sizes: records of each shard.
-        label: what they are shards of.
-    """
+    """How many records each shard has; of very many, the fewest and the most of neighbours."""
     step = max(len(sizes) // _COLUMNS, 1)
     groups = [sizes[start : start + step] for start in range(0, len(sizes), step)]
     edges = [*range(0, len(sizes), step), len(sizes)]

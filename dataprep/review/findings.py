@@ -212,10 +212,7 @@ def lint(
     """Look for everything that these rules are about.
 
     Args:
-        database: as `opened` gives it.
-        rules: which.
         show: how many findings of a rule to return; None for all.
-        chosen: takes the images to leave out.
     """
     found = []
     for rule in rules:

@@ -69,9 +69,7 @@ def write_report(
 
     Args:
         near: whether to look for look-alikes; None: if there are few enough images.
-        seed: chooses the images on the contact sheet.
         raw: the raw data, to show images that are not stored; None: they are only named.
-        advance: told of steps.
 
     Raises:
         DatasetError: it is not sealed, damaged, or a part.
@@ -253,7 +251,6 @@ def class_rows(classes: Sequence[ClassCount], splits: Sequence[str], room: int) 
     """Rows of HTML, the names cut so that all fit; if not even that helps, the first rows.
 
     Args:
-        splits: the columns with numbers.
         room: bytes that they may take.
     """
     longest = max(min(room // max(len(classes), 1) - 60 - 16 * len(splits), 200), 16)

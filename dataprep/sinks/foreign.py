@@ -36,9 +36,7 @@ def dali_records(reader: str, count: int, **files: Sequence[str]) -> Iterator[tu
     """(Data, labels) of ``count`` records in order, by a reader of NVIDIA DALI, on the CPU.
 
     Args:
-        reader: its name in ``fn.readers``.
         count: how many records there are; DALI refuses files without any.
-        files: its arguments.
 
     Raises:
         UsageError: DALI is not installed.

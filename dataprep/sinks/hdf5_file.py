@@ -243,9 +243,6 @@ def labels_of(row: npt.NDArray[Any], info: DatasetInfo) -> tuple[int, ...]:
 class AttributeColumns:
     """Collects the attributes of a shard's records: 8 bytes each, or a text.
 
-    Args:
-        info: says which there are.
-
     Raises:
         SinkError: one has a name that cannot be a dataset's.
     """

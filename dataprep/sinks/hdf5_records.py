@@ -48,9 +48,7 @@ class RecordsWriter(ShardWriter):
 
     Args:
         path: must not exist.
-        info: what the attributes say.
         row: the shape of an image in its dataset; empty if that is one row of bytes.
-        dtype: of its values.
     """
 
     sink: ClassVar[str]

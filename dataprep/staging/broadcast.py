@@ -84,8 +84,6 @@ def chunks(files: Sequence[SourceFile], *, nodes: int, lanes: int, length: int) 
     node that has been given the least so far.
 
     Args:
-        nodes: how many read.
-        lanes: how many files travel at the same time.
         length: of a chunk, in bytes; the last one of a file is shorter.
     """
 
@@ -123,7 +121,6 @@ def broadcast_files(
     lacks is not read. What is not explained here: `dataprep.staging.copying.copy_files`.
 
     Args:
-        source: the directory that the files are in.
         files: all files there may be, the same on every node, in the same order.
         target: an open descriptor of the directory they go into.
         lacking: paths of those that this node needs; may be none.

@@ -140,11 +140,9 @@ def copy_files(
     renamed; its pages of the source do not stay in the page cache.
 
     Args:
-        source: the directory that they are in.
         target: an open descriptor of the directory they go into; nothing is reached but through it.
         verify: ``none`` compares sizes; ``copy`` also hashes what is read and compares it with
             what the manifest says; ``reread`` also reads it back from the target's storage.
-        streams: how many files at the same time.
         watch: told of every piece; stops all streams.
         on_copied: called once a file is in its place, from any stream's thread, one at a time.
         bandwidth: bytes a second of all streams together, at most.
@@ -186,7 +184,6 @@ def rehash_files(
     Args:
         target: an open descriptor of the directory.
         files: what to look at, with the hash that it must have.
-        streams: how many files at the same time.
         watch: counts what has been hashed; stops all streams.
 
     Returns:

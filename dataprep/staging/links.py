@@ -53,7 +53,6 @@ class Link:
 
     Args:
         connection: whose bytes are blocking.
-        key: of this connection alone.
         is_node_0: which end this is.
     """
 
@@ -219,9 +218,6 @@ def introduced(host: str, port: int, agreed: bytes, hello: Message) -> tuple[Lin
 
     Args:
         host: node 0's.
-        port: where it may listen.
-        agreed: as in `Newcomers`.
-        hello: which node this is.
 
     Returns:
         The connection, and node 0's answer.

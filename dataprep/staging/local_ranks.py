@@ -138,7 +138,6 @@ class LocalRanks:
 
         Args:
             progress: of the one that is elected, for the others.
-            on_wait: told now and then who is waited for.
 
         Yields:
             If this process is to do the work, what it must call as soon as all is well here; what

@@ -70,7 +70,6 @@ def find_placement(
     Args:
         environment: Slurm's, PBS's, LSF's, Open MPI's, PMIx's, MPICH's variables are known.
         rank: ``--rank``, the node's index, for loops of ssh; both or none.
-        world_size: ``--world_size``, the number of nodes.
         hostname: this host's name; the system's if None.
 
     Returns:

@@ -121,10 +121,8 @@ def find_target(
     cannot be used that is an error, not a reason to fill ``/tmp``. Other places are passed over.
 
     Args:
-        to: ``--to``; used as it is.
         name: of the data set, for the last component of a chosen path.
         shared: a directory that jobs of the same user share, instead of the job's own.
-        environment: where sites name their scratch.
 
     Raises:
         StagingError: it would be on a network file system; no scratch was found.
@@ -211,8 +209,6 @@ def find_copy(source: Path | None, to: Path | None, placement: Placement, *, sha
 
     Args:
         source: SRC; may be None if ``to`` is given: then any copy will do.
-        to: ``--to``.
-        shared: ``--shared``.
 
     Raises:
         StagingError: no scratch was found; it is not node-local, or not safe to look at; what is

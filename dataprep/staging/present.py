@@ -143,7 +143,6 @@ def _renamed(
     """Present and wanted path of what is there under another name.
 
     Args:
-        lacking: files that are to be here.
         obsolete: files that are here, and are not to be.
         hashes: of files that are here, as they were copied.
     """

@@ -21,7 +21,6 @@ class SourceReader:
     """An open source file that is checked to be, and to stay, what was listed. A context manager.
 
     Args:
-        source: the directory that it is in.
         scattered: other nodes read what is between the pieces, so nothing is read ahead.
 
     Raises:

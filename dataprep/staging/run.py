@@ -56,7 +56,6 @@ def run_on_copy(
 
     Args:
         words: the command line that says the same as ``request``, from ``stage`` on.
-        reporter: told how the staging goes.
         keep: leave the copies if a signal ends this, for a job that is requeued.
 
     Returns:
@@ -131,10 +130,6 @@ class _Signals:
         self, words: Sequence[str], *, output: bool = False, **variables: str
     ) -> tuple[int, str]:
         """Run a program, which gets all signals that come.
-
-        Args:
-            output: capture what it prints.
-            variables: of its environment, besides our own.
 
         Returns:
             Its exit code, and what it printed.

@@ -34,7 +34,6 @@ class TargetWriter:
     Args:
         target: an open descriptor of the directory that it goes into.
         source: the directory it comes from, for messages.
-        verify: see `dataprep.staging.copying.copy_files`.
         check: called again and again while it is read back; raises to stop.
 
     Raises:

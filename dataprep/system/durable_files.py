@@ -68,8 +68,6 @@ def write_durably(
     """Put ``data`` at ``path``: whole or not at all, even after a power cut.
 
     Args:
-        path: where.
-        data: what.
         flush: False: after a power cut it may be torn, which whoever reads it must find out.
         check: as for `rename`.
     """

@@ -54,7 +54,6 @@ def available_memory(root: Path = Path("/"), environ: Mapping[str, str] = os.env
 
     Args:
         root: as in `group_cores`.
-        environ: Slurm's variables.
     """
     found = re.search(r"^MemAvailable:\s+(\d+)", _read(root / "proc/meminfo"), re.MULTILINE)
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -98,9 +97,6 @@ def _groups(controller: str, root: Path) -> Iterator[tuple[int, Path]]:
 
 def scheduler_cores(environ: Mapping[str, str], host: str | None = None) -> int | None:
     """The cores that Slurm, PBS or LSF has given to this process on this host.
-
-    Args:
-        host: this host; by default what it calls itself.
 
     Returns:
         1 or more; None outside of their jobs, and where they do not say.

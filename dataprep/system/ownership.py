@@ -33,7 +33,6 @@ def require_own(directory: Path, remedy: str, *, writers: int = 0, linked: bool 
     """Refuse a directory that somebody else has put there; one that is not there is none.
 
     Args:
-        remedy: what to do instead.
         writers: the bits of its mode that it must not have.
         linked: whether it may be a link of this user's.
 

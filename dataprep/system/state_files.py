@@ -57,7 +57,6 @@ def write_state(
     """Put a state where `read_state` finds it: whole or not at all.
 
     Args:
-        path: the file.
         state: JSON; no ``checksum``.
         flush: whether it must outlive a power cut; after one, a torn state counts as not there.
         check: as for `write_durably`.

@@ -161,7 +161,6 @@ def convert(
     """Make another format of a finished data set without the raw data, or finish that.
 
     Args:
-        request: what into what.
         checked: verifies the data set first. Formats without checksums would otherwise pass
             damage on, under a new hash.
 
@@ -202,7 +201,6 @@ def compact(
     It is made anew in a directory of its own, which then takes the place of what there was.
 
     Args:
-        request: its source is the data set.
         checked: verifies the data set, whose shards are deleted in the end.
 
     Raises:
@@ -280,7 +278,6 @@ def _working(
     Args:
         places: what they must see, by the options that name it.
         splits: those that the run makes, as far as they are known.
-        reporter: who is told what takes time.
         overwrite: whether what is there will be deleted.
 
     Raises:

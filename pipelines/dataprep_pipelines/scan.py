@@ -43,9 +43,7 @@ class ScanIntoIndex(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
     One by one, and in processes once it is clear that it will take long.
 
     Args:
-        spec: where the `Scan` is.
         processes: how many may help; 1 or less: none.
-        failures: where an error is written down.
     """
 
     def __init__(self, spec: TaskSpec, processes: int, failures: FailureLog) -> None:

@@ -158,7 +158,6 @@ def task_file(
     """A task that workers can read as long as this lasts.
 
     Args:
-        task: anything that can be pickled.
         requirements: what workers elsewhere must have; None: there are none elsewhere.
         name: what to call the file, one a phase of the run.
     """

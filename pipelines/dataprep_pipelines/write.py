@@ -29,9 +29,7 @@ class WriteShard(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
     last of which would leave threads without work.
 
     Args:
-        spec: where the `Job` is.
         parallelism: how this process works.
-        failures: where an error is written down.
     """
 
     def __init__(self, spec: TaskSpec, parallelism: Parallelism, failures: FailureLog) -> None:

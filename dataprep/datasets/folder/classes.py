@@ -120,8 +120,6 @@ def place_images(container: Container, inside: str, images: Sequence[StoredImage
 
     Args:
         container: a folder, whose own name is part of the path, or an archive.
-        inside: what archives are to be searched below.
-        images: what the container holds.
     """
     if container.prefix:
         return [(f"{container.prefix}/{image.path}", image) for image in images]
@@ -144,10 +142,7 @@ def label_images(
     that is named so, with a class folder below.
 
     Args:
-        container: the folder or archive.
         split: the split of all its images; empty if folders in the archive may tell.
-        placed: its images and their paths.
-        options: the user's.
         numbers: the number of each class; gets those that are new.
         known: the only classes there may be; None if any may.
 

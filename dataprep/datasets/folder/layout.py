@@ -188,11 +188,6 @@ def refuse_listing(
 def refuse_wrapped_splits(place: str, inside: str, names: Collection[str]) -> None:
     """Refuse one folder round the split folders, which would be taken for the only class.
 
-    Args:
-        place: the folder or archive.
-        inside: what ``--inside`` would have to be.
-        names: what is in the folder.
-
     Raises:
         SourceError: all are names of splits.
     """

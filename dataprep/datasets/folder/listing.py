@@ -142,7 +142,6 @@ class Listing:
         Args:
             raw: the raw directory.
             top: where paths start, relative to that.
-            attributes: as `attributes` found them.
             packed: whether the images are in archives: then the rows say what is listed.
                 Otherwise they are images, or files that are missing.
 

@@ -36,7 +36,6 @@ def render(
         request: what it stages, from an absolute source; None for the script for the end of a job,
             for nodes where the job could not clean.
         to: ``--to`` of ``dataprep stage``; ``$NAME`` in it is for the job's shell.
-        nodes: how many nodes the job asks for.
         keep: whether a job that is stopped leaves its copies.
 
     Raises:

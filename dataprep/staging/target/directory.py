@@ -238,7 +238,6 @@ def write_file(
     """Put ``data`` into a file of an open directory: whole or not at all, even after a power cut.
 
     Args:
-        directory: its descriptor.
         mode: its permissions.
         copied: whether something may have been copied already; see `target_error`.
 

@@ -83,9 +83,7 @@ def is_in_force(asked: Layout, found: Layout | None, osts: int | None) -> bool:
     site's business.
 
     Args:
-        asked: what was set.
         found: what a directory has; None if it cannot be told.
-        osts: how many targets there are, if known.
     """
     if found is None or len(asked) != len(found):
         return False

@@ -296,9 +296,6 @@ def dask_cluster(
 ) -> Iterator[RunningEngine]:
     """Connect, and wait for a worker; each finds out by itself whether it can work for this run.
 
-    Args:
-        logs: a directory for what Slurm's jobs say.
-
     Raises:
         PipelineError: no scheduler, or no worker.
     """

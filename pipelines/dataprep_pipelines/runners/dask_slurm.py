@@ -108,9 +108,7 @@ def slurm_cluster(
     after they have.
 
     Args:
-        text: what ``--dask_slurm`` says.
         logs: a directory for what the jobs say, unless the user or the site names one.
-        report: told that jobs were submitted.
 
     Yields:
         The `SLURMCluster`, and what raises a `PipelineError` when Slurm has no job left.

@@ -123,7 +123,6 @@ class RunningEngine(ABC):
             elements: what there is to do; nothing larger than a shard's name crosses Beam.
             work: what is done with them: its ``process`` takes some at a time, one or all there
                 are.
-            parallelism: how workers work.
             watch: progress; may raise, which stops the run.
             failures: told when the run is to be stopped, so that workers elsewhere learn of it,
                 and what a worker could not tell.
@@ -213,9 +212,6 @@ def _without_cell_labels() -> Iterator[None]:
 @contextmanager
 def started(engine: Engine, logs: Path, report: Callable[[str], None]) -> Iterator[RunningEngine]:
     """The engine, ready; whatever was started for it is ended.
-
-    Args:
-        logs: a directory for what jobs of ``--dask_slurm`` say.
 
     Raises:
         PipelineError: it does not start.

@@ -95,8 +95,6 @@ def local_parallelism(workers: int, shards: int, *, images: int) -> Parallelism:
 
     Args:
         workers: cores to keep busy.
-        shards: how many there are to make.
-        images: as `RunningEngine.parallelism`.
     """
     processes = processes_for(workers)
     # A shard is written by one process. If there are as few of them as processes, the last would
