@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dataprep import errors as errors  # dataprep.errors, with no import of its own
+
 if TYPE_CHECKING:
     from dataprep.api.calls import compact, convert, diff, prepare, stage, status, verify
     from dataprep.api.contents import Contents, inspect

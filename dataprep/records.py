@@ -138,10 +138,14 @@ class Records(Sequence[Example]):
         Raises:
             IndexError: there is no such example.
             SinkError: it is damaged, or its shard is missing.
+            TypeError: it is neither a whole number nor a slice of such.
             UsageError: the slice has another step.
         """
         if isinstance(number, slice):
-            return self._part(self._range[number])
+            try:
+                return self._part(self._range[number])
+            except TypeError:
+                raise _no_number(number) from None
         index = self._index(number)
         shard = bisect_right(self._all.ends, index)
         reader = self._open.here.get(shard, self._all.reader)
@@ -197,6 +201,14 @@ class Records(Sequence[Example]):
             raise IndexError(
                 f"{self.out} {self.split}: no example {number} of {len(self)}"
             ) from None
+        except TypeError:
+            raise _no_number(number) from None
+
+    if not TYPE_CHECKING:  # which would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            one = f"; each example has: [it.{name} for it in records]" * hasattr(Example, name)
+            raise AttributeError(f"records of a split have no {name!r}{one}", name=name, obj=self)
 
     def __iter__(self) -> Iterator[Example]:
         """Every example in order, checking whatever the format lets one check."""
@@ -290,6 +302,13 @@ class Records(Sequence[Example]):
                 if first < last:
                     rows = table.rows(row + first - begin, row + last - begin, [name])
                     yield from (value for (value,) in rows)
+
+
+def _no_number(number: object) -> TypeError:
+    return TypeError(
+        f"{number!r} is no number of an example: expected a whole number or a slice such as 0:2; "
+        "of several numbers, [records[number] for number in numbers]; of a key, by_key(key)"
+    )
 
 
 def part_of(total: int, rank: int, world_size: int, uneven: Uneven) -> slice:

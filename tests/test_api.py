@@ -141,6 +141,38 @@ def test_what_only_python_can_get_wrong(options: dict[str, Any], said: str) -> N
         dataprep.prepare("imagenet", **options)
 
 
+def test_what_is_a_list_with_commas_in_words_may_be_a_list_or_a_mapping() -> None:
+    table = prepare_options(dataset_class("folder"))
+    one, other = (
+        resolve("it", table, {"raw": "a", "out": "b", **given})
+        for given in (
+            {
+                "fractions": {"train": 0.8, "validation": 0.2},
+                "num_shards": {"train": 4},
+                "attribute_columns": ["age", "sex"],
+                "splits": ("train",),
+                "sink_option": {"datum": "raw"},
+            },
+            {
+                "fractions": "train=0.8,validation=0.2",
+                "num_shards": "train=4",
+                "attribute_columns": "age,sex",
+                "splits": "train",
+                "sink_option": "datum=raw",
+            },
+        )
+    )
+    assert one == other
+
+
+def test_a_package_that_is_missing_is_told_before_anything_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "array_record", None)
+    with pytest.raises(UsageError, match=r"array_record cannot be imported .*: pip install "):
+        dataprep.prepare("folder", raw=tmp_path / "no", out=tmp_path / "o", sink="arrayrecord")
+
+
 def test_options_are_those_of_the_table_with_its_defaults() -> None:
     for name in ("imagenet", "chestxray14", "folder"):
         table = prepare_options(dataset_class(name))
@@ -243,7 +275,8 @@ def test_a_script_without_a_guard_is_told_what_to_write(tiny: Made, tmp_path: Pa
 
 def test_importing_is_free_and_names_are_there(tiny: Made) -> None:
     code = (
-        "import sys, dataprep; dataprep.prepare; dataprep.status; dataprep.Progress;"
+        "import sys, dataprep; dataprep.errors.UsageError;"
+        "dataprep.prepare; dataprep.status; dataprep.Progress;"
         "print({'numpy', 'PIL', 'apache_beam', 'duckdb', 'pyarrow', 'tqdm'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -151,6 +151,22 @@ def test_no_such_number(records: Records, number: int) -> None:
         records[number]
 
 
+def test_what_is_no_number(records: Records) -> None:
+    wrong: tuple[Any, ...] = ("0", 1.5, None, [0, 1], slice("a", "b"))
+    for number in wrong:
+        with pytest.raises(TypeError, match=r"is no number of an example: expected"):
+            records[number]
+    with pytest.raises(TypeError, match=r"'0' is no number of an example: expected"):
+        records.encoded(["0"])  # type: ignore[list-item]
+
+
+def test_what_only_examples_have(records: Records) -> None:
+    with pytest.raises(AttributeError, match=r"no 'array'; each example has: \[it\.array for it"):
+        records[0:2].array  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"have no 'xyz'$"):
+        records.xyz  # type: ignore[attr-defined]  # noqa: B018
+
+
 def test_no_such_key(records: Records) -> None:
     with pytest.raises(KeyError, match="nowhere"):
         records.by_key("nowhere.JPEG")

@@ -63,7 +63,8 @@ def prepare(
         progress: is told a `Progress` again and again; ``print`` will do. By default there is a
             bar in a terminal or a notebook, and nothing elsewhere.
         beam_options: Beam's own, e.g. ``["--flink_master=HOST:PORT"]``.
-        options: of the command, under the same names.
+        options: of the command, under the same names; what it takes with commas may be a list
+            or a dict: ``fractions={"train": 0.9, "test": 0.1}``.
 
     Raises:
         UsageError: an option that there is not, or that cannot have this value.

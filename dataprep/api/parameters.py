@@ -141,10 +141,12 @@ def _value(option: click.Option, chosen: Mapping[str, object], context: click.Co
 
 
 def _words(option: click.Option, value: object) -> object:
-    """A value as click takes it: of an option that may be repeated, a list."""
-    if option.multiple and isinstance(value, Mapping):
-        return [f"{name}={text}" for name, text in value.items()]
-    return [value] if option.multiple and isinstance(value, str) else value
+    """A value as click takes it: a list if the option may be repeated, else commas between."""
+    if isinstance(value, Mapping):
+        value = [f"{name}={text}" for name, text in value.items()]
+    if option.multiple:
+        return [value] if isinstance(value, str) else value
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
 
 
 def meant(word: str, names: Iterable[str]) -> str:
@@ -194,11 +196,10 @@ def byte_size(least: int = 1) -> Parsed:
 
 
 def names(value: object) -> tuple[str, ...]:
-    """Names with commas between them; in Python a sequence does as well."""
-    given = value.split(",") if isinstance(value, str) else value
-    if not isinstance(given, Sequence):
+    """Names with commas between them."""
+    if not isinstance(value, str):
         raise UsageError(f"{value!r}: expected names such as train,validation.")
-    return tuple(name for name in (str(word).strip() for word in given) if name)
+    return tuple(name for name in map(str.strip, value.split(",")) if name)
 
 
 def part(value: object) -> int | str:
@@ -212,11 +213,10 @@ def part(value: object) -> int | str:
 
 
 def shard_counts(value: object) -> dict[str, int]:
-    """``train=1024,validation=128``, or one number for every split; in Python a dict as well."""
+    """``train=1024,validation=128``, or one number for every split."""
     from dataprep.build.request import EVERY_SPLIT
 
-    pairs = [f"{name}={count}" for name, count in value.items()] if isinstance(value, dict) else []
-    text = ",".join(pairs) or str(value).strip()
+    text = str(value).strip()
     items = [f"{EVERY_SPLIT}={text}"] if text.isdecimal() else text.split(",")
     found = [re.fullmatch(r"\s*([^=]+)=0*([1-9]\d*)\s*", item, re.ASCII) for item in items]
     counts = {match[1]: int(match[2]) for match in found if match}

@@ -60,7 +60,7 @@ def check_places(request: Request, found: Found) -> None:
     scanned = {raw.joinpath(*path.parts[:1]) for path in containers if not path.is_absolute()}
     if found.whole:
         scanned.add(raw)
-    chosen = {"--local_scratch_dir": out} | ({"--index_dir": index.resolve()} if index else {})
+    chosen = {"--out": out} | ({"--index_dir": index.resolve()} if index else {})
     for option, place in chosen.items():
         if place == raw or any(each == place or each in place.parents for each in scanned):
             raise UsageError(

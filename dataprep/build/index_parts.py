@@ -321,7 +321,7 @@ def summarize(
     if not there:
         others = "".join(f"; {what}, such as {names}" for what, names in _unmatched(unmatched))
         raise SourceError(
-            f"no images found in {printable(str(request.raw))}{others}; check --raw_data_dir, and "
+            f"no images found in {printable(str(request.raw))}{others}; check --raw, and "
             "what says which images there are"
         )
     splits = found.splits or wanted_splits(in_usual_order(there), request.splits)

@@ -147,9 +147,9 @@ def fit_request(request: Request, dataset: Dataset) -> Request:
         from dataprep.index.exclude import read_exclude  # which loads Arrow
 
         read_exclude(request.exclude)
-    classes = dataset.classes()
-    if classes is not None:
-        sink.check(describe_examples(classes, recipe, dataset))
+    # Where only the scan can tell the classes, what the format needs is asked for all the same.
+    classes = dataset.classes() or [("?", "?")]
+    sink.check(describe_examples(classes, recipe, dataset))
     return replace(request, recipe=recipe)
 
 

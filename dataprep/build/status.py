@@ -105,7 +105,7 @@ def read_status(out: Path) -> JobStatus:
     if not workspace.private.is_dir():
         if not workspace.manifest.exists():
             raise DatasetError(
-                f"{out}: no job of dataprep's here; is this the --local_scratch_dir? "
+                f"{out}: no job of dataprep's here; is this the --out of one? "
                 "`dataprep stage --status` tells of a copy"
             )
         read_manifest(out)  # which may be somebody else's

@@ -25,7 +25,7 @@ def list_raw(raw: Path, expected: str) -> list[str]:
         problem = "is not a directory" if raw.exists() else "does not exist"
         raise SourceError(
             f"raw data directory {printable(str(raw))} {problem}; expected the directory that "
-            f"holds {expected}; check --raw_data_dir"
+            f"holds {expected}; check --raw"
         ) from error
     except OSError as error:
         raise unreadable(str(raw), error) from error

@@ -142,6 +142,13 @@ def _column(values: Any, type_: pa.DataType) -> Any:
 def _row_columns(
     split: str, rows: Sequence[Row], classes: Sequence[str], attributes: Attributes
 ) -> dict[str, Any]:
+    for row in rows:
+        for label in (*row.labels, *row.box_labels):
+            if not 0 <= label < len(classes):
+                raise SourceError(
+                    f"{printable(row.key)} has the label {label}, and the {len(classes)} classes "
+                    "count from 0; make labels that count from 1 one less"
+                )
     columns: dict[str, Any] = {
         "status": pa.repeat("image", len(rows)),
         "split": pa.repeat(split, len(rows)),

@@ -107,7 +107,7 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
         reporter.line(text)
     workspace, raw = Workspace(request.out), request.raw
     given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
-    places = {"--raw_data_dir": raw} | {option: path for option, path in given.items() if path}
+    places = {"--raw": raw} | {option: path for option, path in given.items() if path}
     splits, overwrite = found.splits or (), request.overwrite
     with _working(workspace, engine, places, splits, reporter, overwrite) as workers:
         index = workspace.index

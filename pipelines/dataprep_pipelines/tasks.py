@@ -131,9 +131,7 @@ def _load(spec: TaskSpec) -> Any:
         requirements, task = pickle.loads(content)  # noqa: S301  # ours, as was just made sure
     except FileNotFoundError:
         out = spec.path.parents[1]
-        raise CannotWorkError(
-            f"a worker on {host} does not see --local_scratch_dir {out}; {_SHARED}"
-        ) from None
+        raise CannotWorkError(f"a worker on {host} does not see --out {out}; {_SHARED}") from None
     except OSError as error:
         raise CannotWorkError(
             f"a worker on {host} cannot read {spec.path}: {error.strerror}; mend the file system "

@@ -195,7 +195,7 @@ def test_workers_that_do_not_see_the_output_are_refused_before_any_work(
     assert result.code == 1
     host = socket.gethostname()
     assert "no Dask worker can work for this run; tcp://127.0.0.1:" in result.error
-    assert f"a worker on {host} does not see --local_scratch_dir {out}" in result.error
+    assert f"a worker on {host} does not see --out {out}" in result.error
     assert commits(out) == []
 
 

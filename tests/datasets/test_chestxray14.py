@@ -275,7 +275,7 @@ REFUSED = {
     "no images": (
         build(write("images/README"), write("images_001/README")),
         "no images in .*; looked for images_001.tar.gz .*; found Data_Entry_2017_v2020.csv, images,"
-        ".*; check --raw_data_dir",
+        ".*; check --raw",
     ),
     "no labels": (
         build("flat", remove("Data_Entry_2017_v2020.csv")),

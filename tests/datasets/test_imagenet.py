@@ -279,7 +279,7 @@ def test_a_raw_directory_that_is_none(tmp_path):
     with pytest.raises(SourceError, match="file is not a directory"):
         ImageNet().find(tmp_path / "file", None)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SourceError, match=r"found nothing; check --raw_data_dir"):
+    with pytest.raises(SourceError, match=r"found nothing; check --raw"):
         ImageNet().find(tmp_path / "empty", None)
 
 

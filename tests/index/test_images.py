@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -203,3 +204,12 @@ def test_a_name_that_is_not_utf_8_is_refused_in_a_line() -> None:
     scanned = Scanned({"train": [row("caf\udce9.jpg")]})
     with pytest.raises(SourceError, match=r"^a name is not UTF-8: caf\\udce9.jpg; rename the file"):
         [*index_tables(scanned, ["a"], ())]
+
+
+@pytest.mark.parametrize("field", ["labels", "box_labels"])
+@pytest.mark.parametrize("label", [2, -1])
+def test_a_label_that_no_class_has_is_refused_in_a_line(field: str, label: int) -> None:
+    scanned = Scanned({"train": [replace(row("x.jpg"), **{field: (label,)})]})  # type: ignore[arg-type]
+    said = rf"^x\.jpg has the label {label}, and the 2 classes count from 0; make labels"
+    with pytest.raises(SourceError, match=said):
+        [*index_tables(scanned, ["a", "b"], ())]

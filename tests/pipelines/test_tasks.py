@@ -46,7 +46,7 @@ def test_withdrawn_tasks_are_refused_and_leave_nothing(lease: Lease, tmp_path: P
     with task_file(1, lease, None, "write") as here:
         pass
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(CannotWorkError, match=r"does not see --local_scratch_dir .*put it on"):
+    with pytest.raises(CannotWorkError, match=r"does not see --out .*put it on"):
         as_in_another_process(here).read()
 
 

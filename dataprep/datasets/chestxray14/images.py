@@ -47,7 +47,7 @@ def find_images(raw: Path) -> tuple[str, tuple[ScanUnit, ...]]:
         raise SourceError(
             f"no images in {printable(str(raw))}; looked for images_001.tar.gz (also .tar, .tgz "
             "and .zip), images_001/ and images/*.png, there and in images/; found "
-            f"{some_of(names) if names else 'nothing'}; check --raw_data_dir"
+            f"{some_of(names) if names else 'nothing'}; check --raw"
         )
     units = tuple(ScanUnit(unit, container) for unit, container in found.items())
     return f"images: {_describe(list(found.values()))}", units

@@ -299,7 +299,7 @@ def _nothing(raw: Path, level: Level) -> SourceError:
     found = some_of([entry.name for entry in level.stray]) or "nothing"
     return SourceError(
         f"no images in {printable(str(raw / level.path))}: found {found}; expected {_EXPECTED}; "
-        "check --raw_data_dir and --inside"
+        "check --raw and --inside"
     )
 
 

@@ -214,7 +214,7 @@ def _missing(
     if there:
         advice = f"--splits {','.join(there)} would take only what is there"
     else:
-        advice = f"check --raw_data_dir; {_OTHER_SET}"
+        advice = f"check --raw; {_OTHER_SET}"
     return SourceError(
         f"no {' and no '.join(lacking)} images in {printable(str(raw))}; looked {looked_for}; "
         f"found {some_of(names) if names else 'nothing'}; {advice}"

@@ -77,7 +77,7 @@ class Pets(Dataset):
             raise SourceError(
                 f"{printable(str(raw))} has {' and '.join(there) or 'no images'}; expected one of "
                 f"{', '.join(_FORMS)}; "
-                f"{'move all but one of them away' if there else 'check --raw_data_dir'}"
+                f"{'move all but one of them away' if there else 'check --raw'}"
             )
         listed = counted(len(read_lists(raw)), "image")
         unit = ScanUnit(name="images", container=there[0])
