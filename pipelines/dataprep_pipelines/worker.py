@@ -15,9 +15,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -105,10 +105,25 @@ class HelperProcesses(ThreadPoolExecutor):
         with self._starting:
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(theirs, os.getpid()))
-            process.start()
+            with _safe_path():
+                process.start()
             theirs.close()
             self._started.append((process, ours))
         return ours
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """What Python starts imports nothing from the working directory, which may be the data's."""
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def block_interrupts() -> None:

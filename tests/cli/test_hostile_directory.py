@@ -58,6 +58,21 @@ def test_every_command_is_run_without_them(cli: Cli, tiny: Made, hostile: Path) 
     run(hostile, "stage", "made", "--to", hostile / "node", "--clean")
 
 
+def test_processes_that_help_are_started_without_them(hostile: Path) -> None:
+    """What jobs of 50,000 images use, in the launcher and in a notebook's kernel."""
+    script = hostile.parent / "script.py"
+    script.write_text(
+        "import os\n"
+        "from dataprep_pipelines.worker import HelperProcesses\n"
+        "if __name__ == '__main__':\n"
+        "    with HelperProcesses(1) as pool:\n"
+        "        assert pool.submit(os.getpid).result() != os.getpid()\n"
+        "    assert 'PYTHONSAFEPATH' not in os.environ\n"
+    )
+    subprocess.run([sys.executable, script], cwd=hostile, check=True)
+    assert not list(hostile.parent.glob("ran-*"))
+
+
 def test_a_command_of_the_user_finds_its_neighbours(tiny: Made, tmp_path: Path) -> None:
     (tmp_path / "neighbour.py").write_text("print('found')")
     (tmp_path / "train.py").write_text("import neighbour")
