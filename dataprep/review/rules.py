@@ -256,7 +256,7 @@ RULES: Final = (
         "note",
         "stored in another form, or with a decoder's warning",
         f"select {_NAME} || ': ' || reason as text, [{_IMAGE}] as images from images "
-        "where status != 'stored' order by number",
+        "where status != 'stored' and reason is not null order by number",
     ),
     Rule(
         "ignored",
