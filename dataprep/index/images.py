@@ -104,26 +104,36 @@ join classes using (number) group by split order by split
 # An image that is elsewhere is known by its key or, if its folder was renamed, by name and size.
 _COMPARED: Final = """
 with old as (
-    select split, key, parse_filename(key) as name, list_sort(labels) as numbers,
-        list_sort(classes) as classes, if({sizes} and status = 'stored', bytes, null) as size
+    select true as known, split, key, labels, classes,
+        if({sizes} and status = 'stored', bytes, null) as size
     from {table} where position is not null or status = 'rejected'),
 now as (
-    select split, key, parse_filename(key) as name, numbers, list_sort(labels) as classes, size
+    select true as there, split, key, numbers, labels, size
     from chosen join label_sets using (split, labels)),
-gone as materialized (from old anti join now using (split, key)),
-come as materialized (from now anti join old using (split, key)),
+other as materialized (
+    select split, key, known, there, old.labels as before, numbers, old.size as size_before,
+        now.size as size, parse_filename(key) as name,
+        list_sort(classes) <> list_sort(now.labels) or old.size <> now.size as changed
+    from old full join now using (split, key)
+    where known is null or there is null or old.labels <> numbers or changed),
+gone as (from other where there is null),
+come as (from other where known is null),
 same as (
-    select old, now from old join now using (split, key) union all
-    select gone, come from gone join come using (key) union all
-    (select gone, come from (from gone anti join come using (key)) as gone
-    join (from come anti join gone using (key)) as come using (name, size)
+    select before <> numbers as renumbered, false as moved, changed
+    from other where known and there union all
+    select gone.before <> come.numbers, gone.split <> come.split, false
+    from gone join come using (key) union all
+    (select gone.before <> come.numbers, gone.split <> come.split, false
+    from (from gone anti join come using (key)) as gone
+    join (from come anti join gone using (key)) as come
+    on gone.name = come.name and gone.size_before = come.size
     qualify greatest(count(*) over (partition by gone.split, gone.key),
         count(*) over (partition by come.split, come.key)) = 1))
-select count_if(old.numbers <> now.numbers), count_if(old.split <> now.split),
+select count_if(renumbered), count_if(moved),
     (select count(*) from come),
     (select count(distinct regexp_replace(key, '[^/]*$', '')) from come),
     (select count(*) from gone),
-    count_if(old.key = now.key and (old.classes <> now.classes or old.size <> now.size))
+    count_if(changed)
 from same
 """
 
