@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import importlib
 import io
 import itertools
 import json
@@ -28,6 +29,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
@@ -449,6 +451,9 @@ def _digests(
 def _digests_later(packed: bytes, before: float) -> Iterator[list[str]]:
     """The same a year later by Python's clock, and a second later by that of other libraries."""
     time.sleep(max(0.0, before + 1.0 - time.time()))
+    for name in ("zoneinfo", "pandas"):  # which crash if they are loaded with another datetime
+        with suppress(ImportError):
+            importlib.import_module(name)
     now = time.time
 
     class Later(datetime.datetime):
