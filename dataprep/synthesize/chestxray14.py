@@ -11,6 +11,7 @@ import random
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -149,7 +150,7 @@ def synthesize_chestxray14(
     contents = drawn(partial(_encoded, size, seed), images, sizes)
     files = ((image.name, content) for image, content in zip(images, contents, strict=True))
     count = min(archives, len(images))
-    with writing_to(directory):
+    with writing_to(directory), closing(contents):
         for name, text in documents.items():
             (directory / name).write_text(text, encoding="ascii")
         for number in range(1, count + 1):

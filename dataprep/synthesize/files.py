@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,8 +77,10 @@ def drawn(
     draw: Callable[[Item], bytes],
     items: Sequence[Item],
     sizes: list[int],
-) -> Iterator[bytes]:
+) -> Generator[bytes]:
     """Make files of items in as many threads as there are cores to use, in their order.
+
+    To be closed: whatever throws it away may be one of those threads, which cannot await itself.
 
     Args:
         draw: makes one file.

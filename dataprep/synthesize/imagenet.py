@@ -10,6 +10,7 @@ import math
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice
@@ -108,7 +109,7 @@ def synthesize_imagenet(
     images, sizes = [*validation, *training], list[int]()
     contents = drawn(partial(_encoded, seed), images, sizes)
     files = ((image.name, content) for image, content in zip(images, contents, strict=True))
-    with writing_to(directory):
+    with writing_to(directory), closing(contents):
         write = _write_tars if layout == "tar" else _write_tree
         write(directory, islice(files, len(validation)), _by_class(training, files))
     special = {
