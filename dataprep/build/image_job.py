@@ -38,7 +38,7 @@ from dataprep.sinks.example import Example
 from dataprep.system.messages import counted
 from dataprep.system.state_files import to_json
 
-STORED_WITH_8_BITS: Final = "of 16 bits a sample: stored with 8; --depth keep stores 16, as PNG"
+STORED_WITH_8_BITS: Final = "of 16 bits a sample: stored with 8 (--depth keep: 16, of grey PNGs)"
 _LOOKED_AT: Final = 8  # images, before the first is made
 
 

@@ -134,11 +134,6 @@ def opened(
                 f"{counted(unseen, 'image')} not measured (made with --check header): look-alikes, "
                 "blank and dark ones among them are not found"
             )
-        if needs & {"orientation", "metadata"} and manifest["image"].get("exif") == "ignore":
-            remarks.append(
-                "if an older version made it, orientation and metadata of its images are not "
-                "known: `dataprep convert` looks at them"
-            )
         if needs & NEEDS_NEAR and not _find_near_pairs(database, limits.distance, remarks, advance):
             remarks.append(
                 f"more than {MOST_PAIRS:,} pairs look alike, and not all were found; such images "

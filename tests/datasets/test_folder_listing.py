@@ -285,6 +285,8 @@ def test_absolute_paths_are_taken_below_the_raw_directory_and_refused_elsewhere(
     assert sorted(row["key"] for row in found["image"]) == ["a/1.jpg", "a/2.jpg", "a/3.jpg"]
     error = refusal(raw, tmp_path / "list.csv")
     assert f"line 3: {tmp_path}/link/a/2.jpg is not below {raw}; expected a path that is" in error
+    (tmp_path / "list.csv").write_text("path,label\n/a/3.jpg,x\n/gone/4.jpg,x\n")
+    assert [row["key"] for row in index(raw, tmp_path / "list.csv")["missing"]] == ["gone/4.jpg"]
 
 
 @pytest.mark.parametrize("form", ["files", "tar"])

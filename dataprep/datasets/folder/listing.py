@@ -205,7 +205,8 @@ class Listing:
             raise ValueError(_LINE_ENDS)
         delimiter = _DELIMITERS[self._format]
         names = next(csv.reader([line], delimiter=delimiter))
-        if len(names) == 1 and (other := re.search(r"[;,\t|]", names[0])):
+        others = ";,\t|".replace(delimiter, "")
+        if len(names) == 1 and (other := re.search(f"[{others}]", names[0])):
             raise ValueError(f"cells are separated by {other[0]!r}, expected {delimiter!r}")
         return names
 
@@ -283,8 +284,9 @@ class Listing:
         paths = cells["slashed"].to_pylist()
         places = [at for at, path in enumerate(paths) if path]
         firsts = {paths[at].split("/")[1]: at for at in reversed(places)}
-        for first, at in firsts.items():
-            if not (top / first).exists():
+        gone = {first: at for first, at in firsts.items() if not (top / first).exists()}
+        for first, at in gone.items():
+            if len(gone) == len(firsts) or Path("/", first).exists():  # else it is missing here
                 reason = f"{paths[at]} is not below {top}; expected a path that is"
                 raise self._wrong(cells["row"][at].as_py(), reason)
 
