@@ -42,10 +42,7 @@ class Option(click.Option):
     """An option of a command, and a keyword of the Python call.
 
     Args:
-        names: with their dashes.
-        help_text: a line or two.
         rare: whether only ``--help-all`` shows it.
-        settings: click's own.
 
     Attributes:
         section: of the help.
@@ -106,8 +103,6 @@ def resolve(
     """The value of every option: what was given, converted and checked, or its default.
 
     Args:
-        call: what to call the call in messages.
-        table: its options.
         given: by any of an option's names; None is as good as nothing.
 
     Raises:
@@ -176,11 +171,7 @@ class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
 
 
 def byte_size(least: int = 1) -> Parsed:
-    """A number of bytes as people write it: ``150MB``, ``4MiB``; a plain number in Python.
-
-    Args:
-        least: bytes that make sense.
-    """
+    """A number of bytes as people write it: ``150MB``, ``4MiB``; a plain number in Python."""
 
     def parse(value: object) -> int:
         text = str(value).strip()

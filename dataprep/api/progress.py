@@ -90,11 +90,7 @@ def _clock(seconds: float) -> str:
 
 
 class Reporter:
-    """Turns what pipelines and staging report into `Progress`, for one call.
-
-    Args:
-        tell: who is told.
-    """
+    """Turns what pipelines and staging report into `Progress`, for one call."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -303,11 +299,7 @@ def has_bars() -> bool:
 
 @contextmanager
 def told(progress: Tell | None) -> Iterator[Reporter]:
-    """A reporter that tells ``progress``, to the end; by default a `Display`, if somebody looks.
-
-    Args:
-        progress: takes every `Progress`; None for the default.
-    """
+    """A reporter that tells ``progress``, to the end; by default a `Display`, if somebody looks."""
     display = Display() if progress is None and has_bars() else None
     reporter = Reporter(progress or display or (lambda _: None))
     try:

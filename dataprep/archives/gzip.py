@@ -58,9 +58,6 @@ def find_restarts(descriptor: int, unpacked: int, images: int) -> bytes:
     64 KiB, of which a point takes half, and 2 MiB; but more where archives are so large that an
     index would need more than 128 MB. Finding them needs 64 KiB of memory a point.
 
-    Args:
-        unpacked: how many bytes it unpacks to.
-
     Raises:
         OSError: the points cannot be found; a ZranError is one.
     """

@@ -160,11 +160,7 @@ class FileRange(ByteStream):
 
 
 class ForwardStream(ByteStream):
-    """Pieces of bytes, each asked for once; one can skip ahead and go back by 16 KiB.
-
-    Args:
-        pieces: the content, in order.
-    """
+    """Pieces of bytes, each asked for once; one can skip ahead and go back by 16 KiB."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         super().__init__()

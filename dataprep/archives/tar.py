@@ -29,7 +29,9 @@ AGAIN: Final = "copy or download it again"
 _BLOCK: Final = tarfile.BLOCKSIZE
 _RECORD: Final = tarfile.RECORDSIZE
 _MOST_AT_ONCE: Final = 1 << 20
-_LARGEST_RECORD: Final = 1 << 20  # tar -b 2048
+_LARGEST_RECORD: Final = 1 << 21  # tar -b 4096
+_LARGEST_ODD_RECORD: Final = 1 << 17  # of a length that is no power of two
+_SMALL: Final = 1 << 15  # of which an archive may be one alone
 _MOST_ZEROS: Final = 64 << 20  # that are counted: a .tar.gz can have any number of them
 # Name, size, modification time, checksum, kind, magic, and the first byte of the name's prefix.
 _HEADER: Final = struct.Struct("100s24x12s12s8ss100x5s83xc166x")
@@ -211,8 +213,8 @@ def _require_end(stream: ByteStream, archive: Archive, offset: int) -> None:
     POSIX ends an archive with two zero blocks and leaves the rest of that 10,240-byte record
     undefined. One zero block is accepted when nothing but zeros follows. Anything else after the
     mark means that headers were lost: a hole left by an unfinished download, or joined archives.
-    So do more zeros than fill a record: of 10,240 bytes, or of a power of two (`tar -b`, `dd`),
-    of which the archive then has a whole number.
+    So do more zeros than fill a record: of 10,240 bytes, or of another length (`tar -b`, `dd`), of
+    which the archive has a whole number: a power of two, a small one, or two at least.
     """
     stream.seek(offset)
     mark = stream.read(2 * _BLOCK)
@@ -238,7 +240,10 @@ def _require_end(stream: ByteStream, archive: Archive, offset: int) -> None:
             )
         rest = stream.read(_MOST_AT_ONCE)
     zeros = (size := stream.tell()) - offset
-    if zeros - 2 * _BLOCK > max(_RECORD, min(size & -size, _LARGEST_RECORD)):
+    most = min(size // 2, _LARGEST_ODD_RECORD)
+    lengths = range(_BLOCK, max(most, _SMALL) + 1, _BLOCK)
+    records = (length for length in lengths if size % length == 0)
+    if zeros - 2 * _BLOCK > max(_RECORD, min(size & -size, _LARGEST_RECORD), *records):
         least = "at least " if rest else ""
         raise _faulty(
             archive,

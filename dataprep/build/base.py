@@ -237,7 +237,8 @@ def tell_changes(
     Says what becomes of the images' labels and splits if that is to be made anew.
     """
     out, request = job.workspace.out, job.request
-    if not (request.overwrite or is_other_job(job.workspace, identity, units)):
+    unknown = images.sealed is None  # of one that grows, which has its own refusals
+    if unknown or not (request.overwrite or is_other_job(job.workspace, identity, units)):
         return ""
     try:
         manifest = read_manifest(out)

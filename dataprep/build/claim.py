@@ -8,6 +8,7 @@ files, even the raw data.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -26,6 +27,7 @@ from dataprep.plugins import load_sink
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import PARTIAL, is_partial, sync_directory
 from dataprep.system.messages import printable
+from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import read_state, to_json, write_state
 
 if TYPE_CHECKING:  # `dataprep status` reads jobs, and needs nothing of these
@@ -158,15 +160,16 @@ def check_foreign_files(job: Job, *, fresh: bool, going: Collection[Path] = ()) 
     out = job.workspace.out
     for directory in {path.parent / "file" for path in made}:
         job.workspace.path_of(directory)
-    present = [str(path) for path in sorted(made) if fresh and (out / path).exists()]
+    whole = (*sorted(made), PurePosixPath(job.workspace.manifest.name))
+    present = [str(path) for path in whole if fresh and (out / path).exists()]
     shards = [str(path) for path in made if str(path) != RECORDS]
     for path in (*present, *foreign_files(out, counts, shards)):
         if out / path in going:
             continue
         raise DatasetError(
             f"{out / path} is in the way: it was not written by this job, and readers would "
-            "take it in; move it away, choose another output directory, or, if it "
-            "belongs to an earlier job, use --overwrite"
+            "take it in; move it away, or choose another output directory"
+            + ("" if job.request.overwrite else "; if an earlier job made it, use --overwrite")
         )
 
 
@@ -223,7 +226,10 @@ def _command() -> str:
     program, *words = sys.argv
     if Path(program).name != "dataprep" and Path(program).parts[-2:] != ("dataprep", "__main__.py"):
         return ""
-    return printable(f"cd {shlex.quote(str(Path.cwd()))} && {shlex.join(['dataprep', *words])}")
+    try:
+        return printable(f"cd {shlex.quote(str(Path.cwd()))} && {shlex.join(['dataprep', *words])}")
+    except FileNotFoundError:  # the working directory was deleted
+        return ""
 
 
 def read_job(workspace: Workspace) -> dict[str, Any]:
@@ -332,22 +338,30 @@ def remove_built_files(job: Job) -> None:
     # A kill between a rename and the record of it leaves files that only the plan knows.
     recorded = [file.path for record in read_records(workspace) for file in record.files]
     names: list[str | PurePosixPath] = [*recorded, *planned_paths(workspace), *_sealed(workspace)]
-    if workspace.job.exists() or workspace.manifest.exists() or recorded:
-        names += _made(job)
+    manifests = []
+    if workspace.job.exists() or recorded or _is_ours(workspace.manifest):
+        manifests = [workspace.manifest]
+        made = _made(job)
+        if not names:  # nor how many shards there were
+            splits = {split.name for split in job.splits}
+            beside = foreign_files(workspace.out, splits, [str(path) for path in made[:-1]])
+            layout = job.request.layout
+            names += [name for name in beside if is_shard(name, job.sink, splits, layout)]
+        names += made
     built = {*map(workspace.path_of, names)}
-    for path in (*built, workspace.manifest):
+    for path in (*built, *manifests):
         if path.is_dir() and not path.is_symlink() and any(path.iterdir()):
             raise DatasetError(
                 f"{path} is a directory with files, where a file of the data set should be; "
                 "nothing was deleted: move it away and run the same command again"
             )
-    check_foreign_files(job, fresh=True, going=built)
+    check_foreign_files(job, fresh=True, going={*built, *manifests})
     # First, so that nobody takes the rest for whole; unless nothing else knows what is to go.
     if planned_paths(workspace):
-        _remove([workspace.manifest], lease)
+        _remove(manifests, lease)
     _remove(built, lease)
     # Last: a kill until here leaves what is needed to try again.
-    _remove([workspace.manifest], lease)
+    _remove(manifests, lease)
     workspace.job.unlink(missing_ok=True)
     for private in (workspace.commits, workspace.order):
         shutil.rmtree(private)
@@ -358,6 +372,26 @@ def remove_built_files(job: Job) -> None:
         inside = workspace.out in directory.parents and not directory.is_symlink()
         if inside and directory.is_dir() and not any(directory.iterdir()):
             directory.rmdir()
+
+
+def is_shard(name: str, sink: Sink, splits: Collection[str], layout: Layout) -> bool:
+    """Whether it is a file of a shard of any number of shards: ``train-00003-of-00007``."""
+    found = re.search(r"(?:^|/)([^/]+)-([0-9]{5,7})-of-([0-9]{5,7})", name)
+    if found is not None:
+        shards = [ShardName(found[1], int(found[2]), int(found[3]))]
+    else:
+        shards = [ShardName(split, 0, 1) for split in splits]
+    return any(
+        shard.split in splits and name in map(str, sink.paths(shard, layout)) for shard in shards
+    )
+
+
+def _is_ours(manifest: Path) -> bool:
+    """Whether a manifest, damaged or not, is dataprep's: many programs have files so called."""
+    try:
+        return b'"dataprep-manifest-' in read_regular(manifest)
+    except OSError:
+        return False
 
 
 def _remove(paths: Iterable[Path], lease: Lease) -> None:

@@ -9,7 +9,6 @@ whichever that is; meanwhile there is no manifest.
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -17,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dataprep.build.claim import store_grown
+from dataprep.build.claim import is_shard, store_grown
 from dataprep.build.image_job import ImageJob
 from dataprep.build.lock import Lease, check_held
 from dataprep.build.manifest import (
@@ -37,7 +36,6 @@ from dataprep.system.state_files import read_state, to_json, write_state
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dataprep.sinks import Sink
 
 # Of a generation's manifest: what is said of the raw data as a whole, and so is new for all.
 _RENEWED: Final = ("classes", "classes_sha256", "unmatched", "counts", "versions")
@@ -334,26 +332,13 @@ def _checked_journal(
         gone = [workspace.path_of(name) for name in deletions]
         old = [*deletions, *(old for old, _ in renames if not old.startswith(place))]
         strange = {new for _, new in renames} - made
-        strange |= {name for name in old if not _is_shard(name, sink, manifest)}
+        splits, layout = manifest["splits"], manifest["layout"]
+        strange |= {name for name in old if not is_shard(name, sink, splits, layout)}
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(workspace) from error
     if strange or not made.isdisjoint(deletions):
         raise _damaged(workspace)
     return manifest, pairs, gone
-
-
-def _is_shard(name: str, sink: Sink, manifest: Mapping[str, Any]) -> bool:
-    """Whether it is a file of a shard of any number of shards: ``train-00003-of-00007``."""
-    found = re.search(r"(?:^|/)([^/]+)-([0-9]{5,7})-of-([0-9]{5,7})", name)
-    if found is not None:
-        shards = [ShardName(found[1], int(found[2]), int(found[3]))]
-    else:
-        shards = [ShardName(split, 0, 1) for split in manifest["splits"]]
-    layout = manifest["layout"]
-    return any(
-        shard.split in manifest["splits"] and name in map(str, sink.paths(shard, layout))
-        for shard in shards
-    )
 
 
 def _damaged(workspace: Workspace) -> DatasetError:

@@ -221,9 +221,6 @@ def map_in_order(
 def kept_info(info: DatasetInfo, sink: Sink, report: Callable[[str], None]) -> DatasetInfo:
     """What is true of the examples once the format holds them.
 
-    Args:
-        report: told what it has no place for.
-
     Raises:
         UsageError: the format cannot hold such a data set.
     """

@@ -229,7 +229,6 @@ def describe_split(
     Args:
         records: the commit record of every shard of the split, by number.
         counted: what the table of records says of it; see `join_rows`.
-        known: statistics of the images from before, if none were collected now.
     """
     counts = [record.records for record in records]
     statistics = merged_statistics(records)
@@ -314,8 +313,6 @@ def write_rows(
     Args:
         scratch: a directory for what does not fit into memory.
         stored: rows of records, by split, shard and position.
-        rest: the other rows, in any order.
-        multilabel: whether records have any number of labels.
         check: as for `dataprep.system.durable_files.rename`.
     """
     from dataprep.index.database import open_database, tables

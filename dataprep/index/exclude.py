@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import io
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -47,15 +49,16 @@ def read_exclude(path: Path) -> pa.Table:
         UsageError: it cannot be read, or is neither.
     """
     try:
-        lines = read_regular(path).decode("utf-8-sig").splitlines()
+        text = read_regular(path).decode("utf-8-sig")
+        lines = [line.rstrip("\r\n") for line in io.StringIO(text, newline="")]
     except UnicodeDecodeError as error:
         raise _unusable(path, "it is not UTF-8") from error
     except OSError as error:
         raise _unusable(path, error.strerror or str(error)) from error
-    header = [name.strip() for name in lines[0].split(",")] if lines else []
+    header = [name.strip() for row in csv.reader(lines[:1]) for name in row]
     if {"split", "key"} <= {*header}:
-        rows = _rows(path, lines, header.index("split"), header.index("key"))
-    elif any(name in header for name in ("split", "key")) or (lines and ";" in lines[0]):
+        rows = _rows(path, text, header.index("split"), header.index("key"))
+    elif {"split", "key"} & {*re.split("[,;|\t ]+", ",".join(header))} or ";" in ",".join(header):
         raise _unusable(path, f"its first line is {printable(lines[0][:100])!r}")
     else:
         rows = [(None, line.strip()) for line in lines if line.strip()]
@@ -64,12 +67,13 @@ def read_exclude(path: Path) -> pa.Table:
     return pa.table({"split": pa.array(splits, pa.string()), "name": pa.array(names, pa.string())})
 
 
-def _rows(path: Path, lines: list[str], split: int, key: int) -> list[tuple[str | None, str]]:
-    rows = csv.reader(lines[1:], strict=True)
+def _rows(path: Path, text: str, split: int, key: int) -> list[tuple[str | None, str]]:
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
+        next(rows)
         return [(row[split] or None, row[key]) for row in rows if row]
     except (csv.Error, IndexError) as error:
-        raise _unusable(path, f"line {rows.line_num + 1} has too few cells, or odd ones") from error
+        raise _unusable(path, f"line {rows.line_num} has too few cells, or odd ones") from error
 
 
 def leave_out(database: Database, path: Path) -> None:

@@ -142,9 +142,6 @@ def full_card(
 ) -> Card:
     """A card of what was given, and of what the data set knows of itself.
 
-    Args:
-        responsible: texts of the Responsible AI vocabulary.
-
     Raises:
         UsageError: names the options to add.
     """

@@ -76,9 +76,6 @@ class Link:
     def receive(self, deadline: float | None = None) -> Message:
         """The next message.
 
-        Args:
-            deadline: of `time.monotonic`.
-
         Raises:
             OSError: the connection failed, or the deadline has passed.
             ValueError: it ended, or what came is not the other end's next message.
@@ -123,7 +120,6 @@ class Newcomers:
     Args:
         listener: node 0's socket; closed at the end.
         agreed: what is the same on all nodes of this job, and only there.
-        offered: what node 0 goes by.
     """
 
     def __init__(self, listener: socket.socket, agreed: bytes, offered: Offer) -> None:

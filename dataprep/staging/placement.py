@@ -95,7 +95,6 @@ def require_node(placement: Placement, purpose: str) -> None:
     """Insist on knowing which node this is, before anything is done by it.
 
     Args:
-        placement: where this process stands.
         purpose: what needs to know, for the message, e.g. ``--share``.
 
     Raises:

@@ -285,12 +285,7 @@ def _picture(pixels: NDArray[np.uint8], special: Special | None) -> Image.Image:
 def write_archive(
     directory: Path, layout: ChestXray14Layout, number: int, files: Iterable[NamedFile]
 ) -> None:
-    """Write the images of one archive, one at a time.
-
-    Args:
-        number: the archive's, from 1.
-        files: base names and contents.
-    """
+    """Write the images of one archive, one at a time."""
     path = directory / f"images_{number:03d}.{layout}"
     members = ((f"{_FOLDER}/{name}", content) for name, content in files)
     if layout == "flat":

@@ -83,7 +83,6 @@ def drawn(
     To be closed: whatever throws it away may be one of those threads, which cannot await itself.
 
     Args:
-        draw: makes one file.
         sizes: gets each file's number of bytes.
     """
     threads = usable_cores()

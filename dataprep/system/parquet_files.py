@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 # Of a row group, which is read as a whole. Ours have 65,536 rows, or 16 MiB and one image.
 _MOST_ROWS: Final = 1 << 24
 _MOST_BYTES: Final = 1 << 31
+_MOST_PACKED: Final = 10  # times that long texts of people are packed
 _FIXED_BYTES: Final = 1 << 20  # of few rows: dictionaries, and headers of pages
 
 
@@ -38,7 +39,11 @@ def open_parquet(path: Path, *, row_bytes: int | None = None) -> parquet.Parquet
         group = file.metadata.row_group(number)
         most = _MOST_BYTES
         if row_bytes is not None:
-            most = min(most, _FIXED_BYTES + group.num_rows * row_bytes)
+            columns = map(group.column, range(group.num_columns))
+            packed = sum(column.total_compressed_size for column in columns)
+            # Long rows take room in the file as well; what takes none is a trap.
+            least = _FIXED_BYTES + group.num_rows * row_bytes
+            most = min(most, max(least, _MOST_PACKED * packed))
         if not (0 <= group.num_rows <= _MOST_ROWS and 0 <= group.total_byte_size <= most):
             file.close()
             raise pa.ArrowInvalid(

@@ -278,7 +278,6 @@ def _working(
     Args:
         places: what they must see, by the options that name it.
         splits: those that the run makes, as far as they are known.
-        overwrite: whether what is there will be deleted.
 
     Raises:
         DatasetError: the directory is somebody else's.

@@ -27,9 +27,6 @@ class WriteShard(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
     Measured (docs/performance.md) as fast as a process a shard, and up to half as fast again as
     one shard at a time with a pool for its images. The pool is for the rest: few shards, the
     last of which would leave threads without work.
-
-    Args:
-        parallelism: how this process works.
     """
 
     def __init__(self, spec: TaskSpec, parallelism: Parallelism, failures: FailureLog) -> None:

@@ -129,11 +129,12 @@ def test_more_zeros_than_fill_a_record_are_a_transfer_that_was_cut_off(raw, suff
         list_container(raw.path, "b.tar")
 
 
-@pytest.mark.parametrize("blocks", [1, 20, 128, 2048])
-def test_what_fills_the_last_record_of_any_blocking_factor_is_taken(raw, blocks):
-    content = raw.tar(IMAGES)[: END + 1024]
+@pytest.mark.parametrize("times", [1, 30])
+@pytest.mark.parametrize("blocks", [1, 20, 40, 63, 128, 2048, 4096])
+def test_what_fills_the_last_record_of_any_blocking_factor_is_taken(raw, blocks, times):
+    content = raw.tar(IMAGES)[:END] * times + bytes(1024)
     raw.write("a.tar", content + bytes(-len(content) % (512 * blocks)))
-    assert len(list_container(raw.path, "a.tar").images) == len(IMAGES)
+    assert len(list_container(raw.path, "a.tar").images) == times * len(IMAGES)
 
 
 @pytest.mark.parametrize(

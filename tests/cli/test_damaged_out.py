@@ -89,6 +89,35 @@ def test_what_knows_nothing_any_more_can_be_overwritten(
     assert hashes(out) == tiny.files
 
 
+def test_shards_of_any_number_go_where_nothing_says_how_many_there_were(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    out = tiny.copy(tmp_path / "out")
+    for name in ("manifest.json", ".dataprep/job.json"):
+        (out / name).write_text('{"format": "dataprep-manifest-1')
+    for record in (out / ".dataprep" / "commits").iterdir():
+        record.write_text("{")
+    assert cli(*tiny.command(out, "--num_shards", 1, "--overwrite")).code == 0
+    assert [path.name for path in (out / "train").iterdir()] == ["train-00000-of-00001"]
+
+
+def test_a_manifest_of_another_program_is_no_mark_of_ours(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "manifest.json").write_text('{"name": "my web app"}')
+    (out / "records.parquet").write_text("mine")
+    before = hashes(out)
+    for name in ("records.parquet", "manifest.json"):
+        error = cli(*tiny.command(out, "--overwrite")).error
+        assert f"{name} is in the way" in error or "manifest.json is in the way" in error
+        assert "use --overwrite" not in error
+        assert hashes(out) == before
+        before.pop("records.parquet", None)
+        (out / "records.parquet").unlink(missing_ok=True)
+
+
 def test_a_directory_of_somebody_else_stops_before_anything_is_deleted(
     cli: Cli, tiny: Made, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
 import tarfile
 import zipfile
 from collections.abc import Callable, Sequence
@@ -287,3 +288,19 @@ def test_links_that_lead_nowhere_and_images_without_a_class_count_for_max_bad(
     assert keys_of(out).keys() == {"train", "validation"}
     Image.new("L", (8, 8)).save(raw / "train/a/nowhere", "PNG")  # where the link leads
     assert "with --max_bad 2, without" in cli(*command, "--overwrite").error
+
+
+def test_texts_of_any_length_are_attributes(cli: Cli, folders: Made, tmp_path: Path) -> None:
+    letters = random.Random(0)
+    with (tmp_path / "list.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["path", "label", "report"])
+        for path in sorted(folders.raw.path.rglob("*.jpg"))[:6]:
+            report = "".join(letters.choices("aeinorst ", k=120_000))
+            rows.writerow([path.relative_to(folders.raw.path), path.parent.name, report])
+    out = tmp_path / "out"
+    words = ("--listing", tmp_path / "list.csv", "--attribute_columns", "report", "--max_bad", 99)
+    made = ("folder", "--raw", folders.raw.path, "--out", out, "--num_shards", 1, *words)
+    assert cli(*made).code == 0
+    assert cli("verify", out, "--level", "records").code == 0
+    assert cli("lint", out).code == 0

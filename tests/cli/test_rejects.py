@@ -123,6 +123,24 @@ def test_large_files_are_rejected_and_the_limit_is_part_of_the_recipe(
     assert "--max_image_bytes 200000, now none" in error
 
 
+@pytest.mark.parametrize("header", ['"split","key"', "key, split ,more"])
+def test_names_to_exclude_are_csv_as_programs_write_it(
+    cli: Cli, tiny: Made, tmp_path: Path, header: str
+) -> None:
+    key = "n01491361/n01491361_7.JPEG"
+    row = f"train,{key}" if header[0] == '"' else f"{key},train,"
+    (tmp_path / "names").write_text(f"{header}\r\n{row}\r\n")
+    words = tiny.command(tmp_path / "out", "--exclude", tmp_path / "names", "--num_shards", 1)
+    assert cli(*words).code == 0
+    assert [row["key"] for row in rows_of(tmp_path / "out", "excluded")] == [key]
+
+
+def test_names_to_exclude_with_tabs_are_no_plain_list(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    (tmp_path / "names").write_text("split\tkey\ntrain\ta\n")
+    error = cli(*tiny.command(tmp_path / "out", "--exclude", tmp_path / "names")).error
+    assert "expected a CSV with the columns split and key" in error
+
+
 def test_names_to_exclude_may_be_bare_where_they_are_unique(
     cli: Cli, folders: Made, tmp_path: Path
 ) -> None:

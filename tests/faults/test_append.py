@@ -78,6 +78,20 @@ def test_a_merge_that_lost_a_file_says_which_and_can_be_overwritten(
     assert len([*half_merged.glob("*/*-of-*")]) == sum(named.values())
 
 
+def test_an_append_that_was_killed_before_its_merge_adds_what_came_meanwhile(
+    cli: Cli, larger: Made, tmp_path: Path
+) -> None:
+    out, raw = tmp_path / "out", larger.raw.copy(tmp_path / "raw")
+    shutil.copytree(larger.out.with_name("before"), out)
+    with quick(), recorded(out) as recording:
+        assert cli(*raw.command(out, "--append")).code == 0
+    sealed = (it for it in crash_states(recording) if ".dataprep/append/manifest.json" in it.tree)
+    next(it for it in sealed if ".dataprep/grow.json" not in it.tree).make(out)
+    add_images(raw.path, 2)
+    assert cli(*raw.command(out, "--append")).code == 0
+    assert verify(out, "hash", threads=1).problems == ()
+
+
 def test_another_append_after_a_killed_one_adds_what_came_meanwhile(
     cli: Cli, larger: Made, half_merged: Path, tmp_path: Path
 ) -> None:

@@ -119,8 +119,8 @@ def test_a_run_says_first_and_last_what_loses_bits(tmp_path: Path, cli: Cli) -> 
     words = ("folder", "--raw", tmp_path / "raw", "--shuffle", "none", "--workers", 1, "--out")
     lines = cli(*words, tmp_path / "out").out.splitlines()
     said = [line for line in lines if "--depth keep" in line]
-    assert said[0].startswith("8 of the first 8 PNGs of 16 bits a sample: stored with 8; ")
-    assert said[1].startswith("9 images of 16 bits a sample: stored with 8; ")
+    assert said[0].startswith("8 of the first 8 PNGs of 16 bits a sample: stored with 8 (")
+    assert said[1].startswith("9 images of 16 bits a sample: stored with 8 (")
     assert lines.index(said[1]) < len(lines) - 1  # the last one says that it is sealed
     (found,) = dataprep.lint(tmp_path / "out", rules=["repaired"]).rules
     assert found.count == 9

@@ -192,7 +192,6 @@ def find_lists(raw: Path, options: Mapping[str, str], *, official: bool) -> List
 
     Args:
         options: the data set's options; of a list, its absolute path.
-        official: whether the official split lists are wanted.
 
     Raises:
         SourceError: a list that is needed is not there.

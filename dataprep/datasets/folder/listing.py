@@ -140,8 +140,6 @@ class Listing:
         """Its rows as rows of the index.
 
         Args:
-            raw: the raw directory.
-            top: where paths start, relative to that.
             packed: whether the images are in archives: then the rows say what is listed.
                 Otherwise they are images, or files that are missing.
 
