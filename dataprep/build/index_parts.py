@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dataprep.index.images import Images
 
 
+_NOT_ONE = "no image has, or several have"
 _VERSION = 4  # raise it whenever the same scan would be kept in another way
 _RULES = 3  # raise it whenever the same index would be summarized otherwise
 _GROUP = 1 << 17  # rows; what DuckDB gives to one of its threads
@@ -403,7 +404,7 @@ def check_unmatched(
         what = [text for text, _ in _unmatched(summary.unmatched)]
         where = f"; {names} names all of them" if what else ""
         if unknown := summary.excluded.get("unknown", 0):
-            what.append(f"{counted(unknown, 'name')} in --exclude that no image has")
+            what.append(f"{counted(unknown, 'name')} in --exclude that {_NOT_ONE}")
         if before[1]:
             what.append(f"{counted(before[1], 'image')} rejected before")
         raise RejectedError(
@@ -417,7 +418,7 @@ def report_summary(summary: ScanSummary, report: Callable[[str], None]) -> None:
     if summary.excluded:
         text = f"{counted(summary.excluded['images'], 'image')} left out (--exclude)"
         if unknown := summary.excluded["unknown"]:
-            text += f"; {counted(unknown, 'name')} there that no image has"
+            text += f"; {counted(unknown, 'name')} there that {_NOT_ONE}"
         report(text)
     number, first = summary.ignored
     if number:
