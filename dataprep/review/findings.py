@@ -226,8 +226,9 @@ def lint(
     return found
 
 
-def _images(images: Sequence[Mapping[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((image["split"], image["key"]) for image in images)
+def _images(images: Sequence[Mapping[str, str | None]]) -> tuple[tuple[str, str], ...]:
+    # Text in any case: a forged table may have nulls.
+    return tuple((str(image["split"]), str(image["key"])) for image in images)
 
 
 def _leave_out(

@@ -159,8 +159,6 @@ CASES = [
         call,
         id=f"{forge}-{call}",
         marks=[
-            # Until a sealed set is parsed into types.
-            *([pytest.mark.xfail] if (forge, call) == ("null keys", "report") else []),
             # Every day: what reads the most, and the shortest of all.
             *([] if call in ("labels", "iteration", "lint") else [pytest.mark.thorough]),
         ],
