@@ -18,9 +18,9 @@ from typing import Any
 import duckdb
 
 from dataprep import report
-from dataprep.build.manifest import NAME, read_manifest, seal_manifest
-from dataprep.index.records import NAME as RECORDS
+from dataprep.sealed.manifest import NAME, read_manifest, seal_manifest
 from dataprep.system.state_files import to_json
+from dataprep.tables.records import NAME as RECORDS
 
 _CLASSES = 21_841
 _SPLITS = {"train": (14_150_000, 11_320), "validation": (50_000, 40)}  # images, shards

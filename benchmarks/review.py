@@ -24,8 +24,8 @@ from benchmarks import raw_set
 from benchmarks.results import Row, Target
 from benchmarks.setting import Setting
 from dataprep.images import Recipe, prepare
-from dataprep.index.database import open_database
 from dataprep.review.near import USUAL, find_near_pairs
+from dataprep.tables.database import open_database
 
 _COPIES: Sequence[Callable[[Image.Image], tuple[Image.Image, int]]] = (
     lambda image: (image.resize((image.width // 2, image.height // 2)), 90),

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from dataprep.api.progress import Progress
     from dataprep.api.results import SealedSet
     from dataprep.api.review import Linted, card, lint, report
-    from dataprep.build.diff import Difference
     from dataprep.build.status import JobStatus
-    from dataprep.build.verify import Verified
-    from dataprep.records import Records
+    from dataprep.sealed.diff import Difference
+    from dataprep.sealed.records import Records
+    from dataprep.sealed.verify import Verified
     from dataprep.sinks.example import Example
 
 __version__ = "0.1.0"
@@ -56,14 +56,14 @@ _WHERE: Final = {
         "dataprep.api.calls",
     ),
     **dict.fromkeys(("Contents", "inspect"), "dataprep.api.contents"),
-    "Difference": "dataprep.build.diff",
+    "Difference": "dataprep.sealed.diff",
     "Example": "dataprep.sinks.example",
     "JobStatus": "dataprep.build.status",
     **dict.fromkeys(("Linted", "card", "lint", "report"), "dataprep.api.review"),
     "Progress": "dataprep.api.progress",
-    "Records": "dataprep.records",
+    "Records": "dataprep.sealed.records",
     "SealedSet": "dataprep.api.results",
-    "Verified": "dataprep.build.verify",
+    "Verified": "dataprep.sealed.verify",
 }
 
 
@@ -78,7 +78,7 @@ def open(path: str | os.PathLike[str], split: str = "train") -> Records:  # noqa
         dataprep.errors.DatasetError: there is no intact manifest there.
         dataprep.errors.UsageError: no such split, or a format that is not installed.
     """
-    from dataprep.records import Records
+    from dataprep.sealed.records import Records
 
     return Records(Path(path), split)
 

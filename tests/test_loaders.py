@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 
 import dataprep
-from dataprep.build.manifest import read_manifest
 from dataprep.review.loaders import loaders
+from dataprep.sealed.manifest import read_manifest
 from tests.conftest import FORMATS, Made, Shelf, shelf_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "reading.md"

@@ -21,12 +21,12 @@ from dataprep.errors import DatasetError, UsageError
 from dataprep.system.cores import usable_cores
 
 if TYPE_CHECKING:
-    from dataprep.build.diff import Difference
     from dataprep.build.request import Request
     from dataprep.build.status import JobStatus
-    from dataprep.build.verify import Level, Verified
     from dataprep.datasets.base import Dataset
     from dataprep.images import Recipe
+    from dataprep.sealed.diff import Difference
+    from dataprep.sealed.verify import Level, Verified
     from dataprep.staging.request import StageRequest
     from dataprep_pipelines.runners import Engine
 
@@ -161,8 +161,8 @@ def compact(
     """
     from dataprep.api.options import chosen_striping, compact_options
     from dataprep.api.parameters import resolve
-    from dataprep.build.manifest import read_manifest
     from dataprep.build.request import ConvertRequest
+    from dataprep.sealed.manifest import read_manifest
 
     _check_guarded()
     values = resolve("dataprep compact", compact_options(), options)
@@ -206,8 +206,8 @@ def verify(
         DatasetError: there is no intact manifest to check against.
         UsageError: no such level; or the format, or its own reader, is not installed.
     """
-    from dataprep.build.verify import LEVELS
-    from dataprep.build.verify import verify as run
+    from dataprep.sealed.verify import LEVELS
+    from dataprep.sealed.verify import verify as run
 
     if level not in LEVELS:
         raise UsageError(f"level={level!r} is none of {', '.join(LEVELS)}")
@@ -236,8 +236,8 @@ def diff(
         DatasetError: there is no intact manifest.
         SinkError: a shard is damaged.
     """
-    from dataprep.build.diff import diff as run
-    from dataprep.build.manifest import read_manifest
+    from dataprep.sealed.diff import diff as run
+    from dataprep.sealed.manifest import read_manifest
 
     both = Path(a), Path(b)
     splits = chain.from_iterable(read_manifest(out)["splits"].values() for out in both)
@@ -444,7 +444,7 @@ def _verifier(
     out: Path, level: Level, engine: Engine, reporter: Reporter
 ) -> Callable[[], Verified]:
     """Verifies a data set when it is called, with a bar."""
-    from dataprep.build.verify import verify as run
+    from dataprep.sealed.verify import verify as run
 
     def checked() -> Verified:
         reporter.begin("verify", _bytes_of(out), "byte")
@@ -455,7 +455,7 @@ def _verifier(
 
 def _bytes_of(out: Path) -> int:
     """The size of all files that are here, as `verify` counts them."""
-    from dataprep.build.manifest import present, read_manifest
+    from dataprep.sealed.manifest import present, read_manifest
 
     manifest = present(out, read_manifest(out))
     files = [manifest["records_table"]]

@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from dataprep.build.manifest import present, read_manifest, read_part
-from dataprep.index.records import NAME, TURNED, check_sealed, conspicuous, count_reasons
+from dataprep.sealed.manifest import present, read_manifest, read_part
 from dataprep.system.messages import counted, one_line, printable, sized
+from dataprep.tables.records import NAME, TURNED, check_sealed, conspicuous, count_reasons
 
 _SHOWN = 5  # images that are not just stored
 

@@ -133,9 +133,9 @@ def card(
         DatasetError: there is no intact manifest.
         UsageError: something that catalogues ask for is missing.
     """
-    from dataprep.build.manifest import read_manifest
-    from dataprep.index.records import RecordsTable
     from dataprep.review.card import CROISSANT, README, croissant, full_card, readme
+    from dataprep.sealed.manifest import read_manifest
+    from dataprep.tables.records import RecordsTable
 
     manifest = read_manifest(Path(out))
     found = full_card(manifest["dataset"], fields, responsible or {})

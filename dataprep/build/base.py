@@ -14,19 +14,19 @@ from typing_extensions import override
 from dataprep.build.claim import Identity, claim, claim_generation, is_other_job, what_differs
 from dataprep.build.grow import merge
 from dataprep.build.image_job import ImageJob, choose_images, chosen_shuffle
-from dataprep.build.manifest import dataset_info, manifest_sink, read_manifest, refuse_part
 from dataprep.build.request import Request
 from dataprep.build.workspace import Workspace
 from dataprep.datasets import Dataset
 from dataprep.errors import DatasetError, SourceError, UsageError
-from dataprep.index.records import RecordsTable
+from dataprep.sealed.manifest import dataset_info, manifest_sink, read_manifest, refuse_part
 from dataprep.sinks import ShardName
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import to_json
+from dataprep.tables.records import RecordsTable
 
 if TYPE_CHECKING:
     from dataprep.build.index_parts import ScanSummary
-    from dataprep.index.images import Images
+    from dataprep.tables.images import Images
 
 
 class NoBase:

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from dataprep.build.commit import read_records
 from dataprep.build.lock import Lease, check_held
-from dataprep.build.manifest import PART, has_part, read_manifest
 from dataprep.build.workspace import Workspace, are_shard_counts, foreign_files
 from dataprep.errors import DataprepError, DatasetError, SinkError, UsageError
-from dataprep.index.records import NAME as RECORDS
 from dataprep.plugins import load_sink
+from dataprep.sealed.manifest import PART, has_part, read_manifest
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import PARTIAL, is_partial, sync_directory
 from dataprep.system.messages import printable
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import read_state, to_json, write_state
+from dataprep.tables.records import NAME as RECORDS
 
 if TYPE_CHECKING:  # `dataprep status` reads jobs, and needs nothing of these
     from dataprep.build.job import Job

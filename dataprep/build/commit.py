@@ -19,11 +19,11 @@ from typing import Any
 
 from dataprep.build.workspace import Workspace
 from dataprep.errors import PipelineError
-from dataprep.index.records import conspicuous
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import partial_path, rename, write_once
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import encode, is_intact, read_state
+from dataprep.tables.records import conspicuous
 
 _NOTE_SECONDS = 2.0  # between two notes of how far a shard is, at least
 

@@ -24,16 +24,16 @@ from dataprep.build.convert_job import (
 from dataprep.build.image_job import order_images
 from dataprep.build.job import Made, Rejected, SplitJob
 from dataprep.build.lock import Lease
-from dataprep.build.manifest import dataset_info, read_manifest, refuse_part
 from dataprep.build.request import ConvertRequest
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError, SinkError, SourceError
-from dataprep.index.order import shard_tables
-from dataprep.index.records import RecordsTable, first_rows
-from dataprep.records import Records
+from dataprep.sealed.manifest import dataset_info, read_manifest, refuse_part
+from dataprep.sealed.records import Records
 from dataprep.sinks import ShardName
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.throttle import pay
+from dataprep.tables.order import shard_tables
+from dataprep.tables.records import RecordsTable, first_rows
 
 # What is said of the new shards, or only of a data set that grew.
 _SAID_ANEW: Final = (
@@ -98,8 +98,8 @@ def plan_compaction(
 
 def order_records(job: CompactJob, manifest: Mapping[str, Any]) -> None:
     """Put the images of those splits in order whose order is not there."""
-    from dataprep.index.images import column_list
-    from dataprep.index.recorded import RecordedImages
+    from dataprep.tables.images import column_list
+    from dataprep.tables.recorded import RecordedImages
 
     own = [name for name, _ in job.attributes]
     columns = f"numbers as labels, {column_list((*_COLUMNS, *own))}"

@@ -23,26 +23,26 @@ from dataprep.build.job import (
     map_in_order,
 )
 from dataprep.build.lock import Lease
-from dataprep.build.manifest import (
+from dataprep.build.request import ConvertRequest, absolute, check_splits, fit_recipe
+from dataprep.errors import ImageError, SinkError, SourceError, UsageError
+from dataprep.images import Prepared, Recipe, prepare
+from dataprep.images.decode import raw_to_png, to_pixels
+from dataprep.images.fingerprint import Fingerprint
+from dataprep.sealed.manifest import (
     FinishedSplit,
     dataset_info,
     manifest_sink,
     read_manifest,
     refuse_part,
 )
-from dataprep.build.request import ConvertRequest, absolute, check_splits, fit_recipe
-from dataprep.errors import ImageError, SinkError, SourceError, UsageError
-from dataprep.images import Prepared, Recipe, prepare
-from dataprep.images.decode import raw_to_png, to_pixels
-from dataprep.images.fingerprint import Fingerprint
-from dataprep.index import Value
-from dataprep.index.order import shard_bounds
-from dataprep.index.records import NAME as RECORDS
-from dataprep.index.records import RecordsTable, first_rows
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, printable, sized, unreadable
 from dataprep.system.throttle import pay
+from dataprep.tables import Value
+from dataprep.tables.order import shard_bounds
+from dataprep.tables.records import NAME as RECORDS
+from dataprep.tables.records import RecordsTable, first_rows
 
 if TYPE_CHECKING:
     import numpy as np

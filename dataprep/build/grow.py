@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any, Final
 from dataprep.build.claim import is_shard, store_grown
 from dataprep.build.image_job import ImageJob
 from dataprep.build.lock import Lease, check_held
-from dataprep.build.manifest import (
+from dataprep.build.seal import publish_manifest, write_rows
+from dataprep.build.workspace import Workspace
+from dataprep.errors import DatasetError
+from dataprep.sealed.manifest import (
     checked_manifest,
     dataset_info,
     manifest_sink,
     seal_manifest,
 )
-from dataprep.build.seal import publish_manifest, write_rows
-from dataprep.build.workspace import Workspace
-from dataprep.errors import DatasetError
-from dataprep.index.records import RecordsTable, first_rows
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import sync_directory
 from dataprep.system.state_files import read_state, to_json, write_state
+from dataprep.tables.records import RecordsTable, first_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

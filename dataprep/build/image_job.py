@@ -31,20 +31,20 @@ from dataprep.datasets import Dataset, read_image
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import DataprepError, ImageError
 from dataprep.images import Prepared, Recipe, prepare
-from dataprep.index import Row
-from dataprep.index.order import read_shard
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted
 from dataprep.system.state_files import to_json
+from dataprep.tables import Row
+from dataprep.tables.order import read_shard
 
 STORED_WITH_8_BITS: Final = "of 16 bits a sample: stored with 8 (--depth keep: 16, of grey PNGs)"
 _LOOKED_AT: Final = 8  # images, before the first is made
 
 
 if TYPE_CHECKING:  # they load a database, which a run that has nothing to order need not
-    from dataprep.index.images import Images
-    from dataprep.index.order import Shuffle
+    from dataprep.tables.images import Images
+    from dataprep.tables.order import Shuffle
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +239,10 @@ def order_images(
         made_of: what shapes the order, as JSON: the job's identity, which is the same for every
             raw layout, and what the index was made from, since the order says where the bytes are.
         limit: how many images of each split are taken, or what share, ``10%``.
-        columns: as `dataprep.index.order.write_order` has it.
+        columns: as `dataprep.tables.order.write_order` has it.
     """
     # Imported late: a run that is resumed has nothing to order.
-    from dataprep.index.order import order_is_current, write_order
+    from dataprep.tables.order import order_is_current, write_order
 
     order = job.workspace.order
     token = hashlib.sha256(to_json(made_of)).hexdigest()

@@ -33,7 +33,7 @@ from dataprep_schemas.tables import Kind
 
 if TYPE_CHECKING:
     from dataprep.build.base import NoBase
-    from dataprep.index.images import Images
+    from dataprep.tables.images import Images
 
 
 _NOT_ONE = "no image has, or several have"
@@ -117,7 +117,7 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
     import pyarrow as pa
     from pyarrow import parquet
 
-    from dataprep.index.tables import index_tables
+    from dataprep.tables.arrow import index_tables
     from dataprep_schemas.tables import schema_of
 
     # Taken before the scan: a change during it must make the part stale, not valid.
@@ -264,7 +264,7 @@ class ScanSummary:
 
 def open_images(parts: IndexParts, dataset: Dataset, request: Request, base: NoBase) -> Images:
     """The images of the index; nothing is read until something is asked."""
-    from dataprep.index.images import Images
+    from dataprep.tables.images import Images
 
     attributes = [attribute.name for attribute in dataset.attributes]
     return Images(

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 from dataprep import __version__
 from dataprep.build.commit import CommitRecord
 from dataprep.build.lock import Lease
-from dataprep.build.manifest import describe_info
 from dataprep.build.request import EVERY_SPLIT, OutputRequest
 from dataprep.build.workspace import Workspace
 from dataprep.errors import UsageError
 from dataprep.images import Measured, codec_versions
 from dataprep.images.fingerprint import Fingerprint
-from dataprep.index import Box, Value
+from dataprep.sealed.manifest import describe_info
 from dataprep.sinks import DatasetInfo, ShardName, Sink
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, sized, some_of
+from dataprep.tables import Box, Value
 
 if TYPE_CHECKING:
     from dataprep_schemas.tables import Kind

@@ -18,7 +18,7 @@ from dataprep.system.lustre.rules import Striping
 from dataprep.system.messages import printable
 
 if TYPE_CHECKING:
-    from dataprep.index.order import Shuffle
+    from dataprep.tables.order import Shuffle
 
 EVERY_SPLIT = "*"
 """In `Request.num_shards`: the count of every split that is not named."""
@@ -144,7 +144,7 @@ def fit_request(request: Request, dataset: Dataset) -> Request:
             "--stats mean needs images of one size: add --resize WIDTHxHEIGHT or --center_crop SIDE"
         )
     if request.exclude is not None:
-        from dataprep.index.exclude import read_exclude  # which loads Arrow
+        from dataprep.tables.exclude import read_exclude  # which loads Arrow
 
         read_exclude(request.exclude)
     # Where only the scan can tell the classes, what the format needs is asked for all the same.

@@ -22,24 +22,24 @@ from dataprep.build.commit import (
 )
 from dataprep.build.job import Job, SplitJob
 from dataprep.build.lock import Lease, check_held
-from dataprep.build.manifest import seal_manifest
 from dataprep.build.request import MaxBad
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError, RejectedError
 from dataprep.images import Statistics
-from dataprep.index import records as records_table
-from dataprep.index.records import STATUSES, STORED, parquet_writer, row_groups
+from dataprep.sealed.manifest import seal_manifest
 from dataprep.sinks import FinishedShard
 from dataprep.system.cores import usable_cores
 from dataprep.system.durable_files import partial_path, rename, sync_directory, write_durably
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import file_sha256, to_json
 from dataprep.system.throttle import pay
+from dataprep.tables import records as records_table
+from dataprep.tables.records import STATUSES, STORED, parquet_writer, row_groups
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dataprep.index.database import Database
+    from dataprep.tables.database import Database
 
 
 _SHOWN = 10  # rejected images spelled out on the terminal; all of them are in the table
@@ -315,7 +315,7 @@ def write_rows(
         stored: rows of records, by split, shard and position.
         check: as for `dataprep.system.durable_files.rename`.
     """
-    from dataprep.index.database import open_database, tables
+    from dataprep.tables.database import open_database, tables
 
     temporary = partial_path(path)
     try:
@@ -355,9 +355,9 @@ def _sorted(
     """Rows that are not records, in an order that depends on nothing but themselves."""
     import pyarrow as pa
 
-    from dataprep.index.database import quoted
-    from dataprep.index.images import column_list
-    from dataprep.index.tables import fitted
+    from dataprep.tables.arrow import fitted
+    from dataprep.tables.database import quoted
+    from dataprep.tables.images import column_list
 
     rest = pa.concat_tables([schema.empty_table(), *(fitted(table, schema) for table in tables)])
     statuses = ", ".join(map(quoted, STATUSES))
@@ -370,7 +370,7 @@ def _sorted(
 
 def _write(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> dict[str, Any]:
     """In groups of equal size, whatever the tables' are; returns what the manifest says of it."""
-    from dataprep.index.tables import blocks
+    from dataprep.tables.arrow import blocks
 
     rows = 0
     with path.open("xb") as file:

@@ -30,12 +30,12 @@ from dataprep.build.commit import (
 from dataprep.build.job import Job, Made, Rejected
 from dataprep.images import Statistics
 from dataprep.images.sniff import metadata_of
-from dataprep.index import records as records_table
-from dataprep.index.tables import Attributes
 from dataprep.sinks import DatasetInfo, ShardName, WrittenFile
 from dataprep.system.durable_files import storage_error
 from dataprep.system.state_files import file_sha256
 from dataprep.system.throttle import pay
+from dataprep.tables import records as records_table
+from dataprep.tables.arrow import Attributes
 from dataprep_schemas.tables import schema_of
 
 _GROUP: Final = 1 << 14  # rows kept in memory; a shard may have millions

@@ -11,9 +11,9 @@ from typing import Any, Literal
 from dataprep.build.claim import COMPACTED, read_job
 from dataprep.build.commit import CommitRecord, finished_shards, images_under_way
 from dataprep.build.lock import LEASE_SECONDS, Marker, sight
-from dataprep.build.manifest import PART, read_manifest, read_part
 from dataprep.build.workspace import Workspace, are_shard_counts
 from dataprep.errors import DatasetError
+from dataprep.sealed.manifest import PART, read_manifest, read_part
 from dataprep.system.messages import counted, one_line
 from dataprep.system.state_files import read_state
 

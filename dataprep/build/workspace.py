@@ -33,12 +33,12 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-from dataprep.build import manifest
 from dataprep.errors import DatasetError
-from dataprep.index import records
+from dataprep.sealed import manifest
 from dataprep.system.durable_files import make_durably
 from dataprep.system.messages import printable
 from dataprep.system.ownership import require_own
+from dataprep.tables import records
 
 if TYPE_CHECKING:  # staging looks for foreign files, and needs no format
     from dataprep.sinks import ShardName

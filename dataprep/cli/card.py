@@ -37,8 +37,8 @@ def command(out: Path, rai: Path | None, **fields: str | None) -> None:
     Croissant 1.1, and the front matter of the Hugging Face hub. What dataprep knows of a data set,
     such as the licence and citation of ILSVRC2012, need not be given.
     """
-    from dataprep.build.manifest import read_manifest
     from dataprep.review.card import full_card, unsaid
+    from dataprep.sealed.manifest import read_manifest
 
     given = {name: value for name, value in fields.items() if value is not None}
     responsible = _texts(rai)

@@ -15,7 +15,7 @@ from dataprep.api.results import as_json
 from dataprep.cli.output import say
 from dataprep.errors import DatasetError, UsageError
 from dataprep.plugins import load_sink
-from dataprep.records import describe
+from dataprep.sealed.records import describe
 from dataprep.sinks import DatasetInfo, Sink
 from dataprep.sinks.example import Example
 from dataprep.system.regular_files import require_regular
@@ -61,7 +61,7 @@ def _first_examples(shard: Path, sink: str | None, count: int) -> list[Example]:
 
 def _listed(shard: Path) -> tuple[Sink, list[Path], DatasetInfo] | None:
     """The format, files and labels of a shard that the manifest above it names."""
-    from dataprep.build.manifest import NAME, dataset_info, manifest_sink, read_manifest
+    from dataprep.sealed.manifest import NAME, dataset_info, manifest_sink, read_manifest
 
     out = next((parent for parent in shard.absolute().parents if (parent / NAME).exists()), None)
     if out is None:

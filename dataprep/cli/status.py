@@ -46,7 +46,7 @@ def _conspicuous(out: Path) -> list[str]:
     """Images of the finished shards that are not just stored, and why."""
     from dataprep.build.commit import finished_shards
     from dataprep.build.workspace import Workspace
-    from dataprep.index.records import conspicuous
+    from dataprep.tables.records import conspicuous
 
     lines = []
     for record in finished_shards(Workspace(out)):

@@ -52,7 +52,7 @@ def command(out: Path, level: str, workers: int | None, json: bool) -> None:
     if json:
         return
     if level == "reader":
-        from dataprep.build.manifest import manifest_sink, read_manifest
+        from dataprep.sealed.manifest import manifest_sink, read_manifest
 
         level += f": {manifest_sink(read_manifest(out)).reference}"
     say(

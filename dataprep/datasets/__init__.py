@@ -13,7 +13,7 @@ from dataprep.archives.reading import close_archives, read_image
 from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
 from dataprep.datasets.imagenet.dataset import ImageNet
 from dataprep.datasets.splits import Cut, parse_seed, parse_share
-from dataprep.index import Ignored, Row, Scanned, Unmatched
+from dataprep.tables import Ignored, Row, Scanned, Unmatched
 
 __all__ = [
     "Attribute",

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from dataprep.errors import SourceError, UsageError
-from dataprep.index import Scanned
 from dataprep.system.messages import printable, some_of
+from dataprep.tables import Scanned
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,8 @@ from dataprep.archives.listing import is_image_name
 from dataprep.archives.reading import close_archives, read_image
 from dataprep.datasets.base import Dataset, Found, ScanUnit, refuse_reserved
 from dataprep.errors import SourceError, UsageError
-from dataprep.index import Row, Scanned
 from dataprep.sinks.unverified import in_child
+from dataprep.tables import Row, Scanned
 
 _MOST_CHARACTERS = 200  # a file name has 255 bytes at most; index files add endings
 _SECOND = 1_000_000_000
@@ -225,8 +225,8 @@ def _scan_all(dataset: Dataset, raw: Path, splits: Sequence[str] | None = None) 
     import pyarrow as pa
     from pyarrow import parquet
 
-    from dataprep.index.images import Images
-    from dataprep.index.tables import fitted, index_tables, order_rows
+    from dataprep.tables.arrow import fitted, index_tables, order_rows
+    from dataprep.tables.images import Images
     from dataprep_schemas.tables import schema_of
 
     found = dataset.find(raw, splits)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dataprep.errors import UsageError
-from dataprep.index.records import NAME as RECORDS_NAME
 from dataprep.plugins import dataset_class
 from dataprep.system.messages import printable
+from dataprep.tables.records import NAME as RECORDS_NAME
 from dataprep_schemas.tables import RECORDS, Kind
 
 CROISSANT: Final = "croissant.json"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dataprep.index.database import Database
+from dataprep.tables.database import Database
 
 # Name, heading, SQL of the value, and whether its bins grow with it.
 _MEASURED: Final = (

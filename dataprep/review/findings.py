@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dataprep.build.manifest import read_manifest, refuse_part
 from dataprep.errors import UsageError
-from dataprep.index.database import Database, open_database, tables
-from dataprep.index.records import NAME, RecordsTable
 from dataprep.review.near import FLATTEST, MOST_PAIRS, find_near_pairs, usual_distance
 from dataprep.review.rules import NEEDS_NEAR, NEEDS_PICTURES, RULES, Level, Rule
+from dataprep.sealed.manifest import read_manifest, refuse_part
 from dataprep.system.durable_files import partial_path
 from dataprep.system.messages import counted, printable
+from dataprep.tables.database import Database, open_database, tables
+from dataprep.tables.records import NAME, RecordsTable
 
 EXCLUDE_COLUMNS: Final = ("split", "key", "rule", "instead_of")
 """Of the file that ``--write_exclude`` writes and ``--exclude`` reads."""

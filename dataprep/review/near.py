@@ -17,7 +17,7 @@ from math import ceil, log2
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from dataprep.index.database import Database
+    from dataprep.tables.database import Database
 
 MOST_PAIRS: Final = 1_000_000
 """With more, the distance is too large for such pictures, and nobody would read them."""

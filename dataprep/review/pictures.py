@@ -19,13 +19,13 @@ from dataprep.images.codecs import PILLOW_ERRORS
 from dataprep.images.pixels import upright
 from dataprep.images.recipe import MAX_IMAGE_BYTES
 from dataprep.images.sniff import orientation_of
-from dataprep.index.records import first_rows
-from dataprep.records import Records
+from dataprep.sealed.records import Records
 from dataprep.system.messages import printable
+from dataprep.tables.records import first_rows
 
 if TYPE_CHECKING:
-    from dataprep.index import Row
     from dataprep.sinks.example import Example
+    from dataprep.tables import Row
 
 _SIDE: Final = 112  # pixels of the longer side
 _QUALITY: Final = 70
@@ -161,7 +161,7 @@ def _raw_rows(
     """Where images lie in the raw data, as far as the directory of the data set still says."""
     from pyarrow import parquet
 
-    from dataprep.index.tables import order_rows
+    from dataprep.tables.arrow import order_rows
 
     keys: dict[str, list[str]] = {}
     for split, key in images:

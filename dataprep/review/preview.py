@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from PIL import Image
 
-from dataprep.build.manifest import meant_split, read_manifest
 from dataprep.errors import UsageError
-from dataprep.records import Records
 from dataprep.review.facts import sample
 from dataprep.review.findings import opened
 from dataprep.review.pictures import small_picture
+from dataprep.sealed.manifest import meant_split, read_manifest
+from dataprep.sealed.records import Records
 from dataprep.sinks.example import Example
 from dataprep.system.messages import printable
 

@@ -12,7 +12,6 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, Final
 
-from dataprep.build.manifest import read_manifest
 from dataprep.errors import UsageError
 from dataprep.review.charts import bars, descending, shard_sizes
 from dataprep.review.facts import (
@@ -27,6 +26,7 @@ from dataprep.review.findings import Findings, Limits, lint, opened
 from dataprep.review.loaders import loaders
 from dataprep.review.pictures import Album, Picture, short
 from dataprep.review.rules import NEEDS_NEAR, RULES
+from dataprep.sealed.manifest import read_manifest
 from dataprep.system.durable_files import write_durably
 from dataprep.system.messages import counted, printable, sized
 

@@ -80,7 +80,7 @@ def _odd(text: str, condition: str, worst: str) -> str:
 
 
 def _carries(pattern: str) -> str:
-    """Of what a file has beside pixels, as `dataprep.index.records.with_metadata` says it."""
+    """Of what a file has beside pixels, as `dataprep.tables.records.with_metadata` says it."""
     found = f"regexp_extract(reason, '(?:^|; )metadata: {pattern}', 1)"
     return _odd(found, f"{found} != ''", "split, key")
 

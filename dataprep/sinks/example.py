@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from dataprep.errors import SinkError
 from dataprep.images.pixels import turned, upright
 from dataprep.images.sniff import orientation_of, sniff
-from dataprep.index import Box, Value
 from dataprep.system.messages import printable
+from dataprep.tables import Box, Value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -34,10 +34,10 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.index import Box
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.hdf5_file import label_array, labels_of, open_file
 from dataprep.sinks.hdf5_records import Hdf5FileSink, RecordsReader, RecordsWriter
+from dataprep.tables import Box
 
 _FORMATS = ("JPEG", "PNG")
 _NOTHING_SAID = -1  # of what a box shows

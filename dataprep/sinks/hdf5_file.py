@@ -26,11 +26,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dataprep.errors import SinkError
-from dataprep.index import Value
 from dataprep.sinks.base import damage
 from dataprep.sinks.example import MISSING, DatasetInfo, to_bytes, to_text
 from dataprep.system.messages import printable
 from dataprep.system.regular_files import require_regular
+from dataprep.tables import Value
 
 LAYOUT_VERSION = 1
 GROUP = "attributes"

@@ -26,11 +26,11 @@ import msgpack
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.index import Value
 from dataprep.sinks.base import ShardReader, ShardWriter, Sink, WrittenFile, damage
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.sinks.lmdb_environment import OVERHEAD, LmdbReader, LmdbWriter, library_versions
 from dataprep.sinks.unverified import in_child
+from dataprep.tables import Value
 
 _LENGTH = b"__len__"
 _KEYS = b"__keys__"

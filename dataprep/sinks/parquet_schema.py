@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep.errors import SinkError
-from dataprep.index import Value
 from dataprep.sinks.example import DatasetInfo, Example
+from dataprep.tables import Value
 
 IMAGE: Final = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _OURS: Final[Mapping[str, pa.DataType]] = {

@@ -20,9 +20,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from dataprep.errors import SinkError
-from dataprep.index import Box, Value
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.system.messages import printable
+from dataprep.tables import Box, Value
 from dataprep_schemas import example_pb2
 
 LABEL_BASE = 1

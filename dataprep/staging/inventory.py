@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dataprep.build.manifest import NAME, PART, read_manifest, refuse_part
 from dataprep.errors import DatasetError, UsageError
+from dataprep.sealed.manifest import NAME, PART, read_manifest, refuse_part
 from dataprep.staging.target.paths import PRIVATE, is_inside
 from dataprep.system.durable_files import is_partial
 from dataprep.system.messages import printable

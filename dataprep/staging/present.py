@@ -12,10 +12,10 @@ import stat
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dataprep.build.manifest import NAME as MANIFEST
-from dataprep.build.manifest import PART
 from dataprep.build.workspace import foreign_files
 from dataprep.errors import StagingError
+from dataprep.sealed.manifest import NAME as MANIFEST
+from dataprep.sealed.manifest import PART
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.plan import StagePlan
 from dataprep.staging.target.directory import (

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any
 
-from dataprep.build.manifest import Part, meant_split, part_json
 from dataprep.errors import UsageError
+from dataprep.sealed.manifest import Part, meant_split, part_json
 from dataprep.staging.inventory import Inventory, SourceFile
 from dataprep.system.messages import counted, printable, some_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep.build.manifest import NAME, PART, read_manifest, read_part
 from dataprep.errors import DatasetError
+from dataprep.sealed.manifest import NAME, PART, read_manifest, read_part
 from dataprep.staging.copying import Watch, default_streams, rehash_files
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.target.directory import StageDirectory

@@ -11,8 +11,8 @@ from pathlib import Path
 from socket import gethostname
 
 import dataprep
-from dataprep.build.manifest import present, read_manifest, read_part
 from dataprep.errors import DataprepError
+from dataprep.sealed.manifest import present, read_manifest, read_part
 
 
 def main(out: Path) -> str:

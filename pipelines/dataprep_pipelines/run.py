@@ -50,7 +50,6 @@ from dataprep.build.index_parts import (
 )
 from dataprep.build.job import Job, describe_splits
 from dataprep.build.lock import Lease, check_held, locked
-from dataprep.build.manifest import read_manifest
 from dataprep.build.request import (
     ConvertRequest,
     MaxBad,
@@ -60,7 +59,6 @@ from dataprep.build.request import (
     fit_request,
 )
 from dataprep.build.seal import seal
-from dataprep.build.verify import Verified
 from dataprep.build.workspace import Workspace
 from dataprep.datasets import Dataset, ScanUnit, close_archives
 from dataprep.errors import (
@@ -70,11 +68,13 @@ from dataprep.errors import (
     SinkError,
     SourceError,
 )
-from dataprep.index.records import SHALLOWER, count_reasons
 from dataprep.plugins import load_dataset
+from dataprep.sealed.manifest import read_manifest
+from dataprep.sealed.verify import Verified
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import storage_error
 from dataprep.system.messages import counted
+from dataprep.tables.records import SHALLOWER, count_reasons
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.progress import Paced, Reporter, RoundWatch
 from dataprep_pipelines.runners import Engine, Parallelism, RunningEngine

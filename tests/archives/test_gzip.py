@@ -20,7 +20,7 @@ from dataprep.archives.containers import list_container
 from dataprep.archives.gzip import Restarts, find_restarts, unpack
 from dataprep.datasets import close_archives, read_image
 from dataprep.errors import SourceError
-from dataprep.index import Row
+from dataprep.tables import Row
 
 # Ways to end a block: at any bit, at a byte, at a byte without a window, or left to deflate.
 FLUSHES = (zlib.Z_PARTIAL_FLUSH, zlib.Z_SYNC_FLUSH, zlib.Z_FULL_FLUSH, zlib.Z_BLOCK, None)

@@ -13,7 +13,7 @@ from dataprep.archives import reading
 from dataprep.datasets import ImageNet, close_archives, read_image
 from dataprep.errors import ImageError, SourceError
 from dataprep.images.recipe import MAX_IMAGE_BYTES
-from dataprep.index import Row
+from dataprep.tables import Row
 from dataprep_schemas import imagenet_classes
 
 

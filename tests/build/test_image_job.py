@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.records import Records
+from dataprep.sealed.records import Records
 from tests.conftest import FINDINGS, Cli, Made
 
 SIDE, CROP = 24, 16

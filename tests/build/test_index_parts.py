@@ -17,7 +17,7 @@ from dataprep.build.index_parts import (
 )
 from dataprep.datasets.base import Dataset, Found, ScanUnit
 from dataprep.errors import SinkError, SourceError
-from dataprep.index import Ignored, Row, Scanned, Unmatched
+from dataprep.tables import Ignored, Row, Scanned, Unmatched
 
 UNIT = ScanUnit("train-a", "a.tar")
 ROW = Row("x.png", "a.tar", 512, 9, 1, (0,))

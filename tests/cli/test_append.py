@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from dataprep.build.verify import verify
-from dataprep.records import Records
+from dataprep.sealed.records import Records
+from dataprep.sealed.verify import verify
 from dataprep.synthesize.imagenet import synthesize_imagenet
 from tests.conftest import Cli, Made, Raw, hashes, leftovers, make, rows_of, write_radiographs
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from dataprep.records import Records
+from dataprep.sealed.records import Records
 from tests.conftest import Cli, hashes
 
 CUT = ("--fractions", "train=0.7,validation=0.3", "--workers", 1)

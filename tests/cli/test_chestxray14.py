@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.records import Records
+from dataprep.sealed.records import Records
 from dataprep.sinks.example import Example
 from tests.conftest import (
     FINDINGS,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.records import Records
+from dataprep.sealed.records import Records
 from tests.conftest import (
     ENCODED,
     FORMATS,

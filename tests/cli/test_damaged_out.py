@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import dataprep
-from dataprep.build.manifest import seal_manifest
 from dataprep.errors import DatasetError
+from dataprep.sealed.manifest import seal_manifest
 from dataprep.system.state_files import read_state, to_json, write_state
 from tests.cli.test_append import CUT
 from tests.cli.test_compact import grow

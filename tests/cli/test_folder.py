@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from dataprep.records import Records
+from dataprep.sealed.records import Records
 from tests.conftest import Cli, Made, hashes, leftovers
 
 CLASSES = ["airfield", "bar", "cañon"]

@@ -14,8 +14,8 @@ import pytest
 from pyarrow import parquet
 
 import dataprep
-from dataprep.build.manifest import seal_manifest
 from dataprep.errors import DataprepError
+from dataprep.sealed.manifest import seal_manifest
 from dataprep.system.state_files import file_sha256, to_json
 from tests.conftest import Cli, Made
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dataprep.plugins import SINKS, installed, load_sink
-from dataprep.records import Records
+from dataprep.sealed.records import Records
 from dataprep_schemas import caffe_pb2
 from tests.conftest import FORMATS, PIXELS, UNSIZED, Cli, Made, Raw, Shelf, hashes, leftovers
 

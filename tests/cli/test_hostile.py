@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from dataprep.build.manifest import seal_manifest
+from dataprep.sealed.manifest import seal_manifest
 from dataprep.system.state_files import file_sha256, to_json, write_state
 from tests.conftest import Cli, Made, leftovers, rows_of
 

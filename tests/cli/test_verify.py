@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from dataprep.build import verify
-from dataprep.build.manifest import seal_manifest
+from dataprep.sealed import verify
+from dataprep.sealed.manifest import seal_manifest
 from dataprep.sinks import unverified
 from dataprep.system.state_files import to_json
 from tests.conftest import Cli, Made, Shelf, hashes

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from dataprep.build.verify import verify
 from dataprep.errors import DatasetError
+from dataprep.sealed.verify import verify
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 from tests.conftest import FORMATS, Cli
 from tests.crash.recorder import Recording, quick, recorded

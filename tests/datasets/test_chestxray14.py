@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dataprep.datasets.chestxray14.dataset import ChestXray14
 from dataprep.datasets.splits import Cut
 from dataprep.errors import SourceError, UsageError
-from dataprep.index.tables import index_tables
+from dataprep.tables.arrow import index_tables
 
 MODIFIED = 1_500_000_000
 HEADER = (

@@ -21,7 +21,7 @@ from dataprep.archives.listing import clean_path
 from dataprep.datasets.folder import listing as listing_module
 from dataprep.datasets.folder.dataset import Folder
 from dataprep.errors import SourceError, UsageError
-from dataprep.index.tables import index_tables
+from dataprep.tables.arrow import index_tables
 
 IMAGES = {f"{c}/{n}.jpg": f"{c}{n}".encode() * n for c in "ab" for n in (1, 2, 3)}
 ROWS = [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from dataprep.build.verify import verify
+from dataprep.sealed.verify import verify
 from tests.conftest import Cli, Made, hashes
 from tests.crash.recorder import quick, recorded
 from tests.crash.states import crash_states

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dataprep.build import image_job, verify
+from dataprep.build import image_job
+from dataprep.sealed import verify
 from dataprep_pipelines.runners import local
 from tests.conftest import Cli, Made, Shelf, hashes, leftovers
 

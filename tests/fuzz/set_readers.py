@@ -18,11 +18,11 @@ from typing import Any
 import h5py
 import numpy as np
 
-from dataprep.build.manifest import NAME, PART, Part, part_json, seal_manifest
 from dataprep.cli import main
 from dataprep.errors import DataprepError, UsageError
 from dataprep.plugins import load_sink
-from dataprep.records import describe
+from dataprep.sealed.manifest import NAME, PART, Part, part_json, seal_manifest
+from dataprep.sealed.records import describe
 from dataprep.sinks import DatasetInfo, ShardName, Sink
 from dataprep.sinks.testing import CASES, Case
 from dataprep.sinks.tfrecord import masked_crc

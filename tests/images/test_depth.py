@@ -15,7 +15,7 @@ from PIL import Image
 import dataprep
 from dataprep.images import Note, Recipe, Resize, prepare
 from dataprep.images.pixels import eight_bits, resized
-from dataprep.index.records import SHALLOWER
+from dataprep.tables.records import SHALLOWER
 from tests.conftest import Cli
 from tests.images.png_files import GREY, RGB, RGBA, png
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from dataprep.records import Records
+from dataprep.sealed.records import Records
 from dataprep.synthesize.imagenet import synthesize_imagenet
 from dataprep_schemas import imagenet_validation_synsets
 

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.records import Records
+from dataprep.sealed.records import Records
 from dataprep_schemas.caffe_pb2 import Datum
 from tests.conftest import FINDINGS, Labelled, Made, Shelf, read_labels, shelf_of
 

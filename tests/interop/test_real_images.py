@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from dataprep.records import Records
+from dataprep.sealed.records import Records
 
 VARIABLE = "DATAPREP_REAL_IMAGES"
 Photographs = Mapping[str, Mapping[str, Path]]

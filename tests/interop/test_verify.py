@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from dataprep.build.manifest import manifest_sink, read_manifest
-from dataprep.build.verify import verify
 from dataprep.cli import main
 from dataprep.errors import UsageError
+from dataprep.sealed.manifest import manifest_sink, read_manifest
+from dataprep.sealed.verify import verify
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
 from dataprep.sinks.lmdb_caffe import LmdbSink
 from tests.interop.conftest import Built

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import dataprep
-from dataprep.build.manifest import read_manifest
 from dataprep.errors import DataprepError
 from dataprep.review.card import full_card, readme
 from dataprep.review.loaders import loaders
 from dataprep.review.preview import preview
+from dataprep.sealed.manifest import read_manifest
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.reading import SourceReader
 from dataprep.staging.writing import TargetWriter

@@ -17,8 +17,8 @@ from PIL import Image
 
 from dataprep.images import Recipe, Resize, prepare
 from dataprep.images.fingerprint import fingerprint, small_grey
-from dataprep.index.database import open_database
 from dataprep.review import near
+from dataprep.tables.database import open_database
 from tests.conftest import Cli, rows_of
 from tests.review.conftest import Planted, jpeg, photo
 

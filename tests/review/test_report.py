@@ -15,10 +15,10 @@ import pytest
 from PIL import Image
 
 import dataprep
-from dataprep.build.manifest import read_manifest
-from dataprep.index.records import RecordsTable
 from dataprep.review.facts import ClassCount
 from dataprep.review.loaders import loaders
+from dataprep.sealed.manifest import read_manifest
+from dataprep.tables.records import RecordsTable
 from tests.conftest import FORMATS, Cli, Made, Shelf
 from tests.review.conftest import HOSTILE, Planted, jpeg, photo
 

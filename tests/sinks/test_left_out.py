@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from dataprep.build.job import kept_info
-from dataprep.build.manifest import dataset_info, describe_info
 from dataprep.plugins import load_sink
+from dataprep.sealed.manifest import dataset_info, describe_info
 from dataprep.sinks import DatasetInfo
 
 INFO = DatasetInfo(

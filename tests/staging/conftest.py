@@ -34,7 +34,7 @@ import dataprep.cli.stage, dataprep.cli.stopping
 import dataprep.staging.stage, dataprep.staging.status, dataprep.build.workspace
 from pathlib import Path
 from dataprep.cli import entry_point
-from dataprep.build.manifest import read_manifest
+from dataprep.sealed.manifest import read_manifest
 
 read_manifest(Path(sys.argv[1]))  # imports what checks it
 

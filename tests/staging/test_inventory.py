@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.build.manifest import seal_manifest
 from dataprep.errors import DatasetError, UsageError
+from dataprep.sealed.manifest import seal_manifest
 from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
 from dataprep.system.state_files import to_json
 from tests.conftest import Cli, Made, Shelf, hashes

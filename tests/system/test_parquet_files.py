@@ -10,10 +10,10 @@ import pytest
 from pyarrow import parquet
 
 from dataprep.errors import DatasetError, SinkError
-from dataprep.index.records import RecordsTable
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo
 from dataprep.system import parquet_files
+from dataprep.tables.records import RecordsTable
 
 
 def varint(number: int) -> bytes:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from dataprep.archives import reading
 from dataprep.build import build_directory, shard
-from dataprep.build.verify import verify
 from dataprep.cli.stopping import resumable
 from dataprep.errors import StagingError, StoppedError
+from dataprep.sealed.verify import verify
 from dataprep.system import throttle
 from dataprep.system.throttle import Bandwidth, divide, io_limited, pay
 from tests.conftest import Cli, Made, Shelf

@@ -22,7 +22,7 @@ from dataprep.datasets.chestxray14.options import (
 )
 from dataprep.datasets.splits import Cut, parse_seed, parse_share
 from dataprep.errors import UsageError
-from dataprep.index import Scanned
+from dataprep.tables import Scanned
 
 # The NIH's lists, which no patient is in both of: 28,008 and 2,797 patients.
 _OFFICIAL_TRAIN_VALIDATION: Final = 86_524

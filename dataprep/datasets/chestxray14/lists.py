@@ -16,10 +16,10 @@ from dataprep.datasets.chestxray14.options import FINDINGS, NO_FINDING
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.datasets.splits import Cut
 from dataprep.errors import SourceError
-from dataprep.index.database import Database, open_database, quoted
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import require_regular
 from dataprep.system.state_files import file_sha256
+from dataprep.tables.database import Database, open_database, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,9 +20,9 @@ from dataprep.datasets.folder.layout import Container, refuse_wrapped_splits
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
 from dataprep.errors import SourceError
-from dataprep.index import Row
 from dataprep.system.messages import printable, some_of, unreadable
 from dataprep.system.regular_files import read_regular
+from dataprep.tables import Row
 
 Placed = list[tuple[str, StoredImage]]
 """Images by their path below where everything starts."""

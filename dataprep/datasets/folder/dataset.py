@@ -29,9 +29,9 @@ from dataprep.datasets.folder.layout import (
 )
 from dataprep.datasets.folder.options import OPTIONS, parse_options
 from dataprep.errors import UsageError
-from dataprep.index import Ignored, Member, Row, Scanned, Unmatched
 from dataprep.system.messages import counted, printable, sized, unreadable
 from dataprep.system.state_files import file_sha256
+from dataprep.tables import Ignored, Member, Row, Scanned, Unmatched
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
 _SCAN_RULES: Final = 5

@@ -14,8 +14,8 @@ from dataprep.datasets.folder.options import LISTING_FORMATS, FolderOptions
 from dataprep.datasets.raw_directory import list_entries, list_raw
 from dataprep.datasets.splits import SPLIT_FOLDERS, in_usual_order, split_of_folder
 from dataprep.errors import SourceError
-from dataprep.index import Ignored, Unmatched
 from dataprep.system.messages import counted, printable, some_of
+from dataprep.tables import Ignored, Unmatched
 
 # ImageNet-22K is 21,841 class archives: a unit each would be that many small files of the index.
 _ENOUGH_UNITS: Final = 350

@@ -30,9 +30,9 @@ from dataprep.datasets.folder.classes import ClassList
 from dataprep.datasets.folder.options import LISTING_FORMATS, FolderOptions
 from dataprep.datasets.splits import split_name
 from dataprep.errors import SourceError
-from dataprep.index.database import identifier, open_database, quoted
 from dataprep.system.messages import printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular
+from dataprep.tables.database import identifier, open_database, quoted
 
 _ROWS: Final = 1 << 17  # rows at once
 _CELLS: Final = 1 << 17  # distinct cells that are remembered

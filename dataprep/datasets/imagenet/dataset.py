@@ -19,10 +19,10 @@ from dataprep.datasets.base import Dataset, Found, Option, ScanUnit, wanted_spli
 from dataprep.datasets.imagenet.labels import class_indices, validation_label
 from dataprep.datasets.imagenet.layout import ImageNetUnit, find_layouts
 from dataprep.errors import SourceError
-from dataprep.index import Box, Scanned
 from dataprep.system.messages import unreadable
 from dataprep.system.regular_files import open_regular
 from dataprep.system.state_files import file_sha256
+from dataprep.tables import Box, Scanned
 from dataprep_schemas import imagenet_classes
 
 # 732 to 1300 training images a class, 50 validation images a class; the 100,000 test images

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep.build.manifest import NAME as MANIFEST
 from dataprep.errors import StagingError
+from dataprep.sealed.manifest import NAME as MANIFEST
 from dataprep.staging.target.directory import StageDirectory, open_directory
 from dataprep.staging.target.node_lock import LOCK, describe_holder, node_lock
 from dataprep.staging.target.paths import PRIVATE, remove_empty_folders, remove_files

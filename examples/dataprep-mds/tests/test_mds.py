@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dataprep.build.manifest import read_manifest
 from dataprep.cli import main
 from dataprep.errors import SinkError
-from dataprep.records import Records
+from dataprep.sealed.manifest import read_manifest
+from dataprep.sealed.records import Records
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
 from dataprep.sinks.testing import SinkTests

@@ -14,9 +14,9 @@ import pytest
 from dataprep.cli import main
 from dataprep.datasets.testing import DatasetTests
 from dataprep.errors import SourceError, UsageError
-from dataprep.index import Row
 from dataprep.plugins import load_dataset
-from dataprep.records import Records
+from dataprep.sealed.records import Records
+from dataprep.tables import Row
 from PIL import Image
 from pyarrow import parquet
 

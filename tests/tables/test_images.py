@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import SourceError
-from dataprep.index import Member, Row, Scanned
-from dataprep.index.tables import index_tables, order_rows
+from dataprep.tables import Member, Row, Scanned
+from dataprep.tables.arrow import index_tables, order_rows
 from dataprep_schemas.tables import schema_of
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import Dataset  # type: ignore[import-not-found,unused-ignore]
 
-from dataprep.records import Records
+from dataprep.sealed.records import Records
 from dataprep.sinks.example import Example
 
 

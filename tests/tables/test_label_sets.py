@@ -7,7 +7,7 @@ from itertools import combinations, groupby, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.index.label_sets import LabelSet, rank_label_sets
+from dataprep.tables.label_sets import LabelSet, rank_label_sets
 
 LABELS = 6
 
@@ -30,7 +30,7 @@ def images_with(label: int, counts: dict[LabelSet, int]) -> int:
 
 
 def counts_per_shard(counts: dict[LabelSet, int], shards: int) -> list[list[LabelSet]]:
-    """The label sets of each shard's images, dealt as `dataprep.index.order` deals them."""
+    """The label sets of each shard's images, dealt as `dataprep.tables.order` deals them."""
     deck = [labels for labels in in_order(counts) for _ in range(counts[labels])]
     return [deck[number::shards] for number in range(shards)]
 

@@ -22,9 +22,9 @@ from PIL import Image
 from pyarrow import parquet
 
 import dataprep
-from dataprep.build.manifest import read_manifest
 from dataprep.errors import DatasetError, SinkError, UsageError
-from dataprep.records import Records, Uneven, part_of
+from dataprep.sealed.manifest import read_manifest
+from dataprep.sealed.records import Records, Uneven, part_of
 from dataprep.sinks.example import Example
 from tests.conftest import Cli, Made, Raw, Shelf, make, write_tiny_raw
 

@@ -8,7 +8,7 @@ every input:
 * shard sizes differ by at most 1;
 * the count of every category differs by at most 1 between any two shards.
 
-A category is a class or, where images have several, a set of them (`dataprep.index.label_sets`).
+A category is a class or, where images have several, a set of them (`dataprep.tables.label_sets`).
 Nothing depends on the order in which images were found, on the number of workers or on the machine:
 there is no random generator, only a hash of the image's key: MD5, which the database gives as a
 number; that it is no proof against forgery does not matter here.
@@ -31,10 +31,6 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from dataprep.errors import PipelineError, SinkError
-from dataprep.index.database import quoted
-from dataprep.index.images import Images, column_list, hash_sql
-from dataprep.index.rows import Row
-from dataprep.index.tables import blocks, order_rows
 from dataprep.system.durable_files import write_durably
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import (
@@ -42,6 +38,10 @@ from dataprep.system.state_files import (
     read_state,
     write_state,
 )
+from dataprep.tables.arrow import blocks, order_rows
+from dataprep.tables.database import quoted
+from dataprep.tables.images import Images, column_list, hash_sql
+from dataprep.tables.rows import Row
 from dataprep_schemas.tables import ORDER
 
 Shuffle = Literal["stratified", "global", "none"]
@@ -86,7 +86,7 @@ def order_queries(
 ) -> tuple[str, str]:
     """SQL that ranks the images of a split, and SQL that puts them into their shards, in order.
 
-    It reads the tables ``chosen`` and ``label_sets`` of `dataprep.index.images.Images`.
+    It reads the tables ``chosen`` and ``label_sets`` of `dataprep.tables.images.Images`.
     """
     size, longer = divmod(images, shards)
     head = longer * (size + 1)  # the longer shards come first

@@ -15,7 +15,7 @@ from dataprep.system.messages import printable
 from dataprep.system.regular_files import read_regular
 
 if TYPE_CHECKING:
-    from dataprep.index.database import Database
+    from dataprep.tables.database import Database
 
 _EXPECTED: Final = (
     "expected a CSV with the columns split and key, as `dataprep lint --write_exclude` writes it, "

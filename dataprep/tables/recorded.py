@@ -6,8 +6,8 @@ from functools import cached_property
 
 from typing_extensions import override
 
-from dataprep.index.database import Database, open_database, tables
-from dataprep.index.images import Images
+from dataprep.tables.database import Database, open_database, tables
+from dataprep.tables.images import Images
 
 
 class RecordedImages(Images):

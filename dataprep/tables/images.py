@@ -17,11 +17,11 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from dataprep.errors import SourceError
-from dataprep.index.database import Database, identifier, open_database, quoted, tables
-from dataprep.index.exclude import leave_out
-from dataprep.index.label_sets import rank_label_sets
 from dataprep.system.durable_files import partial_path
 from dataprep.system.messages import counted, printable, some_of
+from dataprep.tables.database import Database, identifier, open_database, quoted, tables
+from dataprep.tables.exclude import leave_out
+from dataprep.tables.label_sets import rank_label_sets
 from dataprep_schemas.tables import ORDER
 
 _SHOWN: Final = 5  # of what cannot be listed in full
@@ -148,7 +148,7 @@ class Images:
         statuses: rows by status, of all parts.
         attributes: names of the data set's own columns.
         wanted: the splits asked for; None: all.
-        exclude: a file of images to leave out; see `dataprep.index.exclude`.
+        exclude: a file of images to leave out; see `dataprep.tables.exclude`.
         known: the table of records of a data set that is to grow; None if there is none.
         sealed: that of one whose place is to be taken.
     """

@@ -13,13 +13,13 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeVar, get_args, overload
 
-from dataprep.build.manifest import FinishedSplit, read_manifest, shard_numbers
 from dataprep.errors import DatasetError, ImageError, UsageError
 from dataprep.images.sniff import sniff
-from dataprep.index.records import NAME, RecordsTable, first_rows
+from dataprep.sealed.manifest import FinishedSplit, read_manifest, shard_numbers
 from dataprep.sinks import ShardReader
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, printable
+from dataprep.tables.records import NAME, RecordsTable, first_rows
 
 _Read = TypeVar("_Read")
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dataprep.torch_dataset import TorchDataset
+    from dataprep.sealed.torch import TorchDataset
 
 _SHOWN = 5  # examples of a part that its repr describes
 _MOST_OPEN = 32  # shards a thread keeps open; a process may usually open 1024 files
@@ -110,7 +110,7 @@ class Records(Sequence[Example]):
         Raises:
             ImportError: PyTorch is not installed.
         """
-        from dataprep.torch_dataset import TorchDataset
+        from dataprep.sealed.torch import TorchDataset
 
         return TorchDataset(self, transform)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.build.convert_job import pixels_of
-from dataprep.build.manifest import (
+from dataprep.sealed.manifest import (
     FinishedSplit,
     dataset_info,
     manifest_sink,

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataprep.errors import SourceError
-from dataprep.index.rows import Box, Member, Packing, Row, Scanned, Value
 from dataprep.system.messages import printable
+from dataprep.tables.rows import Box, Member, Packing, Row, Scanned, Value
 from dataprep_schemas.tables import ORDER, Kind, schema_of
 
 Attributes = tuple[tuple[str, Kind], ...]

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import dataprep
-from dataprep.build.manifest import (
+from dataprep.errors import DatasetError, UsageError
+from dataprep.sealed.manifest import (
     has_part,
     present,
     read_manifest,
     read_part,
 )
-from dataprep.errors import DatasetError, UsageError
 from dataprep.staging.inventory import read_inventory
 from dataprep.staging.selection import Share, select
 from tests.conftest import Cli, Made

@@ -10,9 +10,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from dataprep.build import manifest as manifests
-from dataprep.build.manifest import read_manifest, seal_manifest
 from dataprep.errors import DatasetError
+from dataprep.sealed import manifest as manifests
+from dataprep.sealed.manifest import read_manifest, seal_manifest
 from dataprep.system.state_files import to_json
 from dataprep_schemas import manifest_schema
 from tests.conftest import Made

@@ -28,10 +28,10 @@ from dataprep.build.seal import join_rows
 from dataprep.build.shard import ShardRows
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
-from dataprep.index.records import NAME, STATUSES, RecordsTable, conspicuous, first_rows
 from dataprep.sinks import DatasetInfo, ShardName, WrittenFile
 from dataprep.sinks.example import Example
 from dataprep.system.state_files import file_sha256
+from dataprep.tables.records import NAME, STATUSES, RecordsTable, conspicuous, first_rows
 from dataprep_schemas.tables import RECORDS, schema_of
 from tests.build.conftest import job_of, workspace
 

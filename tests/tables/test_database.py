@@ -13,8 +13,8 @@ import pytest
 from pyarrow import parquet
 
 from dataprep.errors import PipelineError, SinkError
-from dataprep.index import database
-from dataprep.index.database import identifier, open_database, tables
+from dataprep.tables import database
+from dataprep.tables.database import identifier, open_database, tables
 from tests.faults.conftest import small_disk
 
 __all__ = ["small_disk"]

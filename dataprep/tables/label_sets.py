@@ -1,6 +1,6 @@
 """The order in which a multi-label data set's label sets are assigned to shards.
 
-`dataprep.index.order` assigns images in a sequence in which those of one label set are consecutive.
+`dataprep.tables.order` assigns images in a sequence in which those of a label set are consecutive.
 A label is spread best if the sets that have it are neighbours too: a run of consecutive images
 gives any two shards the same number of them, within 1. So the labels are ranked from the rarest to
 the most frequent, and the sets follow one another as in the reflected Gray code of (has the

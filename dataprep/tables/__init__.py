@@ -6,7 +6,7 @@ is imported where it is needed.
 
 from __future__ import annotations
 
-from dataprep.index.rows import (
+from dataprep.tables.rows import (
     Box,
     Ignored,
     Member,

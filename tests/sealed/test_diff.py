@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from dataprep.build.diff import diff
-from dataprep.build.manifest import dataset_info, manifest_sink, read_manifest, seal_manifest
 from dataprep.plugins import load_sink
-from dataprep.records import Records
+from dataprep.sealed.diff import diff
+from dataprep.sealed.manifest import dataset_info, manifest_sink, read_manifest, seal_manifest
+from dataprep.sealed.records import Records
 from dataprep.sinks.example import Example
 from dataprep.system.state_files import to_json
 from tests.conftest import FORMATS, Cli, Made, Shelf

@@ -12,7 +12,10 @@ from typing import Any, Final, Literal, get_args
 
 import xxhash
 
-from dataprep.build.manifest import (
+from dataprep.build.workspace import foreign_files
+from dataprep.errors import DatasetError, ImageError, SinkError
+from dataprep.images import Recipe, prepare
+from dataprep.sealed.manifest import (
     Part,
     dataset_info,
     manifest_sink,
@@ -21,17 +24,14 @@ from dataprep.build.manifest import (
     read_part,
     shard_numbers,
 )
-from dataprep.build.workspace import foreign_files
-from dataprep.errors import DatasetError, ImageError, SinkError
-from dataprep.images import Recipe, prepare
-from dataprep.index.records import NAME as RECORDS
-from dataprep.index.records import STORED, RecordsTable, first_rows
 from dataprep.sinks import DatasetInfo, Sink
 from dataprep.sinks.example import Example
 from dataprep.sinks.unverified import in_child
 from dataprep.system.messages import printable
 from dataprep.system.state_files import file_sha256
 from dataprep.system.throttle import pay
+from dataprep.tables.records import NAME as RECORDS
+from dataprep.tables.records import STORED, RecordsTable, first_rows
 
 Level = Literal["size", "hash", "records", "decode", "reader"]
 LEVELS: tuple[Level, ...] = get_args(Level)

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataprep.errors import SinkError
-from dataprep.index import Row, Scanned
-from dataprep.index import order as module
-from dataprep.index.order import (
+from dataprep.tables import Row, Scanned
+from dataprep.tables import order as module
+from dataprep.tables.order import (
     Shuffle,
     order_is_current,
     order_queries,

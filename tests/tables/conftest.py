@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from dataprep.index import Scanned
-from dataprep.index.images import Images
-from dataprep.index.tables import Attributes, index_tables
+from dataprep.tables import Scanned
+from dataprep.tables.arrow import Attributes, index_tables
+from dataprep.tables.images import Images
 from dataprep_schemas.tables import schema_of
 
 Find = Callable[..., Images]
