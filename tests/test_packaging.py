@@ -34,7 +34,14 @@ def test_importing_dataprep_loads_nothing_heavy() -> None:
 
 
 def test_the_library_never_imports_beam() -> None:
-    for name in ("api.calls", "api.options", "build.seal", "sealed.verify", "datasets", "sealed.records"):
+    for name in (
+        "api.calls",
+        "api.options",
+        "build.seal",
+        "sealed.verify",
+        "datasets",
+        "sealed.records",
+    ):
         assert "apache_beam" not in modules_after(f"import dataprep.{name}")
 
 

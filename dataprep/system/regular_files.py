@@ -12,8 +12,11 @@ _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _MOST: Final = 1 << 29  # a manifest of a million shards has 300 MB
 
 
-def open_descriptor(path: str | Path) -> int:
+def open_descriptor(path: str | Path, *, link: bool = True) -> int:
     """Open a file to read.
+
+    Args:
+        link: whether its name may be a symbolic link.
 
     Returns:
         A descriptor, for the caller to close.
@@ -21,7 +24,7 @@ def open_descriptor(path: str | Path) -> int:
     Raises:
         OSError: it cannot be opened, or is no regular file.
     """
-    descriptor = os.open(path, _FLAGS)
+    descriptor = os.open(path, _FLAGS | (0 if link else os.O_NOFOLLOW))
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return descriptor
@@ -31,22 +34,22 @@ def open_descriptor(path: str | Path) -> int:
     raise OSError(errno.EINVAL, "no regular file", str(path))
 
 
-def open_regular(path: str | Path, *, buffering: int = -1) -> BinaryIO:
+def open_regular(path: str | Path, *, buffering: int = -1, link: bool = True) -> BinaryIO:
     """The same as a Python file.
 
     Raises:
         OSError: it cannot be opened, or is no regular file.
     """
-    return open(open_descriptor(path), "rb", buffering=buffering)
+    return open(open_descriptor(path, link=link), "rb", buffering=buffering)
 
 
-def read_regular(path: str | Path) -> bytes:
+def read_regular(path: str | Path, *, link: bool = True) -> bytes:
     """What is in a file that is read as a whole: a list, a manifest, a state.
 
     Raises:
         OSError: it cannot be read, is no regular file, or has more than 512 MiB.
     """
-    with open_regular(path, buffering=0) as file:
+    with open_regular(path, buffering=0, link=link) as file:
         size = os.fstat(file.fileno()).st_size
         if size > _MOST:
             raise OSError(errno.EFBIG, f"{size:,} bytes, expected {_MOST:,} at most", str(path))

@@ -1,28 +1,139 @@
-"""JSON files and hashes: what a run leaves for the next one to believe.
+"""The files that dataprep keeps and believes: JSON of a frozen type, with a hash of itself.
 
-A state file has a hash over all of its bytes. One that is torn, damaged, of another kind or not
-there at all is the same to whoever reads it: None, and what it told is found out again.
+One way in, `parse`, and one way out, `encode`: what is read is of its type, and is, byte for byte,
+what `encode` makes of it. All else is a stranger's, or damaged. Where a run can find out again what
+a file told, `read_state` gives None for that; where only a person can help, `read_document` says
+the file, the place in it and what to do.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Protocol, TypeVar
 
+import msgspec
+
+from dataprep.errors import DatasetError
 from dataprep.system.durable_files import write_durably
+from dataprep.system.messages import one_line, refusal
 from dataprep.system.regular_files import open_descriptor, read_regular
 
-State = dict[str, Any]
+
+class Document(Protocol):
+    """A frozen type of `dataprep_schemas` with a field for its own hash."""
+
+    @property
+    def sha256(self) -> str:
+        """Of the same file without this."""
+
+
+AnyDocument = TypeVar("AnyDocument", bound=Document)
 
 _READ = 1 << 20  # a stripe of Lustre, and small enough for the processor's cache
+_LONGEST = 500  # characters of a finding
 
 
-def to_json(value: object) -> bytes:
-    """``value`` as JSON in the one way of this project: equal values are equal bytes."""
-    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+def encode(document: Document) -> bytes:
+    """A document's file, with its own hash: equal documents are equal bytes."""
+    return _canonical(sealed(document))
+
+
+def sealed(document: AnyDocument) -> AnyDocument:
+    """The document with its hash."""
+    bare = msgspec.structs.replace(document, sha256="")  # type: ignore[type-var]
+    return msgspec.structs.replace(bare, sha256=hashlib.sha256(_canonical(bare)).hexdigest())
+
+
+def _canonical(document: object) -> bytes:
+    try:
+        data = msgspec.json.encode(document, order="deterministic")
+    except UnicodeEncodeError as error:
+        raise DatasetError(
+            f"{ascii(error.object)[:_LONGEST]} is not UTF-8, so it cannot be written down; rename it"
+        ) from error
+    return msgspec.json.format(data, indent=1) + b"\n"
+
+
+def digest_of(value: object) -> str:
+    """SHA-256 of any value as JSON: equal values give equal digests."""
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
+
+
+def parse(data: bytes, kind: type[AnyDocument], place: object, remedy: str) -> AnyDocument:
+    """A document from its bytes.
+
+    Args:
+        place: where they are; for the message.
+        remedy: what to do if they are not what dataprep wrote; for the message.
+
+    Raises:
+        DatasetError: they are not.
+    """
+    try:
+        document = msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise DatasetError(f"{place}: {_wrong(data, kind, error)}; {remedy}") from error
+    if encode(document) != data:
+        raise DatasetError(
+            f"{place} was changed after it was written: its hash is another; {remedy}"
+        )
+    return document
+
+
+def _wrong(data: bytes, kind: type[Document], error: Exception) -> str:
+    """What keeps them from being a document: another form, or the first thing that is wrong."""
+
+    class Named(msgspec.Struct):
+        format: str
+
+    expected = str(kind.__struct_config__.tag)  # type: ignore[attr-defined]
+    try:
+        found = msgspec.json.decode(data, type=Named).format
+    except (msgspec.DecodeError, RecursionError):
+        return one_line(f"not a file of dataprep's: {error}")[:_LONGEST]
+    if found != expected:
+        return one_line(f"its format is {found[:100]!r}, this version reads {expected!r}")
+    return one_line(str(error))[:_LONGEST]
+
+
+def read_document(path: Path, kind: type[AnyDocument], remedy: str) -> AnyDocument:
+    """What is in a file, which must be there.
+
+    Raises:
+        DatasetError: it is not there, cannot be read, or is not what was written.
+    """
+    try:
+        data = read_regular(path)
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {refusal(error)}; {remedy}") from error
+    return parse(data, kind, path, remedy)
+
+
+def read_state(path: Path, kind: type[AnyDocument]) -> AnyDocument | None:
+    """What was written; None if not exactly that is there, by its own name."""
+    try:
+        return parse(read_regular(path, link=False), kind, path, "")
+    except (OSError, DatasetError):
+        return None
+
+
+def write_state(
+    path: Path,
+    document: Document,
+    *,
+    flush: bool = False,
+    check: Callable[[], object] = lambda: None,
+) -> None:
+    """Put a document where `read_state` finds it: whole or not at all.
+
+    Args:
+        flush: whether it must outlive a power cut; after one, a torn one counts as not there.
+        check: as for `write_durably`.
+    """
+    write_durably(path, encode(document), flush=flush, check=check)
 
 
 def file_sha256(path: Path, told: Callable[[int], None] | None = None) -> str:
@@ -41,48 +152,9 @@ def file_sha256(path: Path, told: Callable[[int], None] | None = None) -> str:
     return digest.hexdigest()
 
 
-def encode(state: Mapping[str, Any]) -> bytes:
-    """A state file's bytes: JSON that carries the SHA-256 of the rest of it."""
-    state = json.loads(to_json(state))  # as it is read back, where every key is text
-    return to_json({**state, "checksum": _digest(state)})
-
-
-def write_state(
-    path: Path,
-    state: Mapping[str, Any],
-    *,
-    flush: bool = False,
-    check: Callable[[], object] = lambda: None,
-) -> None:
-    """Put a state where `read_state` finds it: whole or not at all.
-
-    Args:
-        state: JSON; no ``checksum``.
-        flush: whether it must outlive a power cut; after one, a torn state counts as not there.
-        check: as for `write_durably`.
-    """
-    write_durably(path, encode(state), flush=flush, check=check)
-
-
-def read_state(path: Path) -> State | None:
-    """What was written; None if not exactly that is there."""
-    try:
-        data = read_regular(path)
-        state = json.loads(data)
-        claimed = state.pop("checksum")
-        whole = claimed == _digest(state) and encode(state) == data
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    return state if whole else None
-
-
 def is_intact(path: Path, sha256: str) -> bool:
     """Whether a regular file is there and has this hash."""
     try:
         return file_sha256(path) == sha256
     except OSError:
         return False
-
-
-def _digest(state: Mapping[str, Any]) -> str:
-    return hashlib.sha256(to_json(state)).hexdigest()

@@ -1,0 +1,271 @@
+"""A finished data set, as its manifest has it: parsed once, by `SealedSet.read`, and immutable.
+
+The manifest holds no time, host name or path of the machine that made it, so the same input and
+options give the same manifest, byte for byte. What lies in it is `dataprep_schemas.manifest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from dataprep.errors import DatasetError, UsageError
+from dataprep.sealed.part import described, read_part
+from dataprep.system.messages import counted, printable, refusal, sized
+from dataprep.system.regular_files import read_regular
+from dataprep.system.state_files import parse
+from dataprep_schemas.manifest import Examples, File, Manifest, Shard, Split
+from dataprep_schemas.state import Part
+
+if TYPE_CHECKING:  # staging reads manifests, and needs no format
+    from dataprep.sinks import DatasetInfo, Sink
+
+NAME: Final = "manifest.json"
+REMEDY: Final = (
+    "take it from another copy of the data set, or run the command that made the data set again "
+    "with --overwrite"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PresentSplit:
+    """What is here of a split: all of it, or a node's part.
+
+    Attributes:
+        whole: what the manifest says of all of it.
+        numbers: of the shards that are here, ascending.
+        shards: which they are.
+        files: those of the files made once for the split that are here.
+    """
+
+    whole: Split
+    numbers: Sequence[int]
+    shards: tuple[Shard, ...]
+    files: tuple[File, ...]
+
+    @property
+    def records(self) -> int:
+        """In the shards that are here."""
+        return sum(shard.records for shard in self.shards)
+
+    @property
+    def bytes(self) -> int:
+        """Of the shards that are here."""
+        return sum(shard.bytes for shard in self.shards)
+
+    @property
+    def records_per_shard(self) -> tuple[int, int]:
+        """Smallest and largest of the shards that are here."""
+        counts = [shard.records for shard in self.shards]
+        return min(counts), max(counts)
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSet:
+    """A finished data set, whole or a node's part.
+
+    Attributes:
+        out: the directory of ``manifest.json``.
+        manifest: what it says, of all of the data set.
+        part: which part is here; None if all is.
+        splits: what is here of each split of which something is, by name.
+    """
+
+    out: Path
+    manifest: Manifest
+    part: Part | None
+    splits: Mapping[str, PresentSplit]
+
+    @classmethod
+    def read(cls, out: Path) -> SealedSet:
+        """Parse what is in a directory.
+
+        Raises:
+            DatasetError: there is no manifest (nothing is sealed here, or staged half), it is not
+                intact, or it is not clear which part is here.
+        """
+        path = out / NAME
+        try:
+            data = read_regular(path)
+        except FileNotFoundError:
+            raise DatasetError(
+                f"{out}: no {NAME} here, so not a finished data set, nor a whole copy; "
+                "`dataprep status` tells how far a run has come, `dataprep stage --status` a copy"
+            ) from None
+        except OSError as error:
+            raise DatasetError(f"{path} cannot be read: {refusal(error)}; {REMEDY}") from error
+        return cls.of(out, _parsed(data, path))
+
+    @classmethod
+    def of(cls, out: Path, manifest: Manifest) -> SealedSet:
+        """The same, given the manifest that is there."""
+        part = read_part(out, manifest)
+        splits = {
+            name: _present(split, name, part)
+            for name, split in manifest.splits.items()
+            if part is None or name in part.splits
+        }
+        return cls(out, manifest, part, MappingProxyType(splits))
+
+    @property
+    def info(self) -> DatasetInfo:
+        """What readers of the shards are told."""
+        return info_of(self.manifest)
+
+    @property
+    def sink(self) -> Sink:
+        """The format, with the options that it was written with.
+
+        Raises:
+            UsageError: it is not installed here.
+        """
+        return sink_of(self.manifest)
+
+    def require_whole(self, doing: str) -> None:
+        """Refuse a part.
+
+        Args:
+            doing: what needs all of it, for the message: ``converted``.
+
+        Raises:
+            DatasetError: only a part is here.
+        """
+        if self.part is not None:
+            raise DatasetError(
+                f"{self.out} holds a part of its data set ({described(self.part)}) and only a "
+                f"whole one can be {doing}; use the directory that it was staged from"
+            )
+
+    def split_called(self, name: str) -> str:
+        """The split that a name means: ``validation``, say, for ``val``, where no split is ``val``.
+
+        Raises:
+            UsageError: there is none.
+        """
+        found = meant_split(name, self.splits)
+        if found not in self.splits:
+            raise UsageError(
+                f"{self.out} has no split {printable(name)!r}; it has: {', '.join(self.splits)}"
+            )
+        return found
+
+    # What a person wants to know of it; `dataprep prepare --json` prints the same.
+
+    @property
+    def records(self) -> int:
+        """How many records all splits have."""
+        return self.manifest.totals.records
+
+    @property
+    def shards(self) -> int:
+        """How many shards."""
+        return len(self.manifest.shards())
+
+    @property
+    def bytes(self) -> int:
+        """Of all shards."""
+        return sum(file.bytes for file in self.manifest.files())
+
+    @property
+    def rejected(self) -> int:
+        """Images that could not be used, and are named in ``records.parquet``."""
+        return self.manifest.totals.rejected
+
+    @property
+    def noted(self) -> int:
+        """Images that were repaired, or about which there is a warning."""
+        return self.manifest.totals.repaired + self.manifest.totals.warned
+
+    @property
+    def unmatched(self) -> int:
+        """Images that are listed but missing, or there but not listed."""
+        return self.manifest.totals.missing + self.manifest.totals.unlisted
+
+    @property
+    def spread(self) -> int | None:
+        """The largest difference of any class's count between two shards of a stratified split.
+
+        None if images have one label each, or there is no such split of several shards.
+        """
+        spreads = [
+            split.class_spread
+            for name, split in self.manifest.splits.items()
+            if len(split.shards) > 1 and self.manifest.shuffle[name] == "stratified"
+        ]
+        return max(spreads, default=None) if self.manifest.examples.multilabel else None
+
+    def __str__(self) -> str:
+        """One line."""
+        text = f"sealed {self.out / NAME}: {counted(self.records, 'record')} in "
+        text += f"{counted(self.shards, 'shard')}, {sized(self.bytes)}, "
+        text += f"{self.rejected} rejected, {self.noted} noted"
+        if self.unmatched:
+            text += f", {self.unmatched} missing or not listed"
+        if self.spread is not None:
+            text += f"; no class differs by more than {self.spread} between two stratified shards"
+        return text
+
+
+@lru_cache(maxsize=4)
+def _parsed(data: bytes, path: Path) -> Manifest:
+    # Kept, because a conversion asks once a shard.
+    return parse(data, Manifest, path, REMEDY)
+
+
+def _present(split: Split, name: str, part: Part | None) -> PresentSplit:
+    if part is None:
+        return PresentSplit(split, range(len(split.shards)), split.shards, split.files)
+    numbers = part.splits[name]
+    files = tuple(file for file in split.files if file.path in part.split_files)
+    return PresentSplit(split, numbers, tuple(split.shards[at] for at in numbers), files)
+
+
+def first_rows(manifest: Manifest) -> dict[str, list[int]]:
+    """By split, the row of each shard's first record; of the whole data set, also of a part."""
+    starts = accumulate((shard.records for shard in manifest.shards()), initial=0)
+    return {name: [next(starts) for _ in split.shards] for name, split in manifest.splits.items()}
+
+
+def meant_split(name: str, known: Mapping[str, object]) -> str:
+    """The split that a name means where these are known; itself if none of them."""
+    if name in known:
+        return name
+    from dataprep.datasets.splits import split_of_folder  # late: it loads the data sets
+
+    return split_of_folder(str(name)) or name
+
+
+def info_of(manifest: Manifest) -> DatasetInfo:
+    """What readers of a data set's shards are told; the inverse of `examples_of`."""
+    from dataprep.sinks import DatasetInfo
+
+    examples = manifest.examples
+    return DatasetInfo(
+        classes=manifest.classes,
+        multilabel=examples.multilabel,
+        colorspace=examples.colorspace,
+        size=examples.size,
+        attributes=examples.attributes,
+        boxes=examples.boxes,
+    )
+
+
+def examples_of(info: DatasetInfo) -> Examples:
+    """What is true of every example, as the manifest has it; classes are apart."""
+    return Examples(info.multilabel, info.colorspace, info.size, info.attributes, info.boxes)
+
+
+def sink_of(manifest: Manifest) -> Sink:
+    """The format of a data set, with the options that it was written with.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    from dataprep.plugins import load_sink
+
+    return load_sink(manifest.sink.name, manifest.sink.config)

@@ -1,0 +1,356 @@
+"""``manifest.json``: what a sealed data set says about itself, as frozen types.
+
+A type is everything at once: the parser, the checker of ranges and patterns, and, by
+`manifest_schema`, the published JSON Schema. Dictionaries by split are in the order of its name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+from dataprep_schemas.tables import Kind
+
+# In Python, $ also matches before a newline at the end.
+_END = r"$(?!\n)"
+
+Sha256 = Annotated[str, Meta(pattern=f"^[0-9a-f]{{64}}{_END}")]
+Digest = Annotated[str, Meta(pattern=f"^[0-9a-f]{{32}}{_END}")]
+"""Of every (key, size, labels, boxes, attributes) of some images, in any order: MD5 of each,
+combined by exclusive or. It tells changes, and is no proof against forgery."""
+Count = Annotated[int, Meta(ge=0, lt=2**53)]
+Positive = Annotated[int, Meta(gt=0, lt=2**53)]
+Text = Annotated[str, Meta(pattern=r"^[^\x00]*$", max_length=1 << 16)]
+Label = Annotated[str, Meta(pattern=r"^[^\x00]+$", max_length=1 << 12)]
+"""Identifier or name of a class."""
+Option = Annotated[str, Meta(pattern=f"^[A-Za-z0-9_.-]+{_END}", max_length=100)]
+"""Name of an option, a format, a data set or a library."""
+Attribute = Annotated[str, Meta(pattern=f"^[A-Za-z0-9_]+{_END}", max_length=255)]
+SplitName = Annotated[str, Meta(pattern=rf"^[^/\x00-\x1f.-][^/\x00-\x1f]*{_END}", max_length=255)]
+"""Files and directories are called after it."""
+FilePath = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(?!/|\.dataprep|(manifest\.json|part\.json|records\.parquet)$)(?!(.*/)?(-|\.{{0,2}}(/|$)))"
+        rf"[^\x00-\x1f]+{_END}",
+        max_length=1 << 12,
+    ),
+]
+"""Relative to the directory of the manifest, with ``/``; leads neither out of it nor to what
+dataprep keeps there for itself."""
+Classes: TypeAlias = tuple[tuple[Label, Label], ...]
+"""(identifier, name) of every class; the position is the 0-based class index."""
+Options: TypeAlias = dict[Option, Text]
+Versions: TypeAlias = dict[Option, Text]
+Layout: TypeAlias = Literal["split", "flat"]
+Shuffle: TypeAlias = Literal["stratified", "global", "none"]
+Color: TypeAlias = Literal["RGB", "Grayscale"]
+
+MOST_SHARDS = 1 << 20
+"""Of all splits together."""
+
+
+class Value(Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that the manifest says."""
+
+
+class ImageRecipe(Value, kw_only=True, omit_defaults=True):
+    """How images were checked and converted; the options of the command line, and constants."""
+
+    check: Literal["header", "bitstream", "pixels"]
+    resize: Annotated[str, Meta(pattern=f"^[0-9]{{1,9}}(x[0-9]{{1,9}})?{_END}")] | None
+    center_crop: Positive | None
+    filter: Literal["box", "bilinear", "bicubic", "mitchell", "lanczos"]
+    quality: Annotated[int, Meta(ge=1, le=100)]
+    encoding: Literal["keep", "jpeg", "png", "raw"]
+    passes: tuple[Literal["JPEG", "PNG"], ...]
+    depth: Literal["8", "keep"]
+    color: Literal["keep", "rgb", "gray"]
+    exif: Literal["auto", "apply", "ignore"]
+    max_pixels: Positive
+    max_image_bytes: Positive | None = None
+    statistics: Literal["off", "on", "mean"]
+    chroma: Option
+    repair_chroma: Option
+    repair_quality: Annotated[int, Meta(ge=1, le=100)]
+
+
+class SinkConfig(Value):
+    """A format and its options."""
+
+    name: Option
+    config: Options
+
+
+class Examples(Value):
+    """What is true of every example.
+
+    Attributes:
+        size: (height, width) in pixels, if all images have the same.
+        attributes: (name, kind) of what else is known of examples, each of which may lack it.
+        boxes: whether examples may have bounding boxes.
+    """
+
+    multilabel: bool
+    colorspace: Color
+    size: tuple[Positive, Positive] | None
+    attributes: tuple[tuple[Attribute, Kind], ...]
+    boxes: bool
+
+
+class Input(Value):
+    """What a split was made from: images, their bytes in the raw data, a digest of them."""
+
+    images: Positive
+    bytes: Count
+    digest: Digest
+
+
+class Unmatched(Value):
+    """Images that are listed but not there, or there but not listed.
+
+    Attributes:
+        first: the names of a few of each.
+    """
+
+    missing: Count
+    unlisted: Count
+    first: dict[Literal["missing", "unlisted"], tuple[Text, ...]]
+
+
+class Excluded(Value):
+    """What the user left out (--exclude): how many images, and a digest of their names."""
+
+    images: Count
+    digest: Digest
+
+
+class Ancestor(Value, omit_defaults=True):
+    """A data set that was converted; with its recipe if images were made anew from it."""
+
+    manifest_sha256: Sha256
+    sink: SinkConfig
+    versions: Versions
+    image: ImageRecipe | None = None
+
+
+class Identity(Value, kw_only=True, omit_defaults=True):
+    """Everything that shapes the bytes of a data set besides the images' own.
+
+    Attributes:
+        dataset: e.g. ``imagenet``.
+        dataset_config: the data set's own options, such as how it was split.
+        limit: images of each split that were taken at most, or a share of them, ``10%``.
+        shuffle: by split, how the images were put in order when they came from the raw data.
+        classes_sha256: of the list of classes.
+        unmatched: of the raw data.
+        counts: what the scan counted, by what it is.
+        excluded: null if nothing was left out.
+        lineage: the data sets that this one was converted from, the latest first.
+        versions: of what shapes the bytes; of a data set that grew, those of the last time.
+    """
+
+    dataset: Option
+    dataset_config: Options
+    seed: Annotated[int, Meta(ge=0, lt=2**63)]
+    limit: Positive | Annotated[str, Meta(pattern=f"^[0-9.e-]+%{_END}")] | None = None
+    shuffle: dict[SplitName, Shuffle]
+    image: ImageRecipe
+    classes_sha256: Sha256
+    unmatched: Unmatched
+    counts: dict[Text, Count]
+    excluded: Excluded | None = None
+    input: Annotated[dict[SplitName, Input], Meta(min_length=1)]
+    num_shards: Annotated[dict[SplitName, Positive], Meta(min_length=1)]
+    sink: SinkConfig
+    examples: Examples
+    layout: Layout
+    lineage: tuple[Ancestor, ...] = ()
+    versions: Versions
+
+    def __post_init__(self) -> None:
+        """Refuse more shards than can be listed, and splits made of nothing."""
+        if sum(self.num_shards.values()) > MOST_SHARDS:
+            raise ValueError(f"num_shards: more than {MOST_SHARDS:,}")
+        if not self.num_shards.keys() <= self.input.keys() & self.shuffle.keys():
+            raise ValueError("num_shards: a split that `input` or `shuffle` does not have")
+
+
+class File(Value, gc=False):
+    """A file of the data set."""
+
+    path: FilePath
+    bytes: Count
+    sha256: Sha256
+
+
+class RecordsFile(Value):
+    """The table of records, a row for every image that was found; see `tables`."""
+
+    path: Literal["records.parquet"]
+    bytes: Count
+    sha256: Sha256
+    rows: Count
+
+
+class Shard(Value, gc=False):
+    """A shard; the data file first, then the format's sidecars."""
+
+    records: Count
+    files: Annotated[tuple[File, ...], Meta(min_length=1)]
+
+    @property
+    def bytes(self) -> int:
+        """Of all its files."""
+        return sum(file.bytes for file in self.files)
+
+
+class Statuses(Value, kw_only=True):
+    """Rows of each status in the table of records; those repaired and warned are records."""
+
+    rejected: Count
+    repaired: Count
+    warned: Count
+    missing: Count
+    unlisted: Count
+    ignored: Count
+    excluded: Count
+
+
+class Totals(Statuses, kw_only=True):
+    """Records, and rows of each other status, of all splits and of none."""
+
+    records: Count
+
+
+class Range(Value):
+    """Smallest, mean and largest."""
+
+    min: Count | None
+    mean: float | None
+    max: Count | None
+
+
+class TotalRange(Range):
+    """The same, and the sum."""
+
+    total: Count
+
+
+class Histogram(Value):
+    """Images by bin: below the first edge, from each edge to below the next, from the last on."""
+
+    edges: tuple[int | float, ...]
+    images: tuple[Count, ...]
+
+
+class Statistics(Value):
+    """Of the images of a split as they are stored (--stats).
+
+    Attributes:
+        mean: of levels 0 to 255, one number a channel in RGB order, over `pixels` pixels.
+        std: of the population, likewise; null if none were decoded.
+    """
+
+    images: Count
+    bytes: TotalRange
+    formats: dict[Option, Count]
+    height: Range
+    width: Range
+    shorter_side: Histogram
+    aspect_ratio: Histogram
+    pixels: Count
+    mean: tuple[float, ...] | None
+    std: tuple[float, ...] | None
+
+
+class Split(Statuses, kw_only=True, omit_defaults=True):
+    """A split.
+
+    Attributes:
+        records_per_shard: smallest and largest.
+        class_spread: largest difference of any class's count between any two shards.
+        label_set_spread: the same of any set of labels that examples have together; 0 where they
+            have one label each.
+        class_records: records by 0-based class index.
+        files: made once from all shards, such as a mean image.
+    """
+
+    images_found: Count
+    records: Count
+    bytes: Count
+    records_per_shard: tuple[Count, Count]
+    class_spread: Count
+    label_set_spread: Count
+    class_records: dict[Count, Positive]
+    shards: Annotated[tuple[Shard, ...], Meta(min_length=1, max_length=MOST_SHARDS)]
+    files: tuple[File, ...] = ()
+    statistics: Statistics | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse sums that are not those of the shards."""
+        counts = [shard.records for shard in self.shards]
+        said = self.records, self.records_per_shard, self.images_found, self.bytes
+        records, size = sum(counts), sum(shard.bytes for shard in self.shards)
+        if said != (records, (min(counts), max(counts)), records + self.rejected, size):
+            raise ValueError("records, images or bytes are not those of the shards")
+
+
+class GenerationSplit(Value):
+    """How much of a split was made at one time."""
+
+    shards: Positive
+    records: Positive
+
+
+class Generation(Value):
+    """What was made first, or what one --append added."""
+
+    splits: Annotated[dict[SplitName, GenerationSplit], Meta(min_length=1)]
+    input: Annotated[dict[SplitName, Input], Meta(min_length=1)]
+    versions: Versions
+
+
+class Manifest(Identity, kw_only=True, tag_field="format", tag="dataprep-manifest-2"):
+    """What a sealed data set says about itself.
+
+    Attributes:
+        generations: what was made first and what each --append added, in this order, which is
+            that of each split's shards; empty if nothing was added, or all was compacted since.
+        sha256: of the same file without this line.
+    """
+
+    classes: Classes
+    records_table: RecordsFile
+    totals: Totals
+    splits: Annotated[dict[SplitName, Split], Meta(min_length=1)]
+    generations: tuple[Generation, ...] = ()
+    sha256: Sha256 = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself: splits, sums, files and classes."""
+        super().__post_init__()
+        splits = self.splits.values()
+        if {name: len(split.shards) for name, split in self.splits.items()} != self.num_shards:
+            raise ValueError("num_shards: not the number of shards of each split")
+        if sum(split.records for split in splits) != self.totals.records:
+            raise ValueError("totals: records are not those of the splits")
+        if max(chain.from_iterable(split.class_records for split in splits), default=-1) >= len(
+            self.classes
+        ):
+            raise ValueError("splits: class_records has a class that is not in the list")
+        name, times = Counter(file.path for file in self.files()).most_common(1)[0]
+        if times > 1:
+            raise ValueError(f"splits: the file {name!r} is named twice")
+
+    def shards(self) -> list[Shard]:
+        """All shards, by split and number."""
+        return [shard for split in self.splits.values() for shard in split.shards]
+
+    def files(self) -> list[File]:
+        """Every file but the table of records and the manifest."""
+        of_splits = (split.files for split in self.splits.values())
+        return [*chain.from_iterable(chain((shard.files for shard in self.shards()), of_splits))]
