@@ -227,8 +227,10 @@ def _present(split: Split, name: str, part: Part | None) -> PresentSplit:
 
 def first_rows(manifest: Manifest) -> dict[str, list[int]]:
     """By split, the row of each shard's first record; of the whole data set, also of a part."""
-    starts = accumulate((shard.records for shard in manifest.shards()), initial=0)
-    return {name: [next(starts) for _ in split.shards] for name, split in manifest.splits.items()}
+    splits = sorted(manifest.splits.items())
+    sizes = (shard.records for _, split in splits for shard in split.shards)
+    starts = accumulate(sizes, initial=0)
+    return {name: [next(starts) for _ in split.shards] for name, split in splits}
 
 
 def meant_split(name: str, known: Mapping[str, object]) -> str:
