@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from typing import Any
-
 import pytest
+from msgspec.structs import replace
 
 from dataprep.errors import NoRoomError, StagingError
 from dataprep.staging.agreement import (
+    Agreed,
     NodeDone,
     NodeStart,
     agree_to_finish,
@@ -46,11 +45,11 @@ def done(node: int, **values: object) -> NodeDone:
 
 def agree(reports: list[NodeStart]) -> None:
     """All nodes have met."""
-    agree_to_start([asdict(report) for report in reports], len(reports))
+    assert agree_to_start(reports, len(reports)) == Agreed()
 
 
-def finish(*reports: NodeDone) -> Any:
-    return agree_to_finish([asdict(report) for report in reports])
+def finish(*reports: NodeDone) -> Agreed:
+    return agree_to_finish(reports)
 
 
 def test_nodes_that_have_the_room_and_see_the_same_agree() -> None:
@@ -80,7 +79,7 @@ def test_too_little_room_names_the_node_and_the_bytes() -> None:
 
 def test_too_little_room_is_no_reason_to_go_on_elsewhere_if_not_all_have_met() -> None:
     with pytest.raises(StagingError, match="nothing was copied on this node") as caught:
-        agree_to_start([asdict(start(0)), asdict(start(1, free=0))], 3)
+        agree_to_start([start(0), start(1, free=0)], 3)
     assert not isinstance(caught.value, NoRoomError)
 
 
@@ -92,24 +91,24 @@ def test_of_many_nodes_without_room_some_are_named() -> None:
 
 def test_the_same_files_with_other_bytes_name_two_nodes() -> None:
     reports = done(0, selection="t", content="x"), done(1), done(2, content=None), done(3)
-    assert finish(*reports)[1] == ""
-    lines, trouble = finish(*reports, done(4, content="x"))
-    assert lines == ""
-    assert trouble.startswith("node 1 (n1) and node 4 (n4) copied the same files but hold")
+    assert finish(*reports).trouble == ""
+    agreed = finish(*reports, done(4, content="x"))
+    assert agreed.total == ""
+    assert agreed.trouble.startswith("node 1 (n1) and node 4 (n4) copied the same files but hold")
 
 
 def test_the_total_is_told() -> None:
-    assert finish(done(0, reused=1500))[0] == (
+    assert finish(done(0, reused=1500)).total == (
         "42.0 GB in 20 files copied to 1 node in 21.0 s: 2.0 GB/s; 1.5 KB there already"
     )
     instant = done(0, seconds=0)
-    assert "copied to 1 node in 0.0 s" in finish(instant)[0]
+    assert "copied to 1 node in 0.0 s" in finish(instant).total
     old = done(2, copied=0, files=0, reused=42 * GB, seconds=0)
-    assert finish(done(0), done(1, seconds=42), old)[0] == (
+    assert finish(done(0), done(1, seconds=42), old).total == (
         "84.0 GB in 40 files copied to 2 nodes in 42.0 s: 2.0 GB/s; 42.0 GB there already"
     )
-    assert finish(old)[0] == "nothing to copy: 42.0 GB there already"
-    assert finish(old, old)[0] == "nothing to copy to 2 nodes: 84.0 GB there already"
+    assert finish(old).total == "nothing to copy: 42.0 GB there already"
+    assert finish(old, old).total == "nothing to copy to 2 nodes: 84.0 GB there already"
 
 
 def test_a_hostile_name_stays_on_its_line() -> None:

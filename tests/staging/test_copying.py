@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from dataprep.errors import StagingError
 from dataprep.staging.copying import Watch, copy_files, in_order
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.target.paths import CopiedFile
+from dataprep_schemas.state import CopiedFile
 
 _PIECE = 1 << 22
 _SIZES = {

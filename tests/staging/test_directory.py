@@ -18,6 +18,7 @@ from dataprep.errors import NoRoomError, StagingError
 from dataprep.staging.target.directory import StageDirectory, private_name
 from dataprep.staging.target.paths import PRIVATE
 from dataprep.staging.target.sentinel import add_lease
+from dataprep_schemas.state import JobLease
 
 STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
@@ -75,8 +76,8 @@ def test_what_is_missing_is_made_for_this_user_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mask", [0o000, 0o077], ids=oct)
 def test_no_umask_changes_the_modes(tmp_path: Path, mask: int) -> None:
     with umask(mask), StageDirectory.make(tmp_path / "a" / "b") as directory:
-        directory.write_private("note", b"x")
-        assert directory.read_private("note") == b"x"
+        directory.write_private("note", JobLease("x"))
+        assert directory.read_private("note", JobLease) is not None
     assert [mode(tmp_path / each) for each in ("a", "a/b", f"a/b/{PRIVATE}")] == [0o700] * 3
     assert mode(tmp_path / "a" / "b" / PRIVATE / "note") == 0o600
 
@@ -159,7 +160,7 @@ def test_a_full_node_has_no_room(small_disk: Callable[[str], Path]) -> None:
         with pytest.raises(NoRoomError, match="no space left"):
             add_lease(directory, "slurm-1")
         with pytest.raises(StagingError, match="no space left") as raised:
-            directory.write_private("complete.json", b"x")
+            directory.write_private("complete.json", JobLease("x"))
         assert not isinstance(raised.value, NoRoomError)  # something may be copied by then
         assert directory.private_names() == []
     assert descriptors() == open_before
@@ -241,7 +242,7 @@ def test_a_directory_that_was_removed_or_replaced_is_noticed(tmp_path: Path) -> 
         shutil.rmtree(tmp_path / "other" / PRIVATE)
         assert not directory.is_current()
         with pytest.raises(StagingError, match="No such file"):
-            directory.write_private("note", b"")
+            directory.write_private("note", JobLease("x"))
 
 
 def plant_link(path: Path) -> None:
@@ -256,7 +257,7 @@ def plant_pipe(path: Path) -> None:
 def test_what_is_no_plain_file_is_not_read(tmp_path: Path, plant: Callable[[Path], None]) -> None:
     with StageDirectory.make(tmp_path / "job") as directory:
         plant(tmp_path / "job" / PRIVATE / "note")
-        assert directory.read_private("note") is None
+        assert directory.read_private("note", JobLease) is None
 
 
 @given(st.text(), st.text())

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import StagingError
-from dataprep.staging import writing
 from dataprep.staging.copying import Watch, rehash_files
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.target.paths import CopiedFile, Verify, partial_name, remove_files
+from dataprep.staging.target.paths import Verify, partial_name, remove_files
 from dataprep.staging.writing import TargetWriter
+from dataprep.system import state_files
+from dataprep_schemas.state import CopiedFile
 
 _DATA = random.Random(0).randbytes(10_000)  # the same in every worker: it is in names of tests
 _SHA256 = hashlib.sha256(_DATA).hexdigest()
@@ -224,7 +225,7 @@ def test_what_killed_copiers_left_is_removed_and_nothing_else(
 def test_a_stop_ends_reading_it_back(
     place: Path, target: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "_PIECE", 4096)
+    monkeypatch.setattr(state_files, "_READ", 4096)
     looks: list[int] = []
 
     def check() -> None:
