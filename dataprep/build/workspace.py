@@ -1,4 +1,4 @@
-"""Where things are in an output directory, and which files there are not the data set's.
+"""Where things are in an output directory.
 
 ::
 
@@ -22,47 +22,18 @@
 
 from __future__ import annotations
 
-import os
-import re
 import secrets
 import shutil
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final
 
 from dataprep.errors import DatasetError
-from dataprep.sealed import manifest
+from dataprep.sealed.set import NAME as MANIFEST
 from dataprep.system.durable_files import make_durably
 from dataprep.system.messages import printable
 from dataprep.system.ownership import require_own
-from dataprep.tables import records
-
-if TYPE_CHECKING:  # staging looks for foreign files, and needs no format
-    from dataprep.sinks import ShardName
-
-
-MOST_SHARDS: Final = 1 << 20
-"""Of all splits together."""
-
-_SPLIT: Final = re.compile(r"[^/\x00-\x1f.-][^/\x00-\x1f]*")
-
-
-def is_split(name: object) -> bool:
-    """Whether a split may be called so: files and directories are."""
-    return isinstance(name, str) and _SPLIT.fullmatch(name) is not None
-
-
-def are_shard_counts(counts: Any) -> bool:
-    """Whether it says of each split how many shards it has, and they can be listed."""
-    return (
-        isinstance(counts, dict)
-        and all(is_split(name) for name in counts)
-        and all(type(count) is int and count > 0 for count in counts.values())
-        and sum(counts.values()) <= MOST_SHARDS
-    )
+from dataprep.tables.records import NAME as RECORDS
+from dataprep_schemas.state import ShardName
 
 
 class Workspace:
@@ -70,8 +41,8 @@ class Workspace:
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        self.manifest = out / manifest.NAME
-        self.records = out / records.NAME
+        self.manifest = out / MANIFEST
+        self.records = out / RECORDS
         self.private = out / ".dataprep"
         self.job = self.private / "job.json"
         self.index = self.private / "index"
@@ -164,33 +135,3 @@ class Workspace:
                 )
             self._looked_at.add(above)
         return above / parts[-1]
-
-
-def foreign_files(out: Path, splits: Collection[str], own: Iterable[str]) -> Iterator[str]:
-    """Files that are not the data set's own, but that its readers would take in.
-
-    That is what begins like a shard, since readers are told ``train-*``; and in a directory called
-    after its split what ends like one, since they are told ``train/*.tar``. Hidden files are not.
-
-    Args:
-        own: every file of the data set; those it would be mistaken for lie beside them. Relative,
-            with ``/``, as what is found is.
-    """
-    prefixes = tuple(f"{split}-" for split in splits)
-    known: dict[str, set[str]] = defaultdict(set)  # names, by directory; there may be 300,000
-    for path in own:
-        place, _, name = path.rpartition("/")
-        above, _, folder = place.rpartition("/")
-        # A shard may be a directory that holds its files, such as Caffe's databases.
-        if "-of-" in folder and folder.startswith(prefixes):
-            known[above].add(folder)
-        else:
-            known[place].add(name)
-    for place, names in sorted(known.items()):
-        directory = out / place
-        alike = names if directory.name in splits else ()
-        endings = tuple({PurePosixPath(name).suffix for name in alike} - {""})
-        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            for name in sorted({*os.listdir(directory)} - names):  # noqa: PTH208  # names will do
-                if name.startswith(prefixes) or (name.endswith(endings) and name[0] != "."):
-                    yield f"{place}/{name}" if place else name

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from dataprep.errors import DatasetError, UsageError
@@ -110,7 +109,7 @@ class SealedSet:
             for name, split in manifest.splits.items()
             if part is None or name in part.splits
         }
-        return cls(out, manifest, part, MappingProxyType(splits))
+        return cls(out, manifest, part, splits)
 
     @property
     def info(self) -> DatasetInfo:

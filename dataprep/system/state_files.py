@@ -9,10 +9,9 @@ the file, the place in it and what to do.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -21,29 +20,21 @@ from dataprep.system.durable_files import write_durably
 from dataprep.system.messages import one_line, refusal
 from dataprep.system.regular_files import open_descriptor, read_regular
 
-
-class Document(Protocol):
-    """A frozen type of `dataprep_schemas` with a field for its own hash."""
-
-    @property
-    def sha256(self) -> str:
-        """Of the same file without this."""
-
-
-AnyDocument = TypeVar("AnyDocument", bound=Document)
+Document = TypeVar("Document", bound=msgspec.Struct)
+"""A frozen type of `dataprep_schemas` with a field ``sha256`` for its own hash."""
 
 _READ = 1 << 20  # a stripe of Lustre, and small enough for the processor's cache
 _LONGEST = 500  # characters of a finding
 
 
-def encode(document: Document) -> bytes:
+def encode(document: msgspec.Struct) -> bytes:
     """A document's file, with its own hash: equal documents are equal bytes."""
-    return _canonical(sealed(document))
+    return _canonical(hashed(document))
 
 
-def sealed(document: AnyDocument) -> AnyDocument:
+def hashed(document: Document) -> Document:
     """The document with its hash."""
-    bare = msgspec.structs.replace(document, sha256="")  # type: ignore[type-var]
+    bare = msgspec.structs.replace(document, sha256="")
     return msgspec.structs.replace(bare, sha256=hashlib.sha256(_canonical(bare)).hexdigest())
 
 
@@ -52,7 +43,7 @@ def _canonical(document: object) -> bytes:
         data = msgspec.json.encode(document, order="deterministic")
     except UnicodeEncodeError as error:
         raise DatasetError(
-            f"{ascii(error.object)[:_LONGEST]} is not UTF-8, so it cannot be written down; rename it"
+            f"{ascii(error.object)[:_LONGEST]} is not UTF-8, and cannot be written down; rename it"
         ) from error
     return msgspec.json.format(data, indent=1) + b"\n"
 
@@ -62,7 +53,7 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
 
 
-def parse(data: bytes, kind: type[AnyDocument], place: object, remedy: str) -> AnyDocument:
+def parse(data: bytes, kind: type[Document], place: object, remedy: str) -> Document:
     """A document from its bytes.
 
     Args:
@@ -83,13 +74,13 @@ def parse(data: bytes, kind: type[AnyDocument], place: object, remedy: str) -> A
     return document
 
 
-def _wrong(data: bytes, kind: type[Document], error: Exception) -> str:
+def _wrong(data: bytes, kind: type[msgspec.Struct], error: Exception) -> str:
     """What keeps them from being a document: another form, or the first thing that is wrong."""
 
     class Named(msgspec.Struct):
         format: str
 
-    expected = str(kind.__struct_config__.tag)  # type: ignore[attr-defined]
+    expected = str(kind.__struct_config__.tag)
     try:
         found = msgspec.json.decode(data, type=Named).format
     except (msgspec.DecodeError, RecursionError):
@@ -99,7 +90,7 @@ def _wrong(data: bytes, kind: type[Document], error: Exception) -> str:
     return one_line(str(error))[:_LONGEST]
 
 
-def read_document(path: Path, kind: type[AnyDocument], remedy: str) -> AnyDocument:
+def read_document(path: Path, kind: type[Document], remedy: str) -> Document:
     """What is in a file, which must be there.
 
     Raises:
@@ -112,7 +103,7 @@ def read_document(path: Path, kind: type[AnyDocument], remedy: str) -> AnyDocume
     return parse(data, kind, path, remedy)
 
 
-def read_state(path: Path, kind: type[AnyDocument]) -> AnyDocument | None:
+def read_state(path: Path, kind: type[Document]) -> Document | None:
     """What was written; None if not exactly that is there, by its own name."""
     try:
         return parse(read_regular(path, link=False), kind, path, "")
@@ -122,7 +113,7 @@ def read_state(path: Path, kind: type[AnyDocument]) -> AnyDocument | None:
 
 def write_state(
     path: Path,
-    document: Document,
+    document: msgspec.Struct,
     *,
     flush: bool = False,
     check: Callable[[], object] = lambda: None,
