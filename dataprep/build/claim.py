@@ -262,6 +262,19 @@ def planned_paths(workspace: Workspace) -> list[PurePosixPath]:
         return []
 
 
+def _merged_paths(workspace: Workspace) -> Iterator[PurePosixPath]:
+    """The files of shards that a merge, which nothing else tells of any more, may have renamed."""
+    inner = Workspace(workspace.generation)
+    before, new = read_state(workspace.job, StoredJob), read_state(inner.job, StoredJob)
+    if before is None or new is None or (before.identity.sink != new.identity.sink):
+        return
+    made, added = before.identity, new.identity.num_shards
+    sink = load_sink(made.sink.name, made.sink.config)
+    both = {name: count + added.get(name, 0) for name, count in made.num_shards.items()}
+    for counts in (added, both):
+        yield from _paths(sink, counts, made.layout)
+
+
 def _made(job: Job) -> list[PurePosixPath]:
     """Every file that a job is going to make."""
     counts = {split.name: split.shards for split in job.splits}
@@ -348,19 +361,21 @@ def remove_built_files(job: Job) -> None:
         LockedError: another run has taken the directory over meanwhile.
     """
     workspace, lease = job.workspace, job.lease
-    # A kill between a rename and the record of it leaves files that only the plan knows.
-    recorded = [file.path for record in read_records(workspace) for file in record.files]
-    names: list[str | PurePosixPath] = [*recorded, *planned_paths(workspace), *_sealed(workspace)]
+    records = read_records(workspace)
+    names: list[str | PurePosixPath] = [file.path for record in records for file in record.files]
+    # A kill between a rename and the record of it leaves files that only a plan knows.
+    names += [*planned_paths(workspace), *_merged_paths(workspace), *_sealed(workspace)]
     manifests = []
-    if workspace.job.exists() or recorded or _is_ours(workspace.manifest):
+    if workspace.job.exists() or records or _is_ours(workspace.manifest):
         manifests = [workspace.manifest]
-        made = _made(job)
+        made, layout = _made(job), job.request.layout
         if not names:  # nor how many shards there were
             splits = {split.name for split in job.splits}
             beside = foreign_files(workspace.out, splits, [str(path) for path in made[:-1]])
-            layout = job.request.layout
             names += [name for name in beside if is_shard(name, job.sink, splits, layout)]
         names += made
+        counts = {record.shard.split: record.shard.count for record in records}
+        names += _paths(job.sink, counts, layout)  # of a plan that is damaged
     built = {*map(workspace.path_of, names)}
     for path in (*built, *manifests):
         if path.is_dir() and not path.is_symlink() and any(path.iterdir()):

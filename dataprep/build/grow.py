@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_REMEDY: Final = "delete it, and run the command that made the data set again with --overwrite"
+_REMEDY: Final = "run the command that made the data set again with --overwrite"
 
 Renames = Sequence[tuple[str, str]]
 """Present and new path of files, relative to OUT."""
@@ -237,7 +237,8 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
     Every step may be repeated. There is no manifest until every file has its new name.
 
     Args:
-        whole: False: the data set is about to be deleted, and files may be gone.
+        whole: False: the data set is about to be deleted: files may be gone, and the journal
+            damaged, which is deleted then.
 
     Raises:
         DatasetError: a file is gone, or the journal is damaged.
@@ -246,9 +247,15 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
     if not workspace.journal.exists():
         return False
     out = workspace.out
-    journal = read_document(workspace.journal, MergeJournal, _REMEDY)
+    try:
+        journal = read_document(workspace.journal, MergeJournal, _REMEDY)
+        pairs, gone = _checked_journal(workspace, journal)
+    except DatasetError:
+        if whole:
+            raise
+        workspace.journal.unlink()
+        return False
     check_held(lease)
-    pairs, gone = _checked_journal(workspace, journal)
     workspace.manifest.unlink(missing_ok=True)
     sync_directory(out)
     for source, target in pairs:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path, PurePosixPath
 
@@ -97,9 +98,10 @@ class Workspace:
             make_durably(directory)
 
     def remove_misplaced(self) -> None:
-        """Remove directories where private files belong, as a damaged file system may leave them.
+        """Remove directories where files belong, as a damaged file system may leave them.
 
-        Call only while holding the lock.
+        Those of private files with what is in them; of others only empty ones, as anything else
+        is somebody's. Call only while holding the lock.
         """
         inside = chain.from_iterable(
             directory.iterdir()
@@ -107,8 +109,23 @@ class Workspace:
             if directory.is_dir()
         )
         for path in (self.job, self.journal, self.unmatched, *inside):
-            if path.is_dir() and not path.is_symlink():
+            if _is_directory(path):
                 shutil.rmtree(path)
+        self.remove_empty([self.manifest, self.records])
+
+    def remove_empty(self, files: Iterable[Path]) -> None:
+        """Remove empty directories that are where these files belong.
+
+        Raises:
+            DatasetError: one is not empty.
+        """
+        for path in filter(_is_directory, files):
+            if any(path.iterdir()):
+                raise DatasetError(
+                    f"{path} is a directory with files, where a file of the data set should be; "
+                    "nothing was deleted: move it away and run the same command again"
+                )
+            path.rmdir()
 
     def path_of(self, name: str | PurePosixPath) -> Path:
         """Where a file of the data set is, whose name somebody may have forged.
@@ -135,3 +152,7 @@ class Workspace:
                 )
             self._looked_at.add(above)
         return above / parts[-1]
+
+
+def _is_directory(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
