@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dataprep.sealed.manifest import read_manifest
 
 import dataprep
 from dataprep.review.loaders import loaders
-from dataprep.sealed.manifest import read_manifest
 from tests.conftest import FORMATS, Made, Shelf, shelf_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "reading.md"

@@ -377,12 +377,7 @@ def remove_built_files(job: Job) -> None:
         counts = {record.shard.split: record.shard.count for record in records}
         names += _paths(job.sink, counts, layout)  # of a plan that is damaged
     built = {*map(workspace.path_of, names)}
-    for path in (*built, *manifests):
-        if path.is_dir() and not path.is_symlink() and any(path.iterdir()):
-            raise DatasetError(
-                f"{path} is a directory with files, where a file of the data set should be; "
-                "nothing was deleted: move it away and run the same command again"
-            )
+    workspace.remove_empty([*built, *manifests])
     check_foreign_files(job, fresh=True, going={*built, *manifests})
     # First, so that nobody takes the rest for whole; unless nothing else knows what is to go.
     if planned_paths(workspace):

@@ -49,10 +49,15 @@ _ENDED = {b"Z", b"X"}  # a killed process that nobody waits for, as in a contain
 _MOST_BYTES = 4096
 
 
-def _marker_of_this_process(since: float) -> Marker:
+def marker_of_this_process(since: float) -> Marker:
     """A new claim."""
     process, token = os.getpid(), secrets.token_hex(16)
     return Marker(process, socket.gethostname(), _machine(), _look_up(process)[1], token, since)
+
+
+def marker_text(marker: Marker) -> str:
+    """What is in its file."""
+    return msgspec.json.format(msgspec.json.encode(marker), indent=1).decode() + "\n"
 
 
 def is_alive(marker: Marker) -> bool | None:
@@ -90,7 +95,7 @@ class Sighting:
         """What it says; None if a power cut tore it, or it is just being written."""
         try:
             return msgspec.json.decode(self.text, type=Marker)
-        except (msgspec.DecodeError, RecursionError):
+        except (ValueError, RecursionError):
             return None
 
     def __str__(self) -> str:
@@ -374,8 +379,7 @@ def claim_marker(path: Path, before: Sighting | None) -> str | None:
     temporary = partial_path(path)
     try:
         with temporary.open("x") as file:
-            marker = _marker_of_this_process(os.fstat(file.fileno()).st_mtime)
-            text = msgspec.json.format(msgspec.json.encode(marker), indent=1).decode() + "\n"
+            text = marker_text(marker_of_this_process(os.fstat(file.fileno()).st_mtime))
             file.write(text)
         for other in path.parent.glob(f".{path.name}.*{PARTIAL}"):
             if other != temporary:

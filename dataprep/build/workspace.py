@@ -119,13 +119,17 @@ class Workspace:
         Raises:
             DatasetError: one is not empty.
         """
-        for path in filter(_is_directory, files):
-            if any(path.iterdir()):
-                raise DatasetError(
-                    f"{path} is a directory with files, where a file of the data set should be; "
-                    "nothing was deleted: move it away and run the same command again"
-                )
-            path.rmdir()
+        belong = {*files}
+        for above in {path.parent for path in belong}:  # of which each is listed once
+            for path in above.iterdir() if above.is_dir() else ():
+                if path not in belong or not _is_directory(path):
+                    continue
+                if any(path.iterdir()):
+                    raise DatasetError(
+                        f"{path} is a directory with files, where a file of the data set should "
+                        "be; nothing was deleted: move it away and run the same command again"
+                    )
+                path.rmdir()
 
     def path_of(self, name: str | PurePosixPath) -> Path:
         """Where a file of the data set is, whose name somebody may have forged.

@@ -65,7 +65,7 @@ def parse(data: bytes, kind: type[Document], place: object, remedy: str) -> Docu
     """
     try:
         document = msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DatasetError(f"{place}: {_wrong(data, kind, error)}; {remedy}") from error
     if encode(document) != data:
         raise DatasetError(
@@ -83,7 +83,7 @@ def _wrong(data: bytes, kind: type[msgspec.Struct], error: Exception) -> str:
     expected = str(kind.__struct_config__.tag)
     try:
         found = msgspec.json.decode(data, type=Named).format
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return one_line(f"not a file of dataprep's: {error}")[:_LONGEST]
     if found != expected:
         return one_line(f"its format is {found[:100]!r}, this version reads {expected!r}")

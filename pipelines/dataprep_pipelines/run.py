@@ -424,8 +424,9 @@ def _forget(job: Job, pending: Sequence[ShardName]) -> None:
     workspace.manifest.unlink(missing_ok=True)
     for shard in pending:
         workspace.record(shard).unlink(missing_ok=True)
-        paths = job.sink.paths(shard, job.request.layout)
-        workspace.remove_empty(map(workspace.path_of, paths))
+    sink, layout = job.sink, job.request.layout
+    paths = (path for shard in pending for path in sink.paths(shard, layout))
+    workspace.remove_empty(workspace.path_of(path) for path in paths)
     forget_progress(workspace)
 
 
