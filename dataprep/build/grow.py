@@ -27,7 +27,7 @@ from dataprep.errors import DatasetError
 from dataprep.sealed.set import SealedSet, first_rows, sink_of
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import sync_directory
-from dataprep.system.state_files import hashed, read_document, write_state
+from dataprep.system.state_files import encode, hashed, read_document, write_state
 from dataprep.tables.records import RecordsTable
 from dataprep.tables.sealing import WrittenTable, write_rows
 from dataprep_schemas.manifest import (
@@ -276,7 +276,7 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
             sync_directory(directory)
     _remove_empty(out, {path.parent for path in (*gone, *(source for source, _ in pairs))})
     store_grown(workspace, journal.manifest)
-    publish_manifest(workspace, lease, journal.manifest)
+    publish_manifest(workspace, lease, encode(journal.manifest))
     for private in (workspace.commits, workspace.order, workspace.generation):
         if private.exists():
             shutil.rmtree(private)

@@ -21,9 +21,9 @@ from dataprep.images import Statistics
 from dataprep.sealed.set import SealedSet
 from dataprep.sinks import FinishedShard
 from dataprep.system.cores import usable_cores
-from dataprep.system.durable_files import sync_directory
+from dataprep.system.durable_files import sync_directory, write_durably
 from dataprep.system.messages import counted, printable, some_of
-from dataprep.system.state_files import file_sha256, hashed, write_state
+from dataprep.system.state_files import encode, file_sha256, hashed
 from dataprep.system.throttle import pay
 from dataprep.tables.records import row_groups
 from dataprep.tables.sealing import WrittenTable, write_rows
@@ -121,17 +121,17 @@ def seal(
         out / above for file in manifest.files() for above in Path(file.path).parents
     }:
         sync_directory(directory)
-    publish_manifest(job.workspace, job.lease, manifest)
+    publish_manifest(job.workspace, job.lease, encode(manifest))
     return SealedSet.of(out, manifest)
 
 
-def publish_manifest(workspace: Workspace, lease: Lease, manifest: Manifest) -> None:
+def publish_manifest(workspace: Workspace, lease: Lease, manifest: bytes) -> None:
     """The data set is sealed from here on.
 
     Raises:
         LockedError: another run has taken the directory over.
     """
-    write_state(workspace.manifest, manifest, flush=True, check=partial(check_held, lease))
+    write_durably(workspace.manifest, manifest, check=partial(check_held, lease))
     sync_directory(workspace.out)
 
 

@@ -10,7 +10,7 @@ import dataprep
 import pytest
 from dataprep.cli import main
 from dataprep.errors import SinkError
-from dataprep.sealed.manifest import read_manifest
+from dataprep.sealed.set import SealedSet
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
 from dataprep.sinks.testing import SinkTests
@@ -107,8 +107,7 @@ def write(examples: Sequence[Example], path: Path, info: DatasetInfo) -> int:
 
 
 def shard_sizes(out: Path, split: str) -> list[int]:
-    shards = read_manifest(out)["splits"][split]["shards"]
-    return [shard["records"] for shard in shards]
+    return [shard.records for shard in SealedSet.read(out).splits[split].shards]
 
 
 def assert_same(samples: Sequence[dict[str, Any]], examples: Any) -> None:
