@@ -19,15 +19,16 @@ from dataprep.errors import DatasetError
 from dataprep.system.durable_files import write_durably
 from dataprep.system.messages import one_line, refusal
 from dataprep.system.regular_files import open_descriptor, read_regular
+from dataprep_schemas.manifest import Manifest
+from dataprep_schemas.state import State
 
-Document = TypeVar("Document", bound=msgspec.Struct)
-"""A frozen type of `dataprep_schemas` with a field ``sha256`` for its own hash."""
+Document = TypeVar("Document", bound=Manifest | State)
 
 _READ = 1 << 20  # a stripe of Lustre, and small enough for the processor's cache
 _LONGEST = 500  # characters of a finding
 
 
-def encode(document: msgspec.Struct) -> bytes:
+def encode(document: Manifest | State) -> bytes:
     """A document's file, with its own hash: equal documents are equal bytes."""
     return _canonical(hashed(document))
 
@@ -67,14 +68,25 @@ def parse(data: bytes, kind: type[Document], place: object, remedy: str) -> Docu
         document = msgspec.json.decode(data, type=kind)
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{place}: {_wrong(data, kind, error)}; {remedy}") from error
-    if encode(document) != data:
+    if _canonical(document) != data or _digest(data, document) != document.sha256:
         raise DatasetError(
             f"{place} was changed after it was written: its hash is another; {remedy}"
         )
     return document
 
 
-def _wrong(data: bytes, kind: type[msgspec.Struct], error: Exception) -> str:
+def _digest(data: bytes, document: State) -> str:
+    """The hash of a file without the line of its hash, which may be its last."""
+    line = b'\n "sha256": "%b"' % document.sha256.encode()
+    before, found, behind = data.partition(line + b",")
+    if not found:
+        before, _, behind = data.partition(b"," + line)
+    digest = hashlib.sha256(before)
+    digest.update(behind)
+    return digest.hexdigest()
+
+
+def _wrong(data: bytes, kind: type[Manifest | State], error: Exception) -> str:
     """What keeps them from being a document: another form, or the first thing that is wrong."""
 
     class Named(msgspec.Struct):
@@ -113,7 +125,7 @@ def read_state(path: Path, kind: type[Document]) -> Document | None:
 
 def write_state(
     path: Path,
-    document: msgspec.Struct,
+    document: Manifest | State,
     *,
     flush: bool = False,
     check: Callable[[], object] = lambda: None,

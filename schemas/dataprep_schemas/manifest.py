@@ -6,7 +6,6 @@ A type is everything at once: the parser, the checker of ranges and patterns, an
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import chain
 from typing import Annotated, Literal, TypeAlias
 
@@ -17,8 +16,8 @@ from dataprep_schemas.tables import Kind
 # In Python, $ also matches before a newline at the end.
 _END = r"$(?!\n)"
 
-Sha256 = Annotated[str, Meta(pattern=f"^[0-9a-f]{{64}}{_END}")]
-Digest = Annotated[str, Meta(pattern=f"^[0-9a-f]{{32}}{_END}")]
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}", max_length=64)]
+Digest = Annotated[str, Meta(pattern="^[0-9a-f]{32}", max_length=32)]
 """Of every (key, size, labels, boxes, attributes) of some images, in any order: MD5 of each,
 combined by exclusive or. It tells changes, and is no proof against forgery."""
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
@@ -31,11 +30,12 @@ Option = Annotated[str, Meta(pattern=f"^[A-Za-z0-9_.-]+{_END}", max_length=100)]
 Attribute = Annotated[str, Meta(pattern=f"^[A-Za-z0-9_]+{_END}", max_length=255)]
 SplitName = Annotated[str, Meta(pattern=rf"^[^/\x00-\x1f.-][^/\x00-\x1f]*{_END}", max_length=255)]
 """Files and directories are called after it."""
+_KEPT = r"\.dataprep|(manifest\.json|part\.json|records\.parquet)$"
 FilePath = Annotated[
     str,
     Meta(
-        pattern=rf"^(?!/|\.dataprep|(manifest\.json|part\.json|records\.parquet)$)(?!(.*/)?(-|\.{{0,2}}(/|$)))"
-        rf"[^\x00-\x1f]+{_END}",
+        # No part of it is empty, . or .., nor begins with a hyphen.
+        pattern=rf"^(?!/|{_KEPT})(?!-|.*/-|\.{{0,2}}(/|$)|.*/\.{{0,2}}(/|$))[^\x00-\x1f]+{_END}",
         max_length=1 << 12,
     ),
 ]
@@ -285,7 +285,7 @@ class Split(Statuses, frozen=True, kw_only=True, omit_defaults=True):
     records_per_shard: tuple[Count, Count]
     class_spread: Count
     label_set_spread: Count
-    class_records: dict[Count, Positive]
+    class_records: dict[Annotated[str, Meta(pattern=f"^(0|[1-9][0-9]{{0,9}}){_END}")], Positive]
     shards: Annotated[tuple[Shard, ...], Meta(min_length=1, max_length=MOST_SHARDS)]
     files: tuple[File, ...] = ()
     statistics: Statistics | None = None
@@ -338,13 +338,12 @@ class Manifest(Identity, frozen=True, kw_only=True, tag_field="format", tag="dat
             raise ValueError("num_shards: not the number of shards of each split")
         if sum(split.records for split in splits) != self.totals.records:
             raise ValueError("totals: records are not those of the splits")
-        if max(chain.from_iterable(split.class_records for split in splits), default=-1) >= len(
-            self.classes
-        ):
+        numbers = map(int, chain.from_iterable(split.class_records for split in splits))
+        if max(numbers, default=-1) >= len(self.classes):
             raise ValueError("splits: class_records has a class that is not in the list")
-        name, times = Counter(file.path for file in self.files()).most_common(1)[0]
-        if times > 1:
-            raise ValueError(f"splits: the file {name!r} is named twice")
+        paths = [file.path for file in self.files()]
+        if len({*paths}) < len(paths):
+            raise ValueError("splits: a file is named twice")
 
     def shards(self) -> list[Shard]:
         """All shards, by split and number."""
