@@ -1,7 +1,7 @@
 """The files that dataprep keeps and believes: JSON of a frozen type, with a hash of itself.
 
-One way in, `parse`, and one way out, `encode`: what is read is of its type, and is, byte for byte,
-what `encode` makes of it. All else is a stranger's, or damaged. Where a run can find out again what
+One way in, `parse`, and one way out, `encode`: what is read is of its type, and has the hash that
+it says. All else is a stranger's, or damaged. Where a run can find out again what
 a file told, `read_state` gives None for that; where only a person can help, `read_document` says
 the file, the place in it and what to do.
 """
@@ -68,16 +68,16 @@ def parse(data: bytes, kind: type[Document], place: object, remedy: str) -> Docu
         document = msgspec.json.decode(data, type=kind)
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{place}: {_wrong(data, kind, error)}; {remedy}") from error
-    if _canonical(document) != data or _digest(data, document) != document.sha256:
+    if _digest(data, document.sha256) != document.sha256:
         raise DatasetError(
             f"{place} was changed after it was written: its hash is another; {remedy}"
         )
     return document
 
 
-def _digest(data: bytes, document: State) -> str:
+def _digest(data: bytes, sha256: str) -> str:
     """The hash of a file without the line of its hash, which may be its last."""
-    line = b'\n "sha256": "%b"' % document.sha256.encode()
+    line = b'\n "sha256": "%b"' % sha256.encode()
     before, found, behind = data.partition(line + b",")
     if not found:
         before, _, behind = data.partition(b"," + line)
@@ -86,7 +86,7 @@ def _digest(data: bytes, document: State) -> str:
     return digest.hexdigest()
 
 
-def _wrong(data: bytes, kind: type[Manifest | State], error: Exception) -> str:
+def _wrong(data: bytes, kind: type[msgspec.Struct], error: Exception) -> str:
     """What keeps them from being a document: another form, or the first thing that is wrong."""
 
     class Named(msgspec.Struct):
