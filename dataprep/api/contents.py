@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from msgspec import convert
-from msgspec.structs import asdict
+import msgspec
 
 from dataprep.sealed.part import described
 from dataprep.sealed.set import PresentSplit, SealedSet
@@ -51,7 +50,7 @@ class SplitContents(Statuses, frozen=True, kw_only=True, forbid_unknown_fields=F
             "shards": len(split.shards),
             "records_per_shard": split.records_per_shard,
         }
-        return convert(asdict(split.whole) | here, cls)
+        return msgspec.convert(msgspec.structs.asdict(split.whole) | here, cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ def inspect(out: str | os.PathLike[str]) -> Contents:
             printable(": ".join(filter(None, row)))
             for row in islice(conspicuous(out / NAME, columns), _SHOWN)
         ),
-        noted_images=sum(asdict(totals).values()) - totals.records,
+        noted_images=sum(msgspec.structs.asdict(totals).values()) - totals.records,
         turned=count_reasons(out / NAME, TURNED),
         classes=manifest.classes,
     )

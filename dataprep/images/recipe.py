@@ -218,5 +218,6 @@ class Recipe:
         said["resize"] = None if self.resize is None else str(self.resize)
         if self.max_image_bytes == MAX_IMAGE_BYTES:
             del said["max_image_bytes"]
-        constants = {"chroma": CHROMA, "repair_chroma": REPAIR_CHROMA}
-        return ImageRecipe(**said, **constants, repair_quality=REPAIR_QUALITY)
+        return ImageRecipe(
+            **said, chroma=CHROMA, repair_chroma=REPAIR_CHROMA, repair_quality=REPAIR_QUALITY
+        )

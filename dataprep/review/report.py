@@ -12,8 +12,7 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct
-from msgspec.structs import asdict
+import msgspec
 
 from dataprep.errors import UsageError
 from dataprep.review.charts import bars, descending, shard_sizes
@@ -276,8 +275,8 @@ def _options(manifest: Manifest) -> list[tuple[str, str]]:
 
 def _text(value: object) -> str:
     """A value in words; empty if it says nothing."""
-    if isinstance(value, Struct):
-        value = asdict(value)
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.asdict(value)
     if isinstance(value, dict):
         texts = {name: _text(inner) for name, inner in sorted(value.items())}
         return ", ".join(f"{name} {text}" for name, text in texts.items() if text)

@@ -23,6 +23,7 @@ import pyarrow as pa
 from dataprep.errors import SinkError
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.tables import Value
+from dataprep_schemas.manifest import Color
 
 IMAGE: Final = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _OURS: Final[Mapping[str, pa.DataType]] = {
@@ -43,7 +44,7 @@ class _Said(msgspec.Struct, frozen=True):
     """What a schema says under ``dataprep``."""
 
     classes: tuple[tuple[str, str], ...]
-    colorspace: str
+    colorspace: Color
 
 
 _NO_TEXT = re.compile("[\0\udc80-\udcff]")

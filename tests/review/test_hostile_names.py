@@ -36,7 +36,10 @@ def hostile(tiny: Made) -> Manifest:
     manifest = SealedSet.read(tiny.out).manifest
     split = replace(
         manifest.splits["train"],
-        **{"records": 1, "bytes": 1, "images_found": 1, "records_per_shard": (1, 1)},
+        records=1,
+        bytes=1,
+        images_found=1,
+        records_per_shard=(1, 1),
         shards=(Shard(1, (File(FILE, 1, "0" * 64),)),),
     )
     return replace(
