@@ -74,7 +74,7 @@ def test_a_conversion_and_what_looks_at_it(cli: Cli, tiny: Made, tmp_path: Path)
     assert dataprep.diff(tiny.out, out, workers=2).same
     assert dataprep.status(out).state == "sealed"
     contents = dataprep.inspect(out)
-    assert [split["records"] for split in contents.splits.values()] == [24, 6]
+    assert [split.records for split in contents.splits.values()] == [24, 6]
     assert str(contents) + "\n" == cli("inspect", out).out
     assert str(dataprep.status(out)) + "\n" == cli("status", out).out
     (out / "train.lmdb").write_bytes(b"x")
