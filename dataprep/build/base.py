@@ -173,14 +173,16 @@ class Base(NoBase):
         Raises:
             SourceError: names the first image that is not.
         """
+        from dataprep.tables.comparison import changed, included, vanished
+
         again = "; bring them back, or use --overwrite to make the data set of what there is now"
-        number, split, key, now = images.vanished()
+        number, split, key, now = vanished(images)
         if number:
             where = f"is in the split {now} now" if now else "is not in the raw data any more"
             where += ", or --exclude names it" if images.exclude and not now else ""
             what = f"{split}: {printable(key)} {where}"
             raise SourceError(f"{what}{_others(number)}; --append only adds{again}")
-        number, key = images.included()
+        number, key = included(images)
         if number:
             raise SourceError(
                 f"{printable(key)} was left out by --exclude before and is not now{_others(number)}"
@@ -188,7 +190,7 @@ class Base(NoBase):
             )
         if images.kept_summaries() == self.manifest.input:
             return
-        number, split, key = images.changed(sizes=same_sizes)
+        number, split, key = changed(images, sizes=same_sizes)
         what = f"{split}: {printable(key)} has" if number else f"images of {self.out} have"
         raise SourceError(
             f"{what} another size, or other labels or boxes, than when it was made"
@@ -263,8 +265,10 @@ def tell_changes(
     except DatasetError:
         return ""
     choose_images(job, images, seed=request.seed, limit=request.limit)
-    found = images.compared(sizes=request.recipe.keeps_bytes)
-    renumbered, moved, new, folders, gone, changed = found
+    from dataprep.tables.comparison import compared
+
+    found = compared(images, sizes=request.recipe.keeps_bytes)
+    renumbered, moved, new, folders, gone, altered = found
     if request.overwrite and (renumbered or moved):
         report(
             f"of the images of {out}, which is made anew, {renumbered:,} get another class number "
@@ -272,7 +276,7 @@ def tell_changes(
         )
     said = [f"{counted(new, 'image')} in {counted(folders, 'folder')} new"] if new else []
     said += [f"{counted(gone, 'image')} gone"] if gone else []
-    said += [f"{counted(changed, 'image')} of another size or class"] if changed else []
+    said += [f"{counted(altered, 'image')} of another size or class"] if altered else []
     return ", ".join(said) + (", which --append adds" if new and len(said) == 1 else "")
 
 

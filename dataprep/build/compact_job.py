@@ -96,14 +96,15 @@ def plan_compaction(
 
 def order_records(job: CompactJob, manifest: Manifest) -> None:
     """Put the images of those splits in order whose order is not there."""
-    from dataprep.tables.images import column_list
-    from dataprep.tables.recorded import RecordedImages
+    from dataprep.tables.database import column_list
+    from dataprep.tables.images import Images
 
     own = [name for name, _ in job.attributes]
     columns = f"numbers as labels, {column_list((*_COLUMNS, *own))}"
     rows = {"all": manifest.records_table.rows}
     table = Workspace(job.request.source).records
-    with RecordedImages([table], job.workspace.private, rows, own, None) as images:
+    private = job.workspace.private
+    with Images([table], private, rows, own, None, recorded=True) as images:
         order_images(job, images, manifest.sha256, seed=manifest.seed, columns=columns)
 
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from dataprep.build.claim import is_shard, store_grown
 from dataprep.build.image_job import ImageJob
 from dataprep.build.lock import Lease, check_held
-from dataprep.build.seal import publish_manifest
+from dataprep.build.seal import describe_split, publish_manifest
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
 from dataprep.sealed.set import SealedSet, first_rows, sink_of
@@ -29,7 +29,7 @@ from dataprep.sinks import ShardName
 from dataprep.system.durable_files import sync_directory
 from dataprep.system.state_files import encode, hashed, read_document, write_state
 from dataprep.tables.records import RecordsTable
-from dataprep.tables.sealing import WrittenTable, write_rows
+from dataprep.tables.sealing import WrittenRecords, write_rows
 from dataprep_schemas.manifest import (
     Generation,
     GenerationSplit,
@@ -54,7 +54,7 @@ Renames = Sequence[tuple[str, str]]
 
 
 def plan_merge(
-    manifest: Manifest, new: Manifest, table: WrittenTable, place: str
+    manifest: Manifest, new: Manifest, table: WrittenRecords, place: str
 ) -> tuple[Renames, Manifest]:
     """Which files get which names, and the manifest of the whole.
 
@@ -77,7 +77,7 @@ def plan_merge(
             files = zip(shard.files, pairs, strict=True)
             moved = tuple(replace(file, path=path) for file, (_, path) in files)
             shards.append(Shard(shard.records, moved))
-        splits[name] = table.split(name, shards, split.files, split.statistics)
+        splits[name] = describe_split(table.splits[name], shards, split.files, split.statistics)
     # What is said of the raw data as a whole is new for all.
     return renames, hashed(
         replace(
@@ -172,7 +172,7 @@ def exchange(
     return SealedSet.of(out, new)
 
 
-def _join(grown: SealedSet, job: ImageJob, new: Manifest) -> WrittenTable:
+def _join(grown: SealedSet, job: ImageJob, new: Manifest) -> WrittenRecords:
     """Write the table of records of both, in the place of the new one's."""
     from dataprep_schemas.tables import schema_of
 

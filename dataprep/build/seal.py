@@ -10,6 +10,8 @@ from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict
+
 from dataprep.build.build_directory import building
 from dataprep.build.commit import publish, rejected_images, temporary_files
 from dataprep.build.job import Job, SplitJob
@@ -26,7 +28,7 @@ from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import encode, file_sha256, hashed
 from dataprep.system.throttle import pay
 from dataprep.tables.records import row_groups
-from dataprep.tables.sealing import WrittenTable, write_rows
+from dataprep.tables.sealing import SplitCounts, WrittenRecords, write_rows
 from dataprep_schemas import manifest as shapes
 from dataprep_schemas.manifest import File, Identity, Manifest, Shard, Split
 from dataprep_schemas.state import CommitRecord
@@ -100,8 +102,8 @@ def seal(
         shards = [record for record in records if record.shard.split == split.name]
         made = merged_statistics(shards)
         known = (statistics or {}).get(split.name)
-        splits[split.name] = joined.split(
-            split.name,
+        splits[split.name] = describe_split(
+            joined.splits[split.name],
             [Shard(record.records, record.files) for record in shards],
             make_split_files(job, split, shards, made),
             known if made is None else made.summary(),
@@ -123,6 +125,26 @@ def seal(
         sync_directory(directory)
     publish_manifest(job.workspace, job.lease, encode(manifest))
     return SealedSet.of(out, manifest)
+
+
+def describe_split(
+    counts: SplitCounts,
+    shards: Sequence[Shard],
+    files: tuple[File, ...],
+    statistics: shapes.Statistics | None,
+) -> Split:
+    """What the manifest says of a split, given what the table of records says of it."""
+    records = [shard.records for shard in shards]
+    return Split(
+        **asdict(counts),
+        images_found=sum(records) + counts.rejected,
+        records=sum(records),
+        bytes=sum(shard.bytes for shard in shards),
+        records_per_shard=(min(records), max(records)),
+        shards=tuple(shards),
+        files=files,
+        statistics=statistics,
+    )
 
 
 def publish_manifest(workspace: Workspace, lease: Lease, manifest: bytes) -> None:
@@ -223,7 +245,7 @@ def merged_statistics(records: Sequence[CommitRecord]) -> Statistics | None:
 
 def join_rows(
     job: Job, records: Sequence[CommitRecord], others: Iterable[pa.Table]
-) -> WrittenTable:
+) -> WrittenRecords:
     """Write ``records.parquet``, whole or not at all, and add up what it holds.
 
     Memory is bounded: rows of records are read and written some at a time.

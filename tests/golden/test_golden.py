@@ -12,7 +12,6 @@ from tests.conftest import FORMATS, PIXELS, Cli
 from tests.golden.__main__ import PLACE
 
 
-
 @pytest.fixture(params=FORMATS)
 def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy, since LMDB's own reader leaves a lock file beside its data."""
