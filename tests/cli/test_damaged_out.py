@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dataprep.sealed.manifest import seal_manifest
 
 import dataprep
 from dataprep.errors import DatasetError
-from dataprep.sealed.manifest import seal_manifest
 from dataprep.system.state_files import read_state, to_json, write_state
 from tests.cli.test_append import CUT
 from tests.cli.test_compact import grow

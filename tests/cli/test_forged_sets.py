@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from dataprep.sealed.manifest import seal_manifest
 from pyarrow import parquet
 
 import dataprep
 from dataprep.errors import DataprepError
-from dataprep.sealed.manifest import seal_manifest
 from dataprep.system.state_files import file_sha256, to_json
 from tests.conftest import Cli, Made
 
