@@ -20,14 +20,10 @@ _SHOWN = 5  # images that are not just stored
 
 
 class SplitContents(Statuses, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """A split: how much of it is here, and what the manifest says of all of it.
+    """A split: ``records`` to ``records_per_shard`` of what is here, the rest of all of it.
 
     Attributes:
-        records: that are here.
-        bytes: of the shards that are here.
-        shards: how many are here.
-        records_per_shard: smallest and largest of those that are here.
-        images_found: of the whole split, as are the others.
+        records_per_shard: smallest and largest.
         class_records: records by 0-based class index.
     """
 
@@ -38,7 +34,7 @@ class SplitContents(Statuses, frozen=True, kw_only=True, forbid_unknown_fields=F
     images_found: int
     class_spread: int
     label_set_spread: int
-    class_records: dict[int, int]
+    class_records: dict[str, int]
     statistics: Statistics | None
 
     @classmethod
@@ -63,7 +59,8 @@ class Contents:
         sink: the format.
         seed: of the order.
         part: what of the data set is here, e.g. ``part 2 of 4``; None if all of it.
-        splits: those of which something is here.
+        splits: what the manifest says of those of which something is; ``records``, ``bytes``,
+            ``records_per_shard`` and the number of ``shards`` are of what is here.
         noted: a line each on the first few images that are not just stored: status, split, key and
             reason; ``records.parquet`` names all.
         noted_images: how many there are.

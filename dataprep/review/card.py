@@ -206,7 +206,7 @@ def croissant(card: Card, manifest: Manifest, attributes: tuple[tuple[str, Kind]
         **({"citeAs": card.cite_as} if card.cite_as else {}),
         **{f"rai:{name}": card.responsible[name] for name in RAI if name in card.responsible},
         **({"prov:wasDerivedFrom": card.raw} if card.raw else {}),
-        "prov:wasGeneratedBy": f"dataprep ({versions}), whose manifest.json has the SHA-256 "
+        "prov:wasGeneratedBy": f"dataprep with {versions}; its manifest.json has the SHA-256 "
         f"{manifest.sha256}",
         "distribution": [
             _file(table, "every image that was found"),

@@ -14,6 +14,7 @@ import pytest
 
 import dataprep
 from dataprep.plugins import SINKS, installed, load_sink
+from dataprep.sealed.set import SealedSet
 from dataprep_schemas import caffe_pb2
 from tests.conftest import FORMATS, PIXELS, UNSIZED, Cli, Made, Raw, Shelf, hashes, leftovers
 
@@ -129,8 +130,7 @@ def test_a_shard_is_shown_with_and_without_its_manifest(
     cli: Cli, shelf: Shelf, tmp_path: Path, name: str
 ) -> None:
     made = shelf(name)
-    data = next(iter(dataprep.open(made.out, "train").manifest["splits"]["train"]["shards"]))
-    shard = made.out / data["files"][0]["path"]
+    shard = made.out / SealedSet.read(made.out).splits["train"].shards[0].files[0].path
     shown = cli("inspect", shard, "--records", 3)
     assert shown.code == 0, shown
     lines = shown.out.splitlines()
