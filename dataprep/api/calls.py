@@ -302,7 +302,6 @@ def stage_request(source: StrPath, options: Mapping[str, Any]) -> StageRequest:
     return StageRequest(
         source=absolute_source(Path(source)),
         splits=sorted({*values.pop("split")}),
-        whole=frozenset(values.pop("whole")),
         share=values.pop("share") is not None,
         broadcast=values.pop("broadcast") is not None,
         **values,

@@ -112,10 +112,9 @@ def stage_options() -> list[Option]:
     """The options of ``stage``: what is copied, where to, how, and by whom."""
     splits = "Only this split. May be repeated. [default: all]"
     share = (
-        "node: each node gets a part of the shards; node loads differ by at most one shard. "
-        "[default: every node gets all]"
+        "node: each node gets a part of the shards; node loads differ by at most one shard. A "
+        "split with fewer shards than nodes is staged whole. [default: every node gets all]"
     )
-    whole = "--share: a split that every node gets whole all the same. May be repeated."
     to = (
         "The files go directly into DIR. [default: a directory of this job in $DATAPREP_SCRATCH, "
         "$SLURM_TMPDIR, $LOCAL_SCRATCH, $PBS_JOBFS, /mnt/bb/$USER, $TMPDIR, /local/scratch or "
@@ -124,10 +123,6 @@ def stage_options() -> list[Option]:
     verify = (
         "none: sizes. copy: hash what is read, and compare it with the manifest. reread: and read "
         "the copy back from the node's storage."
-    )
-    streams = (
-        "Files to copy at the same time on a node. [default: as many as the cores, 2 to 8; 8 with "
-        "--broadcast]"
     )
     broadcast = (
         "mpi: read every byte once and send it to all nodes; needs the extra mpi, and mpirun or "
@@ -145,12 +140,9 @@ def stage_options() -> list[Option]:
     return [
         option("split", splits, multiple=True, metavar="NAME"),
         choice("share", ["node"], None, share),
-        number("replicas", "K", "--share: give each shard to K nodes.", default=1),
-        option("whole", whole, multiple=True, metavar="SPLIT"),
         directory("to", "DIR", to),
         flag("shared", shared),
         choice("verify", ["none", "copy", "reread"], "copy", verify),
-        option("streams", streams, type=click.IntRange(1, 64), metavar="N"),
         option("bandwidth", bandwidth, type=byte_size(_LEAST_RATE), metavar="SIZE"),
         choice("broadcast", ["mpi"], None, broadcast),
         number("rank", "N", rank, least=0),

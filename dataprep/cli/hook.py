@@ -13,7 +13,7 @@ from dataprep.api.parameters import flag, number, option
 from dataprep.cli.output import hand_on
 from dataprep.errors import UsageError
 
-_SHARED = ("split", "share", "replicas", "whole", "broadcast")
+_SHARED = ("split", "share", "broadcast")
 
 
 def _hook(
@@ -43,8 +43,6 @@ def _hook(
         source=Path(os.path.abspath(source or "")),  # noqa: PTH100  # as given: links stay links
         splits=values["split"],
         share=values["share"] is not None,
-        replicas=values["replicas"],
-        whole=frozenset(values["whole"]),
         broadcast=values["broadcast"] is not None,
     )
     hand_on(render(scheduler, None if epilog else request, to=to, nodes=nodes, keep=keep))

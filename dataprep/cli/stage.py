@@ -153,7 +153,7 @@ def _clean(source: Path | None, values: Mapping[str, Any]) -> None:
     failures = []
     for place in places:  # one that cannot go does not keep the others
         try:
-            cleaned = clean(place, job, all_jobs=values["all_jobs"])
+            cleaned = clean(place, job)
             say(cleaned.describe(place), err=launched)
         except StagingError as error:
             failures.append(str(error))
@@ -208,7 +208,6 @@ def _modes() -> list[click.Option]:
             "Instead: delete what this job staged, and nothing else; without SRC and --to, all of "
             "it in this node's scratch.",
         ),
-        flag("all_jobs", "--clean: even if other jobs staged or use it."),
         # How `dataprep stage SRC -- COMMAND` starts itself on every node.
         choice("launched", ["copy", "clean"], None, "", hidden=True),
     ]

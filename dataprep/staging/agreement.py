@@ -2,64 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self, TypeVar
+
+from msgspec import Struct
 
 from dataprep.errors import NoRoomError, StagingError
 from dataprep.system.messages import counted, printable, sized
 
 _NAMED = 5  # nodes that a message names
 
-Report = Mapping[str, Any]  # JSON
-Conclude = Callable[[Sequence[Report]], Any]  # its answer is JSON too
 
-
-class Peers(Protocol):
-    """One copier's connection to those of the other nodes. A context manager.
-
-    Left with an exception, it tells the other nodes that this one has failed, and why.
-    """
-
-    index: int  # of this node, 0-based
-    count: int  # of nodes
-
-    def exchange(self, report: Report, conclude: Conclude) -> Any:
-        """Hand in this node's report, and wait for what follows from those of all nodes.
-
-        Args:
-            conclude: given all reports, by node index, on node 0 or on every node; what it raises
-                is raised on all.
-
-        Raises:
-            StagingError: a node has failed, is lost, or did not come in time; its name and its
-                reason are in the message.
-        """
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None: ...
-
-
-class Alone:
-    """A node that knows of no others, or cannot reach them."""
-
-    def __init__(self, index: int = 0, count: int = 1) -> None:
-        self.index = index
-        self.count = count
-
-    def exchange(self, report: Report, conclude: Conclude) -> Any:
-        """What follows from this node's report only."""
-        return conclude([report])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class NodeStart:
+class NodeStart(Struct, frozen=True, forbid_unknown_fields=True, tag="start"):
     """What a node reports before it copies.
 
     Attributes:
@@ -81,8 +35,7 @@ class NodeStart:
     options: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDone:
+class NodeDone(Struct, frozen=True, forbid_unknown_fields=True, tag="done"):
     """What a node reports once its copy is whole.
 
     Attributes:
@@ -106,11 +59,69 @@ class NodeDone:
     content: str | None
 
 
-def agree_to_start(reports: Sequence[Report], nodes: int) -> None:
+class Agreed(Struct, frozen=True, forbid_unknown_fields=True, tag="agreed"):
+    """What follows for all nodes from the reports of all; nothing but that they go on, if empty.
+
+    Attributes:
+        total: how fast it was, in a line.
+        trouble: what is wrong, so that no node may keep its copy.
+    """
+
+    total: str = ""
+    trouble: str = ""
+
+
+Report = TypeVar("Report", NodeStart, NodeDone)
+
+
+class Peers(Protocol):
+    """One copier's connection to those of the other nodes. A context manager.
+
+    Left with an exception, it tells the other nodes that this one has failed, and why.
+    """
+
+    index: int  # of this node, 0-based
+    count: int  # of nodes
+
+    def exchange(self, report: Report, conclude: Callable[[Sequence[Report]], Agreed]) -> Agreed:
+        """Hand in this node's report, and wait for what follows from those of all nodes.
+
+        Args:
+            conclude: given all reports, by node index, on node 0 or on every node; what it raises
+                is raised on all.
+
+        Raises:
+            StagingError: a node has failed, is lost, or did not come in time; its name and its
+                reason are in the message.
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None: ...
+
+
+class Alone:
+    """A node that knows of no others, or cannot reach them."""
+
+    def __init__(self, index: int = 0, count: int = 1) -> None:
+        self.index = index
+        self.count = count
+
+    def exchange(self, report: Report, conclude: Callable[[Sequence[Report]], Agreed]) -> Agreed:
+        """What follows from this node's report only."""
+        return conclude([report])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def agree_to_start(starts: Sequence[NodeStart], nodes: int) -> Agreed:
     """Go on only if all nodes mean the same source, and each has the room for its part.
 
     Args:
-        reports: `NodeStart` of the nodes that have met.
+        starts: of the nodes that have met.
         nodes: how many there are. If they have not all met, some may copy all the same.
 
     Raises:
@@ -118,7 +129,6 @@ def agree_to_start(reports: Sequence[Report], nodes: int) -> None:
             too little space on a node, and others may not know.
         NoRoomError: there is too little space on a node, and so nothing is copied on any.
     """
-    starts = [NodeStart(**report) for report in reports]
     for start in starts[1:]:
         both = f"{_named(starts[0])} and {_named(start)}"
         if start.digest != starts[0].digest:
@@ -150,28 +160,26 @@ def agree_to_start(reports: Sequence[Report], nodes: int) -> None:
             f"{'any' if all_know else 'this'} node; free some, choose other storage (--to), less "
             "of the data (--split), or a part of the shards for every node (--share node)"
         )
+    return Agreed()
 
 
-def agree_to_finish(reports: Sequence[Report]) -> tuple[str, str]:
+def agree_to_finish(done: Sequence[NodeDone]) -> Agreed:
     """Check that nodes which hold the same files hold the same bytes.
 
     Args:
-        reports: `NodeDone` of all nodes.
-
-    Returns:
-        The total, in a line; and what is wrong if two nodes hold different bytes, else nothing.
+        done: of all nodes.
     """
-    done = [NodeDone(**report) for report in reports]
     holders: dict[str, NodeDone] = {}  # of each selection, the first that knows all hashes
     for node in done:
         other = holders.setdefault(node.selection, node) if node.content else node
         if other.content != node.content:
-            return "", (
-                f"{_named(other)} and {_named(node)} copied the same files but hold different "
-                "bytes: the source was changed meanwhile, or a node's storage or memory is faulty; "
-                "delete the copies (dataprep stage --clean) and run the same command again"
+            return Agreed(
+                trouble=f"{_named(other)} and {_named(node)} copied the same files but hold "
+                "different bytes: the source was changed meanwhile, or a node's storage or memory "
+                "is faulty; delete the copies (dataprep stage --clean) and run the same command "
+                "again"
             )
-    return _total(done), ""
+    return Agreed(total=_total(done))
 
 
 def _total(nodes: Sequence[NodeDone]) -> str:

@@ -37,14 +37,15 @@ from dataprep.staging.copying import Watch
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.mpi import MpiPeers
 from dataprep.staging.reading import SourceReader
-from dataprep.staging.target.paths import CopiedFile, Verify
+from dataprep.staging.target.paths import Verify
 from dataprep.staging.writing import TargetWriter
 from dataprep.system.throttle import Bandwidth
+from dataprep_schemas.state import CopiedFile
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-MOST_LANES = 8  # files at a time: one core hashes about 1 GB/s
+_LANES = 8  # files at a time: one core hashes about 1 GB/s
 _CHUNK = 1 << 23  # bytes: large enough for full speed on file systems and networks
 _UNDER_WAY = 4  # broadcasts at a time
 _READ_BUFFERS = 6  # for what is read here: ahead of its turn, under way, or waiting for the storage
@@ -109,7 +110,6 @@ def broadcast_files(
     *,
     lacking: Collection[str],
     verify: Verify,
-    streams: int,
     watch: Watch,
     on_copied: Callable[[CopiedFile], None],
     bandwidth: float | None = None,
@@ -125,7 +125,6 @@ def broadcast_files(
         target: an open descriptor of the directory they go into.
         lacking: paths of those that this node needs; may be none.
         verify: what is proven of each file, on every node by itself.
-        streams: how many files travel at the same time, at most 8; the least of all nodes counts.
         watch: told of every chunk that is stored here; stops all nodes.
         on_copied: called once a file is in its place here.
         bandwidth: bytes a second that this node reads, at most.
@@ -144,13 +143,12 @@ def broadcast_files(
     needed = frozenset(lacking)
     with peers.in_step():
         peers.settle()  # a node may have failed since all last told each other, or be late
-        lanes = peers.nodes.allreduce(max(1, min(streams, MOST_LANES)), MPI.MIN)
         anywhere = bytearray(file.path in needed for file in files)
         peers.nodes.Allreduce(MPI.IN_PLACE, [anywhere, MPI.BYTE], MPI.BOR)
         travelling = [file for file, lacks in zip(files, anywhere, strict=True) if lacks]
         broadcast = _Broadcast(
             peers,
-            partial(chunks, travelling, nodes=peers.count, lanes=lanes, length=chunk_bytes),
+            partial(chunks, travelling, nodes=peers.count, lanes=_LANES, length=chunk_bytes),
             source,
             target,
             needed,
@@ -161,7 +159,7 @@ def broadcast_files(
             spare=deque(bytearray(chunk_bytes + 1) for _ in range(_READ_BUFFERS)),
             free=deque(bytearray(chunk_bytes + 1) for _ in range(_BUFFERS)),
         )
-        broadcast.run(lanes)
+        broadcast.run()
         peers.settle()
     return broadcast.bytes_read
 
@@ -189,12 +187,12 @@ class _Broadcast:
     _writers: dict[int, TargetWriter] = field(default_factory=dict)  # by lane
     _telling: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, lanes: int) -> None:
+    def run(self) -> None:
         """Take part, to the end or until a node has failed."""
         from mpi4py import MPI
 
         with ExitStack() as stack:
-            pools = [stack.enter_context(ThreadPoolExecutor(1)) for _ in range(1 + lanes)]
+            pools = [stack.enter_context(ThreadPoolExecutor(1)) for _ in range(1 + _LANES)]
             self._reading, self._storing = pools[0], pools[1:]
             self._mine = (each for each in self.order() if each.reader == self.peers.index)
             for number, chunk in enumerate(self.order(), 1):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+
+from msgspec.structs import replace
 
 from dataprep.errors import StagingError
 from dataprep.staging.agreement import (
@@ -18,7 +19,7 @@ from dataprep.staging.agreement import (
     agree_to_finish,
     agree_to_start,
 )
-from dataprep.staging.broadcast import MOST_LANES, broadcast_files
+from dataprep.staging.broadcast import broadcast_files
 from dataprep.staging.copying import Watch, copy_files, default_streams, rehash_files
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.local_ranks import Progress
@@ -36,7 +37,6 @@ from dataprep.staging.request import StageReporter
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import node_lock, try_lock
 from dataprep.staging.target.paths import (
-    CopiedFile,
     opened_parent,
     remove_empty_folders,
     remove_files,
@@ -46,7 +46,6 @@ from dataprep.staging.target.paths import (
 from dataprep.staging.target.sentinel import (
     PLANNED,
     SENTINEL,
-    Sentinel,
     planned_paths,
     remove_sentinel,
     write_sentinel,
@@ -54,7 +53,8 @@ from dataprep.staging.target.sentinel import (
 from dataprep.system.filesystems import is_memory, space_of
 from dataprep.system.job_limits import available_memory
 from dataprep.system.messages import counted, printable, sized
-from dataprep.system.state_files import to_json
+from dataprep.system.state_files import digest_of
+from dataprep_schemas.state import CopiedFile, Sentinel
 
 _MARGIN = 1 << 20  # for directories, the sentinel and the like
 
@@ -106,13 +106,13 @@ class Copier:
             done = self._make_whole(time.monotonic())
             directory.check_current()  # all was done by descriptors, which follow a renamed target
         on_whole()
-        total, trouble = peers.exchange(asdict(done), agree_to_finish)
-        if trouble:
+        agreed = peers.exchange(done, agree_to_finish)
+        if agreed.trouble:
             remove_sentinel(directory)  # nobody knows whose bytes are the right ones
             remove_labels(plan, directory)
-            raise StagingError(trouble)
+            raise StagingError(agreed.trouble)
         if peers.index == 0 or isinstance(peers, Alone):
-            self.reporter.line(total)
+            self.reporter.line(agreed.total)
 
     def _sweep(self) -> None:
         """Remove what killed copiers have left half-done; the lock must be held."""
@@ -130,12 +130,12 @@ class Copier:
             host=plan.placement.host,
             node=self.peers.index,
             digest=plan.inventory.digest,
-            target=str(self.directory.path),
+            target=printable(str(self.directory.path)),
             needed=max(0, lacking - freed) + _MARGIN if lacking else 0,
             free=free,
             options=plan.request.options,
         )
-        self.peers.exchange(asdict(start), partial(agree_to_start, nodes=self.peers.count))
+        self.peers.exchange(start, partial(agree_to_start, nodes=self.peers.count))
 
     def _announcement(self) -> Iterator[str]:
         """What the user should see before anything is copied."""
@@ -158,7 +158,8 @@ class Copier:
         proven, copied = self._bring(present)
         data = [*present.good, *proven, *copied]
         if not present.is_whole:
-            self._flush(data)
+            # Also the names of those that a killed call has brought.
+            sync_folders(directory.descriptor, (file.path for file in data))
             files = [*data, *write_labels(plan, directory)]
             write_sentinel(directory, self._sentinel(present, files))  # last
         elif present.sentinel and present.sentinel.job is None and plan.placement.job is not None:
@@ -205,13 +206,6 @@ class Copier:
         # A file may be about to get a directory's name. Also of those removed by a killed call.
         remove_empty_folders(directory.descriptor, present.planned - wanted)
 
-    def _flush(self, files: Sequence[CopiedFile]) -> None:
-        """Make the names of all files durable, also of those that a killed call has brought."""
-        try:
-            sync_folders(self.directory.descriptor, (file.path for file in files))
-        except OSError as error:
-            raise target_error(error, self.directory.path, "flushing a directory") from error
-
     def _sentinel(self, present: Present, files: Sequence[CopiedFile]) -> Sentinel:
         plan, before = self.plan, present.sentinel
         return Sentinel(
@@ -235,7 +229,7 @@ class Copier:
                 proven = rehash_files(
                     self.directory.descriptor,
                     present.doubtful,
-                    streams=self.plan.request.streams or default_streams(),
+                    streams=default_streams(),
                     watch=self.watch,
                 )
             good = {file.path for file in proven}
@@ -262,7 +256,6 @@ class Copier:
                 target,
                 lacking={file.path for file in files},
                 verify=request.verify,
-                streams=request.streams or MOST_LANES,
                 watch=self.watch,
                 on_copied=on_copied,
                 bandwidth=request.bandwidth,
@@ -273,7 +266,7 @@ class Copier:
             files,
             target,
             verify=request.verify,
-            streams=request.streams or default_streams(),
+            streams=default_streams(),
             watch=self.watch,
             on_copied=on_copied,
             bandwidth=request.bandwidth,
@@ -285,5 +278,5 @@ def _content(files: Sequence[CopiedFile]) -> str | None:
     """A digest that is the same on every node that holds the same; None if not all was hashed."""
     if any(file.sha256 is None for file in files):
         return None
-    lines = sorted([file.path, file.bytes, file.sha256] for file in files)
-    return hashlib.sha256(to_json(lines)).hexdigest()
+    # As bytes, which a name may be that is no text.
+    return digest_of(sorted((os.fsencode(file.path), file.bytes, file.sha256) for file in files))

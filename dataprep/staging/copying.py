@@ -15,10 +15,12 @@ from pathlib import Path
 from dataprep.errors import DataprepError, StagingError
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.reading import SourceReader
-from dataprep.staging.target.paths import CopiedFile, Verify, opened_parent
-from dataprep.staging.writing import TargetWriter, file_sha256
+from dataprep.staging.target.paths import Verify, opened_parent
+from dataprep.staging.writing import TargetWriter
 from dataprep.system.cores import usable_cores
+from dataprep.system.state_files import file_sha256
 from dataprep.system.throttle import Bandwidth
+from dataprep_schemas.state import CopiedFile
 
 _MOST = 8  # more of one node's streams gain nothing, and 1536 nodes open files too
 _FEWEST = 2  # one waits for the storage while the other hashes
@@ -197,14 +199,11 @@ def rehash_files(
 
     def look(file: SourceFile) -> None:
         with suppress(OSError), opened_parent(target, file.path) as (parent, name):
-            # Without O_NONBLOCK, a named pipe in a file's place would be waited for.
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            with os.fdopen(os.open(name, flags, dir_fd=parent), "rb") as opened:
-                found = os.fstat(opened.fileno())
-                if not stat.S_ISREG(found.st_mode) or found.st_size != file.bytes:
-                    return
-                if file_sha256(opened.fileno(), watch.advance) == file.sha256:
-                    good.append(CopiedFile(file.path, file.bytes, file.sha256, found.st_mtime_ns))
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            if not stat.S_ISREG(found.st_mode) or found.st_size != file.bytes:
+                return
+            if file_sha256(Path(f"/proc/self/fd/{parent}/{name}"), watch.advance) == file.sha256:
+                good.append(CopiedFile(file.path, file.bytes, file.sha256, found.st_mtime_ns))
 
     run_streams(sorted(files, key=lambda file: -file.bytes), streams, watch, lambda: look)
     return good

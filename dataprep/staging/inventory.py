@@ -6,20 +6,21 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dataprep.errors import DatasetError, UsageError
-from dataprep.sealed.manifest import NAME, PART, read_manifest, refuse_part
-from dataprep.staging.target.paths import PRIVATE, is_inside
+from dataprep.sealed.set import NAME, SealedSet
+from dataprep.staging.target.paths import PRIVATE
 from dataprep.system.durable_files import is_partial
 from dataprep.system.messages import printable
 from dataprep.system.regular_files import read_regular
-from dataprep.system.state_files import to_json
+from dataprep.system.state_files import encode
+from dataprep_schemas.manifest import File, Manifest, RecordsFile
 
 _OURS = ".dataprep"  # what begins like this is a directory of ours, not data
+_FORMAT = b'"dataprep-'  # of any version; other programs have a manifest.json, too
 _LMDB_LOCK = "lock.mdb"  # of the machine that has the database open
 
 
@@ -57,7 +58,7 @@ class Inventory:
     source: Path
     digest: str
     files: tuple[SourceFile, ...]
-    manifest: Mapping[str, Any] | None
+    manifest: Manifest | None
 
 
 def read_inventory(source: Path) -> Inventory:
@@ -84,9 +85,9 @@ def read_inventory(source: Path) -> Inventory:
                 f"the one that it is in, {printable(str(source.absolute().parent))}"
             )
         if not _is_plain(source):
-            manifest = read_manifest(source)
-            refuse_part(source, manifest, "staged")
-            return _named(source, manifest)
+            sealed = SealedSet.read(source)
+            sealed.require_whole("staged")
+            return _named(sealed)
         if (source / _OURS).is_dir():
             raise DatasetError(
                 f"{source} holds an unfinished data set, without {NAME}; finish it first, with "
@@ -104,40 +105,26 @@ def read_inventory(source: Path) -> Inventory:
 def _is_plain(source: Path) -> bool:
     """Whether there is no manifest of ours; one that is damaged is still ours."""
     try:
-        found = json.loads(read_regular(source / NAME))
+        data = read_regular(source / NAME)
+        if _FORMAT in data:
+            return False
+        json.loads(data)
     except FileNotFoundError:
         return True
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # cut, say, or emptied
         return False
-    return not (isinstance(found, dict) and str(found.get("format")).startswith("dataprep-"))
+    return True
 
 
-def _named(source: Path, manifest: Mapping[str, Any]) -> Inventory:
+def _named(sealed: SealedSet) -> Inventory:
     """What a manifest names, and itself."""
-    data = to_json(manifest)  # its very bytes: reading it has checked that
-    files = [SourceFile(NAME, len(data), hashlib.sha256(data).hexdigest())]
-    files += (
-        SourceFile(file["path"], file["bytes"], file["sha256"]) for file in _files_of(manifest)
-    )
+    manifest = sealed.manifest
+    data = encode(manifest)  # its very bytes: reading it has checked that
+    named: list[File | RecordsFile] = [manifest.records_table, *manifest.files()]
+    files = [SourceFile(file.path, file.bytes, file.sha256) for file in named]
+    files.append(SourceFile(NAME, len(data), hashlib.sha256(data).hexdigest()))
     files.sort(key=lambda file: file.path)
-    before = ""
-    for path in (file.path for file in files):  # in order, so that what comes twice is side by side
-        if path in (before, PART) or not is_inside(path):
-            raise DatasetError(
-                f"{printable(str(source / NAME))} names {printable(path)} as a file of the data "
-                "set, which is staging's own, named twice or outside of it, so nothing can be "
-                "staged; ask whoever made it, or make the data set again"
-            )
-        before = path
-    return Inventory(source, manifest["sha256"], tuple(files), manifest)
-
-
-def _files_of(manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    yield manifest["records_table"]
-    for split in manifest["splits"].values():
-        for shard in split["shards"]:
-            yield from shard["files"]
-        yield from split["files"]
+    return Inventory(sealed.out, manifest.sha256, tuple(files), manifest)
 
 
 def _listed(source: Path) -> Inventory:

@@ -3,9 +3,9 @@
 ::
 
     node k                                        node 0
-                                ◀───────   {"nonce": …, "way": …, "credential": …}
-    nonce, {"node": 3, …}       ───────▶
-                                ◀───────   {"welcome": …}
+                                ◀───────   Greeting
+    nonce, Hello                ───────▶
+                                ◀───────   Hello
 
 The first line is believed by nobody. Everything behind it is signed with a key that follows from
 the secret of `dataprep.staging.secret`, both nonces and all that the nodes must agree on, the port
@@ -17,19 +17,19 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import os
 import secrets
 import selectors
 import socket
 import time
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Self
+from typing import Self, TypeAlias, TypeVar
 
+import msgspec
+from msgspec import Struct
+
+from dataprep.staging.agreement import Agreed, NodeDone, NodeStart
 from dataprep.staging.secret import SECRET, Offer, accept
-
-Message = Mapping[str, Any]
 
 MOST_UNPROVEN = 512  # connections of whom nothing is known; the oldest must go for a new one
 
@@ -37,7 +37,6 @@ _NONCE = 32  # bytes
 _SIGNATURE = 32
 _LONGEST = 1 << 16  # bytes of a message
 _LONGEST_UNPROVEN = 1 << 12  # of one by which nothing is proved yet
-_DEEPEST = 4  # objects and arrays within each other
 _AT_ONCE = 64  # newcomers, before those who are there are heard again
 _CONNECT_SECONDS = 2.0  # a firewall that swallows everything must not hold up the other ports
 _GREETING_SECONDS = 5.0
@@ -46,6 +45,42 @@ _STRANGER = (
     "another program answers, another job, another version of dataprep, or not the same "
     f"--world_size or ${SECRET}"
 )
+
+
+class Greeting(Struct, frozen=True, forbid_unknown_fields=True):
+    """What node 0 says to whoever comes.
+
+    Attributes:
+        nonce: unlike that of any other connection.
+        way: see `Offer`, as the credential.
+    """
+
+    nonce: str
+    way: str
+    credential: str
+
+
+class Hello(Struct, frozen=True, forbid_unknown_fields=True, tag="hello"):
+    """Which node this is, once it believes the other end."""
+
+    node: int
+    host: str
+
+
+class Failed(Struct, frozen=True, forbid_unknown_fields=True, tag="failed"):
+    """Why there is no copy, and whether it is for too little room."""
+
+    reason: str
+    no_room: bool = False
+
+
+Message: TypeAlias = Hello | NodeStart | NodeDone | Agreed | Failed
+
+AnyMessage = TypeVar("AnyMessage")
+
+_GREETINGS = msgspec.json.Decoder(Greeting)
+_HELLOS = msgspec.json.Decoder(Hello)
+MESSAGES: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
 class Link:
@@ -68,27 +103,29 @@ class Link:
 
     def send(self, message: Message) -> None:
         """Send a message; from one thread at a time."""
-        data = json.dumps(message).encode()
+        data = msgspec.json.encode(message)
         signature = self._sign(self._sends, self._sent, data)
         self._sent += 1
         self._connection.sendall((_SIGNATURE + len(data)).to_bytes(4) + signature + data)
 
-    def receive(self, deadline: float | None = None) -> Message:
+    def receive(
+        self, kind: msgspec.json.Decoder[AnyMessage], deadline: float | None = None
+    ) -> AnyMessage:
         """The next message.
 
         Raises:
             OSError: the connection failed, or the deadline has passed.
             ValueError: it ended, or what came is not the other end's next message.
         """
-        return self.opened(_with_length(self._connection, _LONGEST, deadline))
+        return self.opened(_with_length(self._connection, _LONGEST, deadline), kind)
 
-    def opened(self, signed: bytes) -> Message:
+    def opened(self, signed: bytes, kind: msgspec.json.Decoder[AnyMessage]) -> AnyMessage:
         """The message within what came; raises ValueError as `receive` does."""
         signature, data = signed[:_SIGNATURE], signed[_SIGNATURE:]
         if not hmac.compare_digest(signature, self._sign(self._receives, self._received, data)):
             raise ValueError(_STRANGER)
         self._received += 1
-        return _parsed(data)
+        return _decoded(data, kind)
 
     def wait_for_ever(self) -> None:
         """But let the kernel notice within a minute that the other machine has gone."""
@@ -140,7 +177,7 @@ class Newcomers:
         self._selector.close()
         self._listener.close()
 
-    def proven(self, seconds: float) -> list[tuple[Link, Message]]:
+    def proven(self, seconds: float) -> list[tuple[Link, Hello]]:
         """Those who have proved to be of this job meanwhile, and what they said.
 
         Args:
@@ -173,8 +210,9 @@ class Newcomers:
             if len(self._said) >= MOST_UNPROVEN:
                 self._drop(next(iter(self._said)))
             connection.setblocking(False)
-            nonce, way, credential = secrets.token_hex(_NONCE), *self._offered[1:3]
-            text = json.dumps({"nonce": nonce, "way": way, "credential": credential}).encode()
+            offered = self._offered
+            greeting = Greeting(secrets.token_hex(_NONCE), offered.way, offered.credential)
+            text = msgspec.json.encode(greeting)
             try:
                 connection.sendall(len(text).to_bytes(4) + text)  # what a new buffer has room for
             except OSError:
@@ -183,7 +221,7 @@ class Newcomers:
             self._said[connection] = (text, bytearray())
             self._selector.register(connection, selectors.EVENT_READ)
 
-    def _hear(self, connection: socket.socket) -> tuple[Link, Message] | None:
+    def _hear(self, connection: socket.socket) -> tuple[Link, Hello] | None:
         """The link and what was said on it, once that is whole."""
         greeting, said = self._said[connection]
         if not (part := connection.recv(_LONGEST_UNPROVEN)):
@@ -197,11 +235,11 @@ class Newcomers:
             return None
         key = _key(self._offered.secret, self._agreed, greeting, bytes(said[:_NONCE]))
         link = Link(connection, key, is_node_0=True)
-        message = link.opened(bytes(said[head:]))
+        hello = link.opened(bytes(said[head:]), _HELLOS)
         del self._said[connection]
         self._selector.unregister(connection)
         connection.setblocking(True)
-        return link, message
+        return link, hello
 
     def _drop(self, connection: socket.socket) -> None:
         del self._said[connection]
@@ -209,7 +247,7 @@ class Newcomers:
         connection.close()
 
 
-def introduced(host: str, port: int, agreed: bytes, hello: Message) -> tuple[Link, Message]:
+def introduced(host: str, port: int, agreed: bytes, hello: Hello) -> tuple[Link, Hello]:
     """A connection to node 0, which knows this node.
 
     Args:
@@ -226,15 +264,15 @@ def introduced(host: str, port: int, agreed: bytes, hello: Message) -> tuple[Lin
     try:
         deadline = time.monotonic() + _GREETING_SECONDS
         greeting = _with_length(connection, _LONGEST_UNPROVEN, deadline)
-        said = _parsed(greeting)
-        secret = accept(str(said.get("way")), str(said.get("credential")))
+        said = _decoded(greeting, _GREETINGS)
+        secret = accept(said.way, said.credential)
         nonce = os.urandom(_NONCE)
         key = _key(secret, _with_port(agreed, port), greeting, nonce)
         link = Link(connection, key, is_node_0=False)
         connection.settimeout(_WELCOME_SECONDS)
         connection.sendall(nonce)
         link.send(hello)
-        return link, link.receive(time.monotonic() + _WELCOME_SECONDS)
+        return link, link.receive(_HELLOS, time.monotonic() + _WELCOME_SECONDS)
     except BaseException:
         connection.close()
         raise
@@ -250,22 +288,11 @@ def _key(secret: bytes, agreed: bytes, greeting: bytes, nonce: bytes) -> bytes:
     return hmac.digest(secret, parts, "sha256")
 
 
-def _parsed(data: bytes) -> Message:
-    """A JSON object that is not too deep; raises ValueError if it is none."""
+def _decoded(data: bytes, kind: msgspec.json.Decoder[AnyMessage]) -> AnyMessage:
     try:
-        message = json.loads(data)
-    except RecursionError as error:
+        return kind.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(_STRANGER) from error
-    if not isinstance(message, dict) or _is_deeper(message, _DEEPEST):
-        raise ValueError(_STRANGER)
-    return message
-
-
-def _is_deeper(value: object, levels: int) -> bool:
-    if not isinstance(value, dict | list):
-        return False
-    parts = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_is_deeper(part, levels - 1) for part in parts)
 
 
 def _with_length(connection: socket.socket, longest: int, deadline: float | None) -> bytes:

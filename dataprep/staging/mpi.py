@@ -20,13 +20,13 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from dataprep.errors import NoRoomError, StagingError
-from dataprep.staging.agreement import Conclude, Report
+from dataprep.staging.agreement import Agreed, Report
 from dataprep.staging.waiting import Waiting
 from dataprep.system.messages import one_line, some_of
 
@@ -94,7 +94,7 @@ class MpiPeers:
         """
         self.failure = self.failure or error
 
-    def exchange(self, report: Report, conclude: Conclude) -> Any:
+    def exchange(self, report: Report, conclude: Callable[[Sequence[Report]], Agreed]) -> Agreed:
         """What follows from the reports of all nodes; see `dataprep.staging.agreement.Peers`."""
         with self.in_step():
             reports = self.settle(report)
@@ -119,7 +119,7 @@ class MpiPeers:
         if self.failure is not None:
             raise self.failure
 
-    def settle(self, report: Report | None = None) -> list[Report]:
+    def settle(self, report: object = None) -> list[Any]:
         """Let all nodes know whether one has failed. Only within `in_step`.
 
         Returns:

@@ -86,7 +86,7 @@ def share_of(request: StageRequest, placement: Placement) -> Share | None:
     if not request.share:
         return None
     require_node(placement, "--share")
-    return Share(placement.node, placement.nodes, request.replicas, request.whole)
+    return Share(placement.node, placement.nodes)
 
 
 def find_place(request: StageRequest, placement: Placement) -> Target:

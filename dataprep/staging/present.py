@@ -14,19 +14,14 @@ from dataclasses import dataclass, replace
 
 from dataprep.build.workspace import foreign_files
 from dataprep.errors import StagingError
-from dataprep.sealed.manifest import NAME as MANIFEST
-from dataprep.sealed.manifest import PART
+from dataprep.sealed.part import NAME as PART
+from dataprep.sealed.set import NAME as MANIFEST
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.plan import StagePlan
-from dataprep.staging.target.directory import (
-    StageDirectory,
-    remove_file,
-    write_file,
-)
-from dataprep.staging.target.paths import CopiedFile, opened_parent, target_error
+from dataprep.staging.target.directory import StageDirectory, remove_file
+from dataprep.staging.target.paths import opened_parent, sync_folders, target_error
 from dataprep.staging.target.sentinel import (
     PLANNED,
-    Sentinel,
     add_lease,
     changed_files,
     other_jobs,
@@ -34,8 +29,10 @@ from dataprep.staging.target.sentinel import (
     read_sentinel,
     remove_lease,
 )
+from dataprep.staging.writing import TargetWriter
 from dataprep.system.messages import printable, some_of
-from dataprep.system.state_files import to_json
+from dataprep.system.state_files import encode
+from dataprep_schemas.state import CopiedFile, Sentinel
 
 LABELS = frozenset({MANIFEST, PART})
 
@@ -82,7 +79,7 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
     wanted = {file.path for file in plan.selection.files} | labels
     ours = {*recorded, *planned}
     if plan.inventory.manifest is not None:
-        splits = plan.inventory.manifest["splits"]
+        splits = plan.inventory.manifest.splits
         for foreign in foreign_files(directory.path, splits, ours | wanted):
             raise StagingError(
                 f"{printable(str(directory.path / foreign))} is not of this data set, but readers "
@@ -186,14 +183,6 @@ def copied_files(plan: StagePlan) -> list[SourceFile]:
     return [file for file in plan.selection.files if file.path not in labels]
 
 
-def _labels(plan: StagePlan) -> dict[str, bytes | None]:
-    """What makes a directory a data set, in the order of writing; None for what is not to be."""
-    manifest, part = plan.inventory.manifest, plan.selection.part
-    if manifest is None:
-        return {}
-    return {PART: None if part is None else part.encode(), MANIFEST: to_json(manifest)}
-
-
 def remove_labels(plan: StagePlan, directory: StageDirectory) -> None:
     """From here on it is no data set, nor a part of one.
 
@@ -210,10 +199,17 @@ def write_labels(plan: StagePlan, directory: StageDirectory) -> list[CopiedFile]
     Raises:
         StagingError: the storage is full, read-only, damaged, or gone.
     """
-    wanted = {name: data for name, data in _labels(plan).items() if data is not None}
-    for name, data in wanted.items():
-        write_file(directory.descriptor, name, data)
-    return [copied for name in wanted if (copied := _find(directory, name)) is not None]
+    written = []
+    for name, document in ((PART, plan.selection.part), (MANIFEST, plan.inventory.manifest)):
+        if document is None:
+            continue
+        data, source = encode(document), plan.inventory.source
+        file = SourceFile(name, len(data))
+        with TargetWriter(directory.descriptor, file, source=source, verify="copy") as writer:
+            writer.write(data, 0)
+            written.append(writer.finish())
+        sync_folders(directory.descriptor, [name])
+    return written
 
 
 def _claim(plan: StagePlan, directory: StageDirectory) -> Sentinel | None:
@@ -257,9 +253,12 @@ def _check_owner(plan: StagePlan, directory: StageDirectory, sentinel: Sentinel 
         what = f"holds another part: {sentinel.asked}; this call asks for {asked}"
     else:
         return
-    place = str(directory.path)
-    delete = f"dataprep stage --clean --to {shlex.quote(printable(place))}"
+    place = printable(str(directory.path))
+    if users or (sentinel and not sentinel.shared and sentinel.job not in (None, job)):
+        delete = "the directory by hand when those jobs are gone"
+    else:
+        delete = f"it: dataprep stage --clean --to {shlex.quote(place)}"
     raise StagingError(
-        f"{printable(place)} {what}; stage into another directory, share one between jobs "
-        f"(--shared, in all of them), or delete it: {delete}{' --all_jobs' * bool(job or users)}"
+        f"{place} {what}; stage into another directory, share one between jobs (--shared, in all "
+        f"of them), or delete {delete}"
     )

@@ -3,18 +3,18 @@
 ::
 
     node k                                        node 0
-    {"node": 3, "host": …}      ───────▶
-                                ◀───────   {"welcome": …}
-                                ◀───────   {"answer": null}   once all are there
-    {"report": {…}}             ───────▶
-                                ◀───────   {"answer": …}      once all have reported
-    {"failed": "node 3 …"}      ───────▶
-                                ◀───────   {"failed": …}      at any time
+    Hello                       ───────▶
+                                ◀───────   Hello
+                                ◀───────   Agreed       once all are there
+    NodeStart, NodeDone         ───────▶
+                                ◀───────   Agreed       once all have reported
+    Failed                      ───────▶
+                                ◀───────   Failed       at any time
 
 Node 0 draws the conclusion, so that what it sends is short. Every other user of the cluster can
 reach the port, so both ends prove first that they know the job's secret
-(`dataprep.staging.links`). Nothing that arrives is run or unpickled, every length and depth is
-bounded, and no data and no path of a file to be written travels here.
+(`dataprep.staging.links`). Nothing that arrives is run or unpickled, every length is bounded, and
+no data and no path of a file to be written travels here.
 """
 
 from __future__ import annotations
@@ -29,18 +29,27 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import wait
 from queue import Empty, SimpleQueue
-from typing import Any, Self
+from typing import Self
 
 from dataprep import __version__
 from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
-from dataprep.staging.agreement import Alone, Conclude, Peers, Report
+from dataprep.staging.agreement import Agreed, Alone, Peers, Report
 from dataprep.staging.copying import Watch
-from dataprep.staging.links import MOST_UNPROVEN, Link, Message, Newcomers, introduced
+from dataprep.staging.links import (
+    MESSAGES,
+    MOST_UNPROVEN,
+    Failed,
+    Hello,
+    Link,
+    Message,
+    Newcomers,
+    introduced,
+)
 from dataprep.staging.placement import Placement, require_node
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.secret import Offer, offer
 from dataprep.staging.waiting import Waiting
-from dataprep.system.messages import printable, some_of
+from dataprep.system.messages import one_line, printable, some_of
 
 _PORTS = 16  # that a job tries, for some may be taken
 # Below 32768, where Linux begins to take ports for outgoing connections.
@@ -78,7 +87,7 @@ def connected(
             )
         return Alone(placement.node, placement.nodes)
     # With the source: one step may stage several things side by side.
-    token = f"{placement.step or address} {request.source} {os.getuid()}"
+    token = one_line(f"{placement.step or address} {request.source} {os.getuid()}")
     ports = candidate_ports(token)
     if address is not None:
         host, port = parse_address(address)
@@ -136,12 +145,12 @@ class _Met:
                 for link, hello in newcomers.proven(min(left, waiting.left)):
                     self._welcome(link, hello)
         self._thread.start()
-        self._tell({"answer": None})
+        self._tell(Agreed())
 
-    def _welcome(self, link: Link, hello: Message) -> None:
-        node, name = hello["node"], _named(hello["node"], hello["host"])
+    def _welcome(self, link: Link, hello: Hello) -> None:
+        node, name = hello.node, _named(hello.node, hello.host)
         with suppress(OSError):  # the thread that listens finds out
-            link.send({"welcome": self._host})
+            link.send(Hello(0, self._host))
         if node in self._names:
             self._links[-1] = link  # it is told, too
             raise StagingError(
@@ -155,7 +164,7 @@ class _Met:
         deadline, waiting = time.monotonic() + seconds, Waiting(seconds)
         # A crowd that is turned away together must not come back together.
         pause = 0.05 * (1 + self.index % 97 / 97)
-        hello = {"node": self.index, "host": self._host}
+        hello = Hello(self.index, self._host)
         while not self._links:
             answers, silences = [], []
             for port in ports:
@@ -163,8 +172,8 @@ class _Met:
                 if not waiting.left and self.index & (self.index - 1) == 0:
                     waiting.tell(f"node 0, which {self._names[self.index]} does not find at {host}")
                 try:
-                    self._links[0], welcome = introduced(host, port, self._agreed, hello)
-                    self._names[0] = _named(0, welcome["welcome"])
+                    self._links[0], answer = introduced(host, port, self._agreed, hello)
+                    self._names[0] = _named(0, answer.host)
                     break
                 except ValueError as error:
                     answers.append(f"port {port}: {error}")
@@ -182,34 +191,36 @@ class _Met:
         self._thread.start()
         self._next()
 
-    def exchange(self, report: Report, conclude: Conclude) -> Any:
+    def exchange(self, report: Report, conclude: Callable[[Sequence[Report]], Agreed]) -> Agreed:
         if self.index != 0:
-            self._tell({"report": report})
-            return self._next()[1]["answer"]
+            self._tell(report)
+            _, agreed = self._next()
+            assert isinstance(agreed, Agreed)  # noqa: S101  # all that node 0 says but for failures
+            return agreed
         reports, waiting = {0: report}, Waiting()
         while len(reports) < self.count:
             try:
                 node, message = self._next(waiting.left)
-                reports[node] = message["report"]
             except Empty:
                 missing = [name for node, name in self._names.items() if node not in reports]
                 waiting.tell(f"{some_of(missing)} to report, of {self.count} nodes")
+                continue
+            assert isinstance(message, type(report))  # noqa: S101  # all nodes go the same way
+            reports[node] = message
         try:
-            answer = conclude([reports[node] for node in range(self.count)])
+            agreed = conclude([reports[node] for node in range(self.count)])
         except DataprepError as error:
-            self._end({"failed": str(error), "no_room": isinstance(error, NoRoomError)})
+            self._end(_failure(error))
             raise
-        self._tell({"answer": answer})
-        return answer
+        self._tell(agreed)
+        return agreed
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            text = f"{self._names[self.index]} failed: {reason}"
-            self._end({"failed": text, "no_room": isinstance(error, NoRoomError)})
+            self._end(_failure(error, f"{self._names[self.index]} failed: "))
         self._over = True
         for link in [*self._links.values()]:
             link.end()
@@ -232,11 +243,11 @@ class _Met:
                 with suppress(OSError):  # the thread that listens finds out
                     link.send(message)
 
-    def _end(self, message: Message) -> bool:
+    def _end(self, failed: Failed) -> bool:
         """Tell of a failure; only of the first, for what follows is its consequence."""
         first, self._over = not self._over, True
         if first:
-            self._tell(message)
+            self._tell(failed)
         return first
 
     def _listen(self) -> None:
@@ -248,19 +259,19 @@ class _Met:
                 assert isinstance(number, int)  # noqa: S101  # for mypy
                 node, link = nodes[number]
                 try:
-                    message = link.receive()
+                    message = link.receive(MESSAGES)
                 except (OSError, ValueError):
-                    message = {
-                        "failed": f"{self._names[node]} is lost: its connection ended; see "
-                        "whether the process was killed (memory, time limit) or the node went down"
-                    }
-                if "failed" not in message:
+                    message = Failed(
+                        f"{self._names[node]} is lost: its connection ended; see whether the "
+                        "process was killed (memory, time limit) or the node went down"
+                    )
+                if not isinstance(message, Failed):
                     self._inbox.put((node, message))
                     continue
                 del nodes[number]
                 if self._end(message):
-                    kind = NoRoomError if message.get("no_room") is True else StagingError
-                    error = kind(message["failed"])
+                    kind = NoRoomError if message.no_room else StagingError
+                    error = kind(message.reason)
                     self._inbox.put(error)
                     self._on_failure(error)
 
@@ -301,6 +312,11 @@ def _listener(ports: Sequence[int], nodes: int) -> socket.socket:
         f"node 0 cannot listen on {reason}; name another with --rendezvous HOST:PORT, the same on "
         "all nodes"
     )
+
+
+def _failure(error: BaseException, who: str = "") -> Failed:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return Failed(one_line(f"{who}{reason}"), no_room=isinstance(error, NoRoomError))
 
 
 def _named(node: int, host: str) -> str:

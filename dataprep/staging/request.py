@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -21,11 +21,8 @@ class StageRequest:
         to: where to; None chooses this job's own directory in the node's scratch.
         splits: only these; all if empty.
         share: whether a node gets only its part of the shards.
-        replicas: how many nodes get each shard then.
-        whole: splits that every node gets whole all the same.
         shared: whether other jobs of the same user may use the copy.
         verify: see `dataprep.staging.copying.copy_files`.
-        streams: files copied at the same time; None takes what suits the machine.
         bandwidth: bytes a second that a node reads at most; None for no bound.
         broadcast: whether every byte is read once and travels on through MPI.
         rank: ``--rank``, this node's index.
@@ -38,11 +35,8 @@ class StageRequest:
     to: Path | None = None
     splits: Sequence[str] = ()
     share: bool = False
-    replicas: int = 1
-    whole: frozenset[str] = field(default_factory=frozenset)
     shared: bool = False
     verify: Verify = "copy"
-    streams: int | None = None
     bandwidth: float | None = None
     broadcast: bool = False
     rank: int | None = None
@@ -56,8 +50,6 @@ class StageRequest:
         Raises:
             UsageError: there are such.
         """
-        if not self.share and (self.replicas != 1 or self.whole):
-            raise UsageError("--replicas and --whole belong to --share node")
         if self.share and self.broadcast:
             raise UsageError("--broadcast sends everything to every node; leave out --share")
 
@@ -65,11 +57,7 @@ class StageRequest:
     def words(self) -> list[str]:
         """The options that say which part of the source is asked for; the same on every node."""
         words = [f"--split {shlex.quote(split)}" for split in sorted(self.splits)]
-        if self.share:
-            words.append("--share node")
-            words += [f"--replicas {self.replicas}"] * (self.replicas > 1)
-            words += [f"--whole {shlex.quote(split)}" for split in sorted(self.whole)]
-        return words
+        return words + ["--share node"] * self.share
 
     @property
     def asked(self) -> str:

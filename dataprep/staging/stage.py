@@ -11,7 +11,7 @@ from dataprep.staging import mpi
 from dataprep.staging.agreement import Peers
 from dataprep.staging.copier import Copier
 from dataprep.staging.copying import Watch
-from dataprep.staging.local_ranks import LocalRanks, Progress
+from dataprep.staging.local_ranks import Progress, election
 from dataprep.staging.placement import Placement, find_placement
 from dataprep.staging.plan import StagePlan, find_place, make_plan, share_of
 from dataprep.staging.rendezvous import connected
@@ -62,10 +62,10 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
                 raise
         raise
     with directory:
-        ranks = LocalRanks(directory, request, placement)
         progress = Progress(reporter if placement.node == 0 else None)
         quiet = placement.node != 0  # thousands of processes need not say that they wait
-        with ranks.election(progress, (lambda _: None) if quiet else reporter.line) as tell:
+        on_wait = (lambda _: None) if quiet else reporter.line
+        with election(directory, request, placement, progress, on_wait) as tell:
             if tell is not None:
                 watch = Watch(progress)
                 with connect(watch) as peers:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.errors import DatasetError
-from dataprep.sealed.manifest import NAME, PART, read_manifest, read_part
+from dataprep.sealed.part import NAME as PART
+from dataprep.sealed.part import described
+from dataprep.sealed.set import SealedSet
 from dataprep.staging.copying import Watch, default_streams, rehash_files
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import describe_holder
 from dataprep.staging.target.sentinel import (
-    Sentinel,
     changed_files,
     other_jobs,
     planned_paths,
@@ -109,11 +110,18 @@ def read_staged(path: Path, *, reread: bool = False) -> StagedStatus:
         if sentinel is None:
             planned = len(planned_paths(directory) - {PART})
             return StagedStatus(path, files=planned, holder=holder)
-        changed = tuple(changed_files(directory, sentinel.files))
-        good: frozenset[str] = frozenset()
+        changed = {*changed_files(directory, sentinel.files)}
+        good: set[str] | None = None
         if reread:
-            good, bad = _reread(directory, path, sentinel)
-            changed = tuple(sorted({*changed, *bad}))
+            known = [
+                SourceFile(file.path, file.bytes, file.sha256)
+                for file in sentinel.files
+                if file.sha256 is not None
+            ]
+            streams = default_streams()
+            found = rehash_files(directory.descriptor, known, streams=streams, watch=Watch())
+            good = {file.path for file in found}
+            changed |= {file.path for file in known} - good
         return StagedStatus(
             place=path,
             is_whole=not changed,
@@ -123,38 +131,16 @@ def read_staged(path: Path, *, reread: bool = False) -> StagedStatus:
             bytes=sum(file.bytes for file in sentinel.files),
             job=sentinel.job,
             shared=sentinel.shared,
-            changed=changed,
+            changed=tuple(sorted(changed)),
             users=tuple(other_jobs(directory, None)),
             holder=holder,
-            reread=len(good) if reread else None,
+            reread=None if good is None else len(good),
         )
-
-
-def _reread(
-    directory: StageDirectory, path: Path, sentinel: Sentinel
-) -> tuple[frozenset[str], frozenset[str]]:
-    """Of the files whose hash is known, those that have it and the others."""
-    known = {
-        file.path: SourceFile(file.path, file.bytes, file.sha256)
-        for file in sentinel.files
-        if file.sha256 is not None
-    }
-    files = [*known.values()]
-    found = rehash_files(directory.descriptor, files, streams=default_streams(), watch=Watch())
-    good = {file.path for file in found}
-    bad = known.keys() - good
-    if NAME in {file.path for file in sentinel.files} - known.keys():
-        try:
-            digest = read_manifest(path)["sha256"]  # it carries its own
-        except DatasetError:
-            digest = None
-        (good if digest == sentinel.digest else bad).add(NAME)
-    return frozenset(good), frozenset(bad)
 
 
 def _which_part(path: Path) -> str | None:
     try:
-        part = read_part(path, read_manifest(path))
+        part = SealedSet.read(path).part
     except DatasetError:  # a plain directory
         return None
-    return str(part) if part else None
+    return described(part) if part else None

@@ -13,7 +13,6 @@ from typing import Self
 from dataprep.errors import StagingError
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.target.paths import (
-    CopiedFile,
     Verify,
     opened_parent,
     partial_name,
@@ -21,8 +20,8 @@ from dataprep.staging.target.paths import (
     target_error,
 )
 from dataprep.system.messages import printable
-
-_PIECE = 1 << 22
+from dataprep.system.state_files import file_sha256
+from dataprep_schemas.state import CopiedFile
 
 
 class TargetWriter:
@@ -121,7 +120,8 @@ class TargetWriter:
             if self._reread:
                 # Its pages are clean now: without them it comes from the storage.
                 os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-                stored = file_sha256(self._descriptor, lambda _: self._check())
+                place = Path(f"/proc/self/fd/{self._descriptor}")
+                stored = file_sha256(place, lambda _: self._check())
                 if stored != found:
                     raise self._damaged(f"SHA-256 {stored}", str(found))
             os.replace(
@@ -154,21 +154,3 @@ class TargetWriter:
             yield
         except OSError as error:
             raise target_error(error, self._place, f"writing {self._file.path}") from error
-
-
-def file_sha256(descriptor: int, on_advance: Callable[[int], None]) -> str:
-    """SHA-256 of an open file.
-
-    Args:
-        descriptor: open for reading; its position does not matter.
-        on_advance: told the bytes of every piece.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    digest, offset, view = hashlib.sha256(), 0, memoryview(bytearray(_PIECE))
-    while count := os.preadv(descriptor, [view], offset):
-        digest.update(view[:count])
-        offset += count
-        on_advance(count)
-    return digest.hexdigest()

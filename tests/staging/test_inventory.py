@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dataprep.errors import DatasetError, UsageError
-from dataprep.sealed.manifest import seal_manifest
+from dataprep.sealed.set import SealedSet
 from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
-from dataprep.system.state_files import to_json
+from dataprep.system.state_files import encode
 from tests.conftest import Cli, Made, Shelf, hashes
 
 
@@ -36,8 +35,8 @@ def test_of_a_data_set_everything_that_its_manifest_names(tiny: Made) -> None:
     assert all(file.bytes == (tiny.out / file.path).stat().st_size for file in found.files)
     assert {file.modified for file in found.files} == {None}
     assert found.source == tiny.out
-    assert found.manifest == json.loads((tiny.out / "manifest.json").read_bytes())
-    assert found.digest == found.manifest["sha256"]
+    assert found.manifest == SealedSet.read(tiny.out).manifest
+    assert found.digest == found.manifest.sha256
 
 
 def test_the_files_of_a_split_belong_to_the_data_set(shelf: Shelf) -> None:
@@ -60,11 +59,11 @@ def test_a_damaged_manifest_is_refused(tiny: Made, tmp_path: Path) -> None:
     source = tiny.copy(tmp_path / "out")
     data = (source / "manifest.json").read_bytes()
     (source / "manifest.json").write_bytes(data.replace(b'"seed": 0', b'"seed": 1'))
-    with pytest.raises(DatasetError, match="was changed after it was sealed"):
+    with pytest.raises(DatasetError, match="was changed after it was written"):
         read_inventory(source)
-    for damaged in (data[: len(data) // 2], b"", b"[" * 100_000):
+    for damaged in (data[: len(data) // 2], data[:1], b"", b"[" * 100_000):
         (source / "manifest.json").write_bytes(damaged)
-        with pytest.raises(DatasetError, match="cannot be read"):
+        with pytest.raises(DatasetError, match=r"manifest\.json: not a file of dataprep's"):
             read_inventory(source)
 
 
@@ -72,18 +71,20 @@ def test_a_damaged_manifest_is_refused(tiny: Made, tmp_path: Path) -> None:
     "path",
     [
         *("part.json", "manifest.json", "records.parquet", ".dataprep-stage/complete.json"),
-        *(".dataprep-stage", "train//a", "./part.json"),
+        *(".dataprep-stage", "train//a", "./part.json", "../a"),
     ],
 )
 def test_a_manifest_that_names_what_is_staging_s_own_is_refused(
     tiny: Made, tmp_path: Path, path: str
 ) -> None:
     source = tiny.copy(tmp_path / "out")
-    manifest = json.loads((source / "manifest.json").read_bytes())
-    manifest["splits"]["train"]["shards"][0]["files"][0]["path"] = path
-    body = {name: value for name, value in manifest.items() if name != "sha256"}
-    (source / "manifest.json").write_bytes(to_json(seal_manifest(body)))
-    with pytest.raises(DatasetError, match=f"manifest.json names {re.escape(path)} as a file of"):
+    manifest = SealedSet.read(source).manifest
+    train = manifest.splits["train"]
+    shard, *others = train.shards
+    shard = replace(shard, files=(replace(shard.files[0], path=path),))
+    splits = {**manifest.splits, "train": replace(train, shards=(shard, *others))}
+    (source / "manifest.json").write_bytes(encode(replace(manifest, splits=splits)))
+    with pytest.raises(DatasetError, match=r"manifest\.json: .*\.path"):
         read_inventory(source)
 
 
@@ -108,7 +109,7 @@ def test_of_a_plain_directory_every_file_below_it(tmp_path: Path) -> None:
 
 def test_a_manifest_of_another_program_is_a_file(tmp_path: Path) -> None:
     write(tmp_path, "a")
-    for text in ('{"format": "parquet"}', "[]", "{}", "null"):
+    for text in ('{"format": "parquet"}', '{"made": "by dataprep-3"}', "[]", "{}", "null"):
         (tmp_path / "manifest.json").write_text(text)
         assert paths(read_inventory(tmp_path)) == ["a", "manifest.json"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +13,79 @@ from hypothesis import strategies as st
 from dataprep.errors import UsageError
 from dataprep.staging.inventory import Inventory, SourceFile
 from dataprep.staging.selection import Selection, Share, deal_shards, select
+from dataprep.system.state_files import encode, parse
+from dataprep_schemas.manifest import (
+    Examples,
+    File,
+    Input,
+    Manifest,
+    RecordsFile,
+    Shard,
+    SinkConfig,
+    Split,
+    Statuses,
+    Totals,
+    Unmatched,
+)
+from dataprep_schemas.state import Part
+
+DIGEST = "d" * 64
+_NO_STATUS: Any = dict.fromkeys(Statuses.__struct_fields__, 0)
 
 
-def file(path: str, size: int) -> dict[str, Any]:
-    return {"path": path, "bytes": size, "sha256": hashlib.sha256(path.encode()).hexdigest()}
+def file(path: str, size: int) -> File:
+    return File(path, size, hashlib.sha256(path.encode()).hexdigest())
 
 
-def split(name: str, records: list[int], *more: str) -> dict[str, Any]:
+def split(name: str, records: list[int], *more: str) -> Split:
     """A split whose shards have a sidecar each, and which has files of its own."""
-    shards = [
-        {"records": count, "files": [file(f"{name}/{at}", 100 * count), file(f"i/{name}{at}", 1)]}
+    shards = tuple(
+        Shard(count, (file(f"{name}/{at}", 100 * count), file(f"i/{name}{at}", 1)))
         for at, count in enumerate(records)
-    ]
-    return {"shards": shards, "files": [file(path, 5) for path in more], "records": sum(records)}
+    )
+    return Split(
+        **_NO_STATUS,
+        images_found=sum(records),
+        records=sum(records),
+        bytes=sum(shard.bytes for shard in shards),
+        records_per_shard=(min(records), max(records)),
+        class_spread=0,
+        label_set_spread=0,
+        class_records={},
+        shards=shards,
+        files=tuple(file(path, 5) for path in more),
+    )
 
 
-def inventory(digest: str = "d", **splits: dict[str, Any]) -> Inventory:
-    named = [file("manifest.json", 10), file("records.parquet", 20)]
-    for each in splits.values():
-        named += [entry for shard in each["shards"] for entry in shard["files"]] + each["files"]
-    files = sorted((SourceFile(**entry) for entry in named), key=lambda found: found.path)
-    return Inventory(Path("/set"), digest, tuple(files), {"sha256": digest, "splits": splits})
+def inventory(digest: str = DIGEST, **splits: Split) -> Inventory:
+    recipe: Any = None  # of no interest here, as most that follows
+    manifest = Manifest(
+        dataset="imagenet",
+        dataset_config={},
+        seed=0,
+        shuffle=dict.fromkeys(splits, "none"),
+        image=recipe,
+        classes_sha256=DIGEST,
+        unmatched=Unmatched(0, 0, {}),
+        counts={},
+        input=dict.fromkeys(splits, Input(1, 1, "0" * 32)),
+        num_shards={name: len(each.shards) for name, each in splits.items()},
+        sink=SinkConfig("tfrecord", {}),
+        examples=Examples(False, "RGB", None, (), boxes=False),
+        layout="split",
+        versions={},
+        classes=(),
+        records_table=RecordsFile("records.parquet", 20, DIGEST, 0),
+        totals=Totals(**_NO_STATUS, records=sum(each.records for each in splits.values())),
+        splits=splits,
+        sha256=digest,
+    )
+    named = [file("manifest.json", 10), manifest.records_table, *manifest.files()]
+    files = sorted(
+        (SourceFile(each.path, each.bytes, each.sha256) for each in named),
+        key=lambda found: found.path,
+    )
+    return Inventory(Path("/set"), digest, tuple(files), manifest)
 
 
 def plain(*sizes: int) -> Inventory:
@@ -53,10 +104,15 @@ def paths(selection: Selection) -> list[str]:
     return [found.path for found in selection.files]
 
 
-def part_of(selection: Selection) -> dict[str, Any]:
+def part_of(selection: Selection) -> Part:
+    """What ``part.json`` says, once it is written and read."""
     assert selection.part is not None
-    found: dict[str, Any] = json.loads(selection.part)
-    return found
+    written = encode(selection.part)
+    return parse(written, Part, "part.json", "")
+
+
+def part(**values: Any) -> bytes:
+    return encode(Part(manifest_sha256=DIGEST, **values))
 
 
 def test_everything() -> None:
@@ -73,21 +129,13 @@ def test_one_split() -> None:
         *("validation/0", "validation/1"),
     ]
     assert found.notes == ()
-    assert part_of(found) == {
-        "format": "dataprep-part-1",
-        "manifest_sha256": "d",
-        "splits": {"validation": [0, 1]},
-        "split_files": [],
-        "node": 0,
-        "nodes": 1,
-        "replicas": 1,
-    }
+    assert encode(part_of(found)) == part(splits={"validation": (0, 1)})
 
 
 def test_the_files_of_a_whole_split_come_with_it() -> None:
     found = select(small(), splits=["train"])
     assert {"train.h5", "train.txt"} <= {*paths(found)}
-    assert part_of(found)["split_files"] == ["train.h5", "train.txt"]
+    assert part_of(found).split_files == ("train.h5", "train.txt")
 
 
 def test_a_share() -> None:
@@ -96,28 +144,46 @@ def test_a_share() -> None:
         *("i/train1", "i/train3", "i/train5", "i/validation1", "manifest.json"),
         *("records.parquet", "train/1", "train/3", "train/5", "validation/1"),
     ]
-    assert part_of(found) == {
-        "format": "dataprep-part-1",
-        "manifest_sha256": "d",
-        "splits": {"train": [1, 3, 5], "validation": [1]},
-        "split_files": [],
-        "node": 1,
-        "nodes": 2,
-        "replicas": 1,
-    }
+    numbers = {"train": (1, 3, 5), "validation": (1,)}
+    assert encode(part_of(found)) == part(splits=numbers, node=1, nodes=2)
     assert found.notes == (
-        "train: left out train.h5, train.txt, made once for all its shards; --whole train stages "
-        "all of it on every node",
+        "train: left out train.h5, train.txt, made once for all its shards; without --share they "
+        "come along",
     )
 
 
-@pytest.mark.parametrize(
-    "share",
-    [Share(0, 1), Share(2, 3, replicas=3), Share(1, 9, whole=frozenset({"train", "validation"}))],
-    ids=["one node", "a replica on every node", "every split whole"],
-)
-def test_a_share_that_is_everything_is_no_part(share: Share) -> None:
-    assert select(small(), share=share) == select(small())
+def test_of_a_split_with_fewer_shards_than_nodes_every_node_gets_all() -> None:
+    for node in range(3):
+        found = select(small(), share=Share(node, 3))
+        numbers = {"train": (node, node + 3), "validation": (0, 1)}
+        assert encode(part_of(found)) == part(splits=numbers, node=node, nodes=3)
+        assert {"validation/0", "i/validation0", "validation/1", "i/validation1"} < {*paths(found)}
+        assert found.notes == (
+            "train: left out train.h5, train.txt, made once for all its shards; without --share "
+            "they come along",
+            "validation: 2 shards, too few for 3 nodes, so all of it is staged on every node",
+        )
+
+
+def test_files_of_a_split_that_all_nodes_get_come_along() -> None:
+    whole = inventory(train=split("train", [2] * 4), test=split("test", [2], "test.h5"))
+    found = select(whole, share=Share(2, 3))
+    assert "test.h5" in paths(found)
+    assert part_of(found).split_files == ("test.h5",)
+    assert found.notes == (
+        "test: 1 shard, too few for 3 nodes, so all of it is staged on every node",
+    )
+    # Of a split that is left out nothing needs to be known.
+    assert select(whole, splits=["train"], share=Share(2, 3)).notes == ()
+
+
+def test_a_share_that_is_everything_is_no_part() -> None:
+    assert select(small(), share=Share(0, 1)) == select(small())
+    for node in range(9):
+        found = select(small(), share=Share(node, 9))
+        assert (found.files, found.part) == (small().files, None)
+        assert found.digest == select(small()).digest
+        assert len(found.notes) == 2
 
 
 @given(
@@ -128,10 +194,9 @@ def test_a_share_that_is_everything_is_no_part(share: Share) -> None:
 def test_all_nodes_together_have_everything(
     train: list[int], validation: list[int], data: st.DataObject
 ) -> None:
-    nodes = data.draw(st.integers(1, 2 * min(len(train), len(validation))))
-    replicas = data.draw(st.integers(min(2, nodes), nodes))
+    nodes = data.draw(st.integers(1, 2 * max(len(train), len(validation))))
     whole = inventory(train=split("train", train), validation=split("validation", validation))
-    found = [select(whole, share=Share(node, nodes, replicas)) for node in range(nodes)]
+    found = [select(whole, share=Share(node, nodes)) for node in range(nodes)]
     assert {entry for each in found for entry in each.files} == {*whole.files}
     for each in found:
         assert paths(each) == sorted(paths(each))
@@ -145,9 +210,14 @@ def test_the_digest_is_that_of_what_is_selected_from_where() -> None:
         select(small(), splits=["train"]),
         *(select(small(), share=Share(node, 2)) for node in range(2)),
         select(plain(1, 2)),
-        select(inventory("e", **(small().manifest or {})["splits"])),
+        select(inventory("e" * 64, **_splits(small()))),
     ]
     assert len({found.digest for found in selections}) == len(selections)
+
+
+def _splits(found: Inventory) -> dict[str, Split]:
+    assert found.manifest is not None
+    return found.manifest.splits
 
 
 def test_a_plain_directory() -> None:
@@ -159,7 +229,15 @@ def test_a_plain_directory() -> None:
 def test_a_plain_directory_is_dealt_by_bytes() -> None:
     found = [select(plain(9, 1, 1, 1, 5), share=Share(node, 2)) for node in range(2)]
     assert [paths(each) for each in found] == [["f0"], ["f1", "f2", "f3", "f4"]]
-    assert [each.part for each in found] == [None] * 2
+    assert [(each.part, each.notes) for each in found] == [(None, ())] * 2
+
+
+def test_of_a_plain_directory_with_fewer_files_than_nodes_every_node_gets_all() -> None:
+    found = select(plain(9, 1), share=Share(1, 3))
+    assert found.files == plain(9, 1).files
+    assert found.notes == (
+        "the directory: 2 files, too few for 3 nodes, so all of it is staged on every node",
+    )
 
 
 def refused(*arguments: Any, **options: Any) -> str:
@@ -168,48 +246,13 @@ def refused(*arguments: Any, **options: Any) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("shards", "share", "remedy"),
-    [
-        (
-            1,
-            Share(0, 4),
-            "train has 1 shard, too few for 4 nodes to get one each; use --replicas 4",
-        ),
-        (
-            2,
-            Share(0, 5),
-            "train has 2 shards, too few for 5 nodes to get one each; use --replicas 3",
-        ),
-        (2, Share(4, 5, 2), "to get one each; use --replicas 3, or stage it whole"),
-    ],
-    ids=["one shard", "two shards", "two replicas"],
-)
-def test_a_node_without_a_shard_is_refused_and_the_way_out_works(
-    shards: int, share: Share, remedy: str
-) -> None:
-    whole = inventory(train=split("train", [5] * shards), test=split("test", [2] * 20))
-    message = refused(whole, share=share)
-    assert remedy in message
-    assert message.endswith("(--whole train)")
-    enough = int(message.partition("; use --replicas ")[2].partition(",")[0])
-    for node in range(share.nodes):
-        assert select(whole, share=Share(node, share.nodes, enough)).files
-        assert select(whole, share=Share(node, share.nodes, whole=frozenset({"train"}))).files
-    # Of the split that is left out nothing needs to be known.
-    assert select(whole, splits=["test"], share=Share(0, share.nodes)).files
-
-
 def test_splits_that_are_none_are_refused() -> None:
     said = "/set has no split test; it has: train, validation"
     assert refused(small(), splits=["train", "testing"]) == said
-    assert refused(small(), share=Share(0, 2, whole=frozenset({"test"}))) == said
 
 
 def test_val_is_validation() -> None:
     assert select(small(), splits=["val"]) == select(small(), splits=["validation"])
-    whole = [Share(0, 2, whole=frozenset({name})) for name in ("val", "validation")]
-    assert select(small(), share=whole[0]) == select(small(), share=whole[1])
 
 
 def test_a_plain_directory_has_no_splits() -> None:
@@ -217,51 +260,34 @@ def test_a_plain_directory_has_no_splits() -> None:
     assert refused(plain(1), splits=["train"]).startswith(said)
 
 
-@pytest.mark.parametrize("replicas", [0, 3])
-def test_replicas_that_cannot_be_are_refused(replicas: int) -> None:
-    for source in (small(), plain(1, 2)):
-        assert f"--replicas {replicas}: " in refused(source, share=Share(0, 2, replicas))
-
-
-def hands(sizes: list[int], nodes: int, replicas: int = 1) -> list[list[int]]:
+def hands(sizes: list[int], nodes: int) -> list[list[int]]:
     """The shards of every node."""
     dealt: list[list[int]] = [[] for _ in range(nodes)]
-    for shard, holders in enumerate(deal_shards(sizes, nodes, replicas)):
-        for node in holders:
-            dealt[node].append(shard)
+    for shard, node in enumerate(deal_shards(sizes, nodes)):
+        dealt[node].append(shard)
     return dealt
 
 
-def totals(sizes: list[int], nodes: int, replicas: int) -> list[int]:
-    return [sum(sizes[shard] for shard in hand) for hand in hands(sizes, nodes, replicas)]
+# Some of nothing and some huge.
+_SIZE = st.one_of(st.integers(0, 3), st.integers(0, 1300), st.integers(0, 1 << 45))
 
 
-@st.composite
-def deals(draw: st.DrawFn) -> tuple[list[int], int, int]:
-    """Sizes of shards, some of nothing and some huge; nodes, and replicas that fit them."""
-    size = st.one_of(st.integers(0, 3), st.integers(0, 1300), st.integers(0, 1 << 45))
-    nodes = draw(st.integers(1, 12))
-    return draw(st.lists(size, max_size=60)), nodes, draw(st.integers(1, nodes))
-
-
-@given(deals())
-def test_no_two_nodes_differ_by_more_than_the_largest_shard(
-    deal: tuple[list[int], int, int],
-) -> None:
-    sizes, nodes, replicas = deal
-    found = totals(sizes, nodes, replicas)
-    assert sum(found) == replicas * sum(sizes)
+@given(st.lists(_SIZE, max_size=60), st.integers(1, 12))
+def test_no_two_nodes_differ_by_more_than_the_largest_shard(sizes: list[int], nodes: int) -> None:
+    found = [sum(sizes[shard] for shard in hand) for hand in hands(sizes, nodes)]
+    assert sum(found) == sum(sizes)
     assert max(found) - min(found) <= max(sizes, default=0)
 
 
-@given(st.integers(0, 60), st.integers(1, 12), st.data())
-def test_shards_of_one_size_go_round(shards: int, nodes: int, data: st.DataObject) -> None:
-    replicas = data.draw(st.integers(1, nodes))
-    size = data.draw(st.integers(1, 2000))
-    for shard, holders in enumerate(deal_shards([size] * shards, nodes, replicas)):
-        assert {*holders} == {(shard * replicas + each) % nodes for each in range(replicas)}
+@given(st.lists(_SIZE, max_size=60), st.integers(1, 12))
+def test_no_node_gets_a_second_shard_while_another_has_none(sizes: list[int], nodes: int) -> None:
+    assert [*deal_shards(sizes, nodes)][:nodes] == [*range(min(nodes, len(sizes)))]
+
+
+@given(st.integers(0, 60), st.integers(1, 12), st.integers(1, 2000))
+def test_shards_of_one_size_go_round(shards: int, nodes: int, size: int) -> None:
+    assert [*deal_shards([size] * shards, nodes)] == [shard % nodes for shard in range(shards)]
 
 
 def test_a_deal_never_changes() -> None:
     assert hands([5, 3, 3, 8, 1, 1, 2, 4], 3) == [[0, 6], [1, 3], [2, 4, 5, 7]]
-    assert hands([5, 3, 3, 8, 1], 3, 2) == [[0, 1, 3], [0, 2, 4], [1, 2, 3, 4]]

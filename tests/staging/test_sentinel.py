@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.paths import PRIVATE, CopiedFile, is_inside
+from dataprep.errors import StagingError
+from dataprep.staging.target.cleaning import clean
+from dataprep.staging.target.directory import StageDirectory, private_name
+from dataprep.staging.target.paths import PRIVATE
 from dataprep.staging.target.sentinel import (
+    PLANNED,
     SENTINEL,
-    Sentinel,
     add_lease,
     changed_files,
     other_jobs,
@@ -22,6 +26,7 @@ from dataprep.staging.target.sentinel import (
     remove_sentinel,
     write_sentinel,
 )
+from dataprep_schemas.state import CopiedFile, Sentinel
 
 
 @pytest.fixture
@@ -38,59 +43,129 @@ def copied(directory: StageDirectory, path: str, data: bytes = b"data") -> Copie
 
 
 def sentinel(*files: CopiedFile) -> Sentinel:
-    return Sentinel("/data/imagenet", "d" * 64, "s" * 64, "slurm-1", False, files)
+    return Sentinel("/data/imagenet", "d" * 64, "a" * 64, "slurm-1", False, files)
 
 
 def test_a_sentinel_comes_back_as_it_was(directory: StageDirectory) -> None:
-    odd = CopiedFile(os.fsdecode(b"train/\xff \n\xc3\xa9"), 0, None, 1)
-    written = sentinel(copied(directory, "train/a"), odd)
+    written = sentinel(copied(directory, "train/a"))
     assert read_sentinel(directory) is None
     write_sentinel(directory, written)
-    assert read_sentinel(directory) == written
+    assert as_written(directory) == written
     remove_sentinel(directory)
     remove_sentinel(directory)
     assert read_sentinel(directory) is None
 
 
-def test_a_sentinel_torn_anywhere_is_not_believed(directory: StageDirectory) -> None:
-    write_sentinel(directory, sentinel(copied(directory, "a")))
-    path = directory.path / PRIVATE / SENTINEL
-    whole = path.read_bytes()
-    for length in range(len(whole)):
-        path.write_bytes(whole[:length])
-        assert read_sentinel(directory) is None
+def as_written(directory: StageDirectory) -> Sentinel | None:
+    """What is read, without the hash that it has got."""
+    found = read_sentinel(directory)
+    return found and replace(found, sha256="")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(source=st.binary(), path=st.binary())
+def test_any_path_comes_back(directory: StageDirectory, source: bytes, path: bytes) -> None:
+    file = CopiedFile(os.fsdecode(path), 0, None, 1)
+    written = replace(sentinel(file), source=os.fsdecode(source))
+    write_sentinel(directory, written)
+    assert as_written(directory) == written
+
+
+@pytest.mark.parametrize("path", ["train/\udcff \nä%41", "100%", "%2e%2e/x", "\u202e"])
+def test_odd_paths_are_quoted_and_only_those(directory: StageDirectory, path: str) -> None:
+    written = sentinel(CopiedFile(path, 0, None, 1), CopiedFile("train/ä 1", 0, None, 1))
+    write_sentinel(directory, written)
+    text = (directory.path / PRIVATE / SENTINEL).read_text()
+    assert '"train/ä 1"' in text
+    assert f'"{path}"' not in text
+    assert as_written(directory) == written
+
+
+def flip_each_byte(data: bytes) -> Iterator[bytes]:
+    for at in range(len(data)):
+        yield bytes([*data[:at], data[at] ^ 1 << at % 8, *data[at + 1 :]])
+
+
+def cut_anywhere(data: bytes) -> Iterator[bytes]:
+    return (data[:length] for length in range(len(data)))
+
+
+@pytest.mark.parametrize("damage", [flip_each_byte, cut_anywhere])
+@pytest.mark.parametrize("name", [SENTINEL, PLANNED])
+def test_what_is_damaged_anywhere_is_not_believed(
+    directory: StageDirectory, name: str, damage: Callable[[bytes], Iterator[bytes]]
+) -> None:
+    write_sentinel(directory, sentinel(copied(directory, "a")), name)
+    path = directory.path / PRIVATE / name
+    for damaged in damage(path.read_bytes()):
+        path.write_bytes(damaged)
+        assert read_sentinel(directory, name) is None
 
 
 @pytest.mark.parametrize(
-    "change",
+    "wrong",
     [
-        lambda said: said.update(version=5),
-        lambda said: said.pop("digest"),
-        lambda said: said.update(unknown=1),
-        lambda said: said.update(files=[["a", 1, None]]),
-        lambda said: said.update(files=[[1, 1, None, 1]]),
-        lambda said: said.update(files=1),
+        {"digest": "no hash"},
+        {"shared": None},
+        {"files": (("a", 1, None),)},
+        {"files": (CopiedFile(1, 1, None, 1),)},  # type: ignore[arg-type]
+        {"files": 1},
     ],
-    ids=["a version to come", "too little", "too much", "short row", "no path", "no files"],
+    ids=str,
 )
 def test_a_sentinel_that_makes_no_sense_is_not_believed(
-    directory: StageDirectory, change: Callable[[dict[str, object]], object]
+    directory: StageDirectory, wrong: dict[str, object]
 ) -> None:
-    write_sentinel(directory, sentinel(copied(directory, "a")))
-    path = directory.path / PRIVATE / SENTINEL
-    said = json.loads(path.read_bytes())
-    change(said)
-    path.write_text(json.dumps(said))
+    directory.write_private(SENTINEL, replace(sentinel(), **wrong))
     assert read_sentinel(directory) is None
 
 
-@pytest.mark.parametrize("path", ["../out", f"{PRIVATE}/x"])
-def test_a_sentinel_that_names_files_elsewhere_is_not_believed(
-    directory: StageDirectory, path: str
+def test_what_leads_elsewhere_is_not_followed(directory: StageDirectory, tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    for name in (SENTINEL, PLANNED):
+        write_sentinel(directory, sentinel(CopiedFile("../precious", 0, None, 1)), name)
+        with pytest.raises(StagingError, match="is no path below a directory"):
+            clean(directory.path, "slurm-1")
+        assert (tmp_path / "precious").exists()
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["empty", "full"])
+def test_a_directory_in_the_place_of_what_is_noted_makes_way(
+    directory: StageDirectory, full: bool
 ) -> None:
-    assert not is_inside(path)
-    write_sentinel(directory, sentinel(CopiedFile(path, 1, None, 1)))
+    places = [SENTINEL, PLANNED, private_name("lease", "slurm-1")]
+
+    def misplace() -> None:
+        for name in places:
+            inside = directory.path / PRIVATE / name / "sub"
+            inside.mkdir(parents=True) if full else inside.parent.mkdir()
+
+    misplace()
     assert read_sentinel(directory) is None
+    assert other_jobs(directory, None) == [places[2]]  # somebody may have been here
+    for name in places[:2]:
+        write_sentinel(directory, sentinel(), name)
+        assert read_sentinel(directory, name) is not None
+    add_lease(directory, "slurm-1")
+    assert other_jobs(directory, None) == ["slurm-1"]
+    for name in places:
+        directory.remove_private(name)
+    misplace()
+    for name in places:
+        directory.remove_private(name)
+    assert directory.private_names() == []
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{", b'{"format": "dataprep-lease-2"}'])
+def test_a_damaged_lease_is_somebody_s(directory: StageDirectory, damaged: bytes) -> None:
+    add_lease(directory, "slurm-1")
+    add_lease(directory, "slurm-2")
+    name = private_name("lease", "slurm-2")
+    (directory.path / PRIVATE / name).write_bytes(damaged)
+    assert other_jobs(directory, "slurm-1") == [name]
+    assert other_jobs(directory, "slurm-2") == ["slurm-1"]  # whose it is, its name says
+    add_lease(directory, "slurm-2")
+    assert other_jobs(directory, "slurm-1") == ["slurm-2"]
 
 
 def test_every_kind_of_change_is_seen(directory: StageDirectory) -> None:

@@ -7,17 +7,17 @@ import time
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from dataprep.errors import StagingError
-from dataprep.sealed.manifest import NAME as MANIFEST
+from dataprep.sealed.set import NAME as MANIFEST
 from dataprep.staging.target.directory import StageDirectory, open_directory
 from dataprep.staging.target.node_lock import LOCK, describe_holder, node_lock
 from dataprep.staging.target.paths import PRIVATE, remove_empty_folders, remove_files
 from dataprep.staging.target.sentinel import (
     PLANNED,
     other_jobs,
-    planned_paths,
     read_sentinel,
     remove_lease,
     remove_sentinel,
@@ -28,6 +28,7 @@ from dataprep.system.messages import counted, printable, sized, some_of
 # the cleaning are told at the same moment; batch systems give them 30 seconds as a rule.
 PATIENCE = 20.0
 
+_BY_HAND = "when those jobs are gone and it is still there, delete the directory by hand"
 _JOBS_DIRECTORY = "dataprep-"  # see `find_target`: dataprep-USER/JOB/NAME
 
 
@@ -54,16 +55,13 @@ class Cleaned:
         return f"{done}; {self.left}" if self.left else done
 
 
-def clean(
-    path: Path, job: str | None, *, all_jobs: bool = False, patience: float | None = None
-) -> Cleaned:
+def clean(path: Path, job: str | None, *, patience: float | None = None) -> Cleaned:
     """Remove a copy: the files that staging put there, then the directories left empty.
 
     Killed in between, it can be called again. Where nothing was staged, nothing is done.
 
     Args:
         job: the one that asks; None outside of any.
-        all_jobs: also if another job made the copy, or others still use it.
         patience: seconds to wait for somebody who is copying into it: they may be stopping;
             `PATIENCE` if None.
 
@@ -76,9 +74,9 @@ def clean(
         with directory:
             try:
                 # Before the lock too, which another job that copies may hold for long.
-                if not all_jobs and (left := _left_to_others(directory, job)):
+                if left := _left_to_others(directory, job):
                     return Cleaned(left=left)
-                return _clean_locked(directory, job, all_jobs=all_jobs, end=end)
+                return _clean_locked(directory, job, end=end)
             except StagingError:
                 if directory.is_current():
                     raise
@@ -86,9 +84,7 @@ def clean(
     return Cleaned()
 
 
-def _clean_locked(
-    directory: StageDirectory, job: str | None, *, all_jobs: bool, end: float
-) -> Cleaned:
+def _clean_locked(directory: StageDirectory, job: str | None, *, end: float) -> Cleaned:
     with node_lock(directory, done=lambda: time.monotonic() >= end) as lock:
         if lock is None:
             holder = describe_holder(directory) or "another process has been working on it"
@@ -96,26 +92,28 @@ def _clean_locked(
         lock.note("removing what is there")
         sentinel, planned = read_sentinel(directory), read_sentinel(directory, PLANNED)
         whose = sentinel or planned
-        if not all_jobs and (left := _left_to_others(directory, job)):
+        if left := _left_to_others(directory, job):
             return Cleaned(left=left)
-        if whose and not whose.shared and whose.job not in (None, job) and not all_jobs:
+        if whose and not whose.shared and whose.job not in (None, job):
             raise StagingError(
                 f"{directory.path} was staged by {whose.job}, this is {job or 'outside of any job'}"
-                "; if that job is over, clean with --all_jobs"
+                f"; {_BY_HAND}"
             )
         # Who asks to share it from here on finds no copy, and then no directory.
         remove_sentinel(directory)
-        paths = {file.path for file in sentinel.files} if sentinel else set()
-        return _remove(directory, paths | planned_paths(directory))
+        noted = [each.files for each in (sentinel, planned) if each is not None]
+        return _remove(directory, {file.path for file in chain.from_iterable(noted)})
 
 
 def _left_to_others(directory: StageDirectory, job: str | None) -> str:
     """Note that ``job`` uses the copy no more; who does, or is about to; empty if nobody is."""
     if job is not None:
         remove_lease(directory, job)
-    whose = read_sentinel(directory) or read_sentinel(directory, PLANNED)
-    users = [] if whose and not whose.shared else other_jobs(directory, job)
-    return f"the copy stays, used by {some_of(users)} (see --all_jobs)" if users else ""
+    users = other_jobs(directory, job)
+    whose = (read_sentinel(directory) or read_sentinel(directory, PLANNED)) if users else None
+    if not users or (whose and not whose.shared):
+        return ""
+    return f"the copy stays, used by {some_of(users)}; {_BY_HAND}"
 
 
 def _remove(directory: StageDirectory, paths: AbstractSet[str]) -> Cleaned:

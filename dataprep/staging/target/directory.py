@@ -6,15 +6,21 @@ import errno
 import hashlib
 import os
 import re
+import shutil
 import stat
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
-from dataprep.errors import StagingError
+from dataprep.errors import DatasetError, StagingError
 from dataprep.staging.target.paths import PRIVATE, partial_name, place_of, target_error
 from dataprep.system.messages import printable
 from dataprep.system.ownership import flaw_of, owner_name
+from dataprep.system.regular_files import open_regular
+from dataprep.system.state_files import encode, parse
+from dataprep_schemas.state import State
+
+AnyState = TypeVar("AnyState", bound=State)
 
 _ATTEMPTS = 5
 _LONGEST_NAME = 80
@@ -22,7 +28,6 @@ _LONGEST_NAME = 80
 # Search permission is all that a directory on the way must grant; O_DIRECTORY wakes automounts.
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not block
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -105,17 +110,54 @@ class StageDirectory:
             raise target_error(error, self.path, f"listing {PRIVATE}") from None
         return sorted(name for name in names if name.startswith(f"{kind}-") or not kind)
 
-    def read_private(self, name: str) -> bytes | None:
-        """What is in a private file, see `read_file`."""
-        return read_file(self.private, name)
+    def read_private(self, name: str, kind: type[AnyState]) -> AnyState | None:
+        """What was written to a private file; None if not exactly that is there."""
+        place = f"/proc/self/fd/{self.private}/{name}"
+        try:
+            with open_regular(place, link=False) as file:
+                return parse(file.read(), kind, place, "")
+        except (OSError, DatasetError):
+            return None
 
-    def write_private(self, name: str, data: bytes, *, copied: bool = True) -> None:
-        """Put ``data`` into a private file, see `write_file`."""
-        write_file(self.private, name, data, 0o600, copied=copied)
+    def write_private(self, name: str, state: State, *, copied: bool = True) -> None:
+        """Put a state into a private file: whole or not at all, even after a power cut.
+
+        Args:
+            copied: whether something may have been copied already; see `target_error`.
+
+        Raises:
+            NoRoomError: the storage is full, and nothing has been copied.
+            StagingError: the storage is full, read-only, damaged, or gone.
+        """
+        data, temporary = encode(state), partial_name(name)
+        self._make_way(name)
+        try:
+            descriptor = os.open(temporary, _WRITE, 0o600, dir_fd=self.private)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(descriptor)
+                os.rename(temporary, name, src_dir_fd=self.private, dst_dir_fd=self.private)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=self.private)
+                raise
+            os.fsync(self.private)
+        except OSError as error:
+            place = place_of(self.private)
+            raise target_error(error, place, f"writing {name}", copied=copied) from None
 
     def remove_private(self, name: str) -> None:
         """Remove a private file, see `remove_file`."""
+        self._make_way(name)
         remove_file(self.private, name)
+
+    def _make_way(self, name: str) -> None:
+        """Remove a directory where a private file belongs, as a damaged disk may leave it."""
+        with suppress(OSError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=self.private, follow_symlinks=False).st_mode):
+                shutil.rmtree(name, dir_fd=self.private)
 
     def close(self) -> None:
         """Close both descriptors; what is in the directory stays."""
@@ -211,57 +253,6 @@ def _check_own(path: Path, descriptor: int) -> None:
     raise StagingError(
         f"{printable(str(path))} {what}; choose a directory of your own, e.g. --to {inside}"
     )
-
-
-def read_file(directory: int, name: str) -> bytes | None:
-    """What is in a file of an open directory; None if there is none that is a plain file of ours.
-
-    Raises:
-        StagingError: the storage is damaged.
-    """
-    try:
-        descriptor = os.open(name, _READ, dir_fd=directory)
-    except OSError:
-        return None
-    try:
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            plain = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-            return file.read() if plain else None
-    except OSError as error:
-        raise target_error(error, place_of(directory), f"reading {name}") from None
-
-
-def write_file(
-    directory: int, name: str, data: bytes, mode: int = 0o644, *, copied: bool = True
-) -> None:
-    """Put ``data`` into a file of an open directory: whole or not at all, even after a power cut.
-
-    Args:
-        mode: its permissions.
-        copied: whether something may have been copied already; see `target_error`.
-
-    Raises:
-        NoRoomError: the storage is full, and nothing has been copied.
-        StagingError: the storage is full, read-only, damaged, or gone.
-    """
-    temporary = partial_name(name)
-    try:
-        descriptor = os.open(temporary, _WRITE, mode, dir_fd=directory)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                os.fchmod(descriptor, mode)  # whatever the umask
-                file.write(data)
-                file.flush()
-                os.fsync(descriptor)
-            os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary, dir_fd=directory)
-            raise
-        os.fsync(directory)
-    except OSError as error:
-        raise target_error(error, place_of(directory), f"writing {name}", copied=copied) from None
 
 
 def remove_file(directory: int, name: str) -> None:

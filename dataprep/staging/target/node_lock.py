@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import socket
 import threading
@@ -11,17 +10,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+import msgspec
+
 from dataprep.errors import StagingError
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.paths import PRIVATE, target_error
-from dataprep.system.messages import printable
+from dataprep.system.messages import one_line, printable
+from dataprep_schemas.state import CopierNote
 
 LOCK = "lock"  # its name in the private directory
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOTE_BYTES = 2048  # always as many: overwritten in place, it needs no space on a full disk
-_MOST_PROGRESS = 100  # characters, so that a note holds them however they are escaped
+_MOST_PROGRESS = 100  # characters, which a note has room for
 _NOTE_SECONDS = 1.0
 _FIRST_POLL, _LAST_POLL = 0.05, 0.5  # seconds
 _FIRST_TELL_SECONDS = 3.0  # before it is said for the first time; then
@@ -52,11 +54,11 @@ class NodeLock:
 
     def _write(self, progress: str) -> None:
         self._written, self._progress = time.monotonic(), progress
-        shown = progress[:_MOST_PROGRESS]
-        note = {"pid": os.getpid(), "host": socket.gethostname(), "progress": shown}
+        shown = one_line(progress)[:_MOST_PROGRESS]
+        note = msgspec.json.encode(CopierNote(os.getpid(), socket.gethostname(), shown))
         # A disk that is full or broken is told by the copying, which fares no better.
         with suppress(OSError):
-            os.pwrite(self._descriptor, json.dumps(note).encode().ljust(_NOTE_BYTES), 0)
+            os.pwrite(self._descriptor, note.ljust(_NOTE_BYTES), 0)
 
 
 @contextmanager
@@ -92,8 +94,7 @@ def node_lock(
             return
         if time.monotonic() >= tell_at:
             tell_at = time.monotonic() + _TELL_SECONDS
-            who = _describe(_read_note(directory, name))
-            on_wait(f"waiting for {who}, which works on {directory.path}")
+            on_wait(f"waiting for {_who(directory, name)}, which works on {directory.path}")
         time.sleep(pause)
         pause = min(pause * 1.5, _LAST_POLL)
 
@@ -139,7 +140,7 @@ def describe_holder(directory: StageDirectory) -> str | None:
             return None
     finally:
         os.close(descriptor)
-    return f"{_describe(_read_note(directory, LOCK))} is working on it"
+    return f"{_who(directory, LOCK)} is working on it"
 
 
 def _try(directory: StageDirectory, descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
@@ -163,21 +164,13 @@ def _has_name(directory: StageDirectory, name: str, descriptor: int) -> bool:
     return os.path.samestat(named, os.fstat(descriptor))
 
 
-def _read_note(directory: StageDirectory, name: str) -> bytes:
-    """What the lock file says, to see whether it changes."""
+def _who(directory: StageDirectory, name: str) -> str:
+    """Who holds a lock, and how far they are, as far as the lock file tells."""
     try:
         descriptor = os.open(name, _LOOK, dir_fd=directory.private)
         with os.fdopen(descriptor, "rb") as file:
-            return file.read(_NOTE_BYTES)
-    except OSError:
-        return b""
-
-
-def _describe(note: bytes) -> str:
-    try:
-        said = json.loads(note)
-        who = f"process {int(said['pid'])} on {printable(str(said['host']))}"
-        progress = printable(str(said["progress"]))
-    except (ValueError, TypeError, KeyError):
+            note = msgspec.json.decode(file.read(_NOTE_BYTES), type=CopierNote)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return "another process"
-    return f"{who} ({progress})" if progress else who
+    who = f"process {note.pid} on {printable(note.host)}"
+    return f"{who} ({printable(note.progress)})" if note.progress else who

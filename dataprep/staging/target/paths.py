@@ -11,7 +11,6 @@ import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -28,35 +27,12 @@ PRIVATE = ".dataprep-stage"
 Verify = Literal["none", "copy", "reread"]
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedFile:
-    """A file that is in a target, under its final name.
-
-    Attributes:
-        path: relative to the target.
-        bytes: its size.
-        sha256: of what was written; None if it was not hashed.
-        modified: its time of modification, in ns.
-    """
-
-    path: str
-    bytes: int
-    sha256: str | None
-    modified: int
-
-
 def place_of(directory: int) -> str:
     """The absolute path of an open directory, without links; for messages and notes."""
     try:
         return str(Path(f"/proc/self/fd/{directory}").readlink())
     except OSError:
         return "the target"
-
-
-def is_inside(path: str) -> bool:
-    """Whether a relative path stays where it begins, and out of what staging keeps for itself."""
-    parts = path.split("/")
-    return PRIVATE not in parts[:1] and not any(part in ("", ".", "..") for part in parts)
 
 
 @contextmanager
@@ -93,11 +69,14 @@ def sync_folders(directory: int, paths: Iterable[str]) -> None:
     """Make the names of files durable, one flush for each directory that they are in.
 
     Raises:
-        OSError: a directory is not there any more, or cannot be flushed.
+        StagingError: a directory is not there any more, or cannot be flushed.
     """
-    for path in {path.rpartition("/")[0]: path for path in paths}.values():
-        with opened_parent(directory, path) as (parent, _):
-            os.fsync(parent)
+    try:
+        for path in {path.rpartition("/")[0]: path for path in paths}.values():
+            with opened_parent(directory, path) as (parent, _):
+                os.fsync(parent)
+    except OSError as error:
+        raise target_error(error, place_of(directory), "flushing a directory") from error
 
 
 def _enter(here: int, part: str, create: bool) -> int:

@@ -6,60 +6,28 @@ time, so that a copy that was touched since is not believed.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any
+from urllib.parse import quote, unquote
 
-from dataprep.errors import StagingError
+from msgspec.structs import replace
+
 from dataprep.staging.target.directory import StageDirectory, private_name
-from dataprep.staging.target.paths import CopiedFile, is_inside, opened_parent
-from dataprep.system.state_files import to_json
+from dataprep.staging.target.paths import opened_parent
+from dataprep_schemas.state import CopiedFile, JobLease, Sentinel
 
 SENTINEL = "complete.json"
 PLANNED = "planned.json"
 
 _LEASE = "lease"
-_VERSION = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Sentinel:
-    """A whole copy, or one that is planned.
-
-    Attributes:
-        source: the directory it is a copy of.
-        digest: the inventory's (a manifest's SHA-256, or a listing's).
-        selection: `Selection.digest`: the same of the files that are here.
-        job: the scheduler's job that made it; None outside of any.
-        shared: whether other jobs may use it.
-        files: every file, with its size and time of modification when it was copied; of a planned
-            copy all that may be here, however staging ended, of which only the paths say something.
-        asked: which part of the source the call asked for, see `StageRequest.asked`.
-    """
-
-    source: str
-    digest: str
-    selection: str
-    job: str | None
-    shared: bool
-    files: tuple[CopiedFile, ...]
-    asked: str = ""
 
 
 def read_sentinel(directory: StageDirectory, name: str = SENTINEL) -> Sentinel | None:
-    """The sentinel, or what was `PLANNED`; None if there is none, or none that makes sense."""
-    try:
-        said: dict[str, Any] = json.loads(directory.read_private(name) or b"{}")
-        if said.pop("version") != _VERSION:
-            return None
-        files = tuple(CopiedFile(*row) for row in said.pop("files"))
-        return Sentinel(**said, files=files) if all(is_inside(one.path) for one in files) else None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, StagingError):
-        return None
+    """The sentinel, or what was `PLANNED`; None if there is none that is as it was written."""
+    written = directory.read_private(name, Sentinel)
+    return None if written is None else _renamed(written, _unquoted)
 
 
 def write_sentinel(directory: StageDirectory, sentinel: Sentinel, name: str = SENTINEL) -> None:
@@ -70,10 +38,26 @@ def write_sentinel(directory: StageDirectory, sentinel: Sentinel, name: str = SE
     Raises:
         StagingError: the storage is full, read-only, damaged, or gone.
     """
-    said = asdict(replace(sentinel, files=()))  # of which there may be 300,000
-    said["files"] = [[file.path, file.bytes, file.sha256, file.modified] for file in sentinel.files]
-    text = json.dumps({"version": _VERSION, **said}, separators=(",", ":"))
-    directory.write_private(name, text.encode())
+    directory.write_private(name, _renamed(sentinel, _quoted))
+
+
+def _renamed(sentinel: Sentinel, rename: Callable[[str], str]) -> Sentinel:
+    """The same with other paths. Files' names are any bytes, and those of JSON are not."""
+    files = tuple(
+        file if (path := rename(file.path)) is file.path else replace(file, path=path)
+        for file in sentinel.files
+    )
+    return replace(sentinel, source=rename(sentinel.source), files=files)
+
+
+def _quoted(path: str) -> str:
+    if path.isprintable() and "%" not in path:  # as good as all, of which there may be 300,000
+        return path
+    return quote(path, errors="surrogateescape")
+
+
+def _unquoted(path: str) -> str:
+    return unquote(path, errors="surrogateescape")  # itself if there is no %
 
 
 def planned_paths(directory: StageDirectory) -> frozenset[str]:
@@ -96,7 +80,7 @@ def add_lease(directory: StageDirectory, job: str) -> None:
         NoRoomError: the storage is full; nothing has been copied by this job yet.
         StagingError: it is read-only, damaged, or gone.
     """
-    directory.write_private(private_name(_LEASE, job), to_json({"job": job}), copied=False)
+    directory.write_private(private_name(_LEASE, job), JobLease(job), copied=False)
 
 
 def remove_lease(directory: StageDirectory, job: str) -> None:
@@ -107,14 +91,9 @@ def remove_lease(directory: StageDirectory, job: str) -> None:
 def other_jobs(directory: StageDirectory, job: str | None) -> list[str]:
     """The jobs that use a shared copy, but for ``job``; an unreadable note counts as one."""
     own = None if job is None else private_name(_LEASE, job)
-    return [_job_of(directory, name) for name in directory.private_names(_LEASE) if name != own]
-
-
-def _job_of(directory: StageDirectory, name: str) -> str:
-    try:
-        return str(json.loads(directory.read_private(name) or b"")["job"])
-    except (ValueError, TypeError, KeyError):
-        return name
+    others = [name for name in directory.private_names(_LEASE) if name != own]
+    leases = [directory.read_private(name, JobLease) for name in others]
+    return [lease.job if lease else name for lease, name in zip(leases, others, strict=True)]
 
 
 def changed_files(directory: StageDirectory, files: Sequence[CopiedFile]) -> list[str]:
