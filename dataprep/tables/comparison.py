@@ -1,4 +1,4 @@
-"""The images that there are now, compared with those of a data set that is to grow, or be replaced."""
+"""The images that there are now, compared with those of a data set that there is already."""
 
 from __future__ import annotations
 

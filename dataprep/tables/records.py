@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dataprep_schemas.manifest import RecordsFile
     from dataprep_schemas.tables import Kind
 
-NAME = "records.parquet"
+NAME: Final = "records.parquet"
 
 STORED = ("stored", "repaired", "warned")
 """Statuses of images that are in the data set."""

@@ -198,8 +198,8 @@ def _error_of(failure: Failure) -> DataprepError:
         error = getattr(errors, failure.kind)(failure.message)
     else:
         error = PipelineError(
-            f"a worker failed unexpectedly: {failure.kind}: {failure.message}; this is a defect of dataprep or of "
-            "a plugin, run with --debug for the details"
+            f"a worker failed unexpectedly: {failure.kind}: {failure.message}; this is a defect of "
+            "dataprep or of a plugin, run with --debug for the details"
         )
     error.__cause__ = RuntimeError(failure.traceback)
     return error
