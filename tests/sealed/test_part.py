@@ -15,6 +15,7 @@ from dataprep.sealed.part import has_part, read_part
 from dataprep.sealed.set import SealedSet
 from dataprep.staging.inventory import read_inventory
 from dataprep.staging.selection import Share, select
+from dataprep.system.state_files import write_state
 from tests.conftest import Cli, Made
 from tests.forging import rehashed
 
@@ -26,14 +27,14 @@ def staged(made: Made, out: Path, *splits: str, share: Share | None = None) -> P
         (out / file.path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(made.out / file.path, out / file.path)
     if selection.part is not None:
-        (out / "part.json").write_text(selection.part)
+        write_state(out / "part.json", selection.part)
     return out
 
 
 @pytest.fixture(scope="module")
 def second(tiny: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards 1 and 4 of 6 of train, and all 2 of validation."""
-    share = Share(1, 3, whole=frozenset({"validation"}))
+    share = Share(1, 3)  # more nodes than validation has shards
     return staged(tiny, tmp_path_factory.mktemp("second"), share=share)
 
 

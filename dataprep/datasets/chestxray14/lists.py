@@ -232,9 +232,11 @@ def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
         _require(database, "labels", lists.labels, _LABEL_RULES)
         _read_sides(database, lists.sides)
         # The split of each patient that the lists leave to chance.
+        split, values = cut.split_sql("patient_id::text")
         database.execute(
-            f"create table cut as select distinct patient_id, {cut.split_sql('patient_id::text')} "
-            "as split from labels join sides using (key) where not test"
+            f"create table cut as select distinct patient_id, {split} as split "
+            "from labels join sides using (key) where not test",
+            values,
         )
         if lists.boxes:
             _read_lines(database, "box_lines", lists.boxes)
