@@ -13,14 +13,15 @@ import json
 import resource
 import time
 from pathlib import Path
-from typing import Any
 
 import duckdb
+from msgspec import structs
 
 from dataprep import report
-from dataprep.sealed.manifest import NAME, read_manifest, seal_manifest
-from dataprep.system.state_files import to_json
+from dataprep.sealed.set import NAME, SealedSet
+from dataprep.system.state_files import file_sha256, write_state
 from dataprep.tables.records import NAME as RECORDS
+from dataprep_schemas.manifest import File, Input, RecordsFile, Shard
 
 _CLASSES = 21_841
 _SPLITS = {"train": (14_150_000, 11_320), "validation": (50_000, 40)}  # images, shards
@@ -34,38 +35,45 @@ def make(small: Path, out: Path) -> None:
         out: a new directory.
     """
     out.mkdir(parents=True)
-    names = [
-        [f"n{number:08d}", f"made-up class {number}, which has a long name, and synonyms, as such"]
+    names = tuple(
+        (f"n{number:08d}", f"made-up class {number}, which has a long name, and synonyms, as such")
         for number in range(_CLASSES)
-    ]
-    splits: dict[str, Any] = {}
+    )
+    before = SealedSet.read(small).manifest
+    splits = {}
     for name, (images, shards) in _SPLITS.items():
         each = images // shards
-        files = [
-            {
-                "records": each,
-                "files": [
-                    {
-                        "path": f"{name}/{name}-{shard:05d}-of-{shards:05d}",
-                        "bytes": each * 110_000,
-                        "sha256": f"{shard:064x}",
-                    }
-                ],
-            }
-            for shard in range(shards)
-        ]
-        splits[name] = {
-            **next(iter(read_manifest(small)["splits"].values())),
-            "records": images,
-            "shards": files,
-            "records_per_shard": [each, each],
-        }
-    body = {key: value for key, value in read_manifest(small).items() if key != "sha256"}
+        made = tuple(
+            Shard(
+                each,
+                (File(f"{name}/{name}-{at:05d}-of-{shards:05d}", each * 110_000, f"{at:064x}"),),
+            )
+            for at in range(shards)
+        )
+        splits[name] = structs.replace(
+            next(iter(before.splits.values())),
+            shards=made,
+            records=images,
+            records_per_shard=(each, each),
+            rejected=0,
+            images_found=images,
+            bytes=sum(shard.bytes for shard in made),
+        )
     rows = sum(images for images, _ in _SPLITS.values())
-    body |= {"classes": names, "splits": splits, "totals": {**body["totals"], "records": rows}}
-    body["records_table"] = {**body["records_table"], "rows": rows}
-    (out / NAME).write_bytes(to_json(seal_manifest(body)))
     _write_records(out / RECORDS)
+    manifest = structs.replace(
+        before,
+        classes=names,
+        splits=splits,
+        num_shards={name: shards for name, (_, shards) in _SPLITS.items()},
+        shuffle=dict.fromkeys(_SPLITS, "stratified"),
+        input={name: Input(images, images, "0" * 32) for name, (images, _) in _SPLITS.items()},
+        totals=structs.replace(before.totals, records=rows),
+        records_table=RecordsFile(
+            RECORDS, (out / RECORDS).stat().st_size, file_sha256(out / RECORDS), rows
+        ),
+    )
+    write_state(out / NAME, manifest)
 
 
 def _write_records(path: Path) -> None:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from dataprep.api.calls import compact, convert, diff, prepare, stage, status, verify
     from dataprep.api.contents import Contents, inspect
     from dataprep.api.progress import Progress
-    from dataprep.api.results import SealedSet
     from dataprep.api.review import Linted, card, lint, report
     from dataprep.build.status import JobStatus
     from dataprep.sealed.diff import Difference
     from dataprep.sealed.records import Records
+    from dataprep.sealed.set import SealedSet
     from dataprep.sealed.verify import Verified
     from dataprep.sinks.example import Example
 
@@ -62,7 +62,7 @@ _WHERE: Final = {
     **dict.fromkeys(("Linted", "card", "lint", "report"), "dataprep.api.review"),
     "Progress": "dataprep.api.progress",
     "Records": "dataprep.sealed.records",
-    "SealedSet": "dataprep.api.results",
+    "SealedSet": "dataprep.sealed.set",
     "Verified": "dataprep.sealed.verify",
 }
 
@@ -79,8 +79,9 @@ def open(path: str | os.PathLike[str], split: str = "train") -> Records:  # noqa
         dataprep.errors.UsageError: no such split, or a format that is not installed.
     """
     from dataprep.sealed.records import Records
+    from dataprep.sealed.set import SealedSet
 
-    return Records(Path(path), split)
+    return Records(SealedSet.read(Path(path)), split)
 
 
 def __getattr__(name: str) -> object:

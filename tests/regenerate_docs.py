@@ -1,8 +1,9 @@
-"""Write docs/commands.md and docs/api.md from the program: ``python -m tests.regenerate_docs``."""
+"""Write docs/commands.md, docs/api.md and the manifest's schema from the program: ``python -m tests.regenerate_docs``."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 import click
 
 import dataprep
+import dataprep_schemas
 from dataprep.api.options import compact_options, convert_options, prepare_options, stage_options
 from dataprep.cli import command
 from dataprep.cli.help import HELP_ALL
@@ -128,3 +130,5 @@ def _text(member: object) -> str:
 if __name__ == "__main__":
     for path, text in pages().items():
         path.write_text(text, encoding="utf-8")
+    schema = json.dumps(dataprep_schemas.manifest_schema(), indent=1)
+    Path(dataprep_schemas.__file__).with_name("manifest.schema.json").write_text(schema + "\n")

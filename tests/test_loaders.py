@@ -22,8 +22,9 @@ import numpy as np
 import pytest
 
 import dataprep
-from dataprep.review.loaders import loaders
-from dataprep.sealed.manifest import read_manifest
+from dataprep.review.loaders import loaders, trainers
+from dataprep.sealed.set import SealedSet
+from dataprep_schemas.manifest import SinkConfig
 from tests.conftest import FORMATS, Made, Shelf, shelf_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "reading.md"
@@ -129,20 +130,13 @@ BLOCKS = blocks()
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 
 
-def trainers(name: str) -> list[str]:
-    """Those of which the report of a format has lines."""
+def sink_of(name: str) -> SinkConfig:
     _, sink, *options = FORMATS[name]
-    config = dict(word.split("=") for word in options if "=" in word)
-    manifest = {
-        "splits": {"train": {"shards": []}},
-        "sink": {"name": sink, "config": config},
-        "examples": {"multilabel": False},
-        "classes": [],
-    }
-    return [trainer for trainer, _ in loaders(manifest)]
+    return SinkConfig(sink, dict(word.split("=") for word in options if "=" in word))
 
 
-REPORTED = [(name, trainer) for name in FORMATS for trainer in trainers(name)]
+# The format, and a trainer of which its report has lines.
+REPORTED = [(name, it) for name in FORMATS for it in trainers(sink_of(name), multilabel=False)]
 
 
 def block_of(name: str, trainer: str) -> Block:
@@ -292,7 +286,7 @@ def test_a_loader_gives_every_image_with_its_label(
 
 
 def lines_of(directory: Path, trainer: str) -> str:
-    return dict(loaders(read_manifest(directory / "out")))[trainer].replace("OUT", "out")
+    return dict(loaders(SealedSet.read(directory / "out").manifest))[trainer].replace("OUT", "out")
 
 
 def rest(block: Block, outs: Outs) -> str:
@@ -333,7 +327,7 @@ def test_the_reports_lines_load_any_number_of_labels(
     steps = run(replace(block, code=code), many_labels(name))
     with dataprep.open(many_labels(name) / "out", split="train") as records:
         wanted = Counter(tuple(int(n in it.labels) for n in range(14)) for it in records)
-        assert "Energon" not in dict(loaders(read_manifest(records.out)))
+        assert "Energon" not in dict(loaders(SealedSet.read(records.out).manifest))
     assert wanted.keys() >= steps.labels.keys()
     # DALI's lines leave out what does not fill a batch, MXNet's fill it up.
     assert trainer in ("DALI", "MXNet") or steps.labels == wanted

@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from dataclasses import replace
 from multiprocessing import current_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.api.progress import Reporter, Tell, told
-from dataprep.api.results import SealedSet
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.cores import usable_cores
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from dataprep.datasets.base import Dataset
     from dataprep.images import Recipe
     from dataprep.sealed.diff import Difference
+    from dataprep.sealed.set import SealedSet
     from dataprep.sealed.verify import Level, Verified
     from dataprep.staging.request import StageRequest
     from dataprep_pipelines.runners import Engine
@@ -86,7 +86,7 @@ def prepare(
     from dataprep_pipelines.run import prepare as run
 
     with told(progress) as reporter, within_limits(values):
-        return SealedSet.of(request.out, run(request, engine, reporter))
+        return replace(run(request, engine, reporter), out=request.out)
 
 
 def convert(
@@ -137,7 +137,7 @@ def convert(
 
     with told(progress) as reporter, within_limits(values):
         checked = _verifier(request.source, values["check"], engine, reporter)
-        return SealedSet.of(request.out, run(request, engine, reporter, checked))
+        return replace(run(request, engine, reporter, checked), out=request.out)
 
 
 def compact(
@@ -162,7 +162,7 @@ def compact(
     from dataprep.api.options import chosen_striping, compact_options
     from dataprep.api.parameters import resolve
     from dataprep.build.request import ConvertRequest
-    from dataprep.sealed.manifest import read_manifest
+    from dataprep.sealed.set import SealedSet
 
     _check_guarded()
     values = resolve("dataprep compact", compact_options(), options)
@@ -178,7 +178,7 @@ def compact(
     with told(progress) as reporter, within_limits(values):
         checked = _verifier(request.source, values["check"], engine, reporter)
         made = run(request, engine, reporter, checked)
-        sealed = SealedSet.of(request.out, made or read_manifest(request.out))
+        sealed = replace(made or SealedSet.read(request.out), out=request.out)
         reporter.line(str(sealed) if made else f"{out} is one generation, nothing to compact")
         return sealed
 
@@ -237,12 +237,11 @@ def diff(
         SinkError: a shard is damaged.
     """
     from dataprep.sealed.diff import diff as run
-    from dataprep.sealed.manifest import read_manifest
+    from dataprep.sealed.set import SealedSet
 
     both = Path(a), Path(b)
-    splits = chain.from_iterable(read_manifest(out)["splits"].values() for out in both)
     with told(progress) as reporter:
-        reporter.begin("diff", sum(split["records"] for split in splits), "record")
+        reporter.begin("diff", sum(SealedSet.read(out).records for out in both), "record")
         return run(*both, threads=workers or usable_cores(), progress=reporter.advance)
 
 
@@ -454,10 +453,9 @@ def _verifier(
 
 def _bytes_of(out: Path) -> int:
     """The size of all files that are here, as `verify` counts them."""
-    from dataprep.sealed.manifest import present, read_manifest
+    from dataprep.sealed.set import SealedSet
 
-    manifest = present(out, read_manifest(out))
-    files = [manifest["records_table"]]
-    for split in manifest["splits"].values():
-        files += chain(split["files"], *(shard["files"] for shard in split["shards"]))
-    return sum(file["bytes"] for file in files)
+    sealed = SealedSet.read(out)
+    files = [file for split in sealed.splits.values() for file in split.files]
+    shards = sum(split.bytes for split in sealed.splits.values())
+    return sealed.manifest.records_table.bytes + shards + sum(file.bytes for file in files)

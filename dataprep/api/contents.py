@@ -7,13 +7,46 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from dataprep.sealed.manifest import present, read_manifest, read_part
+import msgspec
+
+from dataprep.sealed.part import described
+from dataprep.sealed.set import PresentSplit, SealedSet
 from dataprep.system.messages import counted, one_line, printable, sized
 from dataprep.tables.records import NAME, TURNED, check_sealed, conspicuous, count_reasons
+from dataprep_schemas.manifest import Statistics, Statuses
 
 _SHOWN = 5  # images that are not just stored
+
+
+class SplitContents(Statuses, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """A split: ``records`` to ``records_per_shard`` of what is here, the rest of all of it.
+
+    Attributes:
+        records_per_shard: smallest and largest.
+        class_records: records by 0-based class index.
+    """
+
+    records: int
+    bytes: int
+    shards: int
+    records_per_shard: tuple[int, int]
+    images_found: int
+    class_spread: int
+    label_set_spread: int
+    class_records: dict[str, int]
+    statistics: Statistics | None
+
+    @classmethod
+    def of(cls, split: PresentSplit) -> SplitContents:
+        """What is known of a split of which something is here."""
+        here = {
+            "records": split.records,
+            "bytes": split.bytes,
+            "shards": len(split.shards),
+            "records_per_shard": split.records_per_shard,
+        }
+        return msgspec.convert(msgspec.structs.asdict(split.whole) | here, cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +59,8 @@ class Contents:
         sink: the format.
         seed: of the order.
         part: what of the data set is here, e.g. ``part 2 of 4``; None if all of it.
-        splits: what the manifest says of those of which something is; ``records``, ``bytes`` and
-            the number of ``shards`` are of what is here.
+        splits: what the manifest says of those of which something is; ``records``, ``bytes``,
+            ``records_per_shard`` and the number of ``shards`` are of what is here.
         noted: a line each on the first few images that are not just stored: status, split, key and
             reason; ``records.parquet`` names all.
         noted_images: how many there are.
@@ -41,7 +74,7 @@ class Contents:
     sink: str
     seed: int
     part: str | None
-    splits: Mapping[str, Mapping[str, Any]]
+    splits: Mapping[str, SplitContents]
     noted: tuple[str, ...]
     noted_images: int
     turned: int
@@ -56,16 +89,15 @@ class Contents:
         if self.part is not None:
             yield f"{self.part} is here"
         for name, split in self.splits.items():
-            yield f"{name}: {split['records']:,} records of {split['images_found']:,} images"
-            sizes = " to ".join(f"{size:,}" for size in sorted({*split["records_per_shard"]}))
-            shards = counted(split["shards"], "shard")
-            yield f"  {shards} of {sizes} records, {sized(split['bytes'])}"
-            empty = len(self.classes) - len(split["class_records"])
+            yield f"{name}: {split.records:,} records of {split.images_found:,} images"
+            sizes = " to ".join(f"{size:,}" for size in sorted({*split.records_per_shard}))
+            shards = counted(split.shards, "shard")
+            yield f"  {shards} of {sizes} records, {sized(split.bytes)}"
+            empty = len(self.classes) - len(split.class_records)
             without = f" ({empty:,} without images)" if empty else ""
             yield (
                 f"  {counted(len(self.classes), 'class', 'classes')}{without}, "
-                f"{split['rejected']:,} rejected, {split['repaired']:,} repaired, "
-                f"{split['warned']:,} warned"
+                f"{split.rejected:,} rejected, {split.repaired:,} repaired, {split.warned:,} warned"
             )
         if self.turned:
             yield (
@@ -87,27 +119,22 @@ def inspect(out: str | os.PathLike[str]) -> Contents:
         DatasetError: there is no intact manifest.
     """
     out = Path(out)
-    manifest = read_manifest(out)
-    part = read_part(out, manifest)
+    sealed = SealedSet.read(out)
+    manifest, totals = sealed.manifest, sealed.manifest.totals
     columns = ("status", "split", "key", "reason")
-    totals = manifest["totals"]
-    check_sealed(out / NAME, manifest["records_table"])
+    check_sealed(out / NAME, manifest.records_table)
     return Contents(
         out=out,
-        dataset=manifest["dataset"],
-        sink=manifest["sink"]["name"],
-        seed=manifest["seed"],
-        part=None if part is None else str(part),
-        splits={
-            name: {key: split[key] for key in split if key != "files"}
-            | {"shards": len(split["shards"])}
-            for name, split in present(out, manifest)["splits"].items()
-        },
+        dataset=manifest.dataset,
+        sink=manifest.sink.name,
+        seed=manifest.seed,
+        part=None if sealed.part is None else described(sealed.part),
+        splits={name: SplitContents.of(split) for name, split in sealed.splits.items()},
         noted=tuple(
             printable(": ".join(filter(None, row)))
             for row in islice(conspicuous(out / NAME, columns), _SHOWN)
         ),
-        noted_images=sum(totals.values()) - totals["records"],
+        noted_images=sum(msgspec.structs.asdict(totals).values()) - totals.records,
         turned=count_reasons(out / NAME, TURNED),
-        classes=tuple((identifier, name) for identifier, name in manifest["classes"]),
+        classes=manifest.classes,
     )

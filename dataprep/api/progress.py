@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from dataprep.system.messages import one_line, sized
 
 if TYPE_CHECKING:
-    from dataprep.build.commit import CommitRecord
     from dataprep.build.job import Job
+    from dataprep_schemas.state import CommitRecord
 
 _TOLD_SECONDS: Final = 0.1  # between two reports of a phase, at least
 _STILL_SECONDS: Final = 1.0  # likewise, while nothing changes

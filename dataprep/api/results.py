@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-from dataprep.system.messages import counted, sized
+import msgspec
+
+from dataprep.sealed.set import SealedSet
+
+# Of a finished data set; what else it has is all that its manifest says.
+_SUMMARY: Final = ("out", "records", "shards", "bytes", "rejected", "noted", "unmatched", "spread")
 
 
 def as_json(result: object) -> str:
@@ -22,6 +27,10 @@ def _escaped(line: str) -> str:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, SealedSet):
+        return {name: _plain(getattr(value, name)) for name in _SUMMARY}
+    if isinstance(value, msgspec.Struct):
+        return _plain(msgspec.structs.asdict(value))
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -29,62 +38,3 @@ def _plain(value: object) -> object:
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(inner) for inner in value]
     return str(value) if isinstance(value, Path) else value
-
-
-@dataclass(frozen=True, slots=True)
-class SealedSet:
-    """A finished data set, as ``prepare``, ``convert`` and ``compact`` return it.
-
-    Attributes:
-        out: the directory of ``manifest.json``.
-        records: how many records all splits have.
-        shards: how many shards.
-        bytes: of all shards.
-        rejected: images that could not be used, and are named in ``records.parquet``.
-        noted: images that were repaired, or about which there is a warning.
-        unmatched: images that are listed but missing, or there but not listed.
-        spread: the largest difference of any class's count between two shards of a stratified
-            split with several shards; None if there is none.
-    """
-
-    out: Path
-    records: int
-    shards: int
-    bytes: int
-    rejected: int
-    noted: int
-    unmatched: int
-    spread: int | None
-
-    @classmethod
-    def of(cls, out: Path, manifest: Mapping[str, Any]) -> SealedSet:
-        """What its manifest says."""
-        splits, totals = manifest["splits"], manifest["totals"]
-        shards = [shard for split in splits.values() for shard in split["shards"]]
-        files = [file for part in (*shards, *splits.values()) for file in part["files"]]
-        spreads = [
-            split["class_spread"]
-            for name, split in splits.items()
-            if len(split["shards"]) > 1 and manifest["shuffle"][name] == "stratified"
-        ]
-        return cls(
-            out=out,
-            records=totals["records"],
-            shards=len(shards),
-            bytes=sum(file["bytes"] for file in files),
-            rejected=totals["rejected"],
-            noted=totals["repaired"] + totals["warned"],
-            unmatched=totals["missing"] + totals["unlisted"],
-            spread=max(spreads, default=None) if manifest["examples"]["multilabel"] else None,
-        )
-
-    def __str__(self) -> str:
-        """One line."""
-        text = f"sealed {self.out / 'manifest.json'}: {counted(self.records, 'record')} in "
-        text += f"{counted(self.shards, 'shard')}, {sized(self.bytes)}, "
-        text += f"{self.rejected} rejected, {self.noted} noted"
-        if self.unmatched:
-            text += f", {self.unmatched} missing or not listed"
-        if self.spread is not None:
-            text += f"; no class differs by more than {self.spread} between two stratified shards"
-        return text

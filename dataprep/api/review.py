@@ -64,12 +64,13 @@ def lint(
     from dataprep.review.findings import Excluded, Limits, chosen_rules, opened, write_excluded
     from dataprep.review.findings import lint as run
     from dataprep.review.near import CHOICES
+    from dataprep.sealed.set import SealedSet
 
     chosen, limits = chosen_rules(rules), Limits(distance, fewest, imbalance)
     left_out: dict[tuple[str, str], Excluded] | None = None if write_exclude is None else {}
     with told(progress) as reporter:
         advance = partial(reporter.counting, "lint", CHOICES)
-        with opened(Path(out), chosen, limits, advance) as (database, remarks):
+        with opened(SealedSet.read(Path(out)), chosen, limits, advance) as (database, remarks):
             found = run(database, chosen, show=show, chosen=left_out)
     if write_exclude is not None and left_out is not None:
         write_excluded(Path(write_exclude), left_out.values())
@@ -134,12 +135,12 @@ def card(
         UsageError: something that catalogues ask for is missing.
     """
     from dataprep.review.card import CROISSANT, README, croissant, full_card, readme
-    from dataprep.sealed.manifest import read_manifest
+    from dataprep.sealed.set import SealedSet
     from dataprep.tables.records import RecordsTable
 
-    manifest = read_manifest(Path(out))
-    found = full_card(manifest["dataset"], fields, responsible or {})
-    with RecordsTable(Path(out), manifest["records_table"]) as table:
+    manifest = SealedSet.read(Path(out)).manifest
+    found = full_card(manifest.dataset, fields, responsible or {})
+    with RecordsTable(Path(out), manifest.records_table) as table:
         attributes = table.attributes
     paths = Path(out, CROISSANT), Path(out, README)
     write_durably(paths[0], croissant(found, manifest, attributes).encode())

@@ -4,41 +4,47 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import replace as with_options
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from typing_extensions import override
 
-from dataprep.build.claim import Identity, claim, claim_generation, is_other_job, what_differs
+from dataprep.build.claim import (
+    claim,
+    claim_generation,
+    identity_of,
+    is_other_job,
+    what_differs,
+)
 from dataprep.build.grow import merge
 from dataprep.build.image_job import ImageJob, choose_images, chosen_shuffle
 from dataprep.build.request import Request
 from dataprep.build.workspace import Workspace
 from dataprep.datasets import Dataset
 from dataprep.errors import DatasetError, SourceError, UsageError
-from dataprep.sealed.manifest import dataset_info, manifest_sink, read_manifest, refuse_part
+from dataprep.sealed.set import SealedSet
 from dataprep.sinks import ShardName
 from dataprep.system.messages import counted, printable, some_of
-from dataprep.system.state_files import to_json
 from dataprep.tables.records import RecordsTable
+from dataprep_schemas.manifest import Identity, SinkConfig
 
 if TYPE_CHECKING:
-    from dataprep.build.index_parts import ScanSummary
     from dataprep.tables.images import Images
+    from dataprep_schemas.state import ScanSummary
 
 
 class NoBase:
     """Nothing to add to: the data set begins with this run, and fits whatever there is.
 
     Attributes:
-        manifest: of what is added to; empty.
+        digest: of the manifest of what is added to; empty.
         records: its table of records; None.
         before: how many images it was made from, and how many of them were rejected.
     """
 
-    manifest: Mapping[str, Any] = MappingProxyType({})
+    digest: str = ""
     records: Path | None = None
     before: tuple[int, int] = (0, 0)
 
@@ -74,26 +80,31 @@ class NoBase:
         """As `dataprep.build.claim.claim`."""
         claim(job, identity, units, overwrite=job.request.overwrite, changes=changes)
 
-    def finish(self, job: ImageJob, manifest: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - as above
-        """The manifest of the whole, given that of what was made."""
-        return manifest
+    def whole(self) -> SealedSet:
+        """What there is already."""
+        raise NotImplementedError
+
+    def finish(self, job: ImageJob, made: SealedSet) -> SealedSet:  # noqa: ARG002 - as above
+        """The whole, given what was made."""
+        return made
 
 
 class Base(NoBase):
-    """A data set that is to grow, given its directory and manifest."""
+    """A data set that is to grow."""
 
-    def __init__(self, out: Path, manifest: Mapping[str, Any]) -> None:
-        self.out, self.manifest = out, manifest
-        self.records = Workspace(out).records
-        images = sum(split["images"] for split in manifest["input"].values())
-        self.before = images, manifest["totals"]["rejected"]
+    def __init__(self, sealed: SealedSet) -> None:
+        self.sealed, self.out, self.manifest = sealed, sealed.out, sealed.manifest
+        self.digest = sealed.manifest.sha256
+        self.records = Workspace(sealed.out).records
+        images = sum(split.images for split in sealed.manifest.input.values())
+        self.before = images, sealed.manifest.totals.rejected
 
     @override
     def begin(self, request: Request) -> Request:
         """What is new is made in a directory of its own."""
         workspace = Workspace(Workspace(self.out).generation)
         workspace.make()
-        return replace(request, out=workspace.out)
+        return with_options(request, out=workspace.out)
 
     def check_options(self, request: Request, dataset: Dataset) -> None:
         """Refuse what would not be made as the rest was.
@@ -101,22 +112,21 @@ class Base(NoBase):
         Raises:
             DatasetError: names the options that differ.
         """
-        sink = request.load_sink()
-        ours = {
-            "dataset": request.dataset,
-            "dataset_config": dict(dataset.config()),
-            "seed": request.seed,
-            "shuffle": {name: chosen_shuffle(name, request) for name in self.manifest["splits"]},
-            "image": request.recipe.config(),
-            "sink": {"name": sink.name, "config": dict(sink.config())},
-            "layout": request.layout,
-        }
-        theirs = {name: self.manifest.get(name) for name in ours}
-        if to_json(theirs) != to_json(ours):
-            shown = what_differs({"identity": theirs, "units": {}}, {"identity": ours, "units": {}})
+        sink, theirs = request.load_sink(), identity_of(self.manifest)
+        ours = replace(
+            theirs,
+            dataset=request.dataset,
+            dataset_config=dict(dataset.config()),
+            seed=request.seed,
+            shuffle={name: chosen_shuffle(name, request) for name in self.manifest.splits},
+            image=request.recipe.config(),
+            sink=SinkConfig(sink.name, dict(sink.config())),
+            layout=request.layout,
+        )
+        if theirs != ours:
             raise DatasetError(
-                f"{self.out} was made with {shown}; --append needs the same options; use those, or "
-                "--overwrite to start it anew"
+                f"{self.out} was made with {what_differs(theirs, ours)}; --append needs the same "
+                "options; use those, or --overwrite to start it anew"
             )
 
     @override
@@ -126,7 +136,7 @@ class Base(NoBase):
         Raises:
             DatasetError: the raw data, or what was asked for of it, has others.
         """
-        known = self.manifest["splits"]
+        known = self.manifest.splits
         if {*splits} != {*known}:
             raise DatasetError(
                 f"{self.out} has the splits {some_of(known)}, now there are {some_of(splits)}; "
@@ -141,7 +151,7 @@ class Base(NoBase):
         Raises:
             DatasetError: it does not.
         """
-        if [list(entry) for entry in known] != self.manifest["classes"]:
+        if tuple(known) != self.manifest.classes:
             raise DatasetError(
                 f"{self.out} was made with another list of classes; --append needs the same one; "
                 "use that, or --overwrite to start it anew"
@@ -150,9 +160,8 @@ class Base(NoBase):
     @override
     def classes_with(self, found: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """The classes in an order that moves no label: those it has, then those that are new."""
-        classes = [(identifier, name) for identifier, name in self.manifest["classes"]]
-        known = {identifier for identifier, _ in classes}
-        return [*classes, *(entry for entry in found if entry[0] not in known)]
+        known = {identifier for identifier, _ in self.manifest.classes}
+        return [*self.manifest.classes, *(entry for entry in found if entry[0] not in known)]
 
     @override
     def check_kept(self, images: Images, *, same_sizes: bool) -> None:
@@ -164,22 +173,24 @@ class Base(NoBase):
         Raises:
             SourceError: names the first image that is not.
         """
+        from dataprep.tables.comparison import changed, included, vanished
+
         again = "; bring them back, or use --overwrite to make the data set of what there is now"
-        number, split, key, now = images.vanished()
+        number, split, key, now = vanished(images)
         if number:
             where = f"is in the split {now} now" if now else "is not in the raw data any more"
             where += ", or --exclude names it" if images.exclude and not now else ""
             what = f"{split}: {printable(key)} {where}"
             raise SourceError(f"{what}{_others(number)}; --append only adds{again}")
-        number, key = images.included()
+        number, key = included(images)
         if number:
             raise SourceError(
                 f"{printable(key)} was left out by --exclude before and is not now{_others(number)}"
                 "; give a list that has it, or use --overwrite"
             )
-        if images.kept_summaries() == self.manifest["input"]:
+        if images.kept_summaries() == self.manifest.input:
             return
-        number, split, key = images.changed(sizes=same_sizes)
+        number, split, key = changed(images, sizes=same_sizes)
         what = f"{split}: {printable(key)} has" if number else f"images of {self.out} have"
         raise SourceError(
             f"{what} another size, or other labels or boxes, than when it was made"
@@ -196,10 +207,10 @@ class Base(NoBase):
             report(f"{self.out} has all images already, nothing to add")
             shutil.rmtree(request.out)  # perhaps something was begun
             return None
-        number = len(self.manifest["classes"])
+        number = len(self.manifest.classes)
         if new := [name for name, _ in summary.classes[number:]]:
             sink = request.load_sink()
-            if sink.stores_classes(dataset_info(self.manifest)):
+            if sink.stores_classes(self.sealed.info):
                 why = f"{some_of(new)} would be new, and each shard of {sink.name} has all classes"
                 instead = "use --overwrite; or let a webdataset grow, and make this of it"
                 raise _cannot_grow(self.out, why, instead)
@@ -207,10 +218,17 @@ class Base(NoBase):
                 f"{counted(len(new), 'new class', 'new classes')}, numbered from {number} on so "
                 f"that no label moves: {some_of(new)}"
             )
-        splits = self.manifest["splits"]
-        most = {name: splits[name]["records_per_shard"][1] for name in summary.input}
-        counts = {name: -(-new["images"] // most[name]) for name, new in summary.input.items()}
-        return replace(request, num_shards=counts)
+        splits = self.manifest.splits
+        counts = {
+            name: -(-new.images // splits[name].records_per_shard[1])
+            for name, new in summary.input.items()
+        }
+        return with_options(request, num_shards=counts)
+
+    @override
+    def whole(self) -> SealedSet:
+        """What there is already."""
+        return self.sealed
 
     @override
     def claim(
@@ -220,9 +238,9 @@ class Base(NoBase):
         claim_generation(job, identity, units)
 
     @override
-    def finish(self, job: ImageJob, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    def finish(self, job: ImageJob, made: SealedSet) -> SealedSet:
         """Make what was made a part of the data set."""
-        return merge(self.out, self.manifest, job, manifest)
+        return merge(self.sealed, job, made)
 
 
 def tell_changes(
@@ -241,14 +259,16 @@ def tell_changes(
     if unknown or not (request.overwrite or is_other_job(job.workspace, identity, units)):
         return ""
     try:
-        manifest = read_manifest(out)
-        refuse_part(out, manifest, "compared")
-        RecordsTable(out, manifest["records_table"]).close()
+        sealed = SealedSet.read(out)
+        sealed.require_whole("compared")
+        RecordsTable(out, sealed.manifest.records_table).close()
     except DatasetError:
         return ""
     choose_images(job, images, seed=request.seed, limit=request.limit)
-    found = images.compared(sizes=request.recipe.keeps_bytes)
-    renumbered, moved, new, folders, gone, changed = found
+    from dataprep.tables.comparison import compared
+
+    found = compared(images, sizes=request.recipe.keeps_bytes)
+    renumbered, moved, new, folders, gone, altered = found
     if request.overwrite and (renumbered or moved):
         report(
             f"of the images of {out}, which is made anew, {renumbered:,} get another class number "
@@ -256,7 +276,7 @@ def tell_changes(
         )
     said = [f"{counted(new, 'image')} in {counted(folders, 'folder')} new"] if new else []
     said += [f"{counted(gone, 'image')} gone"] if gone else []
-    said += [f"{counted(changed, 'image')} of another size or class"] if changed else []
+    said += [f"{counted(altered, 'image')} of another size or class"] if altered else []
     return ", ".join(said) + (", which --append adds" if new and len(said) == 1 else "")
 
 
@@ -292,34 +312,34 @@ def read_base(request: Request, dataset: Dataset) -> NoBase:
     out = request.out
     if not Workspace(out).manifest.exists():
         raise DatasetError(
-            f"{out} has no sealed data set to add to; leave out --append to make one, or to finish "
-            "the one that was begun"
+            f"{out} has no finished data set to add to; leave out --append to make one, or to "
+            "finish the one that was begun"
         )
-    manifest = read_manifest(out)
-    refuse_part(out, manifest, "added to")
-    sink, layout = manifest_sink(manifest), manifest["layout"]
+    sealed = SealedSet.read(out)
+    sealed.require_whole("added to")
+    manifest, sink = sealed.manifest, sealed.sink
     single = "keep a data set in tfrecord or webdataset, let that grow, and make this of it"
-    if "lineage" in manifest:
+    if manifest.lineage:
         raise _cannot_grow(out, "it was converted", "let its source grow, and convert that again")
-    if manifest.get("limit") is not None:
+    if manifest.limit is not None:
         raise _cannot_grow(out, "it was made with --limit", "make it without, by --overwrite")
-    for name, split in manifest["splits"].items():
-        count = len(split["shards"])
-        if split["statistics"] is not None:
+    for name, split in manifest.splits.items():
+        count = len(split.shards)
+        if split.statistics is not None:
             raise _cannot_grow(out, "it has statistics (--stats)", "make it without, --overwrite")
-        if sink.split_paths(name, count, layout):
+        if sink.split_paths(name, count, manifest.layout):
             raise _cannot_grow(out, f"{sink.name} has files of all of {name}", single)
         shard = ShardName(name, 0, count)
-        if count == 1 and str(shard) not in str(sink.paths(shard, layout)[0]):
+        if count == 1 and str(shard) not in str(sink.paths(shard, manifest.layout)[0]):
             raise _cannot_grow(out, f"{sink.name} has one file of all of {name}", single)
-        for file in (file for each in split["shards"] for file in each["files"]):
-            path = out / file["path"]
-            if not path.is_file() or path.stat().st_size != file["bytes"]:
-                raise DatasetError(
-                    f"{path} is missing or damaged, and only a whole data set can grow; `dataprep "
-                    "verify` names all bad files; bring them back, or use --overwrite"
-                )
-    base = Base(out, manifest)
+    for file in manifest.files():
+        path = out / file.path
+        if not path.is_file() or path.stat().st_size != file.bytes:
+            raise DatasetError(
+                f"{path} is missing or damaged, and only a whole data set can grow; `dataprep "
+                "verify` names all bad files; bring them back, or use --overwrite"
+            )
+    base = Base(sealed)
     base.check_options(request, dataset)
     return base
 

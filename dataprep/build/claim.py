@@ -7,7 +7,6 @@ files, even the raw data.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -15,20 +14,28 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
+from msgspec.json import encode
 
 from dataprep.build.commit import read_records
 from dataprep.build.lock import Lease, check_held
-from dataprep.build.workspace import Workspace, are_shard_counts, foreign_files
+from dataprep.build.workspace import Workspace
 from dataprep.errors import DataprepError, DatasetError, SinkError, UsageError
 from dataprep.plugins import load_sink
-from dataprep.sealed.manifest import PART, has_part, read_manifest
+from dataprep.sealed.foreign import foreign_files
+from dataprep.sealed.part import NAME as PART
+from dataprep.sealed.part import has_part
+from dataprep.sealed.set import SealedSet
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import PARTIAL, is_partial, sync_directory
 from dataprep.system.messages import printable
 from dataprep.system.regular_files import read_regular
-from dataprep.system.state_files import read_state, to_json, write_state
+from dataprep.system.state_files import read_document, read_state, write_state
 from dataprep.tables.records import NAME as RECORDS
+from dataprep_schemas.manifest import Identity, Manifest
+from dataprep_schemas.state import StoredJob
 
 if TYPE_CHECKING:  # `dataprep status` reads jobs, and needs nothing of these
     from dataprep.build.job import Job
@@ -37,11 +44,6 @@ if TYPE_CHECKING:  # `dataprep status` reads jobs, and needs nothing of these
     from dataprep.sinks import Layout, Sink
 
 _SHOWN = 4  # differences spelled out in an error; the rest are counted
-
-# What `planned_paths` and `dataprep status` need.
-_OF_GROWN = ("dataset", "sink", "layout", "num_shards", "input")
-
-Identity = Mapping[str, object]
 
 CONVERTED = "the data set to convert"
 """What a conversion calls its only unit; no path, which may be written in many ways."""
@@ -84,7 +86,7 @@ def claim(
     To be called when nothing that was asked for can be refused any more; hold the lock.
 
     Args:
-        identity: everything that shapes the bytes of the output, as JSON.
+        identity: everything that shapes the bytes of the output.
 
     Raises:
         DatasetError: the directory is being made in another way, or holds foreign shards.
@@ -111,13 +113,17 @@ def claim_generation(job: Job, identity: Identity, units: Mapping[str, str]) -> 
     claim(job, identity, units, overwrite=is_other_job(job.workspace, identity, units))
 
 
-def store_grown(workspace: Workspace, manifest: Mapping[str, Any]) -> None:
+def store_grown(workspace: Workspace, manifest: Manifest) -> None:
     """Make the directory that of a data set that grew, which no job makes again."""
-    identity = {name: manifest[name] for name in _OF_GROWN}
-    generations = len(manifest.get("generations", ())) or 1
-    state = {"identity": identity, "units": {}, "generations": generations}
-    write_state(workspace.job, state, flush=True)
+    generations = len(manifest.generations) or 1
+    stored = StoredJob(identity_of(manifest), {}, generations=generations)
+    write_state(workspace.job, stored, flush=True)
     sync_directory(workspace.private)
+
+
+def identity_of(manifest: Manifest) -> Identity:
+    """The identity of the job that made a data set."""
+    return Identity(**{name: getattr(manifest, name) for name in Identity.__struct_fields__})
 
 
 def check_not_grown(workspace: Workspace) -> None:
@@ -126,8 +132,8 @@ def check_not_grown(workspace: Workspace) -> None:
     Raises:
         DatasetError: it is one.
     """
-    stored = read_state(workspace.job)
-    if stored is not None and "generations" in stored:
+    stored = read_state(workspace.job, StoredJob)
+    if stored is not None and stored.generations:
         raise DatasetError(
             f"{shlex.quote(str(workspace.out))} grew by --append; use that again to add what is "
             "new, another output directory, or --overwrite to start it anew"
@@ -136,9 +142,9 @@ def check_not_grown(workspace: Workspace) -> None:
 
 def is_other_job(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> bool:
     """Whether a directory is being made from other input, or in another way."""
-    ours: dict[str, Any] = json.loads(to_json({"identity": identity, "units": units}))
-    theirs = read_state(workspace.job) or {}
-    return workspace.job.exists() and {**theirs, **ours} != theirs
+    theirs = read_state(workspace.job, StoredJob)
+    same = theirs is not None and (theirs.identity, theirs.units) == (identity, units)
+    return workspace.job.exists() and not same
 
 
 def check_foreign_files(job: Job, *, fresh: bool, going: Collection[Path] = ()) -> None:
@@ -179,7 +185,7 @@ def check_identity(
     """Accept a new directory, or one that is being made from the same input in the same way.
 
     Args:
-        identity: everything that shapes the bytes of the output, as JSON.
+        identity: everything that shapes the bytes of the output.
         units: a digest of every piece of the input, to name those that changed.
 
     Returns:
@@ -190,13 +196,12 @@ def check_identity(
     """
     if not workspace.job.exists():
         return True
-    ours: dict[str, Any] = json.loads(to_json({"identity": identity, "units": units}))
     theirs = read_job(workspace)
-    if {**theirs, **ours} == theirs:
+    if (theirs.identity, theirs.units) == (identity, units):
         return False
     if not any(workspace.commits.glob("[!.]*.json")):
         return True  # nothing was finished in the other way, so nothing can be mixed
-    shown = what_differs(theirs, ours, changes)
+    shown = what_differs(theirs.identity, identity, (theirs.units, units), changes)
     made = "was made" if workspace.manifest.exists() else "is being made"
     raise DatasetError(
         f"{shlex.quote(str(workspace.out))} {made} with {shown}; use the same input and options, "
@@ -216,8 +221,8 @@ def store_identity(
     Args:
         check: as for `dataprep.system.durable_files.rename`.
     """
-    state = {"identity": identity, "units": units, "command": _command()}
-    write_state(workspace.job, state, flush=True, check=check)
+    stored = StoredJob(identity, dict(units), command=_command())
+    write_state(workspace.job, stored, flush=True, check=check)
     sync_directory(workspace.private)
 
 
@@ -232,16 +237,13 @@ def _command() -> str:
         return ""
 
 
-def read_job(workspace: Workspace) -> dict[str, Any]:
+def read_job(workspace: Workspace) -> StoredJob:
     """The stored job.
 
     Raises:
         DatasetError: it is damaged.
     """
-    stored = read_state(workspace.job)
-    if stored is None:
-        raise DatasetError(f"{workspace.job} is damaged; use --overwrite to start anew")
-    return stored
+    return read_document(workspace.job, StoredJob, "run the same command with --overwrite")
 
 
 def planned_paths(workspace: Workspace) -> list[PurePosixPath]:
@@ -249,14 +251,28 @@ def planned_paths(workspace: Workspace) -> list[PurePosixPath]:
 
     Empty if there is no job, if it is torn, or if its format is not installed any more.
     """
-    try:
-        made = read_job(workspace)["identity"]
-        if not are_shard_counts(made["num_shards"]):
-            return []
-        sink = load_sink(made["sink"]["name"], made["sink"]["config"])
-        return [*_paths(sink, made["num_shards"], made["layout"]), PurePosixPath(RECORDS)]
-    except (DataprepError, OSError, KeyError, TypeError, AttributeError):
+    stored = read_state(workspace.job, StoredJob)
+    if stored is None:
         return []
+    made = stored.identity
+    try:
+        sink = load_sink(made.sink.name, made.sink.config)
+        return [*_paths(sink, made.num_shards, made.layout), PurePosixPath(RECORDS)]
+    except DataprepError:
+        return []
+
+
+def _merged_paths(workspace: Workspace) -> Iterator[PurePosixPath]:
+    """The files of shards that a merge, which nothing else tells of any more, may have renamed."""
+    inner = Workspace(workspace.generation)
+    before, new = read_state(workspace.job, StoredJob), read_state(inner.job, StoredJob)
+    if before is None or new is None or (before.identity.sink != new.identity.sink):
+        return
+    made, added = before.identity, new.identity.num_shards
+    sink = load_sink(made.sink.name, made.sink.config)
+    both = {name: count + added.get(name, 0) for name, count in made.num_shards.items()}
+    for counts in (added, both):
+        yield from _paths(sink, counts, made.layout)
 
 
 def _made(job: Job) -> list[PurePosixPath]:
@@ -273,10 +289,20 @@ def _paths(sink: Sink, shards: Mapping[str, int], layout: Layout) -> Iterator[Pu
         yield from sink.split_paths(split, count, layout)
 
 
-def what_differs(theirs: Mapping[str, Any], ours: Mapping[str, Any], changes: str = "") -> str:
-    """In the words of the command line: ``--quality 95, now 80``."""
+def what_differs(
+    theirs: Identity,
+    ours: Identity,
+    units: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {}),
+    changes: str = "",
+) -> str:
+    """In the words of the command line: ``--quality 95, now 80``.
+
+    Args:
+        units: the pieces of the input, theirs and ours.
+        changes: what is another in them, if that is known.
+    """
     found = []
-    for name, old, new in _leaves_that_differ(theirs["identity"], ours["identity"]):
+    for name, old, new in _leaves_that_differ(to_builtins(theirs), to_builtins(ours)):
         first, _, rest = name.partition(".")
         if first in ("image", "dataset_config"):
             option = f"--{rest} "
@@ -295,13 +321,13 @@ def what_differs(theirs: Mapping[str, Any], ours: Mapping[str, Any], changes: st
         said = f"{option}{_show(old)}, now {_show(new)}"
         found.append(said.replace("--sink_option name=", "--sink "))
     found.sort(key=lambda said: not said.startswith("--sink "))  # it explains the most
-    units = [name for name, *_ in _leaves_that_differ(theirs["units"], ours["units"])]
-    if units:
+    before, now = units
+    names = [name for name, *_ in _leaves_that_differ(dict(before), dict(now))]
+    if names:
         # Where folders came or went, units of the same name are of other ones.
-        same = theirs["units"].keys() == ours["units"].keys()
-        more = f" and {len(units) - 1} more" if len(units) > 1 else ""
-        what = "the raw data" + (f" of {units[0]}{more}" if same else "")
-        what = CONVERTED if units == [CONVERTED] else what
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        what = "the raw data" + (f" of {names[0]}{more}" if before.keys() == now.keys() else "")
+        what = CONVERTED if names == [CONVERTED] else what
         found.append(f"other input: {what} changed" + (f": {changes}" if changes else ""))
     more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return "; ".join(found[:_SHOWN] or ["another list of classes"]) + more
@@ -321,7 +347,7 @@ def _leaves_that_differ(
 def _show(value: object) -> str:
     if value is None:
         return "none"
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else encode(value).decode()
 
 
 def remove_built_files(job: Job) -> None:
@@ -335,26 +361,23 @@ def remove_built_files(job: Job) -> None:
         LockedError: another run has taken the directory over meanwhile.
     """
     workspace, lease = job.workspace, job.lease
-    # A kill between a rename and the record of it leaves files that only the plan knows.
-    recorded = [file.path for record in read_records(workspace) for file in record.files]
-    names: list[str | PurePosixPath] = [*recorded, *planned_paths(workspace), *_sealed(workspace)]
+    records = read_records(workspace)
+    names: list[str | PurePosixPath] = [file.path for record in records for file in record.files]
+    # A kill between a rename and the record of it leaves files that only a plan knows.
+    names += [*planned_paths(workspace), *_merged_paths(workspace), *_sealed(workspace)]
     manifests = []
-    if workspace.job.exists() or recorded or _is_ours(workspace.manifest):
+    if workspace.job.exists() or records or _is_ours(workspace.manifest):
         manifests = [workspace.manifest]
-        made = _made(job)
+        made, layout = _made(job), job.request.layout
         if not names:  # nor how many shards there were
             splits = {split.name for split in job.splits}
             beside = foreign_files(workspace.out, splits, [str(path) for path in made[:-1]])
-            layout = job.request.layout
             names += [name for name in beside if is_shard(name, job.sink, splits, layout)]
         names += made
+        counts = {record.shard.split: record.shard.count for record in records}
+        names += _paths(job.sink, counts, layout)  # of a plan that is damaged
     built = {*map(workspace.path_of, names)}
-    for path in (*built, *manifests):
-        if path.is_dir() and not path.is_symlink() and any(path.iterdir()):
-            raise DatasetError(
-                f"{path} is a directory with files, where a file of the data set should be; "
-                "nothing was deleted: move it away and run the same command again"
-            )
+    workspace.remove_empty([*built, *manifests])
     check_foreign_files(job, fresh=True, going={*built, *manifests})
     # First, so that nobody takes the rest for whole; unless nothing else knows what is to go.
     if planned_paths(workspace):
@@ -412,13 +435,11 @@ def _sealed(workspace: Workspace) -> Iterator[str]:
     if has_part(workspace.out):
         yield PART
     try:
-        manifest = read_manifest(workspace.out)
+        sealed = SealedSet.read(workspace.out)
     except DatasetError:
         return
     yield RECORDS
-    for split in manifest["splits"].values():
-        yield from (file["path"] for shard in split["shards"] for file in shard["files"])
-        yield from (file["path"] for file in split.get("files", ()))
+    yield from (file.path for file in sealed.manifest.files())
 
 
 def remove_partial_files(workspace: Workspace, splits: Sequence[str]) -> None:

@@ -13,67 +13,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from dataprep.build.workspace import Workspace
 from dataprep.errors import PipelineError
-from dataprep.sinks import ShardName
 from dataprep.system.durable_files import partial_path, rename, write_once
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import encode, is_intact, read_state
 from dataprep.tables.records import conspicuous
+from dataprep_schemas.manifest import File
+from dataprep_schemas.state import CommitRecord, RowsFile, ShardName
 
 _NOTE_SECONDS = 2.0  # between two notes of how far a shard is, at least
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedFile:
-    """One finished file: its path relative to the output directory, size and hash."""
-
-    path: str
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class CommitRecord:
-    """What one finished shard holds.
-
-    Attributes:
-        files: the data file first, then sidecars.
-        rows: the file of its rows of the table of records.
-        records: how many examples were written.
-        rejected: how many images were not.
-        noted: how many of the examples were repaired, or their decoder complained.
-        statistics: of the images, as `dataprep.images.Statistics.to_json` gives them.
-    """
-
-    split: str
-    number: int
-    count: int
-    files: tuple[CommittedFile, ...]
-    rows: CommittedFile
-    records: int
-    rejected: int = 0
-    noted: int = 0
-    statistics: dict[str, Any] | None = None
-
-    @property
-    def shard(self) -> ShardName:
-        """Which shard this is."""
-        return ShardName(self.split, self.number, self.count)
-
-    @property
-    def images(self) -> int:
-        """How many images were read: written or rejected."""
-        return self.records + self.rejected
-
-    @property
-    def total_bytes(self) -> int:
-        """The size of all the shard's files."""
-        return sum(file.bytes for file in self.files)
 
 
 def read_records(workspace: Workspace, known: Collection[str] = ()) -> list[CommitRecord]:
@@ -83,7 +34,7 @@ def read_records(workspace: Workspace, known: Collection[str] = ()) -> list[Comm
     """
     paths = (path for path in workspace.commits.glob("[!.]*.json") if path.stem not in known)
     found = [record for path in paths if (record := _load(path)) is not None]
-    return sorted(found, key=lambda record: (record.split, record.number))
+    return sorted(found, key=lambda record: (record.shard.split, record.shard.number))
 
 
 def rejected_images(
@@ -103,18 +54,8 @@ def rejected_images(
 
 
 def _load(path: Path) -> CommitRecord | None:
-    state = read_state(path)
-    try:
-        record = state and CommitRecord(
-            **{
-                **state,
-                "files": tuple(CommittedFile(**file) for file in state["files"]),
-                "rows": CommittedFile(**state["rows"]),
-            }
-        )
-    except (TypeError, KeyError):
-        return None  # of another version
-    return record if record and str(record.shard) == path.stem else None
+    record = read_state(path, CommitRecord)
+    return record if record is not None and str(record.shard) == path.stem else None
 
 
 def finished_shard(workspace: Workspace, shard: ShardName) -> CommitRecord | None:
@@ -173,7 +114,7 @@ def publish(
 
 def commit(workspace: Workspace, record: CommitRecord) -> bool:
     """Record that a published shard is finished; False: somebody else has just done so."""
-    return write_once(workspace.record(record.shard), encode(asdict(record)))
+    return write_once(workspace.record(record.shard), encode(record))
 
 
 def publish_once(
@@ -219,8 +160,10 @@ def _check_same(theirs: CommitRecord, ours: CommitRecord, workspace: Workspace, 
     if (theirs.files, theirs.rows) == (ours.files, ours.rows):
         return
     path.unlink(missing_ok=True)
-    pairs = zip((*theirs.files, theirs.rows), (*ours.files, ours.rows), strict=False)
-    there, here = next(((x, y) for x, y in pairs if x != y), (theirs.files[0], ours.files[0]))
+    made: list[File | RowsFile] = [*ours.files, ours.rows]
+    found: list[File | RowsFile] = [*theirs.files, theirs.rows]
+    pairs = zip(found, made, strict=False)
+    there, here = next(((x, y) for x, y in pairs if x != y), (found[0], made[0]))
     raise PipelineError(
         f"{workspace.out / here.path}: two workers made different bytes of it (SHA-256 "
         f"{there.sha256[:12]} and {here.sha256[:12]}): they do not run the same programs, or the "

@@ -6,15 +6,18 @@ and shuffle are in the manifest; so nothing of the raw data is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import replace as with_options
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import xxhash
+from msgspec.structs import replace
 
 from dataprep import __version__
+from dataprep.build.claim import identity_of
 from dataprep.build.convert_job import (
     KEPT_COLUMNS,
     ConvertJob,
@@ -27,87 +30,82 @@ from dataprep.build.lock import Lease
 from dataprep.build.request import ConvertRequest
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError, SinkError, SourceError
-from dataprep.sealed.manifest import dataset_info, read_manifest, refuse_part
 from dataprep.sealed.records import Records
+from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sinks import ShardName
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.throttle import pay
 from dataprep.tables.order import shard_tables
-from dataprep.tables.records import RecordsTable, first_rows
-
-# What is said of the new shards, or only of a data set that grew.
-_SAID_ANEW: Final = (
-    *("format", "sha256", "classes", "records_table", "totals", "splits", "generations"),
-)
+from dataprep.tables.records import RecordsTable
+from dataprep_schemas.manifest import Identity, Manifest
 
 # Of a row of the order: which row of the table of records it is, and what that says.
 _COLUMNS: Final = ("file_row_number", "key", "container", "xxh3", *KEPT_COLUMNS)
 
 
-def read_grown(out: Path) -> Mapping[str, Any] | None:
-    """The manifest of a data set that can be compacted; None: it is one generation already.
+def read_grown(out: Path) -> SealedSet | None:
+    """The data set, if it can be compacted; None: it is one generation already.
 
     Raises:
         DatasetError: there is none, or it cannot; says what to do instead.
     """
-    manifest = read_manifest(out)
-    refuse_part(out, manifest, "compacted")
-    if "lineage" in manifest:
+    sealed = SealedSet.read(out)
+    sealed.require_whole("compacted")
+    if sealed.manifest.lineage:
         raise DatasetError(
             f"{out} was converted, so it cannot be compacted; compact what it was made from, and "
             "convert that again"
         )
-    return manifest if "generations" in manifest else None
+    return sealed if sealed.manifest.generations else None
 
 
 def plan_compaction(
-    request: ConvertRequest, manifest: Mapping[str, Any], lease: Lease
-) -> tuple[CompactJob, Mapping[str, object]]:
+    request: ConvertRequest, sealed: SealedSet, lease: Lease
+) -> tuple[CompactJob, Identity]:
     """Decide the shards: as many images in each as in the first generation.
 
     Returns:
         The job, and its identity, which is that of a data set made at once.
     """
-    workspace, sink = Workspace(Workspace(request.source).generation), manifest["sink"]
+    workspace, manifest = Workspace(Workspace(request.source).generation), sealed.manifest
     workspace.make()
-    first = manifest["generations"][0]
+    first = manifest.generations[0]
     splits = []
-    for name, split in manifest["splits"].items():
-        largest = -(-first["input"][name]["images"] // first["splits"][name]["shards"])
-        images, size = split["images_found"], split["bytes"]
-        shuffle = manifest["shuffle"][name]
-        splits.append(SplitJob(name, -(-images // largest), shuffle, images, size))
-    request = replace(
+    for name, split in manifest.splits.items():
+        largest = -(-first.input[name].images // first.splits[name].shards)
+        images, shuffle = split.images_found, manifest.shuffle[name]
+        splits.append(SplitJob(name, -(-images // largest), shuffle, images, split.bytes))
+    request = with_options(
         request,
         out=workspace.out,
-        sink=sink["name"],
-        sink_options=sink["config"],
-        layout=manifest["layout"],
+        sink=manifest.sink.name,
+        sink_options=manifest.sink.config,
+        layout=manifest.layout,
         num_shards={split.name: split.shards for split in splits},
     )
-    info, pixels = dataset_info(manifest), manifest["image"]["max_pixels"]
-    with RecordsTable(request.source, manifest["records_table"]) as table:
+    with RecordsTable(request.source, manifest.records_table) as table:
         own = table.attributes
     times: dict[str, int] = {}  # not needed: every image is compared by its hash
-    job = CompactJob(request, info, own, tuple(splits), lease, manifest["sha256"], times, pixels)
-    kept = {name: value for name, value in manifest.items() if name not in _SAID_ANEW}
+    pixels, splits_made = manifest.image.max_pixels, tuple(splits)
+    job = CompactJob(request, sealed.info, own, splits_made, lease, manifest.sha256, times, pixels)
     # Images are copied: the codecs are still those that made them.
-    versions = {**manifest["versions"], "dataprep": __version__, **job.sink.versions()}
-    return job, {**kept, **job.output_identity(), "versions": versions}
+    versions = {**manifest.versions, "dataprep": __version__, **job.sink.versions()}
+    output = {**job.output_identity(), "versions": versions}
+    return job, replace(identity_of(manifest), **output)
 
 
-def order_records(job: CompactJob, manifest: Mapping[str, Any]) -> None:
+def order_records(job: CompactJob, manifest: Manifest) -> None:
     """Put the images of those splits in order whose order is not there."""
-    from dataprep.tables.images import column_list
-    from dataprep.tables.recorded import RecordedImages
+    from dataprep.tables.database import column_list
+    from dataprep.tables.images import Images
 
     own = [name for name, _ in job.attributes]
     columns = f"numbers as labels, {column_list((*_COLUMNS, *own))}"
-    rows = {"all": manifest["records_table"]["rows"]}
+    rows = {"all": manifest.records_table.rows}
     table = Workspace(job.request.source).records
-    with RecordedImages([table], job.workspace.private, rows, own, None) as images:
-        seed, made_of = manifest["seed"], manifest["sha256"]
-        order_images(job, images, made_of, seed=seed, columns=columns)
+    private = job.workspace.private
+    with Images([table], private, rows, own, None, recorded=True) as images:
+        order_images(job, images, manifest.sha256, seed=manifest.seed, columns=columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +123,13 @@ class CompactJob(ConvertJob):
         """Every image of the shard, copied, and compared with what is known of it."""
         source, own = self.request.source, [name for name, _ in self.attributes]
         try:
-            with Records(source, shard.split) as records:
-                if records.manifest["sha256"] != self.manifest_sha256:
+            sealed = SealedSet.read(source)
+            with Records(sealed, shard.split) as records:
+                if sealed.manifest.sha256 != self.manifest_sha256:
                     raise SourceError(
                         f"{source} changed while it was compacted; run the same command again"
                     )
-                first = first_rows(records.manifest)[shard.split][0]
+                first = first_rows(sealed.manifest)[shard.split][0]
                 for labels, number, key, container, xxh3, *row in self._rows(shard, own):
                     if row[1] == "rejected":
                         yield Rejected(key, container, labels, row[2], kept_attributes(row, own))

@@ -6,12 +6,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import replace as with_options
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from msgspec.structs import replace
+
+from dataprep.build.claim import identity_of
 from dataprep.build.job import (
     SAMPLE,
     Job,
@@ -26,28 +30,22 @@ from dataprep.build.lock import Lease
 from dataprep.build.request import ConvertRequest, absolute, check_splits, fit_recipe
 from dataprep.errors import ImageError, SinkError, SourceError, UsageError
 from dataprep.images import Prepared, Recipe, prepare
-from dataprep.images.decode import raw_to_png, to_pixels
+from dataprep.images.decode import raw_to_png
 from dataprep.images.fingerprint import Fingerprint
-from dataprep.sealed.manifest import (
-    FinishedSplit,
-    dataset_info,
-    manifest_sink,
-    read_manifest,
-    refuse_part,
-)
+from dataprep.sealed.set import SealedSet, first_rows
+from dataprep.sealed.split import FinishedSplit
 from dataprep.sinks import DatasetInfo, ShardName
-from dataprep.sinks.example import Example
+from dataprep.sinks.example import Example, pixels_of
 from dataprep.system.messages import counted, printable, sized, unreadable
 from dataprep.system.throttle import pay
 from dataprep.tables import Value
 from dataprep.tables.order import shard_bounds
 from dataprep.tables.records import NAME as RECORDS
-from dataprep.tables.records import RecordsTable, first_rows
+from dataprep.tables.records import RecordsTable
+from dataprep_schemas.manifest import Ancestor, Identity, Manifest, Statistics
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 Times: TypeAlias = Mapping[str, int]
 """When files of a data set were written, in ns, by their paths in it."""
@@ -57,49 +55,40 @@ KEPT_COLUMNS: Final = (
     *("channels", "status", "reason", "boxes"),
     *("phash", "brightness", "contrast", "flat"),
 )
-# What the raw data was and what was done to it.
-_KEPT_FIELDS: Final = (
-    *("dataset", "dataset_config", "seed", "limit", "shuffle", "image", "input"),
-    *("unmatched", "counts", "classes_sha256"),
-)
 _SECOND_LOSS: Final = (
     "JPEGs are decoded and encoded again, which loses a little of each; made from the raw data "
     "they would be better"
 )
 
 
-def fit_conversion(request: ConvertRequest) -> tuple[ConvertRequest, Mapping[str, Any], Times]:
+def fit_conversion(request: ConvertRequest) -> tuple[ConvertRequest, SealedSet, Times]:
     """Refuse, before anything is made, what can only go wrong.
 
     Returns:
         The request, with absolute paths and the recipe that the source and the format need; the
-        manifest of the data set that is to be converted; and when its files were written, to be
-        asked before they are verified.
+        data set that is to be converted; and when its files were written, to be asked before they
+        are verified.
 
     Raises:
         UsageError: the format cannot hold what the data set has.
         DatasetError: there is no intact manifest, or only a part of the data set.
     """
-    manifest = read_manifest(request.source)
-    refuse_part(request.source, manifest, "converted")
+    sealed = SealedSet.read(request.source)
+    sealed.require_whole("converted")
     sink = request.load_sink()
     source, out = request.source.resolve(), request.out.resolve()
     if source == out or source in out.parents:
         raise UsageError(
             f"--to {request.out} is in what is to be converted; choose another directory"
         )
-    request = replace(absolute(request), recipe=_recipe(request, manifest))
-    sink.check(_info(manifest, request.recipe))
+    request = with_options(absolute(request), recipe=_recipe(request, sealed))
+    sink.check(_info(sealed, request.recipe))
     if sink.needs_mean:
         raise UsageError("a mean image is made with the data set: make it with --stats mean")
-    check_splits(request.num_shards, manifest["splits"])
-    files = [file["path"] for split in manifest["splits"].values() for file in _files_of(split)]
-    found = _times(request.source, [manifest["records_table"]["path"], *files])
-    return request, manifest, found
-
-
-def _files_of(split: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    return (file for shard in split["shards"] for file in shard["files"])
+    check_splits(request.num_shards, sealed.splits)
+    shards = sealed.manifest.shards()
+    names = [RECORDS, *(file.path for shard in shards for file in shard.files)]
+    return request, sealed, _times(request.source, names)
 
 
 def _times(source: Path, names: Sequence[str]) -> Times:
@@ -113,11 +102,11 @@ def _times(source: Path, names: Sequence[str]) -> Times:
 
 def plan_conversion(
     request: ConvertRequest,
-    manifest: Mapping[str, Any],
+    sealed: SealedSet,
     times: Times,
     lease: Lease,
     report: Callable[[str], None],
-) -> tuple[ConvertJob, Mapping[str, object]]:
+) -> tuple[ConvertJob, Identity]:
     """Decide the shards; the arguments are those that `fit_conversion` gives.
 
     Returns:
@@ -127,98 +116,90 @@ def plan_conversion(
     Raises:
         UsageError: the shard counts do not fit.
     """
-    with RecordsTable(request.source, manifest["records_table"]) as table:
+    manifest, recipe = sealed.manifest, request.recipe
+    with RecordsTable(request.source, manifest.records_table) as table:
         attributes = table.attributes
-    recipe = request.recipe
-    info = kept_info(_info(manifest, recipe), request.load_sink(), report)
-    splits = tuple(_split(manifest, name, request, info) for name in manifest["splits"])
+    info = kept_info(_info(sealed, recipe), request.load_sink(), report)
+    splits = tuple(_split(manifest, name, request, info) for name in manifest.splits)
     for split in splits:
         report(
             f"{split.name}: {counted(split.images, 'record')}, {sized(split.source_bytes)}, "
             f"in {counted(split.shards, 'shard')}, in the same order"
         )
-    max_pixels = manifest["image"]["max_pixels"]
-    job = ConvertJob(
-        request, info, attributes, splits, lease, manifest["sha256"], times, max_pixels
+    max_pixels = manifest.image.max_pixels
+    job = ConvertJob(request, info, attributes, splits, lease, manifest.sha256, times, max_pixels)
+    made_anew = None if recipe is None else manifest.image
+    ancestor = Ancestor(manifest.sha256, manifest.sink, manifest.versions, made_anew)
+    if recipe is not None and not sealed.sink.pixels and recipe.target("JPEG") == "JPEG":
+        report(_SECOND_LOSS)
+    return job, replace(
+        identity_of(manifest),
+        image=manifest.image if recipe is None else recipe.config(),
+        lineage=(ancestor, *manifest.lineage),
+        **job.output_identity(),
     )
-    ancestor = {
-        "manifest_sha256": manifest["sha256"],
-        "sink": manifest["sink"],
-        "versions": manifest["versions"],
-    }
-    kept = {name: manifest[name] for name in _KEPT_FIELDS if name in manifest}
-    if recipe is not None:
-        ancestor["image"], kept["image"] = manifest["image"], recipe.config()
-        if not manifest_sink(manifest).pixels and recipe.target("JPEG") == "JPEG":
-            report(_SECOND_LOSS)
-    lineage = [ancestor, *manifest.get("lineage", ())]
-    return job, {**kept, **job.output_identity(), "lineage": lineage}
 
 
-def _recipe(request: ConvertRequest, manifest: Mapping[str, Any]) -> Recipe | None:
+def _recipe(request: ConvertRequest, sealed: SealedSet) -> Recipe | None:
     """What is asked to be done to the images, as far as the source and the format allow it.
 
     Raises:
         UsageError: the format does not store such images.
     """
-    recipe, before = request.recipe, manifest["image"]
+    recipe, before = request.recipe, sealed.manifest.image
     if recipe is None:
         return None
     sink = request.load_sink()
-    if sink.pixels and recipe.color == "keep" and dataset_info(manifest).channels == 1:
-        recipe = replace(recipe, color="gray")
+    if sink.pixels and recipe.color == "keep" and sealed.info.channels == 1:
+        recipe = with_options(recipe, color="gray")
     recipe = fit_recipe(recipe, sink)
     deep = recipe.encoding in ("keep", "png")
-    return replace(
+    return with_options(
         recipe,
-        depth=before.get("depth", "8") if deep else "8",
-        max_pixels=before["max_pixels"],
-        statistics="off" if before.get("statistics", "off") == "off" else "on",
+        depth=before.depth if deep else "8",
+        max_pixels=before.max_pixels,
+        statistics="off" if before.statistics == "off" else "on",
     )
 
 
-def _info(manifest: Mapping[str, Any], recipe: Recipe | None) -> DatasetInfo:
+def _info(sealed: SealedSet, recipe: Recipe | None) -> DatasetInfo:
     """What is true of every example after the conversion."""
-    info = dataset_info(manifest)
+    info = sealed.info
     if recipe is None:
         return info
     if recipe.resize is not None or recipe.center_crop is not None:
-        info = replace(info, size=recipe.fixed_size)
+        info = with_options(info, size=recipe.fixed_size)
     if recipe.color != "keep":
-        info = replace(info, colorspace="Grayscale" if recipe.color == "gray" else "RGB")
+        info = with_options(info, colorspace="Grayscale" if recipe.color == "gray" else "RGB")
     return info
 
 
-def statistics_of(job: ConvertJob, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def statistics_of(job: ConvertJob, sealed: SealedSet) -> Mapping[str, Statistics | None]:
     """Those of the data set that is converted, by split; none if images are stored otherwise."""
-    splits = {} if job.works_on_images else manifest["splits"]
-    return {name: split["statistics"] for name, split in splits.items()}
+    splits = {} if job.works_on_images else sealed.manifest.splits
+    return {name: split.statistics for name, split in splits.items()}
 
 
-def unstored_rows(
-    source: Path, manifest: Mapping[str, Any], *, rejected: bool = True
-) -> Iterator[pa.Table]:
+def unstored_rows(sealed: SealedSet, *, rejected: bool = True) -> Iterator[pa.Table]:
     """The rows of images that are not in the data set, without the shards they were to be in."""
     import pyarrow.compute as pc
 
-    with RecordsTable(source, manifest["records_table"]) as table:
-        for rows in table.between(manifest["totals"]["records"]):
+    with RecordsTable(sealed.out, sealed.manifest.records_table) as table:
+        for rows in table.between(sealed.records):
             chosen = rows if rejected else rows.filter(pc.not_equal(rows["status"], "rejected"))
             yield chosen.drop_columns(["shard"])
 
 
-def _split(
-    manifest: Mapping[str, Any], name: str, request: ConvertRequest, info: DatasetInfo
-) -> SplitJob:
-    split = manifest["splits"][name]
-    same, usual = len(split["shards"]), request.load_sink().usual_shards
+def _split(manifest: Manifest, name: str, request: ConvertRequest, info: DatasetInfo) -> SplitJob:
+    split = manifest.splits[name]
+    same, usual = len(split.shards), request.load_sink().usual_shards
     like = same if 1 < same <= (usual or same) else None
     return SplitJob(
         name=name,
-        shards=choose_shard_count(name, split["records"], request, info, like=like),
-        shuffle=manifest["shuffle"][name],
-        images=split["records"],
-        source_bytes=split["bytes"],
+        shards=choose_shard_count(name, split.records, request, info, like=like),
+        shuffle=manifest.shuffle[name],
+        images=split.records,
+        source_bytes=split.bytes,
     )
 
 
@@ -240,7 +221,7 @@ class ConvertJob(Job):
     @property
     def works_on_images(self) -> bool:
         """Only if they are decoded or encoded; otherwise they are merely read."""
-        source = manifest_sink(read_manifest(self.request.source))
+        source = SealedSet.read(self.request.source).sink
         return self.request.recipe is not None or source.pixels != self.sink.pixels
 
     def items(
@@ -249,12 +230,13 @@ class ConvertJob(Job):
         """The shard's run of examples, in the form that the format stores."""
         source, own = self.request.source, [name for name, _ in self.attributes]
         try:
-            records = FinishedSplit(source, shard.split)
-            with RecordsTable(source, records.manifest["records_table"]) as table:
-                if records.manifest["sha256"] != self.manifest_sha256:
+            sealed = SealedSet.read(source)
+            records, manifest = FinishedSplit(sealed, shard.split), sealed.manifest
+            with RecordsTable(source, manifest.records_table) as table:
+                if manifest.sha256 != self.manifest_sha256:
                     raise _exchanged(source)
                 start, stop = run_of(shard, records.ends)
-                first = first_rows(records.manifest)[shard.split][0]
+                first = first_rows(manifest)[shard.split][0]
                 rows = table.rows(first + start, first + stop, (*KEPT_COLUMNS, *own))
                 run = _paid(records.between(start, stop))
                 made = map_in_order(pool, self._change(), run, window)
@@ -272,7 +254,8 @@ class ConvertJob(Job):
         """As a few images of the shard become; arrays as PNG are taken for as large."""
         if self.request.recipe is None:
             return 1.0
-        records, change = FinishedSplit(self.request.source, shard.split), self._change()
+        sealed, change = SealedSet.read(self.request.source), self._change()
+        records = FinishedSplit(sealed, shard.split)
         sample = list(islice(records.between(*run_of(shard, records.ends)), SAMPLE))
         made = sum(len(change(example)[0].encoded) for example in sample)
         return made / sum(len(example.encoded) for example in sample)
@@ -306,14 +289,16 @@ def kept_attributes(row: Sequence[Any], own: Sequence[str]) -> dict[str, Value]:
 def _with_image(made: Made, image: Prepared | None) -> Made:
     """The same of an example that was changed, perhaps by decoding and encoding it."""
     if image is not None:
-        return replace(
+        return with_options(
             made,
             channels=image.channels,
             boxes=image.moved(made.boxes, ())[0],
             measured=image.measured,
             fingerprint=image.fingerprint,
         )
-    return replace(made, channels=made.example.channels) if made.example.format == "RAW" else made
+    return (
+        with_options(made, channels=made.example.channels) if made.example.format == "RAW" else made
+    )
 
 
 def _exchanged(source: Path) -> SourceError:
@@ -348,7 +333,7 @@ def _changed(example: Example, *, pixels: bool, most: int) -> tuple[Example, Non
         return example, None
     if not pixels:
         return _as_file(example), None
-    return replace(example, encoded=pixels_of(example, most).tobytes(), format="RAW"), None
+    return with_options(example, encoded=pixels_of(example, most).tobytes(), format="RAW"), None
 
 
 def _as_file(example: Example) -> Example:
@@ -356,7 +341,7 @@ def _as_file(example: Example) -> Example:
     if example.format != "RAW":
         return example
     png = raw_to_png(example.encoded, example.height, example.width)
-    return replace(example, encoded=png, format="PNG")
+    return with_options(example, encoded=png, format="PNG")
 
 
 def _prepared(example: Example, *, recipe: Recipe, colorspace: str) -> tuple[Example, Prepared]:
@@ -365,7 +350,7 @@ def _prepared(example: Example, *, recipe: Recipe, colorspace: str) -> tuple[Exa
     except ImageError as error:
         raise SinkError(f"{printable(example.key)} cannot be converted: {error}") from error
     boxes, box_labels = image.moved(example.boxes, example.box_labels)
-    changed = replace(
+    changed = with_options(
         example,
         encoded=image.data,
         format=image.format,
@@ -376,20 +361,3 @@ def _prepared(example: Example, *, recipe: Recipe, colorspace: str) -> tuple[Exa
         box_labels=box_labels,
     )
     return changed, image
-
-
-def pixels_of(example: Example, most: int) -> NDArray[np.uint8]:
-    """What an example shows, as formats that store pixels hold it.
-
-    Args:
-        most: pixels that an image may have.
-
-    Raises:
-        SinkError: it cannot be decoded.
-    """
-    color: Literal["gray", "rgb"] = "gray" if example.colorspace == "Grayscale" else "rgb"
-    size = example.height, example.width
-    try:
-        return to_pixels(example.encoded, example.format, *size, color, most)
-    except ImageError as error:
-        raise SinkError(f"{printable(example.key)} cannot be decoded: {error}") from error

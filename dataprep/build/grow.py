@@ -14,31 +14,37 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from dataprep.build.claim import is_shard, store_grown
 from dataprep.build.image_job import ImageJob
 from dataprep.build.lock import Lease, check_held
-from dataprep.build.seal import publish_manifest, write_rows
+from dataprep.build.seal import describe_split, publish_manifest
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
-from dataprep.sealed.manifest import (
-    checked_manifest,
-    dataset_info,
-    manifest_sink,
-    seal_manifest,
-)
+from dataprep.sealed.set import SealedSet, first_rows, sink_of
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import sync_directory
-from dataprep.system.state_files import read_state, to_json, write_state
-from dataprep.tables.records import RecordsTable, first_rows
+from dataprep.system.state_files import encode, hashed, read_document, write_state
+from dataprep.tables.records import RecordsTable
+from dataprep.tables.sealing import WrittenRecords, write_rows
+from dataprep_schemas.manifest import (
+    Generation,
+    GenerationSplit,
+    Input,
+    Manifest,
+    Shard,
+    Split,
+)
+from dataprep_schemas.state import MergeJournal
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# Of a generation's manifest: what is said of the raw data as a whole, and so is new for all.
-_RENEWED: Final = ("classes", "classes_sha256", "unmatched", "counts", "versions")
+_REMEDY: Final = "run the command that made the data set again with --overwrite"
 
 Renames = Sequence[tuple[str, str]]
 """Present and new path of files, relative to OUT."""
@@ -48,130 +54,106 @@ Renames = Sequence[tuple[str, str]]
 
 
 def plan_merge(
-    manifest: Mapping[str, Any], new: Mapping[str, Any], joined: Mapping[str, Any], place: str
-) -> tuple[Renames, Mapping[str, Any]]:
+    manifest: Manifest, new: Manifest, table: WrittenRecords, place: str
+) -> tuple[Renames, Manifest]:
     """Which files get which names, and the manifest of the whole.
 
     Args:
+        table: of the records of both.
         place: where what is added is, relative to OUT.
     """
-    sink, layout = manifest_sink(manifest), manifest["layout"]
+    sink = sink_of(manifest)
     renames: list[tuple[str, str]] = []
-    splits: dict[str, Any] = {}
-    for name, split in manifest["splits"].items():
-        added = new["splits"].get(name, {"shards": ()})["shards"]
-        before = [(file["path"] for file in shard["files"]) for shard in split["shards"]]
-        before += [(f"{place}/{file['path']}" for file in shard["files"]) for shard in added]
+    splits: dict[str, Split] = {}
+    for name, split in manifest.splits.items():
+        added = new.splits[name].shards if name in new.splits else ()
+        before = [[file.path for file in shard.files] for shard in split.shards]
+        before += [[f"{place}/{file.path}" for file in shard.files] for shard in added]
         shards = []
-        for number, shard in enumerate((*split["shards"], *added)):
-            paths = sink.paths(ShardName(name, number, len(before)), layout)
-            files = [
-                {**file, "path": str(path)}
-                for file, path in zip(shard["files"], paths, strict=True)
-            ]
-            pairs = zip(before[number], map(str, paths), strict=True)
+        for number, shard in enumerate((*split.shards, *added)):
+            paths = sink.paths(ShardName(name, number, len(before)), manifest.layout)
+            pairs = [*zip(before[number], map(str, paths), strict=True)]
             renames += (pair for pair in pairs if pair[0] != pair[1])
-            shards.append({**shard, "files": files})
-        splits[name] = _describe(split, shards, joined["splits"][name])
-    body = {
-        **{key: value for key, value in manifest.items() if key != "sha256"},
-        **{key: new[key] for key in (*_RENEWED, "excluded") if key in new},
-        **joined,
-        "splits": splits,
-        "num_shards": {name: len(split["shards"]) for name, split in splits.items()},
-        "input": _together(manifest["input"], new["input"]),
-        "generations": [
-            *manifest.get("generations", [describe_generation(manifest)]),
-            describe_generation(new),
-        ],
-    }
-    return renames, seal_manifest(body)
+            files = zip(shard.files, pairs, strict=True)
+            moved = tuple(replace(file, path=path) for file, (_, path) in files)
+            shards.append(Shard(shard.records, moved))
+        splits[name] = describe_split(table.splits[name], shards, split.files, split.statistics)
+    # What is said of the raw data as a whole is new for all.
+    return renames, hashed(
+        replace(
+            manifest,
+            **{name: getattr(new, name) for name in _RENEWED},
+            excluded=new.excluded or manifest.excluded,
+            records_table=table.file,
+            totals=table.totals,
+            splits=splits,
+            num_shards={name: len(split.shards) for name, split in splits.items()},
+            input=_together(manifest.input, new.input),
+            generations=(
+                *(manifest.generations or (describe_generation(manifest),)),
+                describe_generation(new),
+            ),
+        )
+    )
 
 
-def describe_generation(manifest: Mapping[str, Any]) -> dict[str, Any]:
+_RENEWED: Final = ("classes", "classes_sha256", "unmatched", "counts", "versions")
+
+
+def describe_generation(manifest: Manifest) -> Generation:
     """What the manifest of a grown data set says of what was made at one time."""
-    return {
-        "splits": {
-            name: {"shards": len(split["shards"]), "records": split["records"]}
-            for name, split in manifest["splits"].items()
-        },
-        "input": manifest["input"],
-        "versions": manifest["versions"],
+    splits = {
+        name: GenerationSplit(len(split.shards), split.records)
+        for name, split in manifest.splits.items()
     }
+    return Generation(splits, manifest.input, manifest.versions)
 
 
-def _describe(
-    split: Mapping[str, Any], shards: Sequence[Mapping[str, Any]], counts: Mapping[str, Any]
-) -> dict[str, Any]:
-    sizes = [shard["records"] for shard in shards]
-    return {
-        **split,
-        **counts,
-        "images_found": sum(sizes) + counts["rejected"],
-        "records": sum(sizes),
-        "bytes": sum(file["bytes"] for shard in shards for file in shard["files"]),
-        "records_per_shard": [min(sizes), max(sizes)],
-        "shards": shards,
-    }
-
-
-def _together(
-    before: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
+def _together(before: Mapping[str, Input], new: Mapping[str, Input]) -> dict[str, Input]:
     """The input of both: digests are exclusive ors, whatever was hashed first."""
-    nothing = {"images": 0, "bytes": 0, "digest": "0"}
-    together = {}
-    for name, split in before.items():
-        more = new.get(name, nothing)
-        digest = int(split["digest"], 16) ^ int(more["digest"], 16)
-        together[name] = {
-            "images": split["images"] + more["images"],
-            "bytes": split["bytes"] + more["bytes"],
-            "digest": f"{digest:032x}",
-        }
+    together = dict(before)
+    for name, more in new.items():
+        split = before[name]
+        digest = f"{int(split.digest, 16) ^ int(more.digest, 16):032x}"
+        together[name] = Input(split.images + more.images, split.bytes + more.bytes, digest)
     return together
 
 
 # --- The merge ---
 
 
-def merge(
-    out: Path, manifest: Mapping[str, Any], job: ImageJob, new: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Make what was added a part of the data set; returns the manifest.
+def merge(grown: SealedSet, job: ImageJob, made: SealedSet) -> SealedSet:
+    """Make what was added a part of the data set.
 
     Raises:
         DatasetError: a file that is not the data set's is in the way.
         LockedError: another run has taken the directory over.
     """
-    joined = _join(out, manifest, job, new)
-    place = job.request.out.relative_to(out).as_posix()
-    renames, whole = plan_merge(manifest, new, joined, place)
-    exchange(out, manifest, whole, job.lease, renames)
-    return whole
+    table = _join(grown, job, made.manifest)
+    place = made.out.relative_to(grown.out).as_posix()
+    renames, whole = plan_merge(grown.manifest, made.manifest, table, place)
+    return exchange(grown, whole, job.lease, renames)
 
 
 def exchange(
-    out: Path,
-    manifest: Mapping[str, Any],
-    new: Mapping[str, Any],
-    lease: Lease,
-    renames: Renames | None = None,
-) -> None:
+    before: SealedSet, new: Manifest, lease: Lease, renames: Renames | None = None
+) -> SealedSet:
     """Let what was made inside OUT take the place of the data set there, or join it.
 
     Args:
-        manifest: what it says so far; files that the new one does not name are deleted.
+        before: what there is so far; files that the new manifest does not name are deleted.
         renames: of shards; None: all are new.
 
     Raises:
         DatasetError: a file that is not the data set's is in the way.
         LockedError: another run has taken the directory over.
     """
-    workspace, before = Workspace(out), {*_files(manifest)}
-    place, table = workspace.generation.relative_to(out).as_posix(), new["records_table"]["path"]
-    renames = renames or [(f"{place}/{path}", path) for path in _files(new)]
-    for target in (target for _, target in renames if target not in before):
+    out, workspace = before.out, Workspace(before.out)
+    there = {file.path for file in before.manifest.files()}
+    names = [file.path for file in new.files()]
+    place, table = workspace.generation.relative_to(out).as_posix(), new.records_table.path
+    renames = renames or [(f"{place}/{path}", path) for path in names]
+    for target in (target for _, target in renames if target not in there):
         if (out / target).exists():
             raise DatasetError(
                 f"{out / target} is in the way: it was not written by this job, and readers would "
@@ -179,35 +161,27 @@ def exchange(
             )
     for directory in (workspace.generation, workspace.private):
         sync_directory(directory)
-    journal = {
-        "renames": [*renames, (f"{place}/{table}", table)],
-        "deletions": sorted(before.difference(_files(new), (source for source, _ in renames))),
-        "manifest": new,
-    }
+    journal = MergeJournal(
+        manifest=new,
+        renames=(*renames, (f"{place}/{table}", table)),
+        deletions=tuple(sorted(there.difference(names, (source for source, _ in renames)))),
+    )
     write_state(workspace.journal, journal, flush=True, check=partial(check_held, lease))
     sync_directory(workspace.private)
     finish_merge(workspace, lease)
+    return SealedSet.of(out, new)
 
 
-def _files(manifest: Mapping[str, Any]) -> list[str]:
-    """The files of all shards."""
-    shards = chain.from_iterable(split["shards"] for split in manifest["splits"].values())
-    return [file["path"] for shard in shards for file in shard["files"]]
-
-
-def _join(
-    out: Path, manifest: Mapping[str, Any], job: ImageJob, new: Mapping[str, Any]
-) -> Mapping[str, Any]:
+def _join(grown: SealedSet, job: ImageJob, new: Manifest) -> WrittenRecords:
     """Write the table of records of both, in the place of the new one's."""
     from dataprep_schemas.tables import schema_of
 
-    splits = manifest["splits"]
-    counts = {name: len(split["shards"]) for name, split in splits.items()}
-    added = {name: len(split["shards"]) for name, split in new["splits"].items()}
-    rows = manifest["records_table"]["rows"] + new["records_table"]["rows"]
+    manifest = grown.manifest
+    counts = {name: len(split.shards) for name, split in manifest.splits.items()}
+    added = {name: len(split.shards) for name, split in new.splits.items()}
     with (
-        RecordsTable(out, manifest["records_table"]) as before,
-        RecordsTable(job.request.out, new["records_table"]) as behind,
+        RecordsTable(grown.out, manifest.records_table) as before,
+        RecordsTable(job.request.out, new.records_table) as behind,
     ):
         return write_rows(
             job.workspace.records,
@@ -218,31 +192,31 @@ def _join(
                     _stored(before, manifest, name),
                     _shifted(_stored(behind, new, name), counts),
                 )
-                for name in sorted(splits)
+                for name in sorted(counts)
             ),
             # What no shard of either was to have is known of anew.
             rest=chain(
                 _rejected(before, manifest),
-                _shifted(behind.between(new["totals"]["records"]), counts),
+                _shifted(behind.between(new.totals.records), counts),
             ),
-            rows=rows,
+            rows=manifest.records_table.rows + new.records_table.rows,
             shards={name: count + added.get(name, 0) for name, count in counts.items()},
-            multilabel=dataset_info(manifest).multilabel,
+            multilabel=grown.info.multilabel,
         )
 
 
-def _stored(table: RecordsTable, manifest: Mapping[str, Any], split: str) -> Iterator[pa.Table]:
+def _stored(table: RecordsTable, manifest: Manifest, split: str) -> Iterator[pa.Table]:
     """Rows of the records of one split."""
-    if split in manifest["splits"]:
+    if split in manifest.splits:
         start = first_rows(manifest)[split][0]
-        yield from table.between(start, start + manifest["splits"][split]["records"])
+        yield from table.between(start, start + manifest.splits[split].records)
 
 
-def _rejected(table: RecordsTable, manifest: Mapping[str, Any]) -> Iterator[pa.Table]:
+def _rejected(table: RecordsTable, manifest: Manifest) -> Iterator[pa.Table]:
     """Rows of the images that a shard was to have."""
     import pyarrow.compute as pc
 
-    for rows in table.between(manifest["totals"]["records"]):
+    for rows in table.between(manifest.totals.records):
         yield rows.filter(pc.equal(rows["status"], "rejected"))
 
 
@@ -263,7 +237,8 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
     Every step may be repeated. There is no manifest until every file has its new name.
 
     Args:
-        whole: False: the data set is about to be deleted, and files may be gone.
+        whole: False: the data set is about to be deleted: files may be gone, and the journal
+            damaged, which is deleted then.
 
     Raises:
         DatasetError: a file is gone, or the journal is damaged.
@@ -271,11 +246,16 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
     """
     if not workspace.journal.exists():
         return False
-    out, journal = workspace.out, read_state(workspace.journal)
-    if journal is None:
-        raise _damaged(workspace)
+    out = workspace.out
+    try:
+        journal = read_document(workspace.journal, MergeJournal, _REMEDY)
+        pairs, gone = _checked_journal(workspace, journal)
+    except DatasetError:
+        if whole:
+            raise
+        workspace.journal.unlink()
+        return False
     check_held(lease)
-    manifest, pairs, gone = _checked_journal(workspace, journal)
     workspace.manifest.unlink(missing_ok=True)
     sync_directory(out)
     for source, target in pairs:
@@ -290,13 +270,13 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
     for path in gone:
         path.unlink(missing_ok=True)
     # Before a directory goes: a rename out of it that does not last leaves the file in it.
-    names = (*journal["deletions"], *(target for _, target in journal["renames"]))
+    names = (*journal.deletions, *(target for _, target in journal.renames))
     for directory in {out / above for name in names for above in Path(name).parents}:
         if directory.exists():
             sync_directory(directory)
     _remove_empty(out, {path.parent for path in (*gone, *(source for source, _ in pairs))})
-    store_grown(workspace, manifest)
-    publish_manifest(workspace, lease, to_json(manifest))
+    store_grown(workspace, journal.manifest)
+    publish_manifest(workspace, lease, encode(journal.manifest))
     for private in (workspace.commits, workspace.order, workspace.generation):
         if private.exists():
             shutil.rmtree(private)
@@ -307,42 +287,32 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
 
 
 def _checked_journal(
-    workspace: Workspace, journal: Mapping[str, Any]
-) -> tuple[Mapping[str, Any], list[tuple[Path, Path]], list[Path]]:
-    """What the journal says: the manifest to be, pairs of present and new paths, and old files.
+    workspace: Workspace, journal: MergeJournal
+) -> tuple[list[tuple[Path, Path]], list[Path]]:
+    """What the journal says: pairs of present and new paths, and old files.
 
     New paths are the manifest's, and old ones what the format calls shards of its splits.
 
     Raises:
         DatasetError: it says something that no run writes down.
     """
-    added = Workspace(workspace.generation)
+    added, manifest = Workspace(workspace.generation), journal.manifest
     place = f"{added.out.relative_to(workspace.out).as_posix()}/"
 
     def present(name: str) -> Path:
         inner = name.removeprefix(place)
         return (workspace if inner == name else added).path_of(inner)
 
-    try:
-        manifest = checked_manifest(to_json(journal["manifest"]), workspace.journal)
-        sink = manifest_sink(manifest)
-        made = {*_files(manifest), manifest["records_table"]["path"]}
-        renames, deletions = journal["renames"], journal["deletions"]
-        pairs = [(present(old), workspace.path_of(new)) for old, new in renames]
-        gone = [workspace.path_of(name) for name in deletions]
-        old = [*deletions, *(old for old, _ in renames if not old.startswith(place))]
-        strange = {new for _, new in renames} - made
-        splits, layout = manifest["splits"], manifest["layout"]
-        strange |= {name for name in old if not is_shard(name, sink, splits, layout)}
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(workspace) from error
-    if strange or not made.isdisjoint(deletions):
-        raise _damaged(workspace)
-    return manifest, pairs, gone
-
-
-def _damaged(workspace: Workspace) -> DatasetError:
-    return DatasetError(f"{workspace.journal} is damaged; delete it, and use --overwrite")
+    pairs = [(present(old), workspace.path_of(new)) for old, new in journal.renames]
+    gone = [workspace.path_of(name) for name in journal.deletions]
+    made = {*(file.path for file in manifest.files()), manifest.records_table.path}
+    old = [*journal.deletions, *(old for old, _ in journal.renames if not old.startswith(place))]
+    sink, splits, layout = sink_of(manifest), manifest.splits, manifest.layout
+    strange = {new for _, new in journal.renames} - made
+    strange |= {name for name in old if not is_shard(name, sink, splits, layout)}
+    if strange or not made.isdisjoint(journal.deletions):
+        raise DatasetError(f"{workspace.journal} names files that no run would; {_REMEDY}")
+    return pairs, gone
 
 
 def _remove_empty(out: Path, directories: Iterable[Path]) -> None:

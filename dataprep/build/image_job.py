@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from dataprep.archives.reading import require_unchanged
-from dataprep.build.commit import CommitRecord, rejected_images
-from dataprep.build.index_parts import ScanSummary
+from dataprep.build.commit import rejected_images
 from dataprep.build.job import (
     SAMPLE,
     Job,
@@ -34,9 +32,11 @@ from dataprep.images import Prepared, Recipe, prepare
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted
-from dataprep.system.state_files import to_json
+from dataprep.system.state_files import digest_of
 from dataprep.tables import Row
 from dataprep.tables.order import read_shard
+from dataprep_schemas.manifest import Excluded, Identity, Shuffle
+from dataprep_schemas.state import CommitRecord, ScanSummary
 
 STORED_WITH_8_BITS: Final = "of 16 bits a sample: stored with 8 (--depth keep: 16, of grey PNGs)"
 _LOOKED_AT: Final = 8  # images, before the first is made
@@ -44,7 +44,6 @@ _LOOKED_AT: Final = 8  # images, before the first is made
 
 if TYPE_CHECKING:  # they load a database, which a run that has nothing to order need not
     from dataprep.tables.images import Images
-    from dataprep.tables.order import Shuffle
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,7 @@ def plan_images(
     index: Path,
     lease: Lease,
     report: Callable[[str], None],
-) -> tuple[ImageJob, Mapping[str, object]]:
+) -> tuple[ImageJob, Identity]:
     """Decide the shards.
 
     Args:
@@ -184,37 +183,34 @@ def plan_images(
     splits = tuple(
         SplitJob(
             name=name,
-            shards=choose_shard_count(name, found["images"], request, kept),
+            shards=choose_shard_count(name, summary.input[name].images, request, kept),
             shuffle=chosen_shuffle(name, request),
-            images=found["images"],
-            source_bytes=found["bytes"],
+            images=summary.input[name].images,
+            source_bytes=summary.input[name].bytes,
         )
-        for name, found in summary.input.items()
+        for name in summary.splits
     )
     job = ImageJob(request, kept, info.attributes, splits, lease, index)
-    return job, {
-        "dataset": request.dataset,
-        "dataset_config": dict(dataset.config()),
-        "seed": request.seed,
-        "limit": request.limit,
-        "shuffle": {split.name: split.shuffle for split in splits},
-        "image": request.recipe.config(),
-        "classes_sha256": hashlib.sha256(to_json(info.classes)).hexdigest(),
-        "unmatched": summary.unmatched,
-        "counts": summary.counts,
-        **({"excluded": _left_out(summary)} if summary.excluded else {}),
-        "input": summary.input,
+    left_out = summary.excluded
+    return job, Identity(
+        dataset=request.dataset,
+        dataset_config=dict(dataset.config()),
+        seed=request.seed,
+        limit=request.limit,
+        shuffle={split.name: split.shuffle for split in splits},
+        image=request.recipe.config(),
+        classes_sha256=digest_of(info.classes),
+        unmatched=summary.unmatched,
+        counts=summary.counts,
+        excluded=None if left_out is None else Excluded(left_out.images, left_out.digest),
+        input=summary.input,
         **job.output_identity(),
-    }
+    )
 
 
 def chosen_shuffle(split: str, request: Request) -> Shuffle:
     """How the images of a split are ordered: as asked, or as is usual."""
     return request.shuffle or ("stratified" if split == "train" else "none")
-
-
-def _left_out(summary: ScanSummary) -> Mapping[str, object]:
-    return {name: summary.excluded[name] for name in ("images", "digest")}
 
 
 def choose_images(job: Job, images: Images, *, seed: int, limit: int | str | None) -> None:
@@ -245,7 +241,7 @@ def order_images(
     from dataprep.tables.order import order_is_current, write_order
 
     order = job.workspace.order
-    token = hashlib.sha256(to_json(made_of)).hexdigest()
+    token = digest_of(made_of)
     stale = [split for split in job.splits if not order_is_current(order, split.name, token)]
     if stale:
         choose_images(job, images, seed=seed, limit=limit)
@@ -256,7 +252,7 @@ def order_images(
             split=split.name,
             images=split.images,
             shards=split.shards,
-            shuffle=cast("Shuffle", split.shuffle),
+            shuffle=split.shuffle,
             seed=seed,
             token=token,
             columns=columns,

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from dataprep.build.request import MaxBad, Request, check_splits
-from dataprep.build.workspace import Workspace, is_split
+from dataprep.build.workspace import Workspace
 from dataprep.datasets import Dataset, Found, ScanUnit, wanted_splits
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import RejectedError, SourceError, UsageError
@@ -23,12 +25,14 @@ from dataprep.system.durable_files import partial_path, storage_error
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.ownership import require_own
 from dataprep.system.state_files import (
+    digest_of,
     file_sha256,
     is_intact,
     read_state,
-    to_json,
     write_state,
 )
+from dataprep_schemas.manifest import SplitName, Unmatched
+from dataprep_schemas.state import IndexPart, ScanSummary
 from dataprep_schemas.tables import Kind
 
 if TYPE_CHECKING:
@@ -40,27 +44,6 @@ _NOT_ONE = "no image has, or several have"
 _VERSION = 4  # raise it whenever the same scan would be kept in another way
 _RULES = 3  # raise it whenever the same index would be summarized otherwise
 _GROUP = 1 << 17  # rows; what DuckDB gives to one of its threads
-
-
-@dataclass(frozen=True, slots=True)
-class IndexPart:
-    """What is kept of a scan unit besides its rows.
-
-    Attributes:
-        fingerprint: the cheap identity of the raw input at the time of the scan.
-        sha256: of the table.
-        restarts: SHA-256 of the restart points; empty if there are none.
-        classes: those that the unit knows of, with images or without; empty if the data set knows.
-        statuses: rows by status.
-        counts: what the scan counted.
-    """
-
-    fingerprint: str
-    sha256: str
-    restarts: str
-    classes: tuple[str, ...]
-    statuses: Mapping[str, int]
-    counts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +70,7 @@ class IndexParts:
         The tables have the times of archives and files: one whose images were exchanged for others
         of the same sizes is another one. A folder that was only touched is not.
         """
-        return {unit.name: part.sha256 for unit, part in self.units.items()}
+        return {unit.name: part.table for unit, part in self.units.items()}
 
 
 def shared_index_directory(place: Path, dataset: Dataset, raw: Path) -> Path:
@@ -98,8 +81,8 @@ def shared_index_directory(place: Path, dataset: Dataset, raw: Path) -> Path:
     Raises:
         DatasetError: somebody else may write there.
     """
-    made_of = [dataset.name, dict(dataset.config()), str(raw)]
-    name = f"{dataset.name}-{hashlib.sha256(to_json(made_of)).hexdigest()[:12]}"
+    made_of = [dataset.name, dict(dataset.config()), ascii(raw)]  # which need not be UTF-8
+    name = f"{dataset.name}-{digest_of(made_of)[:12]}"
     directory = place.absolute() / name
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     # What is there is believed, and says which files are read.
@@ -139,7 +122,7 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
                 file.write_table(table, row_group_size=_GROUP)
         part = IndexPart(
             fingerprint=fingerprint,
-            sha256=file_sha256(temporary),
+            table=file_sha256(temporary),
             restarts=hashlib.sha256(scanned.restarts).hexdigest() if scanned.restarts else "",
             classes=tuple(classes) if known is None else (),
             statuses=dict(statuses),
@@ -148,7 +131,7 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
         if scanned.restarts:
             (directory / unit.restarts_name).write_bytes(scanned.restarts)
         temporary.replace(final)
-        write_state(_state_path(directory, unit), asdict(part))
+        write_state(_state_path(directory, unit), part)
     except (OSError, pa.ArrowException) as error:
         raise storage_error(error, directory, f"indexing {unit.name}") from error
     finally:
@@ -157,16 +140,12 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
 
 def read_part(directory: Path, unit: ScanUnit) -> IndexPart | None:
     """What is kept of a unit; None unless all of it is there, to the last bit."""
-    state = read_state(_state_path(directory, unit))
-    if state is None:
+    part = read_state(_state_path(directory, unit), IndexPart)
+    if part is None:
         return None
-    try:
-        part = IndexPart(**{**state, "classes": tuple(state["classes"])})
-    except (TypeError, KeyError):
-        return None  # of another version
     restarts = directory / unit.restarts_name
     # Parts are not flushed to the disk one by one, so a power cut may have torn one.
-    whole = is_intact(directory / f"{unit.name}.parquet", part.sha256) and (
+    whole = is_intact(directory / f"{unit.name}.parquet", part.table) and (
         not part.restarts or is_intact(restarts, part.restarts)
     )
     return part if whole else None
@@ -219,47 +198,8 @@ def _state_path(directory: Path, unit: ScanUnit) -> Path:
 
 
 def _fingerprint(dataset: Dataset, raw: Path, unit: ScanUnit) -> str:
-    config = to_json(dict(dataset.config())).decode()
-    return f"{_VERSION} {dataset.name} {config} {unit!r} {dataset.fingerprint(raw, unit)}"
-
-
-@dataclass(frozen=True, slots=True)
-class ScanSummary:
-    """The index as a whole; as JSON the state of its file.
-
-    Attributes:
-        classes: (identifier, name) of every class, by index.
-        input: of every split that is prepared, in order, the number of its ``images``, their
-            ``bytes`` in the raw data, and a ``digest`` of what shapes the output: the same for
-            every raw layout. It notices every change, but is no proof against forgery.
-        unmatched: how many images are listed but not there (``missing``), how many there but not
-            listed (``unlisted``), and the ``first`` few names of each.
-        excluded: how many ``images`` were left out because the user said so, a ``digest`` of their
-            names, and how many names are ``unknown``; empty if nothing was said.
-        ignored: how many files are no images, and a line on the first; empty if none.
-        counts: what was counted, by what it is.
-        lacking: of splits in which some class has no image, the names of those that others have.
-    """
-
-    classes: tuple[tuple[str, str], ...]
-    input: Mapping[str, Mapping[str, Any]]
-    unmatched: Mapping[str, Any]
-    excluded: Mapping[str, Any]
-    ignored: tuple[int, str]
-    counts: Mapping[str, int]
-    lacking: Mapping[str, Sequence[str]]
-
-    @property
-    def bad(self) -> int:
-        """Images and names that count for ``--max_bad``, beside those that are rejected."""
-        unmatched = self.unmatched
-        return sum((unmatched["missing"], unmatched["unlisted"], self.excluded.get("unknown", 0)))
-
-    @property
-    def has_unstored(self) -> bool:
-        """Whether anything is known of that no shard is to have."""
-        left_out = self.excluded.get("images", 0)
-        return bool(self.unmatched["first"] or self.ignored[0] or left_out)
+    made_of = [_VERSION, dataset.name, dict(dataset.config()), ascii(unit)]
+    return f"{digest_of(made_of)} {dataset.fingerprint(raw, unit)!a}"
 
 
 def open_images(parts: IndexParts, dataset: Dataset, request: Request, base: NoBase) -> Images:
@@ -303,18 +243,15 @@ def summarize(
     made_of = [
         *(_RULES, request.splits, request.limit, request.seed, found.splits, known),
         None if request.exclude is None else _sha256(request.exclude),
-        [[unit.name, part.sha256, part.fingerprint] for unit, part in parts.units.items()],
-        base.manifest.get("sha256"),
+        [[unit.name, part.table, part.fingerprint] for unit, part in parts.units.items()],
+        base.digest,
     ]
-    key = hashlib.sha256(to_json(made_of)).hexdigest()
-    state = read_state(path)
-    if state is not None and state["key"] == key:
-        kept = state["summary"]
-        kept["classes"] = tuple((identifier, name) for identifier, name in kept["classes"])
-        kept["input"] = {split: kept["input"][split] for split in state["splits"]}
-        return ScanSummary(**kept)
+    key = digest_of(made_of)
+    kept = read_state(path, ScanSummary)
+    if kept is not None and kept.key == key:
+        return kept
     unmatched = images.unmatched()
-    if unmatched["first"]:
+    if unmatched.first:
         images.write_unmatched(workspace.unmatched)
     else:
         workspace.unmatched.unlink(missing_ok=True)  # of an earlier run
@@ -328,7 +265,7 @@ def summarize(
     splits = found.splits or wanted_splits(in_usual_order(there), request.splits)
     check_splits(request.num_shards, splits)
     for split in splits:
-        if not is_split(split):
+        if not _is_split(split):
             raise SourceError(
                 f"{printable(split)!r} is no name of a split, since files are named after it; "
                 "expected one without a slash that begins with neither a dot nor a hyphen"
@@ -362,20 +299,30 @@ def summarize(
         counts.update(part.counts)
     sums = images.summaries()
     summary = ScanSummary(
+        key=key,
+        splits=tuple(split for split in splits if split in sums),
         classes=tuple(known),
-        input={split: sums[split] for split in splits if split in sums},
+        input=sums,
         unmatched=unmatched,
         excluded=images.excluded(),
         ignored=images.ignored(),
-        counts={name: counts[name] for name in sorted(counts)},
+        counts=dict(counts),
         lacking={
-            split: names
+            split: tuple(names)
             for split, names in images.lacking().items()
             if split not in found.official_counts  # which are what they are
         },
     )
-    write_state(path, {"key": key, "splits": [*summary.input], "summary": asdict(summary)})
+    write_state(path, summary)
     return summary
+
+
+def _is_split(name: str) -> bool:
+    try:
+        msgspec.convert(name, SplitName)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _sha256(path: Path) -> str:
@@ -397,13 +344,13 @@ def check_unmatched(
     Raises:
         RejectedError: more are than the user allows.
     """
-    missing = summary.unmatched["missing"]
-    images = before[0] + sum(split["images"] for split in summary.input.values())
+    missing = summary.unmatched.missing
+    images = before[0] + sum(split.images for split in summary.input.values())
     bad = before[1] + summary.bad
     if not max_bad.allows(bad, images + missing):
         what = [text for text, _ in _unmatched(summary.unmatched)]
         where = f"; {names} names all of them" if what else ""
-        if unknown := summary.excluded.get("unknown", 0):
+        if summary.excluded is not None and (unknown := summary.excluded.unknown):
             what.append(f"{counted(unknown, 'name')} in --exclude that {_NOT_ONE}")
         if before[1]:
             what.append(f"{counted(before[1], 'image')} rejected before")
@@ -415,9 +362,9 @@ def check_unmatched(
 
 def report_summary(summary: ScanSummary, report: Callable[[str], None]) -> None:
     """Tell the user what may be a surprise."""
-    if summary.excluded:
-        text = f"{counted(summary.excluded['images'], 'image')} left out (--exclude)"
-        if unknown := summary.excluded["unknown"]:
+    if summary.excluded is not None:
+        text = f"{counted(summary.excluded.images, 'image')} left out (--exclude)"
+        if unknown := summary.excluded.unknown:
             text += f"; {counted(unknown, 'name')} there that {_NOT_ONE}"
         report(text)
     number, first = summary.ignored
@@ -435,11 +382,14 @@ def report_summary(summary: ScanSummary, report: Callable[[str], None]) -> None:
         )
 
 
-def _unmatched(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _unmatched(found: Unmatched) -> list[tuple[str, str]]:
     """How many of what, and a few names, of the kinds of which there are any."""
-    kinds = {"missing": "listed but not there", "unlisted": "there but not listed"}
-    return [
-        (f"{counted(found[kind], 'image')} {what}", ", ".join(found["first"][kind]))
-        for kind, what in kinds.items()
-        if found[kind]
-    ]
+    first, missing, unlisted = found.first, found.missing, found.unlisted
+    said = []
+    if missing:
+        names = ", ".join(first.get("missing", ()))
+        said.append((f"{counted(missing, 'image')} listed but not there", names))
+    if unlisted:
+        names = ", ".join(first.get("unlisted", ()))
+        said.append((f"{counted(unlisted, 'image')} there but not listed", names))
+    return said

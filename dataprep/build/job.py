@@ -8,21 +8,22 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from dataprep import __version__
-from dataprep.build.commit import CommitRecord
 from dataprep.build.lock import Lease
 from dataprep.build.request import EVERY_SPLIT, OutputRequest
 from dataprep.build.workspace import Workspace
 from dataprep.errors import UsageError
 from dataprep.images import Measured, codec_versions
 from dataprep.images.fingerprint import Fingerprint
-from dataprep.sealed.manifest import describe_info
+from dataprep.sealed.set import examples_of
 from dataprep.sinks import DatasetInfo, ShardName, Sink
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, sized, some_of
 from dataprep.tables import Box, Value
+from dataprep_schemas.manifest import Shuffle, SinkConfig
+from dataprep_schemas.state import CommitRecord
 
 if TYPE_CHECKING:
     from dataprep_schemas.tables import Kind
@@ -50,7 +51,7 @@ class SplitJob:
 
     name: str
     shards: int
-    shuffle: str
+    shuffle: Shuffle
     images: int
     source_bytes: int
 
@@ -134,13 +135,13 @@ class Job(ABC):
         """Every shard of every split."""
         return [shard for split in self.splits for shard in split.shard_names()]
 
-    def output_identity(self) -> dict[str, object]:
-        """What shapes the bytes of the output besides the examples; nothing of this machine."""
+    def output_identity(self) -> dict[str, Any]:
+        """What of `Identity` shapes the bytes of the output besides the examples."""
         sink = self.sink
         return {
             "num_shards": {split.name: split.shards for split in self.splits},
-            "sink": {"name": sink.name, "config": dict(sink.config())},
-            "examples": describe_info(self.info),
+            "sink": SinkConfig(sink.name, dict(sink.config())),
+            "examples": examples_of(self.info),
             "layout": self.request.layout,
             "versions": {"dataprep": __version__, **codec_versions(), **sink.versions()},
         }

@@ -18,23 +18,26 @@ again after a pause of some random length.
 from __future__ import annotations
 
 import errno
-import json
 import math
 import os
 import secrets
+import shutil
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import msgspec
 
 from dataprep.build.workspace import Workspace
 from dataprep.errors import LockedError
 from dataprep.system.durable_files import PARTIAL, partial_path
 from dataprep.system.regular_files import open_regular
+from dataprep_schemas.state import Marker
 
 BEAT_SECONDS = 5.0  # between two touches
 LEASE_SECONDS = 30.0  # without a touch, after which a run counts as dead
@@ -43,65 +46,34 @@ _LOOKS = 30  # in that time
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _STATE, _START_TIME = 0, 19  # fields of /proc/PID/stat after the name, which may hold anything
 _ENDED = {b"Z", b"X"}  # a killed process that nobody waits for, as in a container without an init
-_LARGEST_PROCESS = 2**31 - 1
 _MOST_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """What a marker file says, as JSON.
+def marker_of_this_process(since: float) -> Marker:
+    """A new claim."""
+    process, token = os.getpid(), secrets.token_hex(16)
+    return Marker(process, socket.gethostname(), _machine(), _look_up(process)[1], token, since)
 
-    Attributes:
-        process: the holder's number.
-        host: the name of its host.
-        machine: boot and process namespace, where the number means the same; empty if unknown.
-        start: when the process started, in no unit that matters, so that a reused number is not
-            taken for it; empty if unknown.
-        token: unlike that of any other claim.
-        since: when the claim was made, in seconds since 1970 by the file system's clock.
-    """
 
-    process: int
-    host: str
-    machine: str
-    start: str
-    token: str
-    since: float
+def marker_text(marker: Marker) -> str:
+    """What is in its file."""
+    return msgspec.json.format(msgspec.json.encode(marker), indent=1).decode() + "\n"
 
-    @classmethod
-    def of_this_process(cls, since: float) -> Marker:
-        """A new claim."""
-        process, token = os.getpid(), secrets.token_hex(16)
-        return cls(process, socket.gethostname(), _machine(), _look_up(process)[1], token, since)
 
-    @classmethod
-    def parse(cls, text: str) -> Marker | None:
-        """What is in the file; None if that is no marker, or a part of one."""
-        try:
-            marker = cls(**json.loads(text))
-            known = 1 <= marker.process <= _LARGEST_PROCESS
-        except (ValueError, TypeError, RecursionError):
-            return None
-        return marker if known else None
-
-    def text(self) -> str:
-        """What is in the file."""
-        return json.dumps(asdict(self), indent=1) + "\n"
-
-    def is_alive(self) -> bool | None:
-        """Whether the process runs; None if that cannot be told from here."""
-        if (self.host, self.machine) != (socket.gethostname(), _machine()):
-            return None
-        try:
-            os.kill(self.process, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:  # somebody else's
-            pass
-        state, start = _look_up(self.process)
-        if state in _ENDED:
-            return False
-        return start == self.start if start and self.start else None
+def is_alive(marker: Marker) -> bool | None:
+    """Whether its process runs; None if that cannot be told from here."""
+    if (marker.host, marker.machine) != (socket.gethostname(), _machine()):
+        return None
+    try:
+        os.kill(marker.process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        pass
+    state, start = _look_up(marker.process)
+    if state in _ENDED:
+        return False
+    return start == marker.start if start and marker.start else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +93,10 @@ class Sighting:
     @property
     def marker(self) -> Marker | None:
         """What it says; None if a power cut tore it, or it is just being written."""
-        return Marker.parse(self.text)
+        try:
+            return msgspec.json.decode(self.text, type=Marker)
+        except (ValueError, RecursionError):
+            return None
 
     def __str__(self) -> str:
         """Whose it is, for messages."""
@@ -130,7 +105,8 @@ class Sighting:
 
     def is_alive(self) -> bool | None:
         """Whether its process runs; None if that cannot be told from here."""
-        return None if self.marker is None else self.marker.is_alive()
+        marker = self.marker
+        return None if marker is None else is_alive(marker)
 
 
 def sight(path: Path, *, touch_if: str | None = None, again: bool = True) -> Sighting | None:
@@ -338,6 +314,8 @@ def locked(
     try:
         with _beating(lease, beat_seconds):
             for path in workspace.run_files():
+                if path.is_dir():  # of a damaged file system
+                    shutil.rmtree(path)
                 path.unlink(missing_ok=True)
             yield lease
     finally:
@@ -358,6 +336,8 @@ def _take(workspace: Workspace, report: Callable[[str], None], lease_seconds: fl
     """Wait for the marker to be ours; returns its text."""
     pause = lease_seconds / _LOOKS
     silence = Silence(3 * pause)
+    if workspace.lock.is_dir():  # of a damaged file system; if it is not empty, that is an error
+        workspace.lock.rmdir()
     first: Sighting | None = None
     while True:
         found = sight(workspace.lock)
@@ -399,7 +379,7 @@ def claim_marker(path: Path, before: Sighting | None) -> str | None:
     temporary = partial_path(path)
     try:
         with temporary.open("x") as file:
-            text = Marker.of_this_process(os.fstat(file.fileno()).st_mtime).text()
+            text = marker_text(marker_of_this_process(os.fstat(file.fileno()).st_mtime))
             file.write(text)
         for other in path.parent.glob(f".{path.name}.*{PARTIAL}"):
             if other != temporary:

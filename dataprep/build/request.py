@@ -18,7 +18,7 @@ from dataprep.system.lustre.rules import Striping
 from dataprep.system.messages import printable
 
 if TYPE_CHECKING:
-    from dataprep.tables.order import Shuffle
+    from dataprep_schemas.manifest import Shuffle
 
 EVERY_SPLIT = "*"
 """In `Request.num_shards`: the count of every split that is not named."""

@@ -3,53 +3,45 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from dataprep.build.build_directory import building
-from dataprep.build.commit import (
-    CommitRecord,
-    CommittedFile,
-    publish,
-    rejected_images,
-    temporary_files,
-)
+from dataprep.build.commit import publish, rejected_images, temporary_files
 from dataprep.build.job import Job, SplitJob
 from dataprep.build.lock import Lease, check_held
 from dataprep.build.request import MaxBad
 from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError, RejectedError
 from dataprep.images import Statistics
-from dataprep.sealed.manifest import seal_manifest
+from dataprep.sealed.set import SealedSet
 from dataprep.sinks import FinishedShard
 from dataprep.system.cores import usable_cores
-from dataprep.system.durable_files import partial_path, rename, sync_directory, write_durably
+from dataprep.system.durable_files import sync_directory, write_durably
 from dataprep.system.messages import counted, printable, some_of
-from dataprep.system.state_files import file_sha256, to_json
+from dataprep.system.state_files import encode, file_sha256, hashed
 from dataprep.system.throttle import pay
-from dataprep.tables import records as records_table
-from dataprep.tables.records import STATUSES, STORED, parquet_writer, row_groups
+from dataprep.tables.records import row_groups
+from dataprep.tables.sealing import SplitCounts, WrittenRecords, write_rows
+from dataprep_schemas import manifest as shapes
+from dataprep_schemas.manifest import File, Identity, Manifest, Shard, Split
+from dataprep_schemas.state import CommitRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dataprep.tables.database import Database
-
-
 _SHOWN = 10  # rejected images spelled out on the terminal; all of them are in the table
-_GROUP: Final = 1 << 16  # rows; of a shard of ImageNet's usual 1024, few groups have any
-_SUMMED: Final = STATUSES[1:]
 
 
 def seal(
     job: Job,
-    identity: Mapping[str, object],
+    identity: Identity,
     records: Sequence[CommitRecord],
     *,
     max_bad: MaxBad,
@@ -57,9 +49,9 @@ def seal(
     missing: int = 0,
     unlisted: int = 0,
     others: Iterable[pa.Table] = (),
-    statistics: Mapping[str, Any] | None = None,
+    statistics: Mapping[str, shapes.Statistics | None] | None = None,
     before: tuple[int, int] = (0, 0),
-) -> Mapping[str, Any]:
+) -> SealedSet:
     """Write the manifest, if no more images were rejected than the user allows.
 
     Every decision is made from the commit records, so accepting rejected images later costs no
@@ -75,9 +67,6 @@ def seal(
         statistics: of the splits' images, if they are known from before.
         before: how many images the data set has that this is to be added to, and how many others
             were rejected for it: what is allowed is allowed of all together.
-
-    Returns:
-        The manifest.
 
     Raises:
         RejectedError: more were rejected; nothing is sealed, everything is kept.
@@ -108,28 +97,54 @@ def seal(
         report(f"reading {counted(len(records), 'shard')} again")
         _reread(job, records, "sealed" if before[0] == 0 else "added to the data set")
     joined = join_rows(job, records, others)
-    splits: dict[str, Any] = {}
-    for split in job.splits:
-        shards = [record for record in records if record.split == split.name]
+    splits: dict[str, Split] = {}
+    for split in sorted(job.splits, key=lambda each: each.name):
+        shards = [record for record in records if record.shard.split == split.name]
+        made = merged_statistics(shards)
         known = (statistics or {}).get(split.name)
-        files = make_split_files(job, split, shards)
-        splits[split.name] = describe_split(shards, files, joined["splits"][split.name], known)
-    manifest = seal_manifest(
-        {
-            **identity,
-            "classes": [list(entry) for entry in job.info.classes],
-            **joined,
-            "splits": splits,
-        }
+        splits[split.name] = describe_split(
+            joined.splits[split.name],
+            [Shard(record.records, record.files) for record in shards],
+            make_split_files(job, split, shards, made),
+            known if made is None else made.summary(),
+        )
+    manifest = hashed(
+        Manifest(
+            **{name: getattr(identity, name) for name in Identity.__struct_fields__},
+            classes=job.info.classes,
+            records_table=joined.file,
+            totals=joined.totals,
+            splits=splits,
+        )
     )
     # The manifest must never outlive a shard's rename in a power cut, nor its directories.
     out = job.request.out
-    written = [*chain(*(split["files"] for split in splits.values()))]
-    written += [asdict(file) for record in records for file in record.files]
-    for directory in {out / above for file in written for above in Path(file["path"]).parents}:
+    for directory in {
+        out / above for file in manifest.files() for above in Path(file.path).parents
+    }:
         sync_directory(directory)
-    publish_manifest(job.workspace, job.lease, to_json(manifest))
-    return manifest
+    publish_manifest(job.workspace, job.lease, encode(manifest))
+    return SealedSet.of(out, manifest)
+
+
+def describe_split(
+    counts: SplitCounts,
+    shards: Sequence[Shard],
+    files: tuple[File, ...],
+    statistics: shapes.Statistics | None,
+) -> Split:
+    """What the manifest says of a split, given what the table of records says of it."""
+    records = [shard.records for shard in shards]
+    return Split(
+        **asdict(counts),
+        images_found=sum(records) + counts.rejected,
+        records=sum(records),
+        bytes=sum(shard.bytes for shard in shards),
+        records_per_shard=(min(records), max(records)),
+        shards=tuple(shards),
+        files=files,
+        statistics=statistics,
+    )
 
 
 def publish_manifest(workspace: Workspace, lease: Lease, manifest: bytes) -> None:
@@ -172,7 +187,7 @@ def _reread(job: Job, records: Sequence[CommitRecord], done: str) -> None:
 
 def _check_complete(splits: Sequence[SplitJob], records: Sequence[CommitRecord]) -> None:
     for split in splits:
-        found = sum(record.images for record in records if record.split == split.name)
+        found = sum(record.images for record in records if record.shard.split == split.name)
         if found != split.images:
             raise DatasetError(
                 f"{split.name}: the commit records account for {found} images, the raw data has "
@@ -187,8 +202,8 @@ def _check_complete(splits: Sequence[SplitJob], records: Sequence[CommitRecord])
 
 
 def make_split_files(
-    job: Job, split: SplitJob, records: Sequence[CommitRecord]
-) -> list[CommittedFile]:
+    job: Job, split: SplitJob, records: Sequence[CommitRecord], statistics: Statistics | None
+) -> tuple[File, ...]:
     """Write them anew, to the same bytes, from the commit records and the shards themselves.
 
     Raises:
@@ -197,7 +212,7 @@ def make_split_files(
     sink, out = job.sink, job.request.out
     names = sink.split_paths(split.name, split.shards, job.request.layout)
     if not names:
-        return []
+        return ()
     finals = [out / name for name in names]
     shards = [
         FinishedShard(
@@ -209,42 +224,12 @@ def make_split_files(
     ]
     with temporary_files(finals) as temporaries:
         with building(temporaries, job) as places:
-            written = sink.finish_split(places.paths, job.info, shards, merged_statistics(records))
+            written = sink.finish_split(places.paths, job.info, shards, statistics)
             places.deliver(written)
         publish(temporaries, finals, partial(check_held, job.lease))
-    return [
-        CommittedFile(str(name), file.bytes, file.sha256)
-        for name, file in zip(names, written, strict=True)
-    ]
-
-
-def describe_split(
-    records: Sequence[CommitRecord],
-    files: Sequence[CommittedFile],
-    counted: Mapping[str, Any],
-    known: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """One split of the manifest.
-
-    Args:
-        records: the commit record of every shard of the split, by number.
-        counted: what the table of records says of it; see `join_rows`.
-    """
-    counts = [record.records for record in records]
-    statistics = merged_statistics(records)
-    return {
-        "images_found": sum(counts) + counted["rejected"],
-        "records": sum(counts),
-        **counted,
-        "bytes": sum(record.total_bytes for record in records),
-        "records_per_shard": [min(counts), max(counts)],
-        "shards": [
-            {"records": record.records, "files": [asdict(file) for file in record.files]}
-            for record in records
-        ],
-        "files": [asdict(file) for file in files],
-        "statistics": known if statistics is None else statistics.summary(),
-    }
+    return tuple(
+        File(str(name), file.bytes, file.sha256) for name, file in zip(names, written, strict=True)
+    )
 
 
 def merged_statistics(records: Sequence[CommitRecord]) -> Statistics | None:
@@ -254,13 +239,13 @@ def merged_statistics(records: Sequence[CommitRecord]) -> Statistics | None:
         return None
     merged = Statistics()
     for statistics in collected:
-        merged.merge(Statistics.from_json(statistics))
+        merged.merge(Statistics.of(statistics))
     return merged
 
 
 def join_rows(
     job: Job, records: Sequence[CommitRecord], others: Iterable[pa.Table]
-) -> Mapping[str, Any]:
+) -> WrittenRecords:
     """Write ``records.parquet``, whole or not at all, and add up what it holds.
 
     Memory is bounded: rows of records are read and written some at a time.
@@ -268,21 +253,13 @@ def join_rows(
     Args:
         others: rows of images that are in no shard. Missing columns are null.
 
-    Returns:
-        What the manifest says of it: ``records_table``, the file; ``totals``: how many records
-        there are, and rows of each other status, those of no split, too; ``splits``: rows of each
-        status but ``records``, ``class_records`` by class index, where one with several labels
-        counts for each, ``class_spread``: the largest difference of any class's count between two
-        shards, and ``label_set_spread``: the same of any set of labels that records have together,
-        0 where they have one each.
-
     Raises:
         DatasetError: the rows of a shard are damaged; running again makes the shard again.
     """
     from dataprep_schemas.tables import schema_of
 
     workspace = job.workspace
-    records = sorted(records, key=lambda record: (record.split, record.number))
+    records = sorted(records, key=lambda record: (record.shard.split, record.shard.number))
     return write_rows(
         workspace.records,
         workspace.private,
@@ -296,46 +273,6 @@ def join_rows(
     )
 
 
-def write_rows(
-    path: Path,
-    scratch: Path,
-    schema: pa.Schema,
-    *,
-    stored: Iterable[pa.Table],
-    rest: Iterable[pa.Table],
-    rows: int,
-    shards: Mapping[str, int],
-    multilabel: bool,
-    check: Callable[[], object] = lambda: None,
-) -> Mapping[str, Any]:
-    """Write a table of records, whole or not at all, and add up what it holds; see `join_rows`.
-
-    Args:
-        scratch: a directory for what does not fit into memory.
-        stored: rows of records, by split, shard and position.
-        check: as for `dataprep.system.durable_files.rename`.
-    """
-    from dataprep.tables.database import open_database, tables
-
-    temporary = partial_path(path)
-    try:
-        with open_database(scratch, [temporary], rows=rows) as database:
-            described = _write(temporary, chain(stored, _sorted(database, rest, schema)), schema)
-            database.execute(f"create view records as from {tables([temporary])}")
-            totals = _totals(database)
-            splits = {
-                split: totals[split] | _by_class(database, split, count, multilabel=multilabel)
-                for split, count in shards.items()
-            }
-        rename(temporary, path, check)
-    finally:
-        temporary.unlink(missing_ok=True)
-    everything = {status: sum(of[status] for of in totals.values()) for status in _SUMMED}
-    unstored = sum(everything[status] for status in _SUMMED if status not in STORED)
-    everything["records"] = described["rows"] - unstored
-    return {"records_table": described, "totals": everything, "splits": splits}
-
-
 def _rows(
     workspace: Workspace, records: Sequence[CommitRecord], *, stored: bool
 ) -> Iterator[pa.Table]:
@@ -347,83 +284,3 @@ def _rows(
         if stored or record.rejected:
             for table in row_groups(workspace.rows(record.shard)):
                 yield table.filter(chosen(table["position"])) if record.rejected else table
-
-
-def _sorted(
-    database: Database, tables: Iterable[pa.Table], schema: pa.Schema
-) -> Iterator[pa.Table]:
-    """Rows that are not records, in an order that depends on nothing but themselves."""
-    import pyarrow as pa
-
-    from dataprep.tables.arrow import fitted
-    from dataprep.tables.database import quoted
-    from dataprep.tables.images import column_list
-
-    rest = pa.concat_tables([schema.empty_table(), *(fitted(table, schema) for table in tables)])
-    statuses = ", ".join(map(quoted, STATUSES))
-    ordered = database.from_arrow(rest).order(
-        f"list_position([{statuses}], status), split nulls last, {column_list(schema.names)}"
-    )
-    for batch in ordered.to_arrow_reader(_GROUP):
-        yield pa.Table.from_batches([batch]).cast(schema)
-
-
-def _write(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> dict[str, Any]:
-    """In groups of equal size, whatever the tables' are; returns what the manifest says of it."""
-    from dataprep.tables.arrow import blocks
-
-    rows = 0
-    with path.open("xb") as file:
-        with parquet_writer(file, schema) as writer:
-            for table in blocks(tables, _GROUP):
-                writer.write_table(table, row_group_size=_GROUP)
-                rows += len(table)
-        file.flush()
-        os.fsync(file.fileno())
-        size = file.tell()
-    return {"path": records_table.NAME, "bytes": size, "sha256": file_sha256(path), "rows": rows}
-
-
-def _totals(database: Database) -> defaultdict[str | None, dict[str, int]]:
-    """How many rows have each status, by split; records are only said to be such."""
-    totals = defaultdict[str | None, dict[str, int]](lambda: dict.fromkeys(_SUMMED, 0))
-    found = database.sql("select split, status, count(*) from records group by all").fetchall()
-    for split, status, number in found:
-        if status in _SUMMED:
-            totals[split][status] = number
-    return totals
-
-
-_CLASSES = """
-with counts as (
-    select shard, label, count(*) as records
-    from (select shard, unnest(labels) as label from records
-          where split = $split and position is not null)
-    group by all
-)
-select label, sum(records)::bigint,
-       max(records) - if(count(*) < $shards, 0, min(records))
-from counts group by label order by label
-"""
-
-_LABEL_SETS = """
-with counts as (
-    select shard, labels, count(*) as records from records
-    where split = $split and position is not null group by all
-)
-select coalesce(max(spread), 0) from (
-    select max(records) - if(count(*) < $shards, 0, min(records)) as spread
-    from counts group by labels
-)
-"""
-
-
-def _by_class(database: Database, split: str, shards: int, *, multilabel: bool) -> dict[str, Any]:
-    about = {"split": split, "shards": shards}
-    classes = database.execute(_CLASSES, about).fetchall()
-    found = database.execute(_LABEL_SETS, about).fetchone() if multilabel else None
-    return {
-        "class_records": {str(label): number for label, number, _ in classes},
-        "class_spread": max((spread for *_, spread in classes), default=0),
-        "label_set_spread": found[0] if found else 0,
-    }

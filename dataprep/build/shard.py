@@ -21,8 +21,6 @@ import xxhash
 
 from dataprep.build.build_directory import building
 from dataprep.build.commit import (
-    CommitRecord,
-    CommittedFile,
     ShardProgress,
     publish_once,
     temporary_files,
@@ -36,6 +34,8 @@ from dataprep.system.state_files import file_sha256
 from dataprep.system.throttle import pay
 from dataprep.tables import records as records_table
 from dataprep.tables.arrow import Attributes
+from dataprep_schemas.manifest import File
+from dataprep_schemas.state import CommitRecord, RowsFile
 from dataprep_schemas.tables import schema_of
 
 _GROUP: Final = 1 << 14  # rows kept in memory; a shard may have millions
@@ -194,20 +194,18 @@ class ShardRows:
         statistics: Statistics | None,
     ) -> CommitRecord:
         """What is to be known of the shard, given its files, the rows' own last."""
-        *files, rows = (
-            CommittedFile(path.as_posix(), file.bytes, file.sha256)
+        described = [
+            (path.as_posix(), file.bytes, file.sha256)
             for path, file in zip(paths, written, strict=True)
-        )
+        ]
         return CommitRecord(
-            split=self._shard.split,
-            number=self._shard.number,
-            count=self._shard.count,
-            files=tuple(files),
-            rows=rows,
+            shard=self._shard,
+            files=tuple(File(*each) for each in described[:-1]),
+            rows=RowsFile(*described[-1]),
             records=self.records,
             rejected=self.statuses["rejected"],
             noted=self.statuses["repaired"] + self.statuses["warned"],
-            statistics=None if statistics is None else statistics.to_json(),
+            statistics=None if statistics is None else statistics.counted(),
         )
 
     def __enter__(self) -> Self:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from dataprep.build.claim import COMPACTED, read_job
-from dataprep.build.commit import CommitRecord, finished_shards, images_under_way
-from dataprep.build.lock import LEASE_SECONDS, Marker, sight
-from dataprep.build.workspace import Workspace, are_shard_counts
+from dataprep.build.commit import finished_shards, images_under_way
+from dataprep.build.lock import LEASE_SECONDS, is_alive, sight
+from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
-from dataprep.sealed.manifest import PART, read_manifest, read_part
+from dataprep.sealed.part import NAME as PART
+from dataprep.sealed.part import described
+from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import counted, one_line
 from dataprep.system.state_files import read_state
+from dataprep_schemas.manifest import Shard
+from dataprep_schemas.state import CommitRecord, Marker, MergeJournal, StoredJob
 
 _GROWING = (
     "sealed, but not finished is what {} was making, which is below; run the same command again to "
@@ -108,7 +112,7 @@ def read_status(out: Path) -> JobStatus:
                 f"{out}: no job of dataprep's here; is this the --out of one? "
                 "`dataprep stage --status` tells of a copy"
             )
-        read_manifest(out)  # which may be somebody else's
+        SealedSet.read(out)  # which may be somebody else's
     # First, and once: a run may end, or begin, while the rest is read.
     holder = _holder(workspace)
     added = Workspace(workspace.generation)
@@ -118,8 +122,8 @@ def read_status(out: Path) -> JobStatus:
     splits = () if merging else _splits(job, records)
     # Without a look into the manifest where there is no need, as it takes longer than the rest.
     staged = workspace.manifest.exists() and (out / PART).exists()
-    found = read_part(out, read_manifest(out)) if staged else None
-    part = None if found is None else str(found)
+    found = SealedSet.read(out).part if staged else None
+    part = None if found is None else described(found)
     rejected = sum(record.rejected for record in records)
     runs = _describe_run(*holder) if holder is not None else None
     works = runs is not None and runs[0] == "running"
@@ -142,7 +146,7 @@ def read_status(out: Path) -> JobStatus:
         host=None if holder is None else holder[0].host,
         process=None if holder is None else holder[0].process,
         part=part,
-        command=str((read_state(job.job) or {}).get("command", "")),
+        command=stored.command if (stored := read_state(job.job, StoredJob)) else "",
     )
 
 
@@ -162,7 +166,7 @@ def _holder(workspace: Workspace) -> tuple[Marker, float] | None:
 
 def _describe_run(marker: Marker, silent: float) -> tuple[State, str] | None:
     """Of a run that holds the lock; None if it is known to be dead."""
-    alive = marker.is_alive()  # None: it cannot be told from this host
+    alive = is_alive(marker)  # None: it cannot be told from this host
     who = f"process {marker.process} on {marker.host}"
     if alive is False:
         return None
@@ -178,10 +182,10 @@ def _describe_run(marker: Marker, silent: float) -> tuple[State, str] | None:
 def _maker(workspace: Workspace) -> str:
     """What was killed while it made a data set inside this one, or put it in its place."""
     if workspace.journal.exists():
-        journal = read_state(workspace.journal)
-        appends = journal is None or "generations" in journal["manifest"]
+        journal = read_state(workspace.journal, MergeJournal)
+        appends = journal is None or bool(journal.manifest.generations)
     else:
-        appends = COMPACTED not in read_job(Workspace(workspace.generation))["units"]
+        appends = COMPACTED not in read_job(Workspace(workspace.generation)).units
     return "--append" if appends else "`dataprep compact`"
 
 
@@ -193,7 +197,7 @@ def _describe_rest(
     missing = sum(split.shards - split.shards_done for split in splits)
     if sealed and missing:
         again = "run the same command again"
-        if "generations" in read_job(workspace):
+        if read_job(workspace).generations:
             again = "it grew by --append, so bring them back, or make it anew by --overwrite"
         text = f"sealed, but {counted(missing, 'shard')} missing; {again}"
         return "incomplete", text
@@ -211,40 +215,38 @@ def _splits(workspace: Workspace, records: list[CommitRecord]) -> tuple[SplitSta
     if not workspace.job.exists():
         return ()
     stored = read_job(workspace)
-    if "generations" in stored and workspace.manifest.exists():
+    if stored.generations and workspace.manifest.exists():
         return tuple(_grown_splits(workspace.out))
-    identity = stored.get("identity", {})
-    if not are_shard_counts(identity.get("num_shards")):
-        raise DatasetError(f"{workspace.job} is damaged; use --overwrite to start anew")
+    made = stored.identity
     return tuple(
         SplitStatus(
             name=split,
             shards=shards,
-            shards_done=sum(record.split == split for record in records),
-            images=identity["input"][split]["images"],
-            images_done=sum(record.images for record in records if record.split == split),
+            shards_done=sum(record.shard.split == split for record in records),
+            images=made.input[split].images,
+            images_done=sum(record.images for record in records if record.shard.split == split),
         )
-        for split, shards in sorted(identity["num_shards"].items())
+        for split, shards in sorted(made.num_shards.items())
     )
 
 
 def _grown_splits(out: Path) -> Iterator[SplitStatus]:
     """Those of a data set that --append added to: its commit records are its manifest."""
-    for name, split in sorted(read_manifest(out)["splits"].items()):
-        there = [shard for shard in split["shards"] if _is_there(out, shard["files"])]
+    for name, split in sorted(SealedSet.read(out).manifest.splits.items()):
+        there = [shard for shard in split.shards if _is_there(out, shard)]
         yield SplitStatus(
             name=name,
-            shards=len(split["shards"]),
+            shards=len(split.shards),
             shards_done=len(there),
-            images=split["images_found"],
-            images_done=split["images_found"]
-            - sum(shard["records"] for shard in split["shards"] if shard not in there),
+            images=split.images_found,
+            images_done=split.images_found
+            - sum(shard.records for shard in split.shards if shard not in there),
         )
 
 
-def _is_there(out: Path, files: Sequence[Mapping[str, Any]]) -> bool:
+def _is_there(out: Path, shard: Shard) -> bool:
     try:
-        return all((out / file["path"]).stat().st_size == file["bytes"] for file in files)
+        return all((out / file.path).stat().st_size == file.bytes for file in shard.files)
     except (FileNotFoundError, NotADirectoryError):
         return False
 

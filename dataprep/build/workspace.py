@@ -1,4 +1,4 @@
-"""Where things are in an output directory, and which files there are not the data set's.
+"""Where things are in an output directory.
 
 ::
 
@@ -22,47 +22,19 @@
 
 from __future__ import annotations
 
-import os
-import re
 import secrets
 import shutil
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final
 
 from dataprep.errors import DatasetError
-from dataprep.sealed import manifest
+from dataprep.sealed.set import NAME as MANIFEST
 from dataprep.system.durable_files import make_durably
 from dataprep.system.messages import printable
 from dataprep.system.ownership import require_own
-from dataprep.tables import records
-
-if TYPE_CHECKING:  # staging looks for foreign files, and needs no format
-    from dataprep.sinks import ShardName
-
-
-MOST_SHARDS: Final = 1 << 20
-"""Of all splits together."""
-
-_SPLIT: Final = re.compile(r"[^/\x00-\x1f.-][^/\x00-\x1f]*")
-
-
-def is_split(name: object) -> bool:
-    """Whether a split may be called so: files and directories are."""
-    return isinstance(name, str) and _SPLIT.fullmatch(name) is not None
-
-
-def are_shard_counts(counts: Any) -> bool:
-    """Whether it says of each split how many shards it has, and they can be listed."""
-    return (
-        isinstance(counts, dict)
-        and all(is_split(name) for name in counts)
-        and all(type(count) is int and count > 0 for count in counts.values())
-        and sum(counts.values()) <= MOST_SHARDS
-    )
+from dataprep.tables.records import NAME as RECORDS
+from dataprep_schemas.state import ShardName
 
 
 class Workspace:
@@ -70,8 +42,8 @@ class Workspace:
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        self.manifest = out / manifest.NAME
-        self.records = out / records.NAME
+        self.manifest = out / MANIFEST
+        self.records = out / RECORDS
         self.private = out / ".dataprep"
         self.job = self.private / "job.json"
         self.index = self.private / "index"
@@ -126,9 +98,10 @@ class Workspace:
             make_durably(directory)
 
     def remove_misplaced(self) -> None:
-        """Remove directories where private files belong, as a damaged file system may leave them.
+        """Remove directories where files belong, as a damaged file system may leave them.
 
-        Call only while holding the lock.
+        Those of private files with what is in them; of others only empty ones, as anything else
+        is somebody's. Call only while holding the lock.
         """
         inside = chain.from_iterable(
             directory.iterdir()
@@ -136,8 +109,27 @@ class Workspace:
             if directory.is_dir()
         )
         for path in (self.job, self.journal, self.unmatched, *inside):
-            if path.is_dir() and not path.is_symlink():
+            if _is_directory(path):
                 shutil.rmtree(path)
+        self.remove_empty([self.manifest, self.records])
+
+    def remove_empty(self, files: Iterable[Path]) -> None:
+        """Remove empty directories that are where these files belong.
+
+        Raises:
+            DatasetError: one is not empty.
+        """
+        belong = {*files}
+        for above in {path.parent for path in belong}:  # of which each is listed once
+            for path in above.iterdir() if above.is_dir() else ():
+                if path not in belong or not _is_directory(path):
+                    continue
+                if any(path.iterdir()):
+                    raise DatasetError(
+                        f"{path} is a directory with files, where a file of the data set should "
+                        "be; nothing was deleted: move it away and run the same command again"
+                    )
+                path.rmdir()
 
     def path_of(self, name: str | PurePosixPath) -> Path:
         """Where a file of the data set is, whose name somebody may have forged.
@@ -166,31 +158,5 @@ class Workspace:
         return above / parts[-1]
 
 
-def foreign_files(out: Path, splits: Collection[str], own: Iterable[str]) -> Iterator[str]:
-    """Files that are not the data set's own, but that its readers would take in.
-
-    That is what begins like a shard, since readers are told ``train-*``; and in a directory called
-    after its split what ends like one, since they are told ``train/*.tar``. Hidden files are not.
-
-    Args:
-        own: every file of the data set; those it would be mistaken for lie beside them. Relative,
-            with ``/``, as what is found is.
-    """
-    prefixes = tuple(f"{split}-" for split in splits)
-    known: dict[str, set[str]] = defaultdict(set)  # names, by directory; there may be 300,000
-    for path in own:
-        place, _, name = path.rpartition("/")
-        above, _, folder = place.rpartition("/")
-        # A shard may be a directory that holds its files, such as Caffe's databases.
-        if "-of-" in folder and folder.startswith(prefixes):
-            known[above].add(folder)
-        else:
-            known[place].add(name)
-    for place, names in sorted(known.items()):
-        directory = out / place
-        alike = names if directory.name in splits else ()
-        endings = tuple({PurePosixPath(name).suffix for name in alike} - {""})
-        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            for name in sorted({*os.listdir(directory)} - names):  # noqa: PTH208  # names will do
-                if name.startswith(prefixes) or (name.endswith(endings) and name[0] != "."):
-                    yield f"{place}/{name}" if place else name
+def _is_directory(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()

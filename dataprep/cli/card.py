@@ -38,13 +38,14 @@ def command(out: Path, rai: Path | None, **fields: str | None) -> None:
     such as the licence and citation of ILSVRC2012, need not be given.
     """
     from dataprep.review.card import full_card, unsaid
-    from dataprep.sealed.manifest import read_manifest
+    from dataprep.sealed.set import SealedSet
 
     given = {name: value for name, value in fields.items() if value is not None}
     responsible = _texts(rai)
     for path in card(out, responsible=responsible, **given):
         say(path)
-    options, texts = unsaid(full_card(read_manifest(out)["dataset"], given, responsible))
+    dataset = SealedSet.read(out).manifest.dataset
+    options, texts = unsaid(full_card(dataset, given, responsible))
     if options:
         say(f"note: catalogues also ask for {', '.join(options)}", err=True)
     if texts:

@@ -61,17 +61,16 @@ def _first_examples(shard: Path, sink: str | None, count: int) -> list[Example]:
 
 def _listed(shard: Path) -> tuple[Sink, list[Path], DatasetInfo] | None:
     """The format, files and labels of a shard that the manifest above it names."""
-    from dataprep.sealed.manifest import NAME, dataset_info, manifest_sink, read_manifest
+    from dataprep.sealed.set import NAME, SealedSet
 
     out = next((parent for parent in shard.absolute().parents if (parent / NAME).exists()), None)
     if out is None:
         return None
-    manifest = read_manifest(out)
-    for split in manifest["splits"].values():
-        for entry in split["shards"]:
-            paths = [out / file["path"] for file in entry["files"]]
-            if any(path.samefile(shard) for path in paths if path.exists()):
-                return manifest_sink(manifest), paths, dataset_info(manifest)
+    sealed = SealedSet.read(out)
+    for entry in sealed.manifest.shards():
+        paths = [out / file.path for file in entry.files]
+        if any(path.samefile(shard) for path in paths if path.exists()):
+            return sealed.sink, paths, sealed.info
     return None
 
 

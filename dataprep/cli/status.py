@@ -54,5 +54,5 @@ def _conspicuous(out: Path) -> list[str]:
             columns = ("status", "key", "container", "reason")
             for kind, key, container, reason in conspicuous(out / record.rows.path, columns):
                 where = f"{key} in {container}" if kind == "rejected" else key
-                lines.append(f"{kind}: {record.split}: {printable(where)}: {reason}")
+                lines.append(f"{kind}: {record.shard.split}: {printable(where)}: {reason}")
     return lines

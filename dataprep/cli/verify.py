@@ -12,6 +12,7 @@ from dataprep.api.results import as_json
 from dataprep.cli.output import say
 from dataprep.cli.stopping import watched
 from dataprep.errors import DatasetError
+from dataprep.sealed.part import described
 from dataprep.system.messages import counted, sized
 
 
@@ -52,12 +53,12 @@ def command(out: Path, level: str, workers: int | None, json: bool) -> None:
     if json:
         return
     if level == "reader":
-        from dataprep.sealed.manifest import manifest_sink, read_manifest
+        from dataprep.sealed.set import SealedSet
 
-        level += f": {manifest_sink(read_manifest(out)).reference}"
+        level += f": {SealedSet.read(out).sink.reference}"
     say(
         f"{out}: {counted(found.files, 'file')}, {sized(found.bytes)}, {found.records:,} records: "
-        f"all good ({level})" + (f", {found.part}" if found.part else "")
+        f"all good ({level})" + (f", {described(found.part)}" if found.part else "")
     )
 
 

@@ -101,16 +101,20 @@ class Cut:
                 return split
         return self.rest
 
-    def split_sql(self, group: str) -> str:
-        """SQL for `split_of`, of a column or expression of text that is never null."""
+    def split_sql(self, group: str) -> tuple[str, dict[str, str]]:
+        """SQL for `split_of`, of an expression of text that is never null, and its parameters."""
         # Whole numbers in as many hexadecimal digits each compare as text.
-        place = f"substr(sha256('{self.seed}' || chr(0) || {group}), 1, {_DIGITS})"
-        cases = [
-            f"when {place} between '{begin:0{_DIGITS}x}' and '{end - 1:0{_DIGITS}x}' then '{split}'"
-            for split, begin, end in self._ranges
-            if begin < end
-        ]
-        return f"case {' '.join(cases)} else '{self.rest}' end" if cases else f"'{self.rest}'"
+        place = f"substr(sha256($seed || chr(0) || {group}), 1, {_DIGITS})"
+        cases, values = "", {"rest": self.rest}
+        for number, (split, begin, end) in enumerate(self._ranges):
+            if begin < end:
+                cases += f" when {place} between $begin{number} and $end{number} then $in{number}"
+                values[f"begin{number}"] = f"{begin:0{_DIGITS}x}"
+                values[f"end{number}"] = f"{end - 1:0{_DIGITS}x}"
+                values[f"in{number}"] = split
+        if not cases:
+            return "$rest", values
+        return f"case{cases} else $rest end", {"seed": str(self.seed), **values}
 
 
 def parse_share(option: str, text: str) -> Fraction:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataprep.images.codecs import codec_versions
 from dataprep.images.prepare import Note, Prepared, prepare
-from dataprep.images.recipe import JSON, Recipe, Resize
+from dataprep.images.recipe import Recipe, Resize
 from dataprep.images.statistics import Measured, Statistics
 
 __all__ = [
-    "JSON",
     "Measured",
     "Note",
     "Prepared",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from dataprep.errors import UsageError
+from dataprep_schemas.manifest import ImageRecipe
 
-JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 Check: TypeAlias = Literal["header", "bitstream", "pixels"]
 Form: TypeAlias = Literal["JPEG", "PNG"]
 Color: TypeAlias = Literal["keep", "rgb", "gray"]
@@ -209,19 +209,15 @@ class Recipe:
             or self.check == "pixels"
         )
 
-    def config(self) -> dict[str, JSON]:
+    def config(self) -> ImageRecipe:
         """Everything of the recipe that can change a result, for manifests and resuming.
 
         ``max_image_bytes`` only where it is not the default: no image file reaches that.
         """
-        config = {field.name: getattr(self, field.name) for field in fields(self)}
+        said: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        said["resize"] = None if self.resize is None else str(self.resize)
         if self.max_image_bytes == MAX_IMAGE_BYTES:
-            del config["max_image_bytes"]
-        return {
-            **config,
-            "resize": None if self.resize is None else str(self.resize),
-            "passes": [*self.passes],
-            "chroma": CHROMA,
-            "repair_chroma": REPAIR_CHROMA,
-            "repair_quality": REPAIR_QUALITY,
-        }
+            del said["max_image_bytes"]
+        return ImageRecipe(
+            **said, chroma=CHROMA, repair_chroma=REPAIR_CHROMA, repair_quality=REPAIR_QUALITY
+        )

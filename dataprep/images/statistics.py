@@ -7,13 +7,12 @@ divides, and it does so from exact integers.
 
 from __future__ import annotations
 
-import base64
 import math
 import zlib
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from operator import add
 from typing import Any, Final, TypeVar
 
@@ -23,7 +22,8 @@ from PIL import Image
 
 from dataprep.errors import SinkError
 from dataprep.images.pixels import Pixels
-from dataprep.images.recipe import JSON
+from dataprep_schemas import manifest
+from dataprep_schemas.state import Counted, Levels, Sum
 
 SHORTER_SIDE_EDGES: Final = (32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096)
 """In pixels. Bin 0 is below the first edge, bin i from edge i - 1 to below edge i, and the last
@@ -38,6 +38,7 @@ _HUNDREDTHS = tuple(round(100 * edge) for edge in ASPECT_RATIO_EDGES)
 _LEVELS = 256
 _DECIMALS = 6
 _SUM = np.dtype("<u8")
+_NONE = Sum(0, None, None)
 Count = TypeVar("Count", np.int64, np.uint64)
 
 
@@ -81,34 +82,16 @@ def as_channels(pixels: Pixels, channels: int) -> Pixels:
 
 
 @dataclass(slots=True)
-class _Range:
-    """Sum, smallest and largest of whole numbers."""
-
-    total: int = 0
-    min: int | None = None
-    max: int | None = None
-
-    def merge(self, other: _Range) -> None:
-        self.total += other.total
-        self.min = min((end for end in (self.min, other.min) if end is not None), default=None)
-        self.max = max((end for end in (self.max, other.max) if end is not None), default=None)
-
-    def summary(self, images: int) -> dict[str, JSON]:
-        mean = round(self.total / images, _DECIMALS) if images else None
-        return {"min": self.min, "mean": mean, "max": self.max}
-
-
-@dataclass(slots=True)
 class Statistics:
     """A running count over images; `merge` is associative, commutative and exact."""
 
     _images: int = 0
-    _bytes: _Range = field(default_factory=_Range)
-    _height: _Range = field(default_factory=_Range)
-    _width: _Range = field(default_factory=_Range)
+    _bytes: Sum = _NONE
+    _height: Sum = _NONE
+    _width: Sum = _NONE
     _formats: Counter[str] = field(default_factory=Counter)
-    _shorter_side: list[int] = field(default_factory=lambda: [0] * (len(SHORTER_SIDE_EDGES) + 1))
-    _aspect_ratio: list[int] = field(default_factory=lambda: [0] * (len(ASPECT_RATIO_EDGES) + 1))
+    _shorter_side: tuple[int, ...] = (0,) * (len(SHORTER_SIDE_EDGES) + 1)
+    _aspect_ratio: tuple[int, ...] = (0,) * (len(ASPECT_RATIO_EDGES) + 1)
     _histogram: NDArray[np.int64] | None = None
     _sums: NDArray[Any] | None = None  # of levels
 
@@ -121,16 +104,16 @@ class Statistics:
         height, width, size = measured.height, measured.width, measured.bytes
         one = Statistics(
             1,
-            _Range(size, size, size),
-            _Range(height, height, height),
-            _Range(width, width, width),
+            Sum(size, size, size),
+            Sum(height, height, height),
+            Sum(width, width, width),
             Counter([measured.format]),
-            _histogram=measured.histogram,
-            _sums=measured.pixels,
+            _binned(min(height, width), SHORTER_SIDE_EDGES),
+            # floor(100 w / h) reaches a whole edge exactly when 100 w / h does.
+            _binned(100 * width // height, _HUNDREDTHS),
+            measured.histogram,
+            measured.pixels,
         )
-        one._shorter_side[bisect_right(SHORTER_SIDE_EDGES, min(height, width))] = 1
-        # floor(100 w / h) reaches a whole edge exactly when 100 w / h does.
-        one._aspect_ratio[bisect_right(_HUNDREDTHS, 100 * width // height)] = 1
         self.merge(one)
 
     def merge(self, other: Statistics) -> None:
@@ -149,12 +132,12 @@ class Statistics:
         self._sums = _sum(mine, theirs, np.uint64)
         self._histogram = _sum(self._histogram, other._histogram, np.int64)
         self._images += other._images
-        self._bytes.merge(other._bytes)
-        self._height.merge(other._height)
-        self._width.merge(other._width)
+        self._bytes = _added(self._bytes, other._bytes)
+        self._height = _added(self._height, other._height)
+        self._width = _added(self._width, other._width)
         self._formats.update(other._formats)
-        self._shorter_side = [*map(add, self._shorter_side, other._shorter_side)]
-        self._aspect_ratio = [*map(add, self._aspect_ratio, other._aspect_ratio)]
+        self._shorter_side = tuple(map(add, self._shorter_side, other._shorter_side))
+        self._aspect_ratio = tuple(map(add, self._aspect_ratio, other._aspect_ratio))
 
     def mean_image(self) -> NDArray[np.float64] | None:
         """The mean of every pixel, 0 to 255: float64, (height, width, channels), RGB order.
@@ -165,32 +148,26 @@ class Statistics:
             return None
         return self._sums.astype(np.float64) / self._images
 
-    def summary(self) -> dict[str, JSON]:
-        """For the manifest: the same on every machine for the same stored pixels.
+    def summary(self) -> manifest.Statistics:
+        """For the manifest: the same on every machine for the same stored pixels."""
+        images, mean, std = self._images, *self._moments()
+        return manifest.Statistics(
+            images=images,
+            bytes=manifest.TotalRange(*_range(self._bytes, images), self._bytes.total),
+            formats=dict(self._formats),
+            height=manifest.Range(*_range(self._height, images)),
+            width=manifest.Range(*_range(self._width, images)),
+            shorter_side=manifest.Histogram(SHORTER_SIDE_EDGES, self._shorter_side),
+            aspect_ratio=manifest.Histogram(ASPECT_RATIO_EDGES, self._aspect_ratio),
+            pixels=0 if self._histogram is None else int(self._histogram[0].sum()),
+            mean=mean,
+            std=std,
+        )
 
-        Bytes and pixels of the stored images; `SHORTER_SIDE_EDGES` and `ASPECT_RATIO_EDGES` are
-        given with the counts. ``mean`` and ``std`` (of the population) are 0 to 255, one number
-        a channel in RGB order, over ``pixels`` pixels; null if none were decoded.
-        """
-        mean, std = self._moments()
-        return {
-            "images": self._images,
-            "bytes": {"total": self._bytes.total, **self._bytes.summary(self._images)},
-            "formats": dict(sorted(self._formats.items())),
-            "height": self._height.summary(self._images),
-            "width": self._width.summary(self._images),
-            "shorter_side": {"edges": [*SHORTER_SIDE_EDGES], "images": [*self._shorter_side]},
-            "aspect_ratio": {"edges": [*ASPECT_RATIO_EDGES], "images": [*self._aspect_ratio]},
-            "pixels": 0 if self._histogram is None else int(self._histogram[0].sum()),
-            "mean": mean,
-            "std": std,
-        }
-
-    def _moments(self) -> tuple[list[JSON] | None, list[JSON] | None]:
+    def _moments(self) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
         if self._histogram is None:
             return None, None
-        means: list[JSON] = []
-        stds: list[JSON] = []
+        means, stds = list[float](), list[float]()
         # Python's integers do not overflow, and it rounds their quotient correctly.
         for counts in self._histogram.tolist():
             pixels = sum(counts)
@@ -199,37 +176,54 @@ class Statistics:
             means.append(round(first / pixels, _DECIMALS))
             variance = (pixels * second - first * first) / (pixels * pixels)
             stds.append(round(math.sqrt(variance), _DECIMALS))
-        return means, stds
+        return tuple(means), tuple(stds)
 
-    def to_json(self) -> dict[str, JSON]:
+    def counted(self) -> Counted:
         """Everything counted, for commit records; equal counts give equal values."""
-        return {
-            "images": self._images,
-            "bytes": asdict(self._bytes),
-            "height": asdict(self._height),
-            "width": asdict(self._width),
-            "formats": dict(sorted(self._formats.items())),
-            "shorter_side": [*self._shorter_side],
-            "aspect_ratio": [*self._aspect_ratio],
-            "histogram": None if self._histogram is None else self._histogram.tolist(),
-            "sums": None if self._sums is None else _pack(self._sums, self._images),
-        }
+        histogram, sums = self._histogram, self._sums
+        return Counted(
+            images=self._images,
+            bytes=self._bytes,
+            height=self._height,
+            width=self._width,
+            formats=dict(self._formats),
+            shorter_side=self._shorter_side,
+            aspect_ratio=self._aspect_ratio,
+            histogram=None if histogram is None else tuple(map(tuple, histogram.tolist())),
+            sums=None if sums is None else _packed(sums, self._images),
+        )
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Statistics:
-        """Read back what `to_json` gave."""
-        histogram, sums = value["histogram"], value["sums"]
+    def of(cls, counted: Counted) -> Statistics:
+        """The inverse of `counted`."""
+        histogram, sums = counted.histogram, counted.sums
         return cls(
-            value["images"],
-            _Range(**value["bytes"]),
-            _Range(**value["height"]),
-            _Range(**value["width"]),
-            Counter(value["formats"]),
-            value["shorter_side"],
-            value["aspect_ratio"],
+            counted.images,
+            counted.bytes,
+            counted.height,
+            counted.width,
+            Counter(counted.formats),
+            counted.shorter_side,
+            counted.aspect_ratio,
             None if histogram is None else np.array(histogram, np.int64),
-            None if sums is None else _unpack(sums),
+            None if sums is None else _unpacked(sums),
         )
+
+
+def _binned(value: int, edges: Sequence[int]) -> tuple[int, ...]:
+    place = bisect_right(edges, value)
+    return tuple(int(number == place) for number in range(len(edges) + 1))
+
+
+def _added(mine: Sum, theirs: Sum) -> Sum:
+    smallest = min((end for end in (mine.min, theirs.min) if end is not None), default=None)
+    largest = max((end for end in (mine.max, theirs.max) if end is not None), default=None)
+    return Sum(mine.total + theirs.total, smallest, largest)
+
+
+def _range(found: Sum, images: int) -> tuple[int | None, float | None, int | None]:
+    """Smallest, mean and largest."""
+    return found.min, round(found.total / images, _DECIMALS) if images else None, found.max
 
 
 def _sum(
@@ -243,11 +237,10 @@ def _sum(
     return mine
 
 
-def _pack(sums: NDArray[np.uint64], images: int) -> dict[str, JSON]:
-    packed = base64.b64encode(zlib.compress(sums.astype(_SUM).tobytes())).decode("ascii")
-    return {"images": images, "shape": [*sums.shape], "zlib": packed}
+def _packed(sums: NDArray[np.uint64], images: int) -> Levels:
+    return Levels(images, sums.shape, zlib.compress(sums.astype(_SUM).tobytes()))
 
 
-def _unpack(value: Mapping[str, Any]) -> NDArray[np.uint64]:
-    plain = zlib.decompress(base64.b64decode(value["zlib"]))
-    return np.frombuffer(plain, _SUM).reshape(value["shape"]).astype(np.uint64)
+def _unpacked(levels: Levels) -> NDArray[np.uint64]:
+    plain = zlib.decompress(levels.zlib)
+    return np.frombuffer(plain, _SUM).reshape(levels.shape).astype(np.uint64)

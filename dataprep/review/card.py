@@ -12,12 +12,14 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from dataprep.errors import UsageError
 from dataprep.plugins import dataset_class
 from dataprep.system.messages import printable
 from dataprep.tables.records import NAME as RECORDS_NAME
+from dataprep_schemas.manifest import File, Manifest, RecordsFile
 from dataprep_schemas.tables import RECORDS, Kind
 
 CROISSANT: Final = "croissant.json"
@@ -177,20 +179,19 @@ def unsaid(card: Card) -> tuple[list[str], list[str]]:
     return options, [name for name in RAI[:-1] if name not in card.responsible]
 
 
-def croissant(
-    card: Card, manifest: Mapping[str, Any], attributes: tuple[tuple[str, Kind], ...]
-) -> str:
+def croissant(card: Card, manifest: Manifest, attributes: tuple[tuple[str, Kind], ...]) -> str:
     """The data set in JSON-LD."""
-    table = manifest["records_table"]
+    table = manifest.records_table
     columns = {name: kind for name, (kind, _) in RECORDS.items()}
     columns |= {name: "int64" if kind == "int" else "string" for name, kind in attributes}
     meanings = {name: meaning for name, (_, meaning) in RECORDS.items()}
     shards = [
         (name, file)
-        for name, split in manifest["splits"].items()
-        for shard in split["shards"]
-        for file in shard["files"]
+        for name, split in manifest.splits.items()
+        for shard in split.shards
+        for file in shard.files
     ]
+    versions = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
     document = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -205,14 +206,11 @@ def croissant(
         **({"citeAs": card.cite_as} if card.cite_as else {}),
         **{f"rai:{name}": card.responsible[name] for name in RAI if name in card.responsible},
         **({"prov:wasDerivedFrom": card.raw} if card.raw else {}),
-        "prov:wasGeneratedBy": f"dataprep {manifest['versions']['dataprep']}, whose manifest.json "
-        f"has the SHA-256 {manifest['sha256']}",
+        "prov:wasGeneratedBy": f"dataprep with {versions}; its manifest.json has the SHA-256 "
+        f"{manifest.sha256}",
         "distribution": [
-            _file(RECORDS_NAME, table["bytes"], table["sha256"], "every image that was found"),
-            *(
-                _file(file["path"], file["bytes"], file["sha256"], f"a shard of {split}")
-                for split, file in shards
-            ),
+            _file(table, "every image that was found"),
+            *(_file(file, f"a shard of {split}") for split, file in shards),
         ],
         "recordSet": [
             {
@@ -231,17 +229,16 @@ def croissant(
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def _file(path: str, size: int, sha256: str, what: str) -> dict[str, Any]:
-    suffix = path[path.rindex(".") :] if "." in path else ""
+def _file(file: File | RecordsFile, what: str) -> dict[str, Any]:
     return {
         "@type": "cr:FileObject",
-        "@id": path,
-        "name": path,
+        "@id": file.path,
+        "name": file.path,
         "description": what,
-        "contentUrl": path,
-        "contentSize": f"{size} B",
-        "encodingFormat": _KINDS.get(suffix, _BINARY),
-        "sha256": sha256,
+        "contentUrl": file.path,
+        "contentSize": f"{file.bytes} B",
+        "encodingFormat": _KINDS.get(PurePosixPath(file.path).suffix, _BINARY),
+        "sha256": file.sha256,
     }
 
 
@@ -259,19 +256,18 @@ def _field(name: str, kind: str, meaning: str) -> dict[str, Any]:
     }
 
 
-def readme(card: Card, manifest: Mapping[str, Any]) -> str:
+def readme(card: Card, manifest: Manifest) -> str:
     """A page with the front matter that the Hugging Face hub reads.
 
     Its fields are JSON, which YAML contains, so that no text needs quoting rules of its own.
     """
-    records = manifest["totals"]["records"]
-    multilabel = manifest["examples"]["multilabel"]
-    task = "multi-label-image-classification" if multilabel else "multi-class-image-classification"
+    records = manifest.totals.records
+    several = "label" if manifest.examples.multilabel else "class"
     front = {
         "pretty_name": card.name,
         **_license(card),
         "task_categories": ["image-classification"],
-        "task_ids": [task],
+        "task_ids": [f"multi-{several}-image-classification"],
         "size_categories": [next((name for most, name in _SIZES if records < most), "n>1B")],
     }
     lines = ["---", *(f"{name}: {json.dumps(value)}" for name, value in front.items()), "---", ""]
@@ -281,10 +277,9 @@ def readme(card: Card, manifest: Mapping[str, Any]) -> str:
     published = f"Published: {card.date}, version" if card.date else "Version"
     lines += [f"- {published} {card.version}", ""]
     lines += ["| split | records | shards |", "| --- | ---: | ---: |"]
-    for name, split in manifest["splits"].items():
-        count = sum(shard["records"] for shard in split["shards"])
-        lines.append(f"| {_cell(name)} | {count:,} | {len(split['shards']):,} |")
-    lines += ["", f"{len(manifest['classes']):,} classes. Every image, with its split, labels and "]
+    for name, split in manifest.splits.items():
+        lines.append(f"| {_cell(name)} | {split.records:,} | {len(split.shards):,} |")
+    lines += ["", f"{len(manifest.classes):,} classes. Every image, with its split, labels and "]
     lines[-1] += f"hash, is a row of `{RECORDS_NAME}`; `{CROISSANT}` describes all files."
     for name in RAI:
         if name in card.responsible:

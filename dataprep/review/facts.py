@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import exp
 from typing import Any, Final
@@ -83,7 +83,7 @@ def histograms(database: Database) -> list[Histogram]:
     return found
 
 
-def class_counts(database: Database, splits: Sequence[str]) -> list[ClassCount]:
+def class_counts(database: Database, splits: Iterable[str]) -> list[ClassCount]:
     """Every class of the list, in its order, whether or not it has images."""
     rows: dict[int, ClassCount] = {}
     for number, identifier, name, split, images in database.execute(

@@ -8,18 +8,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from dataprep.errors import UsageError
 from dataprep.review.near import FLATTEST, MOST_PAIRS, find_near_pairs, usual_distance
 from dataprep.review.rules import NEEDS_NEAR, NEEDS_PICTURES, RULES, Level, Rule
-from dataprep.sealed.manifest import read_manifest, refuse_part
+from dataprep.sealed.set import SealedSet
 from dataprep.system.durable_files import partial_path
 from dataprep.system.messages import counted, printable
 from dataprep.tables.database import Database, open_database, tables
 from dataprep.tables.records import NAME, RecordsTable
+from dataprep_schemas.manifest import Classes
 
 EXCLUDE_COLUMNS: Final = ("split", "key", "rule", "instead_of")
 """Of the file that ``--write_exclude`` writes and ``--exclude`` reads."""
@@ -98,7 +99,7 @@ def chosen_rules(names: Sequence[str] | None) -> tuple[Rule, ...]:
 
 @contextmanager
 def opened(
-    out: Path,
+    sealed: SealedSet,
     rules: Sequence[Rule] = (),
     limits: Limits = Limits(),
     advance: Callable[[int], None] = lambda _count: None,
@@ -109,18 +110,17 @@ def opened(
         advance: told of each of `CHOICES` steps, if pairs are looked for.
 
     Raises:
-        DatasetError: it is not sealed, damaged, or a part.
+        DatasetError: the table of records is damaged, or only a part of the data set is here.
     """
-    manifest = read_manifest(out)
-    refuse_part(out, manifest, "looked at")
-    RecordsTable(out, manifest["records_table"]).close()  # it is the one that was sealed
-    records = manifest["records_table"]["rows"]
+    sealed.require_whole("looked at")
+    table = sealed.manifest.records_table
+    RecordsTable(sealed.out, table).close()  # it is the one that was sealed
     remarks = []
     with (
         TemporaryDirectory(prefix="dataprep-lint-") as scratch,
-        open_database(Path(scratch), [out / NAME], rows=records) as database,
+        open_database(Path(scratch), [sealed.out / NAME], rows=table.rows) as database,
     ):
-        _make_tables(database, out, manifest)
+        _make_tables(database, sealed.out / NAME, sealed.manifest.classes)
         database.execute(
             f"create table limits as select {limits.fewest} as fewest, "
             f"{limits.imbalance} as imbalance, {FLATTEST} as flattest"
@@ -154,16 +154,16 @@ def _find_near_pairs(
     return find_near_pairs(database, distance, advance)
 
 
-def _make_tables(database: Database, out: Path, manifest: Mapping[str, Any]) -> None:
+def _make_tables(database: Database, records: Path, classes: Classes) -> None:
     # Views: of fourteen million rows, a copy takes longer than all rules do.
     database.execute(
         "create table middles as select split, median(width::bigint * height) as middle "
-        f"from {tables([out / NAME])} where position is not null group by split"
+        f"from {tables([records])} where position is not null group by split"
     )
     database.execute(
         "create view images as select file_row_number as number, split, key, labels, status, "
         "reason, bytes, height, width, xxh3, phash, brightness, contrast, flat, middles.middle "
-        f"from {tables([out / NAME], numbered=True)} join middles using (split) "
+        f"from {tables([records], numbered=True)} join middles using (split) "
         "where position is not null"
     )
     database.execute(
@@ -174,16 +174,15 @@ def _make_tables(database: Database, out: Path, manifest: Mapping[str, Any]) -> 
     )
     database.execute(
         "create table others as select split, key, status, reason, container "
-        f"from {tables([out / NAME])} where position is null"
+        f"from {tables([records])} where position is null"
     )
-    names = manifest["classes"]
     database.register(
         "given",
         pa.table(
             {
-                "number": range(len(names)),
-                "class": pa.array([identifier for identifier, _ in names], pa.string()),
-                "name": pa.array([name for _, name in names], pa.string()),
+                "number": range(len(classes)),
+                "class": pa.array([identifier for identifier, _ in classes], pa.string()),
+                "name": pa.array([name for _, name in classes], pa.string()),
             }
         ),
     )

@@ -9,11 +9,12 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Final
 
-_ALWAYS: Final = (
-    "PyTorch",
-    """
+from dataprep_schemas.manifest import Manifest, SinkConfig
+
+_ALWAYS: Final[Mapping[str, str]] = {
+    "PyTorch": """
 import dataprep
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ if __name__ == "__main__":
     dataset = dataprep.open("OUT", split={split}).to_torch(pixels)
     loader = DataLoader(dataset, batch_size=8, shuffle=True, num_workers=2)
 """,
-)
+}
 
 # Of each sink, trainer by trainer.
 _OF_SINK: Final[Mapping[str, Mapping[str, str]]] = {
@@ -217,15 +218,21 @@ if __name__ == "__main__":
 }
 
 
-def loaders(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def trainers(sink: SinkConfig, *, multilabel: bool) -> dict[str, str]:
+    """Those that read a format, with lines in which a data set's own words have places."""
+    found = {**_ALWAYS, **_OF_SINK.get(sink.name, {})}
+    if multilabel or ("energon", "yes") not in sink.config.items():
+        found.pop("Energon", None)  # samples with several labels are for a cooker of the user's
+    return found
+
+
+def loaders(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """(trainer, lines) for each that reads this format."""
-    splits, sink = manifest["splits"], manifest["sink"]
-    split = "train" if "train" in splits else next(iter(splits))
-    files = splits[split]["shards"][0]["files"] if splits[split]["shards"] else []
-    paths = [file["path"] for file in files] or [f"{split}/"]
+    split = "train" if "train" in manifest.splits else next(iter(manifest.splits))
+    paths = [file.path for file in manifest.splits[split].shards[0].files]
     first = paths[0]
     index = next((path for path in paths if path.endswith(".idx")), paths[-1])
-    classes, multilabel = len(manifest["classes"]), manifest["examples"]["multilabel"]
+    classes, multilabel = len(manifest.classes), manifest.examples.multilabel
     values = {
         "split": _literal(split),
         "list": _literal(f"{split}.txt"),
@@ -244,10 +251,7 @@ def loaders(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if multilabel:
         values["example_label"] = f"np.isin(range({classes}), example.labels)"
         values["row_label"] = f'np.isin(range({classes}), row["labels"])'
-    of_sink = dict(_OF_SINK.get(sink["name"], {}))
-    if multilabel or sink["config"].get("energon") != "yes":
-        of_sink.pop("Energon", None)  # samples with several labels are for a cooker of the user's
-    for trainer, lines in (_ALWAYS, *of_sink.items()):
+    for trainer, lines in trainers(manifest.sink, multilabel=multilabel).items():
         yield trainer, lines.strip().format(**values)
 
 

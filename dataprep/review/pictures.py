@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -20,8 +20,8 @@ from dataprep.images.pixels import upright
 from dataprep.images.recipe import MAX_IMAGE_BYTES
 from dataprep.images.sniff import orientation_of
 from dataprep.sealed.records import Records
+from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.system.messages import printable
-from dataprep.tables.records import first_rows
 
 if TYPE_CHECKING:
     from dataprep.sinks.example import Example
@@ -62,14 +62,10 @@ class Album:
     """
 
     def __init__(
-        self,
-        out: Path,
-        manifest: Mapping[str, Any],
-        rows: Mapping[tuple[str, str], int],
-        raw: Path | None,
+        self, sealed: SealedSet, rows: Mapping[tuple[str, str], int], raw: Path | None
     ) -> None:
-        self._out, self._rows, self._raw = out, rows, raw
-        self._first = {name: starts[0] for name, starts in first_rows(manifest).items() if starts}
+        self._sealed, self._rows, self._raw = sealed, rows, raw
+        self._first = {name: start for name, (start, *_) in first_rows(sealed.manifest).items()}
 
     def pictures(self, images: Sequence[tuple[str, str]], room: int) -> list[Picture]:
         """Thumbnails of these images (split, key), in this order.
@@ -91,7 +87,7 @@ class Album:
         found = {}
         wanted = sorted((self._rows[image], image) for image in {*images} & self._rows.keys())
         for split in {split for _, (split, _) in wanted}:
-            with Records(self._out, split) as records:
+            with Records(self._sealed, split) as records:
                 for row, (of, key) in wanted:
                     if of == split:
                         found[of, key] = _stored(records, row - self._first[split], key)
@@ -103,7 +99,7 @@ class Album:
         wanted = {*images} - self._rows.keys()
         found = {}
         try:
-            for image, row in _raw_rows(self._out, wanted):
+            for image, row in _raw_rows(self._sealed.out, wanted):
                 found[image] = Picture(self._raw_thumbnail(row), "", short("/".join(image)))
         finally:
             close_archives()
@@ -111,7 +107,7 @@ class Album:
 
     def _raw_thumbnail(self, row: Row) -> str | None:
         try:
-            index = self._out / ".dataprep" / "index"
+            index = self._sealed.out / ".dataprep" / "index"
             data = read_image(Path(self._raw or ""), row, index, most=MAX_IMAGE_BYTES)
             return _address(_decoded_so_far(data))
         except (DataprepError, *PILLOW_ERRORS):

@@ -14,8 +14,8 @@ from dataprep.errors import UsageError
 from dataprep.review.facts import sample
 from dataprep.review.findings import opened
 from dataprep.review.pictures import small_picture
-from dataprep.sealed.manifest import meant_split, read_manifest
 from dataprep.sealed.records import Records
+from dataprep.sealed.set import SealedSet
 from dataprep.sinks.example import Example
 from dataprep.system.messages import printable
 
@@ -31,19 +31,17 @@ def preview(out: Path, *, split: str | None, images: int, seed: int) -> None:
         split: of the images; None for train, or the first.
 
     Raises:
-        DatasetError: it is not sealed, damaged, or a part.
+        DatasetError: it is not a finished data set, damaged, or a part.
         UsageError: stdout is no terminal, what draws there is not installed, or no such split.
     """
     console, drawn = _terminal(out)
-    splits = list(read_manifest(out)["splits"])
-    split = None if split is None else meant_split(split, splits)
-    if split is not None and split not in splits:
-        raise UsageError(f"--split is {split}; expected one of {', '.join(splits)}")
-    with opened(out) as (database, _):
-        chosen = sample(database, [split] if split else splits, images=images, seed=seed)
+    sealed = SealedSet.read(out)
+    splits = [*sealed.splits] if split is None else [sealed.split_called(split)]
+    with opened(sealed) as (database, _):
+        chosen = sample(database, splits, images=images, seed=seed)
     if not chosen:
         return
-    with Records(out, chosen[0][1]) as records:
+    with Records(sealed, chosen[0][1]) as records:
         shown = [(records.by_key(key), records.classes[label]) for label, _, key in chosen]
     columns = max(console.width // _CELLS, 1)
     for start in range(0, len(shown), columns):

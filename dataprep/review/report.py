@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from dataprep.errors import UsageError
 from dataprep.review.charts import bars, descending, shard_sizes
@@ -26,9 +28,10 @@ from dataprep.review.findings import Findings, Limits, lint, opened
 from dataprep.review.loaders import loaders
 from dataprep.review.pictures import Album, Picture, short
 from dataprep.review.rules import NEEDS_NEAR, RULES
-from dataprep.sealed.manifest import read_manifest
+from dataprep.sealed.set import SealedSet
 from dataprep.system.durable_files import write_durably
 from dataprep.system.messages import counted, printable, sized
+from dataprep_schemas.manifest import Manifest, Split
 
 NAME: Final = "report.html"
 
@@ -72,36 +75,35 @@ def write_report(
         raw: the raw data, to show images that are not stored; None: they are only named.
 
     Raises:
-        DatasetError: it is not sealed, damaged, or a part.
+        DatasetError: it is not a finished data set, damaged, or a part.
         UsageError: what draws a page is not installed, or it cannot be written there.
     """
-    manifest = read_manifest(out)
+    sealed = SealedSet.read(out)
+    manifest, splits = sealed.manifest, sealed.manifest.splits
     if not os.access(path.parent, os.W_OK):
         raise UsageError(f"{path} cannot be written; choose a file in a directory of yours (--to)")
-    rows = manifest["totals"]["records"]
     if near is None:
-        near = rows <= _NEAR_LIMIT
+        near = sealed.records <= _NEAR_LIMIT
     rules = [rule for rule in RULES if near or rule.name not in NEEDS_NEAR]
-    splits = list(manifest["splits"])
-    with opened(out, rules, Limits(), advance) as (database, remarks):
+    with opened(sealed, rules, Limits(), advance) as (database, remarks):
         found = lint(database, rules, show=_FINDINGS)
         classes = class_counts(database, splits)
         measures = histograms(database)
-        chosen = sample(database, splits, images=_IMAGES, seed=seed)
+        chosen = sample(database, [*splits], images=_IMAGES, seed=seed)
         pictured = {(split, key) for _, split, key in chosen}
         pictured |= {image for entry in found for image in _pictured(entry)}
-        album = Album(out, manifest, rows_of(database, pictured), raw)
+        album = Album(sealed, rows_of(database, pictured), raw)
     if not near:
         remarks.append(
-            f"look-alikes were not looked for among {rows:,} images: `dataprep lint` does"
+            f"look-alikes were not looked for among {sealed.records:,} images: `dataprep lint` does"
         )
     text = _template().render(
         name=short(out.resolve().name),
         verdict=_verdict(found),
         worst=next((entry.level for entry in found if entry.count), "fine"),
-        facts=_facts(manifest),
-        splits=[_split_row(name, split) for name, split in manifest["splits"].items()],
-        evenness=_evenness(manifest["splits"]),
+        facts=_facts(sealed),
+        splits=splits,
+        evenness=_evenness(splits),
         classes=len(classes),
         rows=class_rows(classes, splits, _TABLE_ROOM),
         class_chart=descending([entry.total for entry in classes], "classes, largest first"),
@@ -154,47 +156,27 @@ def _sha256(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _facts(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
-    splits = manifest["splits"].values()
+def _facts(sealed: SealedSet) -> list[tuple[str, str]]:
     numbers = (
-        ("records", manifest["totals"]["records"]),
-        ("classes", len(manifest["classes"])),
-        ("shards", sum(len(split["shards"]) for split in splits)),
-        ("rejected", manifest["totals"]["rejected"]),
-        ("repaired", manifest["totals"]["repaired"]),
+        ("records", sealed.records),
+        ("classes", len(sealed.manifest.classes)),
+        ("shards", sealed.shards),
+        ("rejected", sealed.rejected),
+        ("repaired", sealed.manifest.totals.repaired),
     )
-    size = sized(sum(_bytes(split) for split in splits))
     return [
         *((name, f"{number:,}") for name, number in numbers),
-        ("in shards", size),
-        ("format", manifest["sink"]["name"]),
+        ("in shards", sized(sum(split.bytes for split in sealed.manifest.splits.values()))),
+        ("format", sealed.manifest.sink.name),
     ]
 
 
-def _bytes(split: Mapping[str, Any]) -> int:
-    return sum(file["bytes"] for shard in split["shards"] for file in shard["files"])
-
-
-def _split_row(name: str, split: Mapping[str, Any]) -> dict[str, Any]:
-    sizes = [shard["records"] for shard in split["shards"]]
-    return {
-        "name": name,
-        "records": sum(sizes),
-        "shards": len(sizes),
-        "bytes": _bytes(split),
-        "fewest": min(sizes, default=0),
-        "most": max(sizes, default=0),
-        "spread": split["class_spread"],
-        "rejected": split["rejected"],
-    }
-
-
-def _evenness(splits: Mapping[str, Any]) -> list[str]:
+def _evenness(splits: Mapping[str, Split]) -> list[str]:
     """A chart of each split that has several shards."""
     return [
-        shard_sizes([shard["records"] for shard in split["shards"]], f"shards of {short(name)}")
+        shard_sizes([shard.records for shard in split.shards], f"shards of {short(name)}")
         for name, split in splits.items()
-        if len(split["shards"]) > 1
+        if len(split.shards) > 1
     ]
 
 
@@ -247,7 +229,7 @@ def _words(found: Findings) -> tuple[str, ...]:
     return tuple(text for text, end in zip(texts, ends, strict=True) if end <= _WORDS_ROOM)
 
 
-def class_rows(classes: Sequence[ClassCount], splits: Sequence[str], room: int) -> list[str]:
+def class_rows(classes: Sequence[ClassCount], splits: Collection[str], room: int) -> list[str]:
     """Rows of HTML, the names cut so that all fit; if not even that helps, the first rows.
 
     Args:
@@ -275,21 +257,29 @@ def _cut(name: str, most: int) -> str:
     return escape(text if text == printable(name) else f"{text}…")
 
 
-def _options(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _options(manifest: Manifest) -> list[tuple[str, str]]:
     """What the data set was made with, each as text."""
-    shown = []
-    for name in ("dataset", "dataset_config", "seed", "limit", "shuffle", "image", "sink"):
-        value = manifest.get(name)
-        if isinstance(value, Mapping):
-            text = ", ".join(
-                f"{key} {value[key]}" for key in sorted(value) if value[key] not in (None, {}, [])
-            )
-        else:
-            text = "" if value is None else str(value)
-        if text:
-            text = short(text, 2000)
-            shown.append((name.replace("_", " "), text))
-    versions = manifest["versions"]
-    shown.append(("versions", ", ".join(f"{name} {versions[name]}" for name in sorted(versions))))
-    shown.append(("manifest", f"SHA-256 {manifest['sha256']}"))
-    return shown
+    said: dict[str, object] = {
+        "dataset": manifest.dataset,
+        "dataset config": manifest.dataset_config,
+        "seed": manifest.seed,
+        "limit": manifest.limit,
+        "shuffle": manifest.shuffle,
+        "image": manifest.image,
+        "sink": manifest.sink,
+        "versions": manifest.versions,
+        "manifest": f"SHA-256 {manifest.sha256}",
+    }
+    return [(name, short(text, 2000)) for name, value in said.items() if (text := _text(value))]
+
+
+def _text(value: object) -> str:
+    """A value in words; empty if it says nothing."""
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.asdict(value)
+    if isinstance(value, dict):
+        texts = {name: _text(inner) for name, inner in sorted(value.items())}
+        return ", ".join(f"{name} {text}" for name, text in texts.items() if text)
+    if isinstance(value, tuple):
+        return " ".join(value)
+    return "" if value is None else str(value)

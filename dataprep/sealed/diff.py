@@ -11,15 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.build.convert_job import pixels_of
-from dataprep.sealed.manifest import (
-    FinishedSplit,
-    dataset_info,
-    manifest_sink,
-    read_manifest,
-    refuse_part,
-)
-from dataprep.sinks.example import Example
+from dataprep.sealed.set import SealedSet
+from dataprep.sealed.split import FinishedSplit
+from dataprep.sinks.example import Example, pixels_of
 from dataprep.system.messages import printable
 
 SHOWN = 5  # keys named for each kind of difference
@@ -94,29 +88,29 @@ def diff(
         DatasetError: there is no intact manifest, or only a part of a data set.
         SinkError: a shard is damaged.
     """
-    manifests = [read_manifest(out) for out in (a, b)]
-    for out, manifest in zip((a, b), manifests, strict=True):
-        refuse_part(out, manifest, "compared")
-    sinks = [manifest_sink(manifest) for manifest in manifests]
+    both = [SealedSet.read(out) for out in (a, b)]
+    for each in both:
+        each.require_whole("compared")
+    sinks = [each.sink for each in both]
     how = _Comparison(
         pixels=any(sink.pixels for sink in sinks),
         boxes=all(sink.keeps_boxes for sink in sinks),
         attributes=all(sink.keeps_attributes for sink in sinks)
-        and any(dataset_info(manifest).attributes for manifest in manifests),
-        max_pixels=max(manifest["image"]["max_pixels"] for manifest in manifests),
+        and any(each.info.attributes for each in both),
+        max_pixels=max(each.manifest.image.max_pixels for each in both),
     )
     missing = [
-        f"{mine} has no split {split}"
-        for mine, own, other in ((a, manifests[0], manifests[1]), (b, manifests[1], manifests[0]))
-        for split in other["splits"]
-        if split not in own["splits"]
+        f"{own.out} has no split {split}"
+        for own, other in (both, both[::-1])
+        for split in other.splits
+        if split not in own.splits
     ]
     splits = []
-    for split in manifests[0]["splits"]:
-        if split in manifests[1]["splits"]:
-            both = [FinishedSplit(out, split) for out in (a, b)]
-            rows = [_rows(records, how, threads, progress) for records in both]
-            splits.append(_compare(both, rows))
+    for split in both[0].splits:
+        if split in both[1].splits:
+            readers = [FinishedSplit(each, split) for each in both]
+            rows = [_rows(records, how, threads, progress) for records in readers]
+            splits.append(_compare(readers, rows))
     return Difference(tuple(splits), tuple(missing), how.pixels, how.boxes, how.attributes)
 
 

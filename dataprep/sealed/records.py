@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from itertools import groupby, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeVar, get_args, overload
 
 from dataprep.errors import DatasetError, ImageError, UsageError
 from dataprep.images.sniff import sniff
-from dataprep.sealed.manifest import FinishedSplit, read_manifest, shard_numbers
+from dataprep.sealed.set import SealedSet, first_rows
+from dataprep.sealed.split import FinishedSplit
 from dataprep.sinks import ShardReader
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, printable
-from dataprep.tables.records import NAME, RecordsTable, first_rows
+from dataprep.tables.records import NAME, RecordsTable
 
 _Read = TypeVar("_Read")
 
@@ -46,30 +46,23 @@ class Records(Sequence[Example]):
     files for itself, at its first read, and at most 32 shards at a time. They are closed by
     `close`, at the end of a ``with`` block, or when nobody needs them any more.
 
-    Args:
-        out: the directory that holds ``manifest.json``.
-        split: which split.
-
     Attributes:
-        out: see above.
-        split: likewise.
-        manifest: restricted to what is there.
+        out: the directory of ``manifest.json``.
+        split: which split.
         info: what is true of every example.
         sink: the format.
 
     Raises:
-        DatasetError: there is no intact manifest, or it is not clear what is there of it.
         UsageError: no such split, or a format that is not installed.
     """
 
-    def __init__(self, out: Path, split: str) -> None:
-        whole = read_manifest(out)
-        self._all = FinishedSplit(out, split, whole)
-        self.out, self.split, self.manifest = self._all.out, self._all.split, self._all.manifest
+    def __init__(self, sealed: SealedSet, split: str) -> None:
+        self._all = FinishedSplit(sealed, split)
+        self.out, self.split = self._all.out, self._all.split
         self.info, self.sink = self._all.info, self._all.sink
-        rows = first_rows(whole)[self.split]
-        self._table = whole["records_table"]
-        self._first_rows = [rows[number] for number in shard_numbers(out, whole)[self.split]]
+        rows = first_rows(sealed.manifest)[self.split]
+        self._table = sealed.manifest.records_table
+        self._first_rows = [rows[number] for number in sealed.splits[self.split].numbers]
         self._range = range(len(self._all))
         self._keys: dict[str, int] | None = None
         self._open = _OpenShards()

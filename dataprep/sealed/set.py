@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from dataprep.errors import DatasetError, UsageError
@@ -91,7 +90,9 @@ class SealedSet:
         """
         path = out / NAME
         try:
-            data = read_regular(path)
+            found = path.stat()
+            state = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+            manifest = _parsed(path, state)
         except FileNotFoundError:
             raise DatasetError(
                 f"{out}: no {NAME} here, so not a finished data set, nor a whole copy; "
@@ -99,7 +100,7 @@ class SealedSet:
             ) from None
         except OSError as error:
             raise DatasetError(f"{path} cannot be read: {refusal(error)}; {REMEDY}") from error
-        return cls.of(out, _parsed(data, path))
+        return cls.of(out, manifest)
 
     @classmethod
     def of(cls, out: Path, manifest: Manifest) -> SealedSet:
@@ -110,7 +111,7 @@ class SealedSet:
             for name, split in manifest.splits.items()
             if part is None or name in part.splits
         }
-        return cls(out, manifest, part, MappingProxyType(splits))
+        return cls(out, manifest, part, splits)
 
     @property
     def info(self) -> DatasetInfo:
@@ -211,10 +212,9 @@ class SealedSet:
         return text
 
 
-@lru_cache(maxsize=4)
-def _parsed(data: bytes, path: Path) -> Manifest:
-    # Kept, because a conversion asks once a shard.
-    return parse(data, Manifest, path, REMEDY)
+@lru_cache(maxsize=4)  # because a conversion asks once a shard
+def _parsed(path: Path, state: tuple[int, ...]) -> Manifest:  # noqa: ARG001 - `state` tells changes
+    return parse(read_regular(path), Manifest, path, REMEDY)
 
 
 def _present(split: Split, name: str, part: Part | None) -> PresentSplit:

@@ -21,8 +21,10 @@ class FinishedSplit:
     Of a node's part of a data set, those of the shards that are there, numbered from 0.
 
     Attributes:
-        sealed: the data set, in an absolute directory.
+        out: the directory of the data set, absolute.
         split: its name.
+        info: what is true of every example.
+        sink: the format.
         ends: of each shard that is there, the number behind its last example.
         files: of each shard, where they are, relative to the directory.
 
@@ -31,7 +33,6 @@ class FinishedSplit:
     """
 
     def __init__(self, sealed: SealedSet, split: str) -> None:
-        self.sealed = sealed
         self.split = sealed.split_called(split)
         self.out = sealed.out.absolute()
         self.info, self.sink = sealed.info, sealed.sink

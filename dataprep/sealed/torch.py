@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]  # no dependency of ours
@@ -11,8 +11,25 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import Dataset  # type: ignore[import-not-found,unused-ignore]
 
-from dataprep.sealed.records import Records
 from dataprep.sinks.example import Example
+
+
+class Examples(Protocol):
+    """What `dataprep.sealed.records.Records` has, which imports this."""
+
+    @property
+    def classes(self) -> Sequence[tuple[str, str]]:
+        """(identifier, name) of every class."""
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Of every example."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int, /) -> Example: ...
+
+    def __getitems__(self, numbers: Sequence[int], /) -> list[Example]: ...
 
 
 class TorchDataset(Dataset[tuple[Any, Any]]):  # type: ignore[misc,unused-ignore]  # likewise
@@ -28,10 +45,10 @@ class TorchDataset(Dataset[tuple[Any, Any]]):  # type: ignore[misc,unused-ignore
 
     Attributes:
         classes: name of every class, by class index.
-        targets: as `Records.labels`, for samplers.
+        targets: as those of the examples, for samplers.
     """
 
-    def __init__(self, examples: Records, transform: Callable[[Any], Any] | None) -> None:
+    def __init__(self, examples: Examples, transform: Callable[[Any], Any] | None) -> None:
         self.examples = examples
         self.transform = transform
         self.classes = [name for _, name in examples.classes]
@@ -50,7 +67,7 @@ class TorchDataset(Dataset[tuple[Any, Any]]):  # type: ignore[misc,unused-ignore
         return self._pair(number, self.examples[number])
 
     def __getitems__(self, numbers: Sequence[int]) -> list[tuple[Any, Any]]:
-        """Those of a batch, which ``DataLoader`` asks for at once: see `Records.__getitems__`."""
+        """Those of a batch, which ``DataLoader`` asks for at once, in the order of the files."""
         return list(map(self._pair, numbers, self.examples.__getitems__(numbers)))
 
     def _pair(self, number: int, example: Example) -> tuple[Any, Any]:

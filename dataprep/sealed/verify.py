@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -12,18 +12,11 @@ from typing import Any, Final, Literal, get_args
 
 import xxhash
 
-from dataprep.build.workspace import foreign_files
 from dataprep.errors import DatasetError, ImageError, SinkError
 from dataprep.images import Recipe, prepare
-from dataprep.sealed.manifest import (
-    Part,
-    dataset_info,
-    manifest_sink,
-    present,
-    read_manifest,
-    read_part,
-    shard_numbers,
-)
+from dataprep.sealed.foreign import foreign_files
+from dataprep.sealed.part import described
+from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sinks import DatasetInfo, Sink
 from dataprep.sinks.example import Example
 from dataprep.sinks.unverified import in_child
@@ -31,7 +24,9 @@ from dataprep.system.messages import printable
 from dataprep.system.state_files import file_sha256
 from dataprep.system.throttle import pay
 from dataprep.tables.records import NAME as RECORDS
-from dataprep.tables.records import STORED, RecordsTable, first_rows
+from dataprep.tables.records import STORED, RecordsTable
+from dataprep_schemas.manifest import File, RecordsFile
+from dataprep_schemas.state import Part
 
 Level = Literal["size", "hash", "records", "decode", "reader"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -80,7 +75,12 @@ class _Shard:
     number: int
     row: int
     records: int | None
-    files: tuple[dict[str, Any], ...]
+    files: tuple[File | RecordsFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Of its files."""
+        return sum(file.bytes for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +112,16 @@ def verify(
             of it should be there.
         UsageError: the format, or for ``reader`` its own reader, is not installed.
     """
-    whole = read_manifest(out)
-    part, manifest = read_part(out, whole), present(out, whole)
+    sealed = SealedSet.read(out)
     recipe = Recipe(
         check="pixels",
         passes=("JPEG", "PNG"),
         depth="keep",
-        max_pixels=manifest["image"]["max_pixels"],
+        max_pixels=sealed.manifest.image.max_pixels,
     )
-    check = _Check(out, level, manifest_sink(manifest), dataset_info(manifest), recipe)
-    shards = [*_shards(manifest, whole, shard_numbers(out, whole))]
-    problems = [*_check_foreign_files(out, manifest, part)]
+    check = _Check(out, level, sealed.sink, sealed.info, recipe)
+    shards = [*_shards(sealed)]
+    problems = [*_check_foreign_files(sealed)]
     if level == "reader":
         threads = 1  # other people's readers are not always made for more
     with ThreadPoolExecutor(threads) as pool:
@@ -134,28 +133,25 @@ def verify(
         for shard, found in zip(shards, looks, strict=True):
             problems += found
             if progress is not None:
-                progress(sum(file["bytes"] for file in shard.files))
+                progress(shard.bytes)
     return Verified(
         files=sum(len(shard.files) for shard in shards),
-        bytes=sum(file["bytes"] for shard in shards for file in shard.files),
+        bytes=sum(shard.bytes for shard in shards),
         records=sum(shard.records or 0 for shard in shards),
         problems=tuple(dict.fromkeys(problems)),  # of the table of records, every shard says it
-        part=part,
+        part=sealed.part,
     )
 
 
-def _shards(
-    manifest: dict[str, Any], whole: dict[str, Any], numbers: Mapping[str, Sequence[int]]
-) -> Iterator[_Shard]:
+def _shards(sealed: SealedSet) -> Iterator[_Shard]:
     """The shards, and what else the manifest names, as shards without records."""
-    rows = first_rows(whole)
-    yield _Shard("", 0, 0, None, (manifest["records_table"],))
-    for split, content in manifest["splits"].items():
-        for number, shard in zip(numbers[split], content["shards"], strict=True):
-            row = rows[split][number]
-            yield _Shard(split, number, row, shard["records"], tuple(shard["files"]))
-        if content["files"]:
-            yield _Shard(split, 0, 0, None, tuple(content["files"]))
+    rows = first_rows(sealed.manifest)
+    yield _Shard("", 0, 0, None, (sealed.manifest.records_table,))
+    for name, split in sealed.splits.items():
+        for number, shard in zip(split.numbers, split.shards, strict=True):
+            yield _Shard(name, number, rows[name][number], shard.records, shard.files)
+        if split.files:
+            yield _Shard(name, 0, 0, None, split.files)
 
 
 def _in_children(
@@ -173,14 +169,14 @@ def _in_children(
 def _in_child(check: _Check, shards: Sequence[_Shard]) -> Iterator[list[Problem]]:
     """The same of some of them; in another process if one ends or has to be ended."""
     while shards:
-        most = max(sum(file["bytes"] for file in shard.files) for shard in shards)
+        most = max(shard.bytes for shard in shards)
         seconds = _SECONDS + most / _SLOWEST
         try:
             for found in in_child(check.out, _check_shards, check, shards, seconds=seconds):
                 shards = shards[1:]
                 yield found
         except SinkError as error:
-            yield [Problem(shards[0].files[0]["path"], str(error))]
+            yield [Problem(shards[0].files[0].path, str(error))]
             shards = shards[1:]
 
 
@@ -190,11 +186,11 @@ def _check_shards(check: _Check, shards: Sequence[_Shard]) -> Iterator[list[Prob
 
 def _check_shard(check: _Check, shard: _Shard) -> list[Problem]:
     hashed = check.level != "size"
-    looked = [(file["path"], _check_file(check.out, file, hashed=hashed)) for file in shard.files]
+    looked = [(file.path, _check_file(check.out, file, hashed=hashed)) for file in shard.files]
     problems = [Problem(path, what) for path, what in looked if what]
     if check.level not in _READING or problems or shard.records is None:
         return problems
-    place = shard.files[0]["path"]
+    place = shard.files[0].path
     try:
         problems += [Problem(place, what) for what in _read_shard(check, shard, shard.records)]
     except SinkError as error:
@@ -204,13 +200,13 @@ def _check_shard(check: _Check, shard: _Shard) -> list[Problem]:
     return problems
 
 
-def _check_file(out: Path, expected: dict[str, Any], *, hashed: bool) -> str | None:
-    path = out / expected["path"]
+def _check_file(out: Path, expected: File | RecordsFile, *, hashed: bool) -> str | None:
+    path = out / expected.path
     try:
         size = path.stat().st_size
-        if size != expected["bytes"]:
-            return f"has {size} bytes, the manifest says {expected['bytes']}"
-        if hashed and file_sha256(path, pay) != expected["sha256"]:
+        if size != expected.bytes:
+            return f"has {size} bytes, the manifest says {expected.bytes}"
+        if hashed and file_sha256(path, pay) != expected.sha256:
             return "its SHA-256 is not the manifest's: it was damaged or changed"
     except FileNotFoundError:
         return "is missing"
@@ -221,7 +217,7 @@ def _check_file(out: Path, expected: dict[str, Any], *, hashed: bool) -> str | N
 
 def _read_shard(check: _Check, shard: _Shard, expected: int) -> Iterator[str]:
     """What is wrong with the shard's records."""
-    paths = [check.out / file["path"] for file in shard.files]
+    paths = [check.out / file.path for file in shard.files]
     same_table = True
     with check.sink.reader(paths, check.info) as reader, RecordsTable(check.out, None) as table:
         own = tuple(name for name, _ in check.info.attributes)
@@ -302,12 +298,11 @@ def _compare_with_reference(check: _Check, paths: list[Path], ours: Iterator[Exa
             raise SinkError(f"record {number}: {name} gives {other[1]}, expected {example.labels}")
 
 
-def _check_foreign_files(
-    out: Path, manifest: dict[str, Any], part: Part | None
-) -> Iterator[Problem]:
-    own = "the manifest" if part is None else f"what should be here ({part})"
-    for name, split in manifest["splits"].items():
-        files = chain(*(shard["files"] for shard in split["shards"]), split["files"])
-        for path in foreign_files(out, [name], (file["path"] for file in files)):
+def _check_foreign_files(sealed: SealedSet) -> Iterator[Problem]:
+    part = sealed.part
+    own = "the manifest" if part is None else f"what should be here ({described(part)})"
+    for name, split in sealed.splits.items():
+        files = chain(split.files, *(shard.files for shard in split.shards))
+        for path in foreign_files(sealed.out, [name], (file.path for file in files)):
             what = f"is not in {own}, but readers would take it in; move it away"
             yield Problem(path, what)

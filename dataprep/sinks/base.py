@@ -13,28 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from errno import EINVAL
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from dataprep.errors import DataprepError, SinkError, UsageError
 from dataprep.sinks.example import DatasetInfo, Example
+from dataprep_schemas.manifest import Layout as Layout  # formats import them from here
+from dataprep_schemas.state import ShardName as ShardName
 
 if TYPE_CHECKING:
     from dataprep.images.statistics import Statistics
-
-Layout = Literal["split", "flat"]
-
-
-@dataclass(frozen=True, slots=True)
-class ShardName:
-    """Which shard of which split; what file names are made of."""
-
-    split: str
-    number: int
-    count: int
-
-    def __str__(self) -> str:
-        """The TPU script's name, ``train-00000-of-01024``: zero-based, no extension."""
-        return f"{self.split}-{self.number:05d}-of-{self.count:05d}"
 
 
 def shard_path(shard: ShardName, layout: Layout, suffix: str) -> PurePosixPath:

@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from dataprep.errors import SinkError
+from dataprep.errors import ImageError, SinkError
+from dataprep.images.decode import to_pixels
 from dataprep.images.pixels import turned, upright
 from dataprep.images.sniff import orientation_of, sniff
 from dataprep.system.messages import printable
 from dataprep.tables import Box, Value
+from dataprep_schemas.manifest import Color
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
     from PIL.Image import Image
 
@@ -141,7 +144,7 @@ class DatasetInfo:
 
     classes: tuple[tuple[str, str], ...] = ()
     multilabel: bool = False
-    colorspace: str = "RGB"
+    colorspace: Color = "RGB"
     size: tuple[int, int] | None = None
     attributes: tuple[tuple[str, Literal["int", "text"]], ...] = ()
     boxes: bool = False
@@ -342,3 +345,20 @@ def to_text(data: bytes) -> str:
 
 def _listed(numbers: Sequence[float]) -> str:
     return str(list(numbers[:20]))
+
+
+def pixels_of(example: Example, most: int) -> NDArray[np.uint8]:
+    """What an example shows, as formats that store pixels hold it.
+
+    Args:
+        most: pixels that an image may have.
+
+    Raises:
+        SinkError: it cannot be decoded.
+    """
+    color: Literal["gray", "rgb"] = "gray" if example.colorspace == "Grayscale" else "rgb"
+    size = example.height, example.width
+    try:
+        return to_pixels(example.encoded, example.format, *size, color, most)
+    except ImageError as error:
+        raise SinkError(f"{printable(example.key)} cannot be decoded: {error}") from error

@@ -31,6 +31,7 @@ from dataprep.sinks.example import MISSING, DatasetInfo, to_bytes, to_text
 from dataprep.system.messages import printable
 from dataprep.system.regular_files import require_regular
 from dataprep.tables import Value
+from dataprep_schemas.manifest import Color
 
 LAYOUT_VERSION = 1
 GROUP = "attributes"
@@ -182,7 +183,8 @@ def read_info(file: h5py.File, info: DatasetInfo, sink: str) -> DatasetInfo:
         pairs = zip_longest(classes, info.classes)
         here, there = next(pair for pair in pairs if pair[0] != pair[1])
         raise SinkError(f"its class {here} is not that of the data set, {there}")
-    multilabel, colorspace = bool(file.attrs["multilabel"]), str(file.attrs["colorspace"])
+    multilabel = bool(file.attrs["multilabel"])
+    colorspace: Color = "Grayscale" if str(file.attrs["colorspace"]) == "Grayscale" else "RGB"
     return replace(info, classes=classes, multilabel=multilabel, colorspace=colorspace)
 
 

@@ -16,12 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from dataprep.errors import SinkError
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.tables import Value
+from dataprep_schemas.manifest import Color
 
 IMAGE: Final = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _OURS: Final[Mapping[str, pa.DataType]] = {
@@ -36,6 +38,14 @@ _OURS: Final[Mapping[str, pa.DataType]] = {
 }
 RESERVED: Final = frozenset(_OURS)
 """Names that no attribute can have."""
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """What a schema says under ``dataprep``."""
+
+    classes: tuple[tuple[str, str], ...]
+    colorspace: Color
+
 
 _NO_TEXT = re.compile("[\0\udc80-\udcff]")
 _ESCAPED = re.compile("\0([0-9a-f]{2})")
@@ -68,12 +78,12 @@ def info_of(schema: pa.Schema, info: DatasetInfo) -> DatasetInfo:
     """
     if b"dataprep" not in (schema.metadata or {}) or not {"image", "key"} <= {*schema.names}:
         raise SinkError("its schema is not that of dataprep's images; `datasets` may read it")
-    said = json.loads(schema.metadata[b"dataprep"])
     if info.classes:
         return info
-    classes = tuple((identifier, name) for identifier, name in said["classes"])
+    # Not by msgspec's own parser, which takes no name that is not UTF-8.
+    said = msgspec.convert(json.loads(schema.metadata[b"dataprep"]), _Said)
     several = "labels" in schema.names
-    return replace(info, classes=classes, multilabel=several, colorspace=said["colorspace"])
+    return replace(info, classes=said.classes, multilabel=several, colorspace=said.colorspace)
 
 
 def row_of(example: Example, info: DatasetInfo) -> tuple[Any, ...]:

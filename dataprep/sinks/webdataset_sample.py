@@ -28,9 +28,13 @@ import json
 import re
 from collections.abc import Mapping
 from itertools import count
+from typing import Any
+
+import msgspec
 
 from dataprep.errors import SinkError
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes
+from dataprep.tables import Box
 
 NAME_LIMIT = 100  # bytes of a name in a ustar header
 PREFIX_LIMIT = 155  # and of the directories before it
@@ -38,12 +42,27 @@ PREFIX_LIMIT = 155  # and of the directories before it
 IMAGES = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG"}
 PARTS = frozenset({*IMAGES, "cls", "json"})
 _EXTENSIONS = {"JPEG": "jpg", "PNG": "png"}
-_FIELDS = (
-    *("boxes", "class_name", "colorspace", "format", "height"),
-    *("key", "labels", "synset", "width"),
-)
 # Others put a .json beside their images, too, with "key", "width" and what not. These are ours.
-_OURS = ("class_name", "labels")
+_OURS = {"class_name", "labels"}
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """The ``json`` of a sample."""
+
+    boxes: tuple[Box, ...]
+    class_name: str
+    colorspace: str
+    format: str
+    height: int
+    key: str
+    labels: tuple[int, ...]
+    synset: str
+    width: int
+    attributes: dict[str, Any] = {}
+    box_labels: tuple[int, ...] = ()
+
+
+_ALWAYS = [field.name for field in msgspec.structs.fields(_Said) if field.required]
 
 
 def encode(example: Example, info: DatasetInfo) -> list[tuple[str, bytes]]:
@@ -51,7 +70,7 @@ def encode(example: Example, info: DatasetInfo) -> list[tuple[str, bytes]]:
     parts = [(_EXTENSIONS[example.format], example.encoded)]
     if not info.multilabel:
         parts.append(("cls", b"%d" % example.labels[0]))
-    fields: dict[str, object] = {name: getattr(example, name) for name in _FIELDS}
+    fields: dict[str, object] = {name: getattr(example, name) for name in _ALWAYS}
     if info.attributes:
         fields["attributes"] = example.attributes
     if example.box_labels:
@@ -75,25 +94,27 @@ def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
         raise SinkError(f"it has {len(images)} images, expected 1 of {', '.join(IMAGES)}")
     encoded = parts[images[0]]
     labels = (int(parts["cls"]),) if "cls" in parts else ()
+    # Not by msgspec's own parser, which takes no key that is not UTF-8.
     fields = json.loads(parts.get("json", b"null"))
-    if not isinstance(fields, dict) or not any(name in fields for name in _OURS):
+    if not isinstance(fields, dict) or not _OURS & fields.keys():
         return info.example(stem, encoded, labels)
-    if labels and tuple(fields["labels"]) != labels:
-        raise SinkError(f"its .cls says {labels[0]}, its .json {fields['labels']}")
-    if fields["format"] != IMAGES[images[0]]:
-        raise SinkError(f"it is a .{images[0]}, but its .json says {fields['format']}")
+    said = msgspec.convert(fields, _Said)
+    if labels and said.labels != labels:
+        raise SinkError(f"its .cls says {labels[0]}, its .json {[*said.labels]}")
+    if said.format != IMAGES[images[0]]:
+        raise SinkError(f"it is a .{images[0]}, but its .json says {said.format}")
     return info.example(
-        fields["key"],
+        said.key,
         encoded,
-        tuple(fields["labels"]),
-        kind=fields["format"],
-        size=(fields["height"], fields["width"]),
-        boxes=tuple((xmin, ymin, xmax, ymax) for xmin, ymin, xmax, ymax in fields["boxes"]),
-        box_labels=tuple(fields.get("box_labels", ())),
-        attributes=fields.get("attributes", {}),
-        colorspace=fields["colorspace"],
-        synset=fields["synset"],
-        class_name=fields["class_name"],
+        said.labels,
+        kind=said.format,
+        size=(said.height, said.width),
+        boxes=said.boxes,
+        box_labels=said.box_labels,
+        attributes=said.attributes,
+        colorspace=said.colorspace,
+        synset=said.synset,
+        class_name=said.class_name,
     )
 
 

@@ -12,8 +12,8 @@ import stat
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dataprep.build.workspace import foreign_files
 from dataprep.errors import StagingError
+from dataprep.sealed.foreign import foreign_files
 from dataprep.sealed.part import NAME as PART
 from dataprep.sealed.set import NAME as MANIFEST
 from dataprep.staging.inventory import SourceFile

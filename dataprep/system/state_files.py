@@ -1,7 +1,7 @@
 """The files that dataprep keeps and believes: JSON of a frozen type, with a hash of itself.
 
-One way in, `parse`, and one way out, `encode`: what is read is of its type, and is, byte for byte,
-what `encode` makes of it. All else is a stranger's, or damaged. Where a run can find out again what
+One way in, `parse`, and one way out, `encode`: what is read is of its type, and has the hash that
+it says. All else is a stranger's, or damaged. Where a run can find out again what
 a file told, `read_state` gives None for that; where only a person can help, `read_document` says
 the file, the place in it and what to do.
 """
@@ -9,10 +9,9 @@ the file, the place in it and what to do.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -20,30 +19,23 @@ from dataprep.errors import DatasetError
 from dataprep.system.durable_files import write_durably
 from dataprep.system.messages import one_line, refusal
 from dataprep.system.regular_files import open_descriptor, read_regular
+from dataprep_schemas.manifest import Manifest
+from dataprep_schemas.state import State
 
-
-class Document(Protocol):
-    """A frozen type of `dataprep_schemas` with a field for its own hash."""
-
-    @property
-    def sha256(self) -> str:
-        """Of the same file without this."""
-
-
-AnyDocument = TypeVar("AnyDocument", bound=Document)
+Document = TypeVar("Document", bound=Manifest | State)
 
 _READ = 1 << 20  # a stripe of Lustre, and small enough for the processor's cache
 _LONGEST = 500  # characters of a finding
 
 
-def encode(document: Document) -> bytes:
+def encode(document: Manifest | State) -> bytes:
     """A document's file, with its own hash: equal documents are equal bytes."""
-    return _canonical(sealed(document))
+    return _canonical(hashed(document))
 
 
-def sealed(document: AnyDocument) -> AnyDocument:
+def hashed(document: Document) -> Document:
     """The document with its hash."""
-    bare = msgspec.structs.replace(document, sha256="")  # type: ignore[type-var]
+    bare = msgspec.structs.replace(document, sha256="")
     return msgspec.structs.replace(bare, sha256=hashlib.sha256(_canonical(bare)).hexdigest())
 
 
@@ -52,7 +44,7 @@ def _canonical(document: object) -> bytes:
         data = msgspec.json.encode(document, order="deterministic")
     except UnicodeEncodeError as error:
         raise DatasetError(
-            f"{ascii(error.object)[:_LONGEST]} is not UTF-8, so it cannot be written down; rename it"
+            f"{ascii(error.object)[:_LONGEST]} is not UTF-8, and cannot be written down; rename it"
         ) from error
     return msgspec.json.format(data, indent=1) + b"\n"
 
@@ -62,7 +54,7 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
 
 
-def parse(data: bytes, kind: type[AnyDocument], place: object, remedy: str) -> AnyDocument:
+def parse(data: bytes, kind: type[Document], place: object, remedy: str) -> Document:
     """A document from its bytes.
 
     Args:
@@ -74,32 +66,43 @@ def parse(data: bytes, kind: type[AnyDocument], place: object, remedy: str) -> A
     """
     try:
         document = msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DatasetError(f"{place}: {_wrong(data, kind, error)}; {remedy}") from error
-    if encode(document) != data:
+    if _digest(data, document.sha256) != document.sha256:
         raise DatasetError(
             f"{place} was changed after it was written: its hash is another; {remedy}"
         )
     return document
 
 
-def _wrong(data: bytes, kind: type[Document], error: Exception) -> str:
+def _digest(data: bytes, sha256: str) -> str:
+    """The hash of a file without the line of its hash, which may be its last."""
+    line = b'\n "sha256": "%b"' % sha256.encode()
+    before, found, behind = data.partition(line + b",")
+    if not found:
+        before, _, behind = data.partition(b"," + line)
+    digest = hashlib.sha256(before)
+    digest.update(behind)
+    return digest.hexdigest()
+
+
+def _wrong(data: bytes, kind: type[msgspec.Struct], error: Exception) -> str:
     """What keeps them from being a document: another form, or the first thing that is wrong."""
 
     class Named(msgspec.Struct):
         format: str
 
-    expected = str(kind.__struct_config__.tag)  # type: ignore[attr-defined]
+    expected = str(kind.__struct_config__.tag)
     try:
         found = msgspec.json.decode(data, type=Named).format
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return one_line(f"not a file of dataprep's: {error}")[:_LONGEST]
     if found != expected:
         return one_line(f"its format is {found[:100]!r}, this version reads {expected!r}")
     return one_line(str(error))[:_LONGEST]
 
 
-def read_document(path: Path, kind: type[AnyDocument], remedy: str) -> AnyDocument:
+def read_document(path: Path, kind: type[Document], remedy: str) -> Document:
     """What is in a file, which must be there.
 
     Raises:
@@ -112,7 +115,7 @@ def read_document(path: Path, kind: type[AnyDocument], remedy: str) -> AnyDocume
     return parse(data, kind, path, remedy)
 
 
-def read_state(path: Path, kind: type[AnyDocument]) -> AnyDocument | None:
+def read_state(path: Path, kind: type[Document]) -> Document | None:
     """What was written; None if not exactly that is there, by its own name."""
     try:
         return parse(read_regular(path, link=False), kind, path, "")
@@ -122,7 +125,7 @@ def read_state(path: Path, kind: type[AnyDocument]) -> AnyDocument | None:
 
 def write_state(
     path: Path,
-    document: Document,
+    document: Manifest | State,
     *,
     flush: bool = False,
     check: Callable[[], object] = lambda: None,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,11 +14,16 @@ import pyarrow.compute as pc
 
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable
+from dataprep.system.parquet_files import open_parquet
 from dataprep.tables.rows import Box, Member, Packing, Row, Scanned, Value
-from dataprep_schemas.tables import ORDER, Kind, schema_of
+from dataprep_schemas.tables import INDEX, ORDER, Kind, schema_of
 
 Attributes = tuple[tuple[str, Kind], ...]
 """Name and kind of a data set's own columns."""
+
+MOST_ATTRIBUTES: Final = 1000
+ATTRIBUTE: Final = re.compile("[A-Za-z0-9_]{1,255}")
+"""The names of a data set's own columns, as the manifest has them."""
 
 _LEADS_OUT: Final = r"^/|(^|/)\.\.(/|$)|\x00"
 _NO_NAME: Final = r"[/\x00]"
@@ -86,12 +93,54 @@ def blocks(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
         yield pa.concat_tables(pending).combine_chunks()
 
 
+def wrong_column(schema: pa.Schema, expected: pa.Schema) -> str | None:
+    """What keeps columns from being the expected ones, and behind them a data set's own; or None.
+
+    A table that was not made here is looked at before any of its names gets into SQL.
+    """
+    for number, field in enumerate(expected):
+        found = schema.field(number) if number < len(schema) else None
+        if found is None or (found.name, found.type) != (field.name, field.type):
+            return f"no column {field.name} of {field.type} in place {number + 1}"
+    own = [*schema][len(expected) :]
+    # The database makes no difference between A and a.
+    if len({name.lower() for name in schema.names}) < len(schema) or len(own) > MOST_ATTRIBUTES:
+        return f"columns of the same name, or more than {MOST_ATTRIBUTES} of the data set's own"
+    for field in own:
+        if not ATTRIBUTE.fullmatch(field.name) or field.type not in (pa.int64(), pa.string()):
+            return f"the column {field.name[:255]} of {str(field.type)[:255]}"
+    return None
+
+
+def check_index(path: Path, attributes: Sequence[str]) -> None:
+    """Compare a part of the index with what a scan writes.
+
+    Args:
+        attributes: names of the data set's own columns.
+
+    Raises:
+        SourceError: it is something else.
+    """
+    try:
+        with open_parquet(path) as file:
+            schema = file.schema_arrow
+    except (OSError, pa.ArrowException) as error:
+        raise _forged(str(error).partition("\n")[0]) from error
+    wrong = wrong_column(schema, schema_of("index"))
+    if wrong is None and schema.names[len(INDEX) :] != [*attributes]:
+        wrong = "columns of another data set's own"
+    if wrong is not None:
+        raise _forged(wrong)
+
+
 def order_rows(table: pa.Table) -> Iterator[Row]:
     """The rows of a table of the order.
 
     Raises:
         SourceError: one leads out of the raw directory, or is what no scan finds.
     """
+    if (wrong := wrong_column(table.schema, schema_of("order"))) is not None:
+        raise _forged(wrong)
     _check_places(table)
     size = len(table)
 
@@ -100,7 +149,7 @@ def order_rows(table: pa.Table) -> Iterator[Row]:
         # Most columns of most data sets are empty.
         return repeat(None, size) if values.null_count == size else values.to_pylist()
 
-    own = [name for name in table.column_names if name not in ORDER]
+    own = table.column_names[len(ORDER) :]
     return map(
         Row,
         *map(column, ("key", "container", "offset", "size", "modified")),

@@ -6,7 +6,7 @@ It is loaded when a database is opened, which workers never do.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -78,19 +78,33 @@ def open_database(
 def _lock(connection: Database, files: Sequence[Path]) -> None:
     # A name is looked up as a pattern first, so its pattern is a name, too.
     names = [name for path in files for name in (str(path), escape(str(path)))]
-    connection.execute(f"set allowed_paths = [{', '.join(map(quoted, names))}]")
+    connection.execute("set allowed_paths = $names", {"names": names})
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")
 
 
-def quoted(text: str | Path) -> str:
-    """Text as a literal of SQL."""
-    return "'" + str(text).replace("'", "''") + "'"
+def quoted(path: Path) -> str:
+    """A file as SQL names it where a view or its reader takes no parameter; all else is one."""
+    # To the database a name is a pattern.
+    return "'" + escape(str(path)).replace("'", "''") + "'"
+
+
+def literal(text: str) -> str:
+    """A text of our own, a constant, as SQL has it; any other is a parameter."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def identifier(name: str) -> str:
-    """A name of SQL: some, such as ``offset`` and ``group``, mean something there."""
+    """A column as SQL names it: ours (``offset`` and ``group`` mean something there), or checked.
+
+    What a file calls its columns gets here after `dataprep.tables.arrow.wrong_column` only.
+    """
     return '"' + name.replace('"', '""') + '"'
+
+
+def column_list(names: Iterable[str], table: str = "") -> str:
+    """Columns in SQL."""
+    return ", ".join(table + identifier(name) for name in names)
 
 
 def tables(paths: Sequence[Path], *, numbered: bool = False) -> str:
@@ -99,8 +113,8 @@ def tables(paths: Sequence[Path], *, numbered: bool = False) -> str:
     Args:
         numbered: whether it has the column ``file_row_number``, from 0.
     """
-    # A name is a pattern to the database, and may seem to have columns in it (a=1).
-    names = ", ".join(quoted(escape(str(path))) for path in paths)
+    # A name may seem to have columns in it (a=1).
+    names = ", ".join(map(quoted, paths))
     return f"read_parquet([{names}], hive_partitioning=false, file_row_number={numbered})"
 
 

@@ -1,4 +1,4 @@
-"""The order in which a multi-label data set's label sets are assigned to shards.
+"""Label sets in numbers, and the order in which a multi-label data set's are assigned to shards.
 
 `dataprep.tables.order` assigns images in a sequence in which those of a label set are consecutive.
 A label is spread best if the sets that have it are neighbours too: a run of consecutive images
@@ -18,10 +18,82 @@ For every input this gives:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+import pyarrow as pa
+
+from dataprep.errors import SourceError
+from dataprep.system.messages import printable
+from dataprep.tables.database import Database
 
 LabelSet = tuple[int, ...]
 """The labels of an image, ascending; empty if it has none."""
+
+_FOUND: Final = """
+select split, labels, count(*), min(key) from fresh
+where split in $splits group by split, labels order by split, labels
+"""
+
+
+def number_label_sets(
+    database: Database, splits: Sequence[str], classes: Sequence[str], *, multilabel: bool
+) -> None:
+    """Make the tables ``classes`` and ``label_sets`` of the images in ``fresh``.
+
+    ``classes`` are ``name`` and ``number``; ``label_sets``, what each set of labels is in numbers:
+    ``split``, ``labels`` as in ``fresh``, ``numbers`` (0-based, ascending), ``category``: of those
+    next to each other when images are assigned to shards.
+
+    Raises:
+        SourceError: an image has a class that is not known, or not as many as it must have.
+    """
+    number = {name: position for position, name in enumerate(classes)}
+    found = database.execute(_FOUND, {"splits": [*splits]}).fetchall()
+    for split, labels, _, example in found:
+        _check(split, labels or (), example, number, multilabel=multilabel)
+    numbers = [tuple(sorted(number[name] for name in row[1] or ())) for row in found]
+    categories: list[int] = []
+    for _, group in groupby(zip(found, numbers, strict=True), key=lambda pair: pair[0][0]):
+        rows = [*group]
+        counts: Counter[LabelSet] = Counter()
+        for row, some in rows:
+            counts[some] += row[2]
+        ranks = rank_label_sets(counts) if multilabel else {some: some[0] for some in counts}
+        categories += [ranks[some] for _, some in rows]
+    columns = {
+        "split": pa.array([row[0] for row in found], pa.string()),
+        "labels": pa.array([row[1] for row in found], pa.list_(pa.string())),
+        "numbers": pa.array(numbers, pa.list_(pa.int32())),
+        "category": pa.array(categories, pa.int32()),
+    }
+    names = {"name": pa.array(classes, pa.string()), "number": range(len(classes))}
+    for name, content in (("label_sets", columns), ("classes", names)):
+        database.register("content", pa.table(content))
+        database.execute(f"create table {name} as select * from content")
+        database.unregister("content")
+
+
+def _check(
+    split: str,
+    labels: Sequence[str],
+    example: str,
+    number: Mapping[str, int],
+    *,
+    multilabel: bool,
+) -> None:
+    unknown = [name for name in labels if name not in number]
+    if unknown:
+        raise SourceError(
+            f"{split}: {printable(example)} has the unknown class {printable(unknown[0])}; "
+            "expected one of the list of classes; add what is missing there"
+        )
+    if not multilabel and len(labels) != 1:
+        raise SourceError(
+            f"{split}: {printable(example)} has {len(labels)} labels, expected exactly one; "
+            "a data set whose images have any number must say so (multilabel)"
+        )
 
 
 def rank_label_sets(counts: Mapping[LabelSet, int]) -> dict[LabelSet, int]:

@@ -8,6 +8,10 @@ every input:
 * shard sizes differ by at most 1;
 * the count of every category differs by at most 1 between any two shards.
 
+That is ``stratified``; ``global`` assigns the images sorted by hash alone (sizes within 1,
+categories only on average); ``none`` cuts them, in the order of their keys, into consecutive runs
+with sizes within 1.
+
 A category is a class or, where images have several, a set of them (`dataprep.tables.label_sets`).
 Nothing depends on the order in which images were found, on the number of workers or on the machine:
 there is no random generator, only a hash of the image's key: MD5, which the database gives as a
@@ -25,7 +29,7 @@ import io
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -33,38 +37,31 @@ from pyarrow import parquet
 from dataprep.errors import PipelineError, SinkError
 from dataprep.system.durable_files import write_durably
 from dataprep.system.regular_files import read_regular
-from dataprep.system.state_files import (
-    is_intact,
-    read_state,
-    write_state,
-)
+from dataprep.system.state_files import is_intact, read_state, write_state
 from dataprep.tables.arrow import blocks, order_rows
-from dataprep.tables.database import quoted
-from dataprep.tables.images import Images, column_list, hash_sql
+from dataprep.tables.database import Database, column_list
+from dataprep.tables.images import HASH, Images
 from dataprep.tables.rows import Row
+from dataprep_schemas.manifest import Shuffle
+from dataprep_schemas.state import StoredOrder
 from dataprep_schemas.tables import ORDER
-
-Shuffle = Literal["stratified", "global", "none"]
-"""``stratified`` as described above; ``global`` assigns the images sorted by hash alone (sizes
-within 1, categories only on average); ``none`` cuts them, in the order of their keys, into
-consecutive runs with sizes within 1."""
 
 _BLOCK: Final = 1 << 16  # rows
 _KEPT: Final = 4  # blocks that a process keeps: its threads are usually in the same one
 
 # Two sorts, and only the second has whole rows in it: the first gives each hash its rank.
-_RANKED: Final = """
+_RANKED: Final = f"""
 create or replace temp table ranked as
-select hash, row_number() over (order by {rank}) - 1 as rank from (
-    select key, category, {hash} as hash
-    from chosen join label_sets using (split, labels) where split = {split}
+select hash, row_number() over (order by {{rank}}) - 1 as rank from (
+    select key, category, {HASH} as hash
+    from chosen join label_sets using (split, labels) where split = $split
 )
 """
-_ORDER: Final = """
-select {shard} as shard, {columns} from (
-    select chosen.*, numbers, {hash} as hash
-    from chosen join label_sets using (split, labels) where split = {split}
-) join ranked using (hash) order by {place}
+_ORDER: Final = f"""
+select ({{shard}})::integer as shard, {{columns}} from (
+    select chosen.*, numbers, {HASH} as hash
+    from chosen join label_sets using (split, labels) where split = $split
+) join ranked using (hash) order by {{place}}
 """
 _RANKS: Final[dict[Shuffle, str]] = {
     "stratified": "category, hash",
@@ -72,6 +69,14 @@ _RANKS: Final[dict[Shuffle, str]] = {
     "none": "key",
 }
 _SECOND: Final = "hash & 18446744073709551615"  # its lower half; the upper one chose the shard
+_IN_TURN: Final = "rank % $shards"
+_IN_RUNS: Final = "greatest(rank // ($size + 1), (rank - $longer) // greatest($size, 1))"
+
+# A lambda takes no table.
+_NUMBERS: Final = "set variable numbers = (select map(list(name), list(number)) from classes)"
+_NUMBERED: Final = """list_transform(
+    box_labels, lambda name: getvariable('numbers')[name]
+)::integer[] as box_labels"""
 
 
 def shard_bounds(images: int, shards: int, number: int) -> tuple[int, int]:
@@ -81,23 +86,31 @@ def shard_bounds(images: int, shards: int, number: int) -> tuple[int, int]:
     return start, start + size + (number < longer)
 
 
-def order_queries(
-    split: str, images: int, shards: int, shuffle: Shuffle, seed: int, columns: str
-) -> tuple[str, str]:
-    """SQL that ranks the images of a split, and SQL that puts them into their shards, in order.
+def in_order(
+    database: Database,
+    split: str,
+    images: int,
+    shards: int,
+    *,
+    shuffle: Shuffle,
+    seed: int,
+    columns: str,
+) -> pa.RecordBatchReader:
+    """These columns of the images of a split, with their ``shard``, in the order of writing.
 
-    It reads the tables ``chosen`` and ``label_sets`` of `dataprep.tables.images.Images`.
+    It reads the tables ``chosen`` and ``label_sets`` of `dataprep.tables.images.Images`, and makes
+    a table ``ranked``.
     """
-    size, longer = divmod(images, shards)
-    head = longer * (size + 1)  # the longer shards come first
-    run = f"if(rank < {head}, rank // {size + 1}, {longer} + (rank - {head}) // {max(size, 1)})"
-    of_split = {"hash": hash_sql(seed), "split": quoted(split)}
-    return _RANKED.format(rank=_RANKS[shuffle], **of_split), _ORDER.format(
-        shard=f"({run if shuffle == 'none' else f'rank % {shards}'})::integer",
-        columns=columns,
-        place="rank" if shuffle == "none" else f"shard, {_SECOND}, hash",
-        **of_split,
-    )
+    values: dict[str, object] = {"split": split, "seed": seed}
+    database.execute(_RANKED.format(rank=_RANKS[shuffle]), values)
+    if shuffle == "none":
+        shard, place = _IN_RUNS, "rank"
+        values["size"], values["longer"] = divmod(images, shards)  # the longer shards come first
+    else:
+        shard, place = _IN_TURN, f"shard, {_SECOND}, hash"
+        values["shards"] = shards
+    query = _ORDER.format(shard=shard, columns=columns, place=place)
+    return database.sql(query, params=values).to_arrow_reader(_BLOCK)
 
 
 def write_order(
@@ -120,12 +133,12 @@ def write_order(
         columns: what to keep of each image, as SQL; None: what `read_shard` reads.
     """
     columns = columns or order_columns(found)
-    rank, order = order_queries(split, images, shards, shuffle, seed, columns)
     _state_path(directory, split).unlink(missing_ok=True)
-    found.database.execute(rank)
     hashes: list[str] = []
     rows = 0
-    batches = found.database.sql(order).to_arrow_reader(_BLOCK)
+    batches = in_order(
+        found.database, split, images, shards, shuffle=shuffle, seed=seed, columns=columns
+    )
     tables = (pa.Table.from_batches([batch]) for batch in batches)
     for number, block in enumerate(blocks(tables, _BLOCK)):
         rows += len(block)
@@ -138,19 +151,19 @@ def write_order(
     found.database.execute("drop table ranked")
     if rows != images:
         raise PipelineError(f"{split}: {rows:,} images are in order, expected {images:,}")
-    state = {"token": token, "images": images, "shards": shards, "blocks": hashes}
+    state = StoredOrder(token=token, images=images, shards=shards, blocks=tuple(hashes))
     write_state(_state_path(directory, split), state)
 
 
 def order_is_current(directory: Path, split: str, token: str) -> bool:
     """Whether the order on disk is whole and was made with this token."""
-    state = read_state(_state_path(directory, split))
+    state = read_state(_state_path(directory, split), StoredOrder)
     return (
         state is not None
-        and state["token"] == token
+        and state.token == token
         and all(
             is_intact(_block_path(directory, split, number), sha256)
-            for number, sha256 in enumerate(state["blocks"])
+            for number, sha256 in enumerate(state.blocks)
         )
     )
 
@@ -168,14 +181,14 @@ def shard_tables(directory: Path, split: str, number: int) -> Iterator[pa.Table]
         SinkError: the order is damaged; a file system gave something else than was written.
     """
     path = _state_path(directory, split)
-    state = read_state(path)
-    if state is None:
+    state = read_state(path, StoredOrder)
+    if state is None or len(state.blocks) != -(-state.images // _BLOCK):
         raise _damaged(path)
-    start, stop = shard_bounds(state["images"], state["shards"], number)
+    start, stop = shard_bounds(state.images, state.shards, number)
     while start < stop:
         block, first = divmod(start, _BLOCK)
         last = min(stop - block * _BLOCK, _BLOCK)
-        table = _read_block(_block_path(directory, split, block), state["blocks"][block])
+        table = _read_block(_block_path(directory, split, block), state.blocks[block])
         yield table.slice(first, last - first)
         start += last - first
 
@@ -185,11 +198,8 @@ def order_columns(found: Images) -> str:
     special = {"labels": "numbers as labels", "box_labels": "null::integer[] as box_labels"}
     if found.rows("select 1 from chosen where box_labels is not null limit 1"):
         # Boxes with labels of their own are for few classes: radiologists' findings.
-        classes = dict(found.rows("select name, number from classes"))
-        numbers = f"map([{', '.join(map(quoted, classes))}], {[*classes.values()]})"
-        special["box_labels"] = (
-            f"list_transform(box_labels, lambda name: {numbers}[name])::integer[] as box_labels"
-        )
+        found.database.execute(_NUMBERS)
+        special["box_labels"] = _NUMBERED
     names = [name for name in ORDER if name != "shard"]
     taken = [special.get(name) or column_list([name]) for name in names]
     return ", ".join([*taken, *map(column_list, ([name] for name in found.attributes))])

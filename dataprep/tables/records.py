@@ -7,8 +7,7 @@ is known; then what is not in the data set, by status, split and key. The column
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate
@@ -25,9 +24,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import parquet
 
+    from dataprep_schemas.manifest import RecordsFile
     from dataprep_schemas.tables import Kind
 
-NAME = "records.parquet"
+NAME: Final = "records.parquet"
 
 STORED = ("stored", "repaired", "warned")
 """Statuses of images that are in the data set."""
@@ -40,8 +40,6 @@ TURNED: Final = f"(^|; ){_METADATA}EXIF orientation"
 SHALLOWER: Final = "^16-bit .*: (re-encoded|stored) as 8-bit "
 """What is found in that of an image that had 16 bits a sample and is stored with 8."""
 
-_ATTRIBUTE: Final = re.compile(r"[A-Za-z0-9_]+")  # as the manifest's schema has it
-_MOST_ATTRIBUTES: Final = 1000
 _ROW_BYTES: Final = 1 << 14  # of a row, on average of a group; ours have some 200
 
 _ALL_DIFFERENT = ("key", "position", "bytes", "xxh3", "phash")  # a dictionary of these is a waste
@@ -61,28 +59,20 @@ def parquet_writer(file: IO[bytes], schema: pa.Schema) -> parquet.ParquetWriter:
     )
 
 
-def first_rows(manifest: Mapping[str, Any]) -> dict[str, list[int]]:
-    """By split, the row of each shard's first record; of the whole data set, also of a part."""
-    splits = sorted(manifest["splits"].items())
-    sizes = [shard["records"] for _, split in splits for shard in split["shards"]]
-    starts = iter(accumulate(sizes, initial=0))
-    return {name: [next(starts) for _ in split["shards"]] for name, split in splits}
-
-
 class RecordsTable:
     """The table of a sealed data set, open; used by one thread.
 
     Args:
-        described: what the manifest says of it; None if its hash has just been compared.
+        file: what the manifest says of it; None if its hash has just been compared.
 
     Raises:
         DatasetError: it cannot be read, is not the one that was sealed, or has other columns.
     """
 
-    def __init__(self, out: Path, described: Mapping[str, Any] | None) -> None:
+    def __init__(self, out: Path, file: RecordsFile | None) -> None:
         self.path = out / NAME
-        if described is not None:
-            check_sealed(self.path, described)
+        if file is not None:
+            check_sealed(self.path, file)
         with _readable(self.path):
             self._file = open_records(self.path)
             groups = range(self._file.num_row_groups)
@@ -186,7 +176,7 @@ def row_groups(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.
             yield file.read_row_group(group, columns=columns)
 
 
-def check_sealed(path: Path, described: Mapping[str, Any]) -> None:
+def check_sealed(path: Path, file: RecordsFile) -> None:
     """Compare the table with what the manifest says of it; once, as long as it stays as it is.
 
     Raises:
@@ -195,7 +185,7 @@ def check_sealed(path: Path, described: Mapping[str, Any]) -> None:
     with _readable(path):
         found = path.stat()
         state = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        if found.st_size == described["bytes"] and _sha256(path, state) == described["sha256"]:
+        if found.st_size == file.bytes and _sha256(path, state) == file.sha256:
             return
     raise DatasetError(
         f"{path} is not the table that was sealed: it was damaged or changed; take it from another "
@@ -216,9 +206,12 @@ def open_records(path: Path) -> parquet.ParquetFile:
         pa.ArrowException: nor can what is in it.
         DatasetError: it has other columns, or rows that are too long.
     """
+    from dataprep.tables.arrow import wrong_column
+    from dataprep_schemas.tables import schema_of
+
     file = open_parquet(path, row_bytes=_ROW_BYTES)
     try:
-        wrong = _wrong_column(file.schema_arrow)
+        wrong = wrong_column(file.schema_arrow, schema_of("records"))
     except BaseException:
         file.close()
         raise
@@ -229,25 +222,6 @@ def open_records(path: Path) -> parquet.ParquetFile:
             "changed it; make the data set again"
         )
     return file
-
-
-def _wrong_column(schema: pa.Schema) -> str | None:
-    """What is not as `dataprep_schemas.tables` has it, if anything is not."""
-    from dataprep_schemas.tables import schema_of
-
-    expected = schema_of("records")
-    for number, field in enumerate(expected):
-        found = schema.field(number) if number < len(schema) else None
-        if found is None or (found.name, found.type) != (field.name, field.type):
-            return f"no column {field.name} of {field.type} in place {number + 1}"
-    own = [*schema][len(expected) :]
-    # The database makes no difference between A and a.
-    if len({name.lower() for name in schema.names}) < len(schema) or len(own) > _MOST_ATTRIBUTES:
-        return f"columns of the same name, or more than {_MOST_ATTRIBUTES} of the data set's own"
-    for field in own:
-        if not _ATTRIBUTE.fullmatch(field.name) or str(field.type) not in ("int64", "string"):
-            return f"the column {field.name} of {field.type}"
-    return None
 
 
 @contextmanager

@@ -8,7 +8,6 @@ that is full to the last byte would not take even that, so a little room is kept
 
 from __future__ import annotations
 
-import json
 import re
 import traceback
 from collections.abc import Iterator
@@ -16,13 +15,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from dataprep import errors
 from dataprep.build.lock import Lease
-from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
+from dataprep.errors import DataprepError, DatasetError, PipelineError, SinkError, SourceError
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import is_full, write_durably
 from dataprep.system.regular_files import read_regular
+from dataprep.system.state_files import encode, parse, write_state
 from dataprep.system.throttle import lift
+from dataprep_schemas.state import Failure
 
 WORKER_DIED = "Worker subprocess exited"  # what Beam's SubprocessSdkWorker says
 
@@ -92,24 +95,25 @@ class FailureLog:
         """
         # Of a class that the launcher knows too.
         known = (kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
-        failure = {
-            "kind": next(known, type(error).__name__),
-            "message": str(error) if isinstance(error, DataprepError) else repr(error),
-            "traceback": "".join(traceback.format_exception(error))[-_RESERVED // 3 :],
-        }
-        data = json.dumps(failure).encode()
+        failure = Failure(
+            kind=next(known, type(error).__name__),
+            message=_written(str(error) if isinstance(error, DataprepError) else repr(error)),
+            traceback=_written("".join(traceback.format_exception(error)))[-_RESERVED // 3 :],
+        )
         try:
             path = self.lease.failure if shard is None else self._path_of(shard)
-            write_durably(path, data, flush=False)
+            write_state(path, failure)
         except OSError as refused:
             try:
                 with self._reserve.open("r+b") as file:
-                    file.write(data)  # spaces follow, which JSON does not mind
+                    file.write(encode(failure))
+                    file.truncate()
                 self._reserve.replace(self.lease.failure)
             except FileNotFoundError:
                 return  # another worker has used it
             except OSError:
-                failure["message"] += f"; and {path} cannot be written: {refused.strerror}"
+                message = f"{failure.message}; and {path} cannot be written: {refused.strerror}"
+                failure = msgspec.structs.replace(failure, message=message)
                 raise _error_of(failure) from error
 
     def of_shards(self) -> dict[str, DataprepError]:
@@ -168,7 +172,7 @@ def line_of(error: object, number: int = 0) -> str:
 def _reading(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError) as error:  # a power cut may have torn what is not flushed
+    except (OSError, DatasetError) as error:  # a power cut may have torn what is not flushed
         reason = getattr(error, "strerror", None) or "damaged"
         raise PipelineError(
             f"cannot read {path}, where workers say what went wrong: {reason}; mend the file "
@@ -179,19 +183,23 @@ def _reading(path: Path) -> Iterator[None]:
 def _read(path: Path) -> DataprepError:
     """The error that a worker raised, by the name of its class."""
     with _reading(path):
-        failure = json.loads(read_regular(path))
+        failure = parse(read_regular(path), Failure, path, "")
     return _error_of(failure)
 
 
-def _error_of(failure: dict[str, str]) -> DataprepError:
-    kind, message = failure["kind"], failure["message"]
+def _written(text: str) -> str:
+    """Words that may have names in them, as files have them: UTF-8."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _error_of(failure: Failure) -> DataprepError:
     error: DataprepError
-    if hasattr(errors, kind):
-        error = getattr(errors, kind)(message)
+    if hasattr(errors, failure.kind):
+        error = getattr(errors, failure.kind)(failure.message)
     else:
         error = PipelineError(
-            f"a worker failed unexpectedly: {kind}: {message}; this is a defect of dataprep or of "
-            "a plugin, run with --debug for the details"
+            f"a worker failed unexpectedly: {failure.kind}: {failure.message}; this is a defect of "
+            "dataprep or of a plugin, run with --debug for the details"
         )
-    error.__cause__ = RuntimeError(failure["traceback"])
+    error.__cause__ = RuntimeError(failure.traceback)
     return error

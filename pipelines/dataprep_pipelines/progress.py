@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from dataprep.build.commit import CommitRecord, images_under_way, read_records
+from dataprep.build.commit import images_under_way, read_records
 from dataprep.build.job import Job
 from dataprep_pipelines.failures import FailureLog
+from dataprep_schemas.state import CommitRecord
 
 _NAMED = 5  # failures of a round that get a line; the last error tells how many more there are
 _LOOKING = 0.05  # of the time: a metadata server should not pay for a progress bar

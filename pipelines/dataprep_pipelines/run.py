@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from dataprep.build.base import check_append, read_base, tell_changes
 from dataprep.build.build_directory import check_free_space, lay_out, remove_build_directories
@@ -25,7 +24,7 @@ from dataprep.build.claim import (
     claim_generation,
     remove_partial_files,
 )
-from dataprep.build.commit import CommitRecord, finished_shard, forget_progress
+from dataprep.build.commit import finished_shard, forget_progress
 from dataprep.build.compact_job import order_records, plan_compaction, read_grown
 from dataprep.build.convert_job import (
     fit_conversion,
@@ -69,7 +68,7 @@ from dataprep.errors import (
     SourceError,
 )
 from dataprep.plugins import load_dataset
-from dataprep.sealed.manifest import read_manifest
+from dataprep.sealed.set import SealedSet
 from dataprep.sealed.verify import Verified
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import storage_error
@@ -80,14 +79,15 @@ from dataprep_pipelines.progress import Paced, Reporter, RoundWatch
 from dataprep_pipelines.runners import Engine, Parallelism, RunningEngine
 from dataprep_pipelines.runners.engine import check, started
 from dataprep_pipelines.tasks import TaskSpec, WorkerRequirements, task_file
+from dataprep_schemas.state import CommitRecord
 
 _PAUSES = (0.5, 3.0)  # seconds before failed shards are tried again, so many times
 _MANY_FAILED = 8  # and more than were made: it is not the shards
 _PER_SHARD = 4  # that is written at once: more than a bad node has taken
 
 
-def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str, Any]:
-    """Build the data set, or finish building it; or add to it. Returns its manifest.
+def prepare(request: Request, engine: Engine, reporter: Reporter) -> SealedSet:
+    """Build the data set, or finish building it; or add to it.
 
     What --append adds is made as every data set is, in a directory of its own, and then merged.
 
@@ -123,7 +123,7 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
             check_unmatched(summary, request.max_bad, unmatched, base.before)
             fitting = base.fit(request, summary, reporter.line)
             if fitting is None:
-                return base.manifest
+                return base.whole()
             lease = workers.lease
             job, identity = plan_images(fitting, dataset, summary, index, lease, reporter.line)
             for text in describe_splits(job, found.official_counts):
@@ -139,47 +139,44 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> Mapping[str
         records = _write_shards(job, workers)
         check_unchanged(parts, dataset, raw)
         with open_images(parts, dataset, request, base) as images:
-            manifest = seal(
+            made = seal(
                 job,
                 identity,
                 records,
                 max_bad=request.max_bad,
                 report=reporter.line,
-                missing=summary.unmatched["missing"],
-                unlisted=summary.bad - summary.unmatched["missing"],
+                missing=summary.unmatched.missing,
+                unlisted=summary.bad - summary.unmatched.missing,
                 others=images.unstored() if summary.has_unstored else (),
                 before=base.before,
             )
         if deep := count_reasons(job.workspace.records, SHALLOWER):
             reporter.line(f"{counted(deep, 'image')} {STORED_WITH_8_BITS}")
-        return base.finish(job, manifest)
+        return base.finish(job, made)
 
 
 def convert(
     request: ConvertRequest, engine: Engine, reporter: Reporter, checked: Callable[[], Verified]
-) -> Mapping[str, Any]:
+) -> SealedSet:
     """Make another format of a finished data set without the raw data, or finish that.
 
     Args:
         checked: verifies the data set first. Formats without checksums would otherwise pass
             damage on, under a new hash.
 
-    Returns:
-        The manifest.
-
     Raises:
         DataprepError: any of its kinds; everything committed so far is kept.
     """
-    request, manifest, times = fit_conversion(request)
+    request, source, times = fit_conversion(request)
     check(engine)
     _refuse_damaged(request.source, checked(), "converted")
     workspace = Workspace(request.out)
-    splits = list(manifest["splits"])
+    splits = list(source.splits)
     places = {"SRC": request.source}
     overwrite = request.overwrite
     with _working(workspace, engine, places, splits, reporter, overwrite) as workers:
-        job, identity = plan_conversion(request, manifest, times, workers.lease, reporter.line)
-        units = {CONVERTED: manifest["sha256"]}
+        job, identity = plan_conversion(request, source, times, workers.lease, reporter.line)
+        units = {CONVERTED: source.manifest.sha256}
         claim(job, identity, units, overwrite=overwrite)
         records = _write_shards(job, workers)
         return seal(
@@ -188,15 +185,15 @@ def convert(
             records,
             max_bad=MaxBad(),
             report=reporter.line,
-            others=unstored_rows(request.source, manifest),
-            statistics=statistics_of(job, manifest),
+            others=unstored_rows(source),
+            statistics=statistics_of(job, source),
         )
 
 
 def compact(
     request: ConvertRequest, engine: Engine, reporter: Reporter, checked: Callable[[], Verified]
-) -> Mapping[str, Any] | None:
-    """Make a data set that grew one generation. Returns its manifest; None if it is one already.
+) -> SealedSet | None:
+    """Make a data set that grew one generation; None if it is one already.
 
     It is made anew in a directory of its own, which then takes the place of what there was.
 
@@ -214,25 +211,24 @@ def compact(
         return None
     places = {"OUT": out}
     with _working(workspace, engine, places, (), reporter, overwrite=False) as workers:
-        if manifest := read_grown(out):
+        if grown := read_grown(out):
             _refuse_damaged(out, checked(), "compacted")
-            job, identity = plan_compaction(request, manifest, workers.lease)
+            job, identity = plan_compaction(request, grown, workers.lease)
             for text in describe_splits(job, {}):
                 reporter.line(text)
-            claim_generation(job, identity, {COMPACTED: manifest["sha256"]})
-            order_records(job, manifest)
+            claim_generation(job, identity, {COMPACTED: grown.manifest.sha256})
+            order_records(job, grown.manifest)
             records = _write_shards(job, workers)
             new = seal(
                 job,
                 identity,
                 records,
-                max_bad=MaxBad(manifest["totals"]["rejected"]),
+                max_bad=MaxBad(grown.rejected),
                 report=reporter.line,
-                others=unstored_rows(out, manifest, rejected=False),
+                others=unstored_rows(grown, rejected=False),
             )
-            exchange(out, manifest, new, workers.lease)
-            return new
-    return read_manifest(out)
+            return exchange(grown, new.manifest, workers.lease)
+    return SealedSet.read(out)
 
 
 def _refuse_damaged(out: Path, found: Verified, doing: str) -> None:
@@ -390,7 +386,7 @@ def _write_shards(job: Job, workers: _Workers) -> list[CommitRecord]:
         line(f"resuming: {counted(len(done), 'shard')} already there, {len(pending)} to make")
     # Looking took a while, and what is a lie in this run's eyes may be another's finished work.
     check_held(job.lease)
-    _forget(workspace, pending)
+    _forget(job, pending)
     images = sum(split.images for split in job.splits) if job.works_on_images else 0
     parallelism = workers.engine.parallelism(len(pending), images=images)
     check_free_space(job, pending, at_once=parallelism.at_once)
@@ -422,11 +418,15 @@ def _finished(workspace: Workspace, shards: Sequence[ShardName]) -> dict[ShardNa
     return {shard: record for shard, record in found.items() if record is not None}
 
 
-def _forget(workspace: Workspace, pending: Sequence[ShardName]) -> None:
+def _forget(job: Job, pending: Sequence[ShardName]) -> None:
     """A seal or a record of a shard that must be made again would be a lie meanwhile."""
+    workspace = job.workspace
     workspace.manifest.unlink(missing_ok=True)
     for shard in pending:
         workspace.record(shard).unlink(missing_ok=True)
+    sink, layout = job.sink, job.request.layout
+    paths = (path for shard in pending for path in sink.paths(shard, layout))
+    workspace.remove_empty(workspace.path_of(path) for path in paths)
     forget_progress(workspace)
 
 

@@ -6,7 +6,6 @@ A type is everything at once: the parser, the checker of ranges and patterns, an
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import chain
 from typing import Annotated, Literal, TypeAlias
 
@@ -17,25 +16,26 @@ from dataprep_schemas.tables import Kind
 # In Python, $ also matches before a newline at the end.
 _END = r"$(?!\n)"
 
-Sha256 = Annotated[str, Meta(pattern=f"^[0-9a-f]{{64}}{_END}")]
-Digest = Annotated[str, Meta(pattern=f"^[0-9a-f]{{32}}{_END}")]
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}", max_length=64)]
+Digest = Annotated[str, Meta(pattern="^[0-9a-f]{32}", max_length=32)]
 """Of every (key, size, labels, boxes, attributes) of some images, in any order: MD5 of each,
 combined by exclusive or. It tells changes, and is no proof against forgery."""
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
 Positive = Annotated[int, Meta(gt=0, lt=2**53)]
 Text = Annotated[str, Meta(pattern=r"^[^\x00]*$", max_length=1 << 16)]
-Label = Annotated[str, Meta(pattern=r"^[^\x00]+$", max_length=1 << 12)]
+Label = Annotated[str, Meta(pattern=r"^[^\x00]*$", max_length=1 << 12)]
 """Identifier or name of a class."""
 Option = Annotated[str, Meta(pattern=f"^[A-Za-z0-9_.-]+{_END}", max_length=100)]
 """Name of an option, a format, a data set or a library."""
 Attribute = Annotated[str, Meta(pattern=f"^[A-Za-z0-9_]+{_END}", max_length=255)]
 SplitName = Annotated[str, Meta(pattern=rf"^[^/\x00-\x1f.-][^/\x00-\x1f]*{_END}", max_length=255)]
 """Files and directories are called after it."""
+_KEPT = r"\.dataprep|(manifest\.json|part\.json|records\.parquet)$"
 FilePath = Annotated[
     str,
     Meta(
-        pattern=rf"^(?!/|\.dataprep|(manifest\.json|part\.json|records\.parquet)$)(?!(.*/)?(-|\.{{0,2}}(/|$)))"
-        rf"[^\x00-\x1f]+{_END}",
+        # No part of it is empty, . or .., nor begins with a hyphen.
+        pattern=rf"^(?!/|{_KEPT})(?!-|.*/-|\.{{0,2}}(/|$)|.*/\.{{0,2}}(/|$))[^\x00-\x1f]+{_END}",
         max_length=1 << 12,
     ),
 ]
@@ -57,7 +57,7 @@ class Value(Struct, frozen=True, forbid_unknown_fields=True):
     """Something that the manifest says."""
 
 
-class ImageRecipe(Value, kw_only=True, omit_defaults=True):
+class ImageRecipe(Value, frozen=True, kw_only=True, omit_defaults=True):
     """How images were checked and converted; the options of the command line, and constants."""
 
     check: Literal["header", "bitstream", "pixels"]
@@ -78,14 +78,14 @@ class ImageRecipe(Value, kw_only=True, omit_defaults=True):
     repair_quality: Annotated[int, Meta(ge=1, le=100)]
 
 
-class SinkConfig(Value):
+class SinkConfig(Value, frozen=True):
     """A format and its options."""
 
     name: Option
     config: Options
 
 
-class Examples(Value):
+class Examples(Value, frozen=True):
     """What is true of every example.
 
     Attributes:
@@ -101,7 +101,7 @@ class Examples(Value):
     boxes: bool
 
 
-class Input(Value):
+class Input(Value, frozen=True):
     """What a split was made from: images, their bytes in the raw data, a digest of them."""
 
     images: Positive
@@ -109,7 +109,7 @@ class Input(Value):
     digest: Digest
 
 
-class Unmatched(Value):
+class Unmatched(Value, frozen=True):
     """Images that are listed but not there, or there but not listed.
 
     Attributes:
@@ -121,14 +121,14 @@ class Unmatched(Value):
     first: dict[Literal["missing", "unlisted"], tuple[Text, ...]]
 
 
-class Excluded(Value):
+class Excluded(Value, frozen=True):
     """What the user left out (--exclude): how many images, and a digest of their names."""
 
     images: Count
     digest: Digest
 
 
-class Ancestor(Value, omit_defaults=True):
+class Ancestor(Value, frozen=True, omit_defaults=True):
     """A data set that was converted; with its recipe if images were made anew from it."""
 
     manifest_sha256: Sha256
@@ -137,7 +137,7 @@ class Ancestor(Value, omit_defaults=True):
     image: ImageRecipe | None = None
 
 
-class Identity(Value, kw_only=True, omit_defaults=True):
+class Identity(Value, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that shapes the bytes of a data set besides the images' own.
 
     Attributes:
@@ -155,7 +155,7 @@ class Identity(Value, kw_only=True, omit_defaults=True):
 
     dataset: Option
     dataset_config: Options
-    seed: Annotated[int, Meta(ge=0, lt=2**63)]
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     limit: Positive | Annotated[str, Meta(pattern=f"^[0-9.e-]+%{_END}")] | None = None
     shuffle: dict[SplitName, Shuffle]
     image: ImageRecipe
@@ -179,7 +179,7 @@ class Identity(Value, kw_only=True, omit_defaults=True):
             raise ValueError("num_shards: a split that `input` or `shuffle` does not have")
 
 
-class File(Value, gc=False):
+class File(Value, frozen=True, gc=False):
     """A file of the data set."""
 
     path: FilePath
@@ -187,7 +187,7 @@ class File(Value, gc=False):
     sha256: Sha256
 
 
-class RecordsFile(Value):
+class RecordsFile(Value, frozen=True):
     """The table of records, a row for every image that was found; see `tables`."""
 
     path: Literal["records.parquet"]
@@ -196,7 +196,7 @@ class RecordsFile(Value):
     rows: Count
 
 
-class Shard(Value, gc=False):
+class Shard(Value, frozen=True, gc=False):
     """A shard; the data file first, then the format's sidecars."""
 
     records: Count
@@ -208,7 +208,7 @@ class Shard(Value, gc=False):
         return sum(file.bytes for file in self.files)
 
 
-class Statuses(Value, kw_only=True):
+class Statuses(Value, frozen=True, kw_only=True):
     """Rows of each status in the table of records; those repaired and warned are records."""
 
     rejected: Count
@@ -220,13 +220,13 @@ class Statuses(Value, kw_only=True):
     excluded: Count
 
 
-class Totals(Statuses, kw_only=True):
+class Totals(Statuses, frozen=True, kw_only=True):
     """Records, and rows of each other status, of all splits and of none."""
 
     records: Count
 
 
-class Range(Value):
+class Range(Value, frozen=True):
     """Smallest, mean and largest."""
 
     min: Count | None
@@ -234,20 +234,20 @@ class Range(Value):
     max: Count | None
 
 
-class TotalRange(Range):
+class TotalRange(Range, frozen=True):
     """The same, and the sum."""
 
     total: Count
 
 
-class Histogram(Value):
+class Histogram(Value, frozen=True):
     """Images by bin: below the first edge, from each edge to below the next, from the last on."""
 
     edges: tuple[int | float, ...]
     images: tuple[Count, ...]
 
 
-class Statistics(Value):
+class Statistics(Value, frozen=True):
     """Of the images of a split as they are stored (--stats).
 
     Attributes:
@@ -267,7 +267,7 @@ class Statistics(Value):
     std: tuple[float, ...] | None
 
 
-class Split(Statuses, kw_only=True, omit_defaults=True):
+class Split(Statuses, frozen=True, kw_only=True, omit_defaults=True):
     """A split.
 
     Attributes:
@@ -285,7 +285,7 @@ class Split(Statuses, kw_only=True, omit_defaults=True):
     records_per_shard: tuple[Count, Count]
     class_spread: Count
     label_set_spread: Count
-    class_records: dict[Count, Positive]
+    class_records: dict[Annotated[str, Meta(pattern=f"^(0|[1-9][0-9]{{0,9}}){_END}")], Positive]
     shards: Annotated[tuple[Shard, ...], Meta(min_length=1, max_length=MOST_SHARDS)]
     files: tuple[File, ...] = ()
     statistics: Statistics | None = None
@@ -299,14 +299,14 @@ class Split(Statuses, kw_only=True, omit_defaults=True):
             raise ValueError("records, images or bytes are not those of the shards")
 
 
-class GenerationSplit(Value):
+class GenerationSplit(Value, frozen=True):
     """How much of a split was made at one time."""
 
     shards: Positive
     records: Positive
 
 
-class Generation(Value):
+class Generation(Value, frozen=True):
     """What was made first, or what one --append added."""
 
     splits: Annotated[dict[SplitName, GenerationSplit], Meta(min_length=1)]
@@ -314,7 +314,7 @@ class Generation(Value):
     versions: Versions
 
 
-class Manifest(Identity, kw_only=True, tag_field="format", tag="dataprep-manifest-2"):
+class Manifest(Identity, frozen=True, kw_only=True, tag_field="format", tag="dataprep-manifest-2"):
     """What a sealed data set says about itself.
 
     Attributes:
@@ -338,13 +338,12 @@ class Manifest(Identity, kw_only=True, tag_field="format", tag="dataprep-manifes
             raise ValueError("num_shards: not the number of shards of each split")
         if sum(split.records for split in splits) != self.totals.records:
             raise ValueError("totals: records are not those of the splits")
-        if max(chain.from_iterable(split.class_records for split in splits), default=-1) >= len(
-            self.classes
-        ):
+        numbers = map(int, chain.from_iterable(split.class_records for split in splits))
+        if max(numbers, default=-1) >= len(self.classes):
             raise ValueError("splits: class_records has a class that is not in the list")
-        name, times = Counter(file.path for file in self.files()).most_common(1)[0]
-        if times > 1:
-            raise ValueError(f"splits: the file {name!r} is named twice")
+        paths = [file.path for file in self.files()]
+        if len({*paths}) < len(paths):
+            raise ValueError("splits: a file is named twice")
 
     def shards(self) -> list[Shard]:
         """All shards, by split and number."""

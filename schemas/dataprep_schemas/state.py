@@ -55,7 +55,7 @@ class ShardName(Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.split}-{self.number:05d}-of-{self.count:05d}"
 
 
-class Sum(Value):
+class Sum(Value, frozen=True):
     """Sum, smallest and largest of whole numbers."""
 
     total: Count
@@ -63,7 +63,7 @@ class Sum(Value):
     max: Count | None
 
 
-class Levels(Value):
+class Levels(Value, frozen=True):
     """Sums of pixels by place: little-endian uint64, compressed by zlib."""
 
     images: Count
@@ -71,7 +71,7 @@ class Levels(Value):
     zlib: bytes
 
 
-class Counted(Value):
+class Counted(Value, frozen=True):
     """The statistics of the images of a shard, before anything is divided."""
 
     images: Count
@@ -85,7 +85,7 @@ class Counted(Value):
     sums: Levels | None
 
 
-class CommitRecord(State, tag="dataprep-commit-2"):
+class CommitRecord(State, frozen=True, tag="dataprep-commit-2"):
     """What one finished shard holds.
 
     Attributes:
@@ -115,7 +115,7 @@ class CommitRecord(State, tag="dataprep-commit-2"):
         return sum(file.bytes for file in self.files)
 
 
-class RowsFile(Value):
+class RowsFile(Value, frozen=True):
     """A file below ``.dataprep/commits``, with its path from the output directory."""
 
     path: Annotated[str, Meta(pattern=r"^\.dataprep/commits/[^/\x00-\x1f]+\.parquet$(?!\n)")]
@@ -123,7 +123,7 @@ class RowsFile(Value):
     sha256: Sha256
 
 
-class StoredJob(State, tag="dataprep-job-2"):
+class StoredJob(State, frozen=True, tag="dataprep-job-2"):
     """What a directory is being made from, and how.
 
     Attributes:
@@ -138,7 +138,7 @@ class StoredJob(State, tag="dataprep-job-2"):
     generations: Count = 0
 
 
-class IndexPart(State, kw_only=True, tag="dataprep-index-2"):
+class IndexPart(State, frozen=True, kw_only=True, tag="dataprep-index-2"):
     """What is kept of a scan unit besides its rows.
 
     Attributes:
@@ -158,13 +158,13 @@ class IndexPart(State, kw_only=True, tag="dataprep-index-2"):
     counts: dict[Text, Count]
 
 
-class ExcludedNames(Excluded):
+class ExcludedNames(Excluded, frozen=True):
     """What the user left out, and how many of the names are of no image, or of several."""
 
     unknown: Count
 
 
-class ScanSummary(State, tag="dataprep-summary-2"):
+class ScanSummary(State, frozen=True, tag="dataprep-summary-2"):
     """The index as a whole.
 
     Attributes:
@@ -200,7 +200,7 @@ class ScanSummary(State, tag="dataprep-summary-2"):
         return bool(self.unmatched.first or self.ignored[0] or left_out)
 
 
-class StoredOrder(State, tag="dataprep-order-2"):
+class StoredOrder(State, frozen=True, tag="dataprep-order-2"):
     """The order of a split's images: what it was made from, and the hash of each block of it."""
 
     token: Sha256
@@ -209,7 +209,7 @@ class StoredOrder(State, tag="dataprep-order-2"):
     blocks: tuple[Sha256, ...]
 
 
-class MergeJournal(State, tag="dataprep-merge-2"):
+class MergeJournal(State, frozen=True, tag="dataprep-merge-2"):
     """What --append or compact is doing: files get other names, or go, and then the manifest.
 
     Attributes:
@@ -227,7 +227,7 @@ class MergeJournal(State, tag="dataprep-merge-2"):
     deletions: tuple[FilePath, ...]
 
 
-class Part(State, tag="dataprep-part-2"):
+class Part(State, frozen=True, tag="dataprep-part-2"):
     """``part.json``: which shards of a data set are in a directory.
 
     Attributes:
@@ -262,7 +262,7 @@ class CopiedFile(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
     modified: int
 
 
-class Sentinel(State, tag="dataprep-sentinel-5"):
+class Sentinel(State, frozen=True, tag="dataprep-sentinel-5"):
     """A whole copy, or one that is planned.
 
     Attributes:
@@ -285,13 +285,13 @@ class Sentinel(State, tag="dataprep-sentinel-5"):
     asked: str = ""
 
 
-class JobLease(State, tag="dataprep-lease-2"):
+class JobLease(State, frozen=True, tag="dataprep-lease-2"):
     """That a job uses a copy that jobs share."""
 
     job: str
 
 
-class Outcome(State, kw_only=True, tag="dataprep-outcome-2"):
+class Outcome(State, frozen=True, kw_only=True, tag="dataprep-outcome-2"):
     """How the copier of a launch fared on a node.
 
     Attributes:
@@ -305,7 +305,7 @@ class Outcome(State, kw_only=True, tag="dataprep-outcome-2"):
     time: float
 
 
-class Failure(State, tag="dataprep-failure-2"):
+class Failure(State, frozen=True, tag="dataprep-failure-2"):
     """What went wrong in a worker, by the name of its class."""
 
     kind: str

@@ -5,15 +5,16 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
-from dataprep.build.lock import Marker
+import msgspec
+
+from dataprep.build.lock import marker_of_this_process, marker_text
 
 
 def claim_of(host: str = "", **changes: str | int) -> str:
     """A marker like this process's, but for what is said."""
-    ours = Marker.of_this_process(since=1.0)
-    return replace(ours, host=host or ours.host, **changes).text()  # type: ignore[arg-type]
+    ours = marker_of_this_process(since=1.0)
+    return marker_text(msgspec.structs.replace(ours, host=host or ours.host, **changes))
 
 
 def dead_process() -> int:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import errno
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dataprep.build.claim import remove_partial_files
 from dataprep.build.commit import (
-    CommitRecord,
-    CommittedFile,
     commit,
     publish,
     publish_once,
@@ -26,17 +24,21 @@ from dataprep.build.commit import (
 from dataprep.build.workspace import Workspace
 from dataprep.errors import PipelineError
 from dataprep.system.durable_files import partial_path
-from dataprep.system.state_files import write_state
+from dataprep.system.state_files import hashed, write_state
+from dataprep_schemas.manifest import File
+from dataprep_schemas.state import CommitRecord, RowsFile, ShardName
+from tests.forging import forge
 
-RECORD = CommitRecord(
-    split="train",
-    number=1,
-    count=4,
-    files=(CommittedFile("train/a", 3, "00"), CommittedFile("index/train/a", 2, "11")),
-    rows=CommittedFile(".dataprep/commits/train-00001-of-00004.parquet", 3, "22"),
-    records=2,
-    rejected=1,
-    noted=1,
+ROWS = ".dataprep/commits/train-00001-of-00004.parquet"
+RECORD = hashed(
+    CommitRecord(
+        shard=ShardName("train", 1, 4),
+        files=(File("train/a", 3, "0" * 64), File("index/train/a", 2, "1" * 64)),
+        rows=RowsFile(ROWS, 3, "2" * 64),
+        records=2,
+        rejected=1,
+        noted=1,
+    )
 )
 
 
@@ -49,8 +51,9 @@ def test_a_record_comes_back(workspace: Workspace) -> None:
 
 
 def test_a_record_of_another_shard_or_version_is_none(workspace: Workspace) -> None:
-    write_state(workspace.commits / "train-00000-of-00004.json", asdict(RECORD))
-    write_state(workspace.record(RECORD.shard), {"split": "train", "classes": {}})
+    write_state(workspace.commits / "train-00000-of-00004.json", RECORD)
+    commit(workspace, RECORD)
+    forge(workspace.record(RECORD.shard), lambda record: record.update(format="dataprep-commit-1"))
     assert read_records(workspace) == []
 
 
@@ -106,13 +109,12 @@ def test_partial_files_are_removed_and_nothing_else(workspace: Workspace) -> Non
 
 def record_of(contents: dict[str, bytes]) -> CommitRecord:
     *files, rows = (
-        CommittedFile(path, len(data), hashlib.sha256(data).hexdigest())
-        for path, data in contents.items()
+        (path, len(data), hashlib.sha256(data).hexdigest()) for path, data in contents.items()
     )
-    return replace(RECORD, files=tuple(files), rows=rows)
+    made = tuple(File(*file) for file in files)
+    return hashed(replace(RECORD, files=made, rows=RowsFile(*rows)))
 
 
-ROWS = ".dataprep/commits/train-00001-of-00004.parquet"
 OURS = {"train/a": b"abc", "index/train/a": b"de", ROWS: b"rows"}
 
 

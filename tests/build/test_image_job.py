@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.sealed.records import Records
+import dataprep
 from tests.conftest import FINDINGS, Cli, Made
 
 SIDE, CROP = 24, 16
@@ -39,7 +39,7 @@ def test_boxes_lie_in_what_a_crop_leaves(cli: Cli, radiographs: Made, tmp_path: 
             for label, box in zip(example.box_labels, example.boxes, strict=True)
         )
         for split in ("train", "validation", "test")
-        for example in Records(tmp_path, split)
+        for example in dataprep.open(tmp_path, split)
         if example.boxes
     }
     assert found.keys() == expected.keys()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from dataprep.build.index_parts import (
-    IndexPart,
     IndexParts,
     check_unchanged,
     is_current,
@@ -18,6 +17,7 @@ from dataprep.build.index_parts import (
 from dataprep.datasets.base import Dataset, Found, ScanUnit
 from dataprep.errors import SinkError, SourceError
 from dataprep.tables import Ignored, Row, Scanned, Unmatched
+from dataprep_schemas.state import IndexPart
 
 UNIT = ScanUnit("train-a", "a.tar")
 ROW = Row("x.png", "a.tar", 512, 9, 1, (0,))

@@ -22,16 +22,17 @@ import pytest
 from dataprep.build import lock
 from dataprep.build.lock import (
     Lease,
-    Marker,
     Sighting,
     Silence,
     check_held,
     claim_marker,
+    is_alive,
     locked,
     sight,
 )
 from dataprep.build.workspace import Workspace
 from dataprep.errors import LockedError
+from dataprep_schemas.state import Marker
 from tests.build.markers import claim_of, dead_process, wait_until
 
 FOREVER = 1000.0
@@ -47,6 +48,7 @@ from pathlib import Path
 from dataprep.build.lock import locked
 from dataprep.build.workspace import Workspace
 from dataprep.errors import LockedError
+from dataprep_schemas.state import Marker
 out, host, lease_seconds = sys.argv[1:]
 if host:
     socket.gethostname = lambda: host
@@ -118,7 +120,7 @@ def held_by(workspace: Workspace) -> tuple[str, int] | None:
 def is_running(workspace: Workspace) -> bool | None:
     marker = marker_of(workspace)
     assert marker is not None
-    return marker.is_alive()
+    return is_alive(marker)
 
 
 # --- on one host ---

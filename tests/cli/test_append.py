@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from dataprep.sealed.records import Records
+import dataprep
 from dataprep.sealed.verify import verify
 from dataprep.synthesize.imagenet import synthesize_imagenet
 from tests.conftest import Cli, Made, Raw, hashes, leftovers, make, rows_of, write_radiographs
@@ -34,7 +34,7 @@ def labels_of(out: Path) -> dict[str, tuple[int, ...]]:
     return {
         example.key: example.labels
         for split in manifest_of(out)["splits"]
-        for example in Records(out, split)
+        for example in dataprep.open(out, split)
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from dataprep.sealed.records import Records
+import dataprep
 from tests.conftest import Cli, hashes
 
 CUT = ("--fractions", "train=0.7,validation=0.3", "--workers", 1)
@@ -26,7 +26,7 @@ def sealed(out: Path) -> dict[bytes, tuple[str, str, int]]:
     return {
         each.encoded: (split, each.key, each.class_index)
         for split in ("train", "validation")
-        for each in Records(out, split)
+        for each in dataprep.open(out, split)
     }
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.sealed.records import Records
+import dataprep
 from dataprep.sinks.example import Example
 from tests.conftest import (
     FINDINGS,
@@ -43,13 +43,13 @@ def manifest_of(out: Path) -> dict[str, Any]:
 
 def examples_of(out: Path) -> Iterator[Example]:
     for split in manifest_of(out)["splits"]:
-        yield from Records(out, split)
+        yield from dataprep.open(out, split)
 
 
 def patients_of(out: Path) -> dict[str, set[object]]:
     """The patients of each split, by what the output says of its images."""
     return {
-        split: {example.attributes["patient_id"] for example in Records(out, split)}
+        split: {example.attributes["patient_id"] for example in dataprep.open(out, split)}
         for split in manifest_of(out)["splits"]
     }
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.sealed.records import Records
+import dataprep
 from tests.conftest import (
     ENCODED,
     FORMATS,
@@ -41,7 +41,7 @@ def shards(files: dict[str, str]) -> dict[str, str]:
 def contents(out: Path, split: str) -> list[tuple[object, ...]]:
     return [
         (it.key, it.labels, it.format, it.height, it.width, it.encoded)
-        for it in Records(out, split)
+        for it in dataprep.open(out, split)
     ]
 
 
@@ -78,7 +78,7 @@ def test_pixels_come_back_as_png_and_as_the_same_pixels(
 ) -> None:
     pixels = shelf(name).out
     convert(cli, pixels, tmp_path / "images", "--sink", "webdataset")
-    assert {it.format for it in Records(tmp_path / "images", "train")} == {"PNG"}
+    assert {it.format for it in dataprep.open(tmp_path / "images", "train")} == {"PNG"}
     convert(cli, tmp_path / "images", tmp_path / "again", *UNSIZED[name])
     assert contents(tmp_path / "again", "train") == contents(pixels, "train")
     for a, b in (("images", "again"), (pixels, "images")):
@@ -125,11 +125,11 @@ def test_boxes_survive_or_their_loss_is_said(cli: Cli, tiny: Made, tmp_path: Pat
     csv.write_text("".join(f"{name},0.125,0.25,0.5,0.75\n" for name in names[::2]))
     out = tmp_path / "out"
     assert cli(*tiny.command(out, "--bbox_csv", csv)).code == 0
-    boxes = [it.boxes for it in Records(out, "train")]
+    boxes = [it.boxes for it in dataprep.open(out, "train")]
     assert sum(map(bool, boxes)) == len(names[::2])
     for name in ("webdataset", "hdf5"):
         convert(cli, out, tmp_path / name, "--sink", name)
-        assert [it.boxes for it in Records(tmp_path / name, "train")] == boxes
+        assert [it.boxes for it in dataprep.open(tmp_path / name, "train")] == boxes
     result = cli("convert", out, "--to", tmp_path / "rec", "--sink", "recordio")
     assert result.code == 0
     assert "sink recordio has no place for bounding boxes: they are left out" in result.out
@@ -182,8 +182,8 @@ def test_images_are_resized_as_from_the_raw_data_of_which_they_are_copies(
     raw = cli(*photos.command(tmp_path / "raw", *recipe, "--sink", "webdataset"))
     assert raw.code == 0, raw
     repaired = {row["key"] for row in rows_of(tmp_path / "raw", "repaired")}
-    expected = {it.key: it.encoded for it in Records(tmp_path / "raw", "train")}
-    found = {it.key: it.encoded for it in Records(tmp_path / "new", "train")}
+    expected = {it.key: it.encoded for it in dataprep.open(tmp_path / "raw", "train")}
+    found = {it.key: it.encoded for it in dataprep.open(tmp_path / "new", "train")}
     same = {key for key in expected if expected[key] == found[key]}
     assert found.keys() == expected.keys()
     assert expected.keys() - same <= repaired
@@ -244,7 +244,7 @@ def test_16_bits_stay_and_statistics_are_taken_anew(
     assert cli(*words).code == 0
     convert(cli, tmp_path / "deep", tmp_path / "new", "--sink", "webdataset", "--resize", "20x16")
     splits = ("train", "validation", "test")
-    pictures = [it.image() for split in splits for it in Records(tmp_path / "new", split)]
+    pictures = [it.image() for split in splits for it in dataprep.open(tmp_path / "new", split)]
     assert {picture.size for picture in pictures} == {(20, 16)}
     assert any(picture.mode.startswith("I") for picture in pictures)
     statistics = manifest(tmp_path / "new")["splits"]["train"]["statistics"]
@@ -257,7 +257,9 @@ def test_boxes_are_cut_with_their_images(cli: Cli, tiny: Made, tmp_path: Path) -
     csv.write_text("".join(f"{name},0.0,0.25,0.5,0.75\n" for name in names))
     assert cli(*tiny.command(tmp_path / "out", "--bbox_csv", csv)).code == 0
     convert(cli, tmp_path / "out", tmp_path / "new", "--sink", "hdf5", "--center_crop", 8)
-    assert {it.boxes for it in Records(tmp_path / "new", "train")} == {((0.0, 0.0, 0.5, 1.0),)}
+    assert {it.boxes for it in dataprep.open(tmp_path / "new", "train")} == {
+        ((0.0, 0.0, 0.5, 1.0),)
+    }
 
 
 def test_an_image_too_small_for_the_crop_stops_the_conversion(

@@ -15,11 +15,13 @@ import pytest
 
 import dataprep
 from dataprep.errors import DatasetError
-from dataprep.sealed.manifest import seal_manifest
-from dataprep.system.state_files import read_state, to_json, write_state
+from dataprep.sealed.set import SealedSet
+from dataprep.system.state_files import write_state
+from dataprep_schemas.state import MergeJournal
 from tests.cli.test_append import CUT
 from tests.cli.test_compact import grow
 from tests.conftest import Cli, Made, Raw, hashes, leftovers, make, write_folders
+from tests.forging import forge
 
 # One of every kind of file that a run leaves in OUT.
 KEPT = (
@@ -150,11 +152,8 @@ def test_a_forged_job_file_deletes_nothing(
     cli: Cli, tiny: Made, tmp_path: Path, victim: Path, counts: Any
 ) -> None:
     out = tiny.copy(tmp_path / "out")
-    job = read_state(out / ".dataprep" / "job.json")
-    assert job is not None
-    job["identity"]["num_shards"] = counts
+    forge(out / ".dataprep" / "job.json", lambda it: it["identity"].update(num_shards=counts))
     (out / "manifest.json").unlink()
-    write_state(out / ".dataprep" / "job.json", job)
     assert "is damaged" in cli("status", out).error
     assert cli(*tiny.command(out)).code == 1
     assert cli(*tiny.command(out, "--overwrite")).code == 0
@@ -173,9 +172,9 @@ def grown(tmp_path: Path) -> Made:
 
 def journal(out: Path, **changes: Any) -> None:
     """A journal of ``compact`` that changes nothing but what is said."""
-    manifest = json.loads((out / "manifest.json").read_text())
-    said = {"manifest": manifest, "renames": [], "deletions": [], "job": None}
-    write_state(out / ".dataprep" / "grow.json", {**said, **changes})
+    path = out / ".dataprep" / "grow.json"
+    write_state(path, MergeJournal(manifest=SealedSet.read(out).manifest, renames=(), deletions=()))
+    forge(path, lambda it: it.update(changes))
 
 
 def test_a_journal_that_a_killed_run_left_is_finished(cli: Cli, tiny: Made, tmp_path: Path) -> None:
@@ -256,10 +255,10 @@ def test_a_manifest_names_only_files_of_a_data_set(
 ) -> None:
     out = tiny.copy(tmp_path / "out")
     before = (out / ".dataprep" / "job.json").read_bytes()
-    manifest = json.loads((out / "manifest.json").read_bytes())
-    manifest["splits"]["train"]["shards"][2]["files"][0]["path"] = path
-    del manifest["sha256"], manifest["format"]
-    (out / "manifest.json").write_bytes(to_json(seal_manifest(manifest)))
+    forge(
+        out / "manifest.json",
+        lambda it: it["splits"]["train"]["shards"][2]["files"][0].update(path=path),
+    )
     for words in (("verify", out), ("compact", out), ("stage", out, "--to", tmp_path / "to")):
         result = cli(*words)
         assert result.code == 1

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from dataprep.sealed.records import Records
+import dataprep
 from tests.conftest import Cli, Made, hashes, leftovers
 
 CLASSES = ["airfield", "bar", "cañon"]
@@ -39,7 +39,7 @@ def manifest_of(out: Path) -> dict[str, Any]:
 
 def keys_of(out: Path) -> dict[str, set[str]]:
     return {
-        split: {example.key for example in Records(out, split)}
+        split: {example.key for example in dataprep.open(out, split)}
         for split in manifest_of(out)["splits"]
     }
 
@@ -48,7 +48,7 @@ def labels_of(out: Path) -> dict[str, tuple[int, ...]]:
     return {
         example.key: example.labels
         for split in manifest_of(out)["splits"]
-        for example in Records(out, split)
+        for example in dataprep.open(out, split)
     }
 
 
@@ -61,10 +61,10 @@ def shards_of(files: dict[str, str]) -> dict[str, str]:
 
 def test_every_image_is_there_as_it_was_with_its_folder_as_class(folders: Made) -> None:
     files = files_of(folders.raw.path)
-    examples = [e for split in ("train", "test") for e in Records(folders.out, split)]
+    examples = [e for split in ("train", "test") for e in dataprep.open(folders.out, split)]
     assert {example.key: example.encoded for example in examples} == files
     assert {example.format for example in examples} == {"JPEG", "PNG"}
-    assert [list(entry) for entry in Records(folders.out, "train").classes] == [
+    assert [list(entry) for entry in dataprep.open(folders.out, "train").classes] == [
         [name, name] for name in CLASSES
     ]
     for example in examples:

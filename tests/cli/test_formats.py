@@ -12,8 +12,9 @@ import h5py
 import numpy as np
 import pytest
 
+import dataprep
 from dataprep.plugins import SINKS, installed, load_sink
-from dataprep.sealed.records import Records
+from dataprep.sealed.set import SealedSet
 from dataprep_schemas import caffe_pb2
 from tests.conftest import FORMATS, PIXELS, UNSIZED, Cli, Made, Raw, Shelf, hashes, leftovers
 
@@ -129,13 +130,12 @@ def test_a_shard_is_shown_with_and_without_its_manifest(
     cli: Cli, shelf: Shelf, tmp_path: Path, name: str
 ) -> None:
     made = shelf(name)
-    data = next(iter(Records(made.out, "train").manifest["splits"]["train"]["shards"]))
-    shard = made.out / data["files"][0]["path"]
+    shard = made.out / SealedSet.read(made.out).splits["train"].shards[0].files[0].path
     shown = cli("inspect", shard, "--records", 3)
     assert shown.code == 0, shown
     lines = shown.out.splitlines()
     assert len(lines) == 3
-    example = Records(made.out, "train")[0]
+    example = dataprep.open(made.out, "train")[0]
     kind = "RAW" if name in PIXELS else "JPEG"
     assert lines[0].startswith(f"0: {example.key}  class {example.class_index} ")
     assert example.synset in lines[0]
@@ -187,7 +187,7 @@ def test_statistics_are_those_of_the_pixels_stored(measured: Path) -> None:
         pixels = np.stack(
             [
                 np.frombuffer(it.encoded, np.uint8).reshape(it.height, it.width, 3)
-                for it in Records(measured, split)
+                for it in dataprep.open(measured, split)
             ]
         )
         found = of_split(measured, split)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import stat
 import subprocess
@@ -17,9 +16,10 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from dataprep.sealed.manifest import seal_manifest
-from dataprep.system.state_files import file_sha256, to_json, write_state
+from dataprep.sealed.set import SealedSet
+from dataprep.system.state_files import file_sha256
 from tests.conftest import Cli, Made, leftovers, rows_of
+from tests.forging import forge
 
 NAMES = (
     "../n01440764_1.JPEG",
@@ -137,10 +137,7 @@ def test_a_forged_index_opens_nothing_outside_of_the_raw_data(
     at = rows.schema.get_field_index(column)
     values = [FORGED[column], *rows.column(column).to_pylist()[1:]]
     parquet.write_table(rows.set_column(at, rows.schema[at], pa.array(values)), table)
-    state = table.with_suffix(".json")
-    kept = json.loads(state.read_bytes())
-    del kept["checksum"]
-    write_state(state, {**kept, "sha256": file_sha256(table)})
+    forge(table.with_suffix(".json"), lambda it: it.update(table=file_sha256(table)))
     error = cli(*raw.command(tmp_path / "second", *shared, "--max_bad", "100%")).error
     assert "the index has" in error
     assert str(FORGED[column]) in error
@@ -200,30 +197,21 @@ def test_no_message_is_longer_than_500_characters(cli: Cli, tmp_path: Path) -> N
 
 
 HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066\nsealed: forged"
+NAME = "x\x9b2J\u202eevil\u2066"  # of splits and files, which have no control characters of ASCII
 
 
-def everywhere(value: Any) -> Any:
-    """The same JSON with something hostile in every text that a manifest leaves free."""
-    if isinstance(value, dict):
-        return {name: everywhere(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [everywhere(inner) for inner in value]
-    return HOSTILE + value if isinstance(value, str) else value
-
-
-def forged(out: Path) -> None:
-    """Seal a manifest anew that says hostile things wherever it may."""
-    manifest = json.loads((out / "manifest.json").read_bytes())
-    free = ("dataset", "dataset_config", "classes", "versions", "unmatched")
-    manifest |= {name: everywhere(manifest[name]) for name in free if name in manifest}
-    for split in manifest["splits"].values():
-        split["shards"][0]["files"][0]["path"] = HOSTILE
-        split["files"] = [{"path": f"{HOSTILE}.txt", "bytes": 1, "sha256": "0" * 64}]
+def say_hostile_things(manifest: dict[str, Any]) -> None:
+    """Wherever a manifest may."""
+    manifest["dataset_config"] = {"option": HOSTILE}
+    manifest["classes"] = [[HOSTILE + text for text in each] for each in manifest["classes"]]
+    manifest["versions"] = dict.fromkeys(manifest["versions"], HOSTILE)
+    manifest["unmatched"]["first"] = {"missing": [HOSTILE]}
+    manifest["counts"] = {HOSTILE: 1}
+    for name, split in manifest["splits"].items():
+        split["shards"][0]["files"][0]["path"] = NAME + name
+        split["files"] = [{"path": f"{NAME}{name}.txt", "bytes": 1, "sha256": "0" * 64}]
     for part in ("splits", "num_shards", "shuffle", "input"):
-        if part in manifest:
-            manifest[part] = {HOSTILE + name: inner for name, inner in manifest[part].items()}
-    body = {name: value for name, value in manifest.items() if name != "sha256"}
-    (out / "manifest.json").write_bytes(to_json(seal_manifest(body)))
+        manifest[part] = {NAME + name: inner for name, inner in manifest[part].items()}
 
 
 @pytest.mark.parametrize(
@@ -240,7 +228,8 @@ def test_a_hostile_manifest_does_nothing_to_a_terminal(
     cli: Cli, tiny: Made, tmp_path: Path, words: list[str]
 ) -> None:
     out = tiny.copy(tmp_path / "out")
-    forged(out)
+    forge(out / "manifest.json", say_hostile_things)
+    assert SealedSet.read(out).splits  # it is believed
     command, *options = words
     more: dict[str, list[object]] = {
         "stage": ["--to", tmp_path / "to"],

@@ -22,7 +22,7 @@ from tests.conftest import Made, Raw, make
 # that forks never opens a database or reads a table: their threads would not be there in its forks.
 _FORKS = """
 import json, os, sys
-import apache_beam, jsonschema
+import apache_beam
 import dataprep_pipelines.run, dataprep_pipelines.scan, dataprep_pipelines.write
 import h5py, lmdb
 import dataprep.api.progress, dataprep.synthesize.imagenet

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,6 +18,8 @@ from dataprep.images.statistics import (
     as_channels,
     histogram_of,
 )
+from dataprep_schemas import manifest
+from dataprep_schemas.state import Counted
 
 SIDES = st.integers(1, 6)
 
@@ -70,20 +72,23 @@ def test_any_partition_in_any_order_adds_up_to_the_same(
     parts = [Statistics() for _ in range(shards)]
     for image in data.draw(st.permutations(images)):
         parts[data.draw(st.integers(0, shards - 1))].add(image)
-    text = [json.dumps(part.to_json()) for part in parts]
+    files = [msgspec.json.encode(part.counted()) for part in parts]
     while len(parts) > 1:  # any tree of merges
         second = parts.pop(data.draw(st.integers(0, len(parts) - 1)))
         first = parts[data.draw(st.integers(0, len(parts) - 1))]
-        before = second.to_json()
+        before = second.counted()
         first.merge(second)
-        assert second.to_json() == before
-    assert parts[0].to_json() == whole.to_json()
+        assert second.counted() == before
+    assert parts[0].counted() == whole.counted()
     assert parts[0].summary() == whole.summary()
     through_files = Statistics()
-    for line in text:
-        through_files.merge(Statistics.from_json(json.loads(line)))
-    assert through_files.to_json() == whole.to_json()
-    assert json.dumps(through_files.summary()) == json.dumps(whole.summary())
+    for file in files:
+        through_files.merge(Statistics.of(msgspec.json.decode(file, type=Counted)))
+    assert through_files.counted() == whole.counted()
+    summary = msgspec.json.encode(whole.summary(), order="deterministic")
+    assert msgspec.json.encode(through_files.summary(), order="deterministic") == summary
+    read = msgspec.json.decode(summary, type=manifest.Statistics)
+    assert msgspec.json.encode(read, order="deterministic") == summary  # as state files must be
     again, mean = through_files.mean_image(), whole.mean_image()
     assert (again is None) == (mean is None)
     if again is not None and mean is not None:
@@ -97,10 +102,10 @@ def test_moments_and_mean_image_are_numpys(channels: int) -> None:
     stack = random.integers(0, 256, shape).astype(np.uint8)
     total = _sum([_measured(pixels, channels=channels, mean=True) for pixels in stack])
     flat = stack.reshape(-1, channels).astype(np.float64)
-    summary: Any = total.summary()
-    assert summary["pixels"] == 9 * 31 * 17
-    assert summary["mean"] == pytest.approx(flat.mean(axis=0).tolist(), abs=1e-6)
-    assert summary["std"] == pytest.approx(flat.std(axis=0).tolist(), abs=1e-6)
+    summary = total.summary()
+    assert summary.pixels == 9 * 31 * 17
+    assert summary.mean == pytest.approx(flat.mean(axis=0).tolist(), abs=1e-6)
+    assert summary.std == pytest.approx(flat.std(axis=0).tolist(), abs=1e-6)
     mean = total.mean_image()
     assert mean is not None
     assert mean.shape == (31, 17, channels)
@@ -111,29 +116,29 @@ def test_moments_are_exact_where_floating_point_cancels() -> None:
     histogram = np.zeros((1, 256), np.int64)
     histogram[0, 255] = 10**15
     histogram[0, 254] = 1
-    summary: Any = _sum([Measured(1, "RAW", 1, 1, histogram)]).summary()
-    assert summary["mean"] == [255.0]
+    summary = _sum([Measured(1, "RAW", 1, 1, histogram)]).summary()
+    assert summary.mean == (255.0,)
     variance = Fraction(10**15, (10**15 + 1) ** 2)
-    assert summary["std"] == [round(float(variance) ** 0.5, 6)]
+    assert summary.std == (round(float(variance) ** 0.5, 6),)
 
 
 def test_summary_of_known_images() -> None:
     sizes = [(100, 31, 32), (300, 333, 500), (200, 500, 375), (400, 5000, 5000)]
     total = _sum([Measured(size, "JPEG", height, width) for size, height, width in sizes])
     total.add(Measured(50, "PNG", 256, 256))
-    assert total.summary() == {
+    assert msgspec.to_builtins(total.summary()) == {
         "images": 5,
         "bytes": {"total": 1050, "min": 50, "mean": 210.0, "max": 400},
         "formats": {"JPEG": 4, "PNG": 1},
         "height": {"min": 31, "mean": 1224.0, "max": 5000},
         "width": {"min": 32, "mean": 1232.6, "max": 5000},
         "shorter_side": {
-            "edges": [32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096],
-            "images": [1, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 1],
+            "edges": (32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096),
+            "images": (1, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 1),
         },
         "aspect_ratio": {
-            "edges": [0.4, 0.6, 0.7, 0.85, 0.95, 1.05, 1.2, 1.4, 1.6, 2.5],
-            "images": [0, 0, 0, 1, 0, 3, 0, 0, 1, 0, 0],
+            "edges": (0.4, 0.6, 0.7, 0.85, 0.95, 1.05, 1.2, 1.4, 1.6, 2.5),
+            "images": (0, 0, 0, 1, 0, 3, 0, 0, 1, 0, 0),
         },
         "pixels": 0,
         "mean": None,
@@ -143,21 +148,21 @@ def test_summary_of_known_images() -> None:
 
 @given(height=st.integers(1, 9000), width=st.integers(1, 9000))
 def test_bins_are_closed_below_and_open_above(height: int, width: int) -> None:
-    summary: Any = _sum([Measured(1, "JPEG", height, width)]).summary()
-    for name, value, edges in (
-        ("shorter_side", Fraction(min(height, width)), SHORTER_SIDE_EDGES),
-        ("aspect_ratio", Fraction(width, height), ASPECT_RATIO_EDGES),
+    summary = _sum([Measured(1, "JPEG", height, width)]).summary()
+    for histogram, value, edges in (
+        (summary.shorter_side, Fraction(min(height, width)), SHORTER_SIDE_EDGES),
+        (summary.aspect_ratio, Fraction(width, height), ASPECT_RATIO_EDGES),
     ):
         place = sum(value >= Fraction(str(edge)) for edge in edges)
         expected = [0] * (len(edges) + 1)
         expected[place] = 1
-        assert summary[name]["images"] == expected
+        assert histogram.images == tuple(expected)
 
 
 def test_mean_image_needs_one_size_and_says_how_to_get_it() -> None:
     total = _sum([_measured(np.zeros((4, 6), np.uint8), mean=True)])
     other = _measured(np.zeros((6, 4), np.uint8), mean=True)
-    before = total.to_json()
+    before = total.counted()
     words = (
         r"^the mean image needs one fixed size: found 6x4 \(height x width\), expected 4x6; "
         r"add --resize WIDTHxHEIGHT or --center_crop$"
@@ -166,7 +171,7 @@ def test_mean_image_needs_one_size_and_says_how_to_get_it() -> None:
         total.add(other)
     with pytest.raises(SinkError, match=words):
         total.merge(_sum([other]))
-    assert total.to_json() == before
+    assert total.counted() == before
 
 
 # --- what `prepare` measures

@@ -22,6 +22,7 @@ import pytest
 from PIL import Image
 
 from dataprep.sealed.records import Records
+from dataprep.sealed.set import SealedSet
 from dataprep.synthesize.imagenet import synthesize_imagenet
 from dataprep_schemas import imagenet_validation_synsets
 
@@ -91,7 +92,7 @@ class Built:
 
     def records(self, split: str) -> Records:
         """As dataprep reads it."""
-        return Records(self.out, split)
+        return Records(SealedSet.read(self.out), split)
 
     def expected(self, split: str) -> list[Expected]:
         """What must be found, in our order, with 0-based labels."""

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.sealed.records import Records
+import dataprep
 from dataprep_schemas.caffe_pb2 import Datum
 from tests.conftest import FINDINGS, Labelled, Made, Shelf, read_labels, shelf_of
 
@@ -60,7 +60,7 @@ def shards(out: Path, split: str) -> list[str]:
 
 def by_image(radiographs: Made) -> dict[bytes, str]:
     """The names of the images, by the bytes that are stored of them."""
-    return {example.encoded: example.key for example in Records(radiographs.out, "test")}
+    return {example.encoded: example.key for example in dataprep.open(radiographs.out, "test")}
 
 
 # --- TFRecord ---

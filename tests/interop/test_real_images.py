@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from dataprep.sealed.records import Records
+import dataprep
 
 VARIABLE = "DATAPREP_REAL_IMAGES"
 Photographs = Mapping[str, Mapping[str, Path]]
@@ -142,7 +142,7 @@ def test_our_reader_gives_every_photograph_back(
     outputs: dict[str, Path], photographs: Photographs, labels: dict[str, int]
 ) -> None:
     found = []
-    for example in Records(outputs["archive"], "train"):
+    for example in dataprep.open(outputs["archive"], "train"):
         assert example.class_index + 1 == labels[example.synset]
         check(photographs, example.synset, example.filename, example.encoded)
         found.append(example.filename)

@@ -11,7 +11,7 @@ import pytest
 
 from dataprep.cli import main
 from dataprep.errors import UsageError
-from dataprep.sealed.manifest import manifest_sink, read_manifest
+from dataprep.sealed.set import SealedSet
 from dataprep.sealed.verify import verify
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
 from dataprep.sinks.lmdb_caffe import LmdbSink
@@ -53,7 +53,7 @@ def built(request: pytest.FixtureRequest, made: Callable[..., Built]) -> Built:
 def test_the_formats_reader_agrees(built: Built, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(built.out), "--level", "reader"]) == 0
     said = capsys.readouterr().out
-    reference = manifest_sink(read_manifest(built.out)).reference
+    reference = SealedSet.read(built.out).sink.reference
     assert f"all good (reader: {reference})" in said
     assert "38 records" in said
 

@@ -14,7 +14,7 @@ from PIL import Image
 import dataprep
 from dataprep.build.lock import locked
 from dataprep.build.workspace import Workspace
-from dataprep.errors import SourceError
+from dataprep.errors import PipelineError, SourceError
 from dataprep_pipelines.failures import FailureLog
 from tests.conftest import Cli, Made, hashes
 
@@ -157,4 +157,32 @@ def test_an_error_of_a_plugin_s_own_kind_is_told_as_it_is(tmp_path: Path) -> Non
         with log.recorded():
             raise _PluginError("the list is upside down")
         with pytest.raises(SourceError, match=r"^the list is upside down$"):
+            log.reraise()
+
+
+def test_an_error_with_a_name_that_is_not_utf8_is_told(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.make()
+    with locked(workspace) as lease:
+        log = FailureLog(lease)
+        with log.recorded():
+            raise SourceError("caf\udce9.jpg is upside down")
+        with pytest.raises(SourceError, match=r"^caf\\udce9\.jpg is upside down$"):
+            log.reraise()
+
+
+@pytest.mark.parametrize(
+    "damage", [(b"upside", b"\xff"), (b'"', b""), (b"down", b"up"), (b"}", b"")]
+)
+def test_a_failure_that_was_damaged_is_a_line(tmp_path: Path, damage: tuple[bytes, bytes]) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.make()
+    with locked(workspace) as lease:
+        log = FailureLog(lease)
+        with log.recorded():
+            raise SourceError("the list is upside down")
+        lease.failure.write_bytes(lease.failure.read_bytes().replace(*damage))
+        with pytest.raises(
+            PipelineError, match=r"^cannot read \S+, where workers .*: damaged; mend"
+        ):
             log.reraise()

@@ -9,20 +9,21 @@ import shlex
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import dataprep
 from dataprep.errors import DataprepError
 from dataprep.review.card import full_card, readme
 from dataprep.review.loaders import loaders
 from dataprep.review.preview import preview
-from dataprep.sealed.manifest import read_manifest
+from dataprep.sealed.set import SealedSet
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.reading import SourceReader
 from dataprep.staging.writing import TargetWriter
 from dataprep.system.messages import one_line, printable
+from dataprep_schemas.manifest import File, Manifest, Shard, SinkConfig
 from tests.conftest import Made
 
 NAME = "tr[a]*in\"); __import__('os').system('touch PWNED')  #\n| x |"
@@ -31,15 +32,29 @@ SINKS = ("tfrecord", "lmdb", "hdf5-caffe", "recordio", "arrayrecord", "webdatase
 
 
 @pytest.fixture(scope="module")
-def hostile(tiny: Made) -> dict[str, Any]:
-    shards = [{"files": [{"path": FILE}], "records": 1}]
-    return {**read_manifest(tiny.out), "splits": {NAME: {"shards": shards}}}
+def hostile(tiny: Made) -> Manifest:
+    manifest = SealedSet.read(tiny.out).manifest
+    split = replace(
+        manifest.splits["train"],
+        records=1,
+        bytes=1,
+        images_found=1,
+        records_per_shard=(1, 1),
+        shards=(Shard(1, (File(FILE, 1, "0" * 64),)),),
+    )
+    return replace(
+        manifest,
+        splits={NAME: split},
+        num_shards={NAME: 1},
+        input={NAME: manifest.input["train"]},
+        shuffle={NAME: "none"},
+        totals=replace(manifest.totals, records=1),
+    )
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_lines_of_code_have_it_as_a_string(hostile: dict[str, Any], sink: str) -> None:
-    config = {"energon": "yes"}
-    found = dict(loaders({**hostile, "sink": {"name": sink, "config": config}}))
+def test_lines_of_code_have_it_as_a_string(hostile: Manifest, sink: str) -> None:
+    found = dict(loaders(replace(hostile, sink=SinkConfig(sink, {"energon": "yes"}))))
     assert len(found) > 1
     for trainer, lines in found.items():
         code = "\n".join(re.findall("source: (.+?)  [bs]", lines)) if trainer == "Caffe" else lines
@@ -53,7 +68,7 @@ def test_lines_of_code_have_it_as_a_string(hostile: dict[str, Any], sink: str) -
             assert name in (NAME, f"{NAME}.txt", FILE) or fnmatchcase(FILE, name)
 
 
-def test_the_table_of_a_card_has_it_in_one_cell(hostile: dict[str, Any]) -> None:
+def test_the_table_of_a_card_has_it_in_one_cell(hostile: Manifest) -> None:
     card = full_card("imagenet", {}, {})
     (row,) = (line for line in readme(card, hostile).splitlines() if "PWNED" in line)
     assert re.findall(r"(?<!\\)[|`<>\[\]*]", row) == ["|"] * 4

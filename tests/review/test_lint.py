@@ -143,7 +143,7 @@ def test_wrong_usage_is_a_line(
 def test_an_unfinished_directory_is_refused(cli: Cli, tmp_path: Path) -> None:
     result = cli("lint", tmp_path)
     assert result.code == 1
-    assert "no sealed data set" in result.error
+    assert "not a finished data set" in result.error
 
 
 def test_every_rule_is_documented() -> None:

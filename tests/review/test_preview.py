@@ -72,5 +72,5 @@ def test_without_a_terminal_it_says_where_the_pictures_are(cli: Cli, planted: Pl
 
 
 def test_a_split_that_is_not_there_is_refused(planted: Planted) -> None:
-    with pytest.raises(AssertionError, match="--split is nowhere; expected one of"):
+    with pytest.raises(AssertionError, match="has no split 'nowhere'; it has: "):
         on_terminal("preview", planted.out, "--split", "nowhere")

@@ -17,7 +17,7 @@ from PIL import Image
 import dataprep
 from dataprep.review.facts import ClassCount
 from dataprep.review.loaders import loaders
-from dataprep.sealed.manifest import read_manifest
+from dataprep.sealed.set import SealedSet
 from dataprep.tables.records import RecordsTable
 from tests.conftest import FORMATS, Cli, Made, Shelf
 from tests.review.conftest import HOSTILE, Planted, jpeg, photo
@@ -91,15 +91,15 @@ def test_the_table_of_classes_has_room_for_any_names() -> None:
 
 
 def test_what_has_no_room_for_a_picture_has_a_caption(planted: Planted) -> None:
-    manifest = read_manifest(planted.out)
+    sealed = SealedSet.read(planted.out)
     images = [("train", "c0/00.jpg"), ("train", "c0/03.jpg"), ("train", "no such image")]
     rows = {images[0]: 0, images[1]: 1}  # of which the keys are others
-    album = Album(planted.out, manifest, rows, None)
+    album = Album(sealed, rows, None)
     assert [picture.address for picture in album.pictures(images, 10**6)] == [None] * 3
-    with RecordsTable(planted.out, manifest["records_table"]) as table:
+    with RecordsTable(planted.out, sealed.manifest.records_table) as table:
         keys = [key for (key,) in table.rows(0, 40, ["key"])]
     rows = {image: keys.index(image[1]) for image in images[:2]}
-    album = Album(planted.out, manifest, rows, None)
+    album = Album(sealed, rows, None)
     both = album.pictures(images, 10**6)
     assert all(picture.address for picture in both[:2])
     assert [picture.caption for picture in both] == [
@@ -180,7 +180,7 @@ def test_lines_that_load_the_set_name_files_that_are_there(
 ) -> None:
     """tests/test_loaders.py runs them."""
     out = shelf(name, "--layout", layout).out
-    found = list(loaders(read_manifest(out)))
+    found = list(loaders(SealedSet.read(out).manifest))
     assert found[0][0] == "PyTorch"
     for _, lines in found:
         for pattern in re.findall(r'"OUT/([^"]+)"', lines):

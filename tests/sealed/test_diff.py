@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as with_changes
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+import dataprep
 from dataprep.plugins import load_sink
 from dataprep.sealed.diff import diff
-from dataprep.sealed.manifest import dataset_info, manifest_sink, read_manifest, seal_manifest
-from dataprep.sealed.records import Records
+from dataprep.sealed.set import NAME, SealedSet
 from dataprep.sinks.example import Example
-from dataprep.system.state_files import to_json
+from dataprep.system.state_files import write_state
+from dataprep_schemas.manifest import File, Shard
 from tests.conftest import FORMATS, Cli, Made, Shelf
 
 Change = Callable[[list[Example]], list[Example]]
@@ -25,58 +25,68 @@ Change = Callable[[list[Example]], list[Example]]
 
 def rewrite(out: Path, change: Change, split: str = "train") -> None:
     """Write the first shard of a split anew with other examples, and seal it."""
-    manifest = json.loads((out / "manifest.json").read_bytes())
-    examples = change(
-        list(Records(out, split))[: manifest["splits"][split]["shards"][0]["records"]]
-    )
-    write_shard(out, manifest, manifest["splits"][split]["shards"][0], examples)
-    seal(out, manifest)
+    sealed = SealedSet.read(out)
+    shards = sealed.manifest.splits[split].shards
+    examples = change(list(dataprep.open(out, split))[: shards[0].records])
+    first = write_shard(sealed, shards[0], examples)
+    seal(sealed, {split: [first, *shards[1:]]})
 
 
-def restate(out: Path, change: Change, **said: object) -> None:
+def restate(out: Path, change: Change, **said: Any) -> None:
     """Write all examples anew, of a data set of which other things are true, and seal it."""
-    manifest = json.loads((out / "manifest.json").read_bytes())
-    found = {split: list(Records(out, split)) for split in manifest["splits"]}
-    manifest["examples"].update(said)
+    before = SealedSet.read(out)
+    found = {split: list(dataprep.open(out, split)) for split in before.splits}
+    stated = replace(before.manifest, examples=replace(before.manifest.examples, **said))
+    sealed = SealedSet.of(out, stated)
+    shards: dict[str, list[Shard]] = {}
     for split, examples in found.items():
-        for shard in manifest["splits"][split]["shards"]:
-            own, examples[:] = examples[: shard["records"]], examples[shard["records"] :]
-            write_shard(out, manifest, shard, change(own))
-    seal(out, manifest)
+        for shard in sealed.manifest.splits[split].shards:
+            own, examples[:] = examples[: shard.records], examples[shard.records :]
+            shards.setdefault(split, []).append(write_shard(sealed, shard, change(own)))
+    seal(sealed, shards)
 
 
-def write_shard(
-    out: Path, manifest: dict[str, Any], shard: dict[str, Any], examples: list[Example]
-) -> None:
-    sink, info = manifest_sink(manifest), dataset_info(manifest)
-    paths = [out / file["path"] for file in shard["files"]]
+def write_shard(sealed: SealedSet, shard: Shard, examples: list[Example]) -> Shard:
+    paths = [sealed.out / file.path for file in shard.files]
     for path in paths:
         path.unlink()
-    writer = sink.open(paths, info)
+    writer = sealed.sink.open(paths, sealed.info)
     for example in examples:
         writer.write(example)
-    writer.close()
-    shard["records"] = len(examples)
-    for file, path in zip(shard["files"], paths, strict=True):
-        content = path.read_bytes()
-        file.update(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+    written = writer.close()
+    files = zip(shard.files, written, strict=True)
+    made = tuple(File(file.path, it.bytes, it.sha256) for file, it in files)
+    return Shard(len(examples), made)
 
 
-def seal(out: Path, manifest: dict[str, Any]) -> None:
-    del manifest["sha256"], manifest["format"]
-    (out / "manifest.json").write_bytes(to_json(seal_manifest(manifest)))
+def seal(sealed: SealedSet, shards: Mapping[str, Sequence[Shard]]) -> None:
+    manifest, splits = sealed.manifest, {}
+    for name, split in manifest.splits.items():
+        made = tuple(shards.get(name, split.shards))
+        counts = [shard.records for shard in made]
+        splits[name] = replace(
+            split,
+            shards=made,
+            records=sum(counts),
+            records_per_shard=(min(counts), max(counts)),
+            images_found=sum(counts) + split.rejected,
+            bytes=sum(shard.bytes for shard in made),
+        )
+    total = sum(split.records for split in splits.values())
+    totals = replace(manifest.totals, records=total)
+    write_state(sealed.out / NAME, replace(manifest, splits=splits, totals=totals))
 
 
 def relabelled(examples: list[Example]) -> list[Example]:
-    return [replace(examples[0], labels=(7,)), *examples[1:]]
+    return [with_changes(examples[0], labels=(7,)), *examples[1:]]
 
 
 def repainted(examples: list[Example]) -> list[Example]:
-    return [replace(examples[0], encoded=examples[1].encoded), *examples[1:]]
+    return [with_changes(examples[0], encoded=examples[1].encoded), *examples[1:]]
 
 
 def renamed(examples: list[Example]) -> list[Example]:
-    return [replace(examples[0], key="new\nname.JPEG"), *examples[1:]]
+    return [with_changes(examples[0], key="new\nname.JPEG"), *examples[1:]]
 
 
 @pytest.fixture
@@ -117,7 +127,7 @@ def test_another_order_is_said_and_is_no_difference(cli: Cli, tiny: Made, tmp_pa
 
 @pytest.mark.parametrize("change", [relabelled, repainted])
 def test_a_changed_example_is_named(cli: Cli, tiny: Made, other: Path, change: Change) -> None:
-    key = Records(other, "train")[0].key
+    key = dataprep.open(other, "train")[0].key
     rewrite(other, change)
     result = cli("diff", tiny.out, other)
     assert result.code == 1
@@ -131,7 +141,7 @@ def test_a_changed_example_is_named(cli: Cli, tiny: Made, other: Path, change: C
 
 
 def test_a_missing_and_a_new_key_are_named(cli: Cli, tiny: Made, other: Path) -> None:
-    key = Records(other, "train")[0].key
+    key = dataprep.open(other, "train")[0].key
     rewrite(other, renamed)
     result = cli("diff", tiny.out, other)
     assert result.code == 1
@@ -155,7 +165,7 @@ def test_a_damaged_or_missing_set_is_one_line(
     result = cli("diff", tiny.out, tmp_path)
     assert result.code == 1
     assert "no manifest.json here" in result.error
-    shard = other / read_manifest(other)["splits"]["train"]["shards"][0]["files"][0]["path"]
+    shard = other / SealedSet.read(other).manifest.splits["train"].shards[0].files[0].path
     shard.write_bytes(shard.read_bytes()[:700])
     result = cli("diff", tiny.out, other)
     assert result.code == 1
@@ -177,15 +187,15 @@ def annotated(examples: list[Example]) -> list[Example]:
 
 
 def other_box_labels(examples: list[Example]) -> list[Example]:
-    return [replace(examples[0], box_labels=(2, 5)), *examples[1:]]
+    return [with_changes(examples[0], box_labels=(2, 5)), *examples[1:]]
 
 
 def other_attributes(examples: list[Example]) -> list[Example]:
-    return [replace(examples[0], attributes={"view": "AP"}), *examples[1:]]
+    return [with_changes(examples[0], attributes={"view": "AP"}), *examples[1:]]
 
 
 def lost_attributes(examples: list[Example]) -> list[Example]:
-    return [replace(examples[0], attributes={}), *examples[1:]]
+    return [with_changes(examples[0], attributes={}), *examples[1:]]
 
 
 @pytest.fixture
@@ -212,7 +222,7 @@ def test_another_attribute_or_box_label_is_named(
     radiographs: tuple[Path, Path], change: Change
 ) -> None:
     one, other = radiographs
-    key = Records(other, "train")[0].key
+    key = dataprep.open(other, "train")[0].key
     rewrite(other, change)
     found = diff(one, other, threads=1)
     assert not found.same

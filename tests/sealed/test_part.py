@@ -11,15 +11,13 @@ import pytest
 
 import dataprep
 from dataprep.errors import DatasetError, UsageError
-from dataprep.sealed.manifest import (
-    has_part,
-    present,
-    read_manifest,
-    read_part,
-)
+from dataprep.sealed.part import has_part, read_part
+from dataprep.sealed.set import SealedSet
 from dataprep.staging.inventory import read_inventory
 from dataprep.staging.selection import Share, select
+from dataprep.system.state_files import write_state
 from tests.conftest import Cli, Made
+from tests.forging import rehashed
 
 
 def staged(made: Made, out: Path, *splits: str, share: Share | None = None) -> Path:
@@ -29,14 +27,14 @@ def staged(made: Made, out: Path, *splits: str, share: Share | None = None) -> P
         (out / file.path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(made.out / file.path, out / file.path)
     if selection.part is not None:
-        (out / "part.json").write_text(selection.part)
+        write_state(out / "part.json", selection.part)
     return out
 
 
 @pytest.fixture(scope="module")
 def second(tiny: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards 1 and 4 of 6 of train, and all 2 of validation."""
-    share = Share(1, 3, whole=frozenset({"validation"}))
+    share = Share(1, 3)  # more nodes than validation has shards
     return staged(tiny, tmp_path_factory.mktemp("second"), share=share)
 
 
@@ -159,37 +157,36 @@ def test_overwriting_takes_a_note_of_ours_along(
     assert (out / "part.json").exists() == (not ours)
 
 
-def test_the_manifest_of_a_part_counts_what_is_here(tiny: Made, second: Path) -> None:
-    whole = read_manifest(tiny.out)
-    found = present(second, read_manifest(second))
-    assert found["splits"]["validation"] == whole["splits"]["validation"]
-    train, all_of_it = found["splits"]["train"], whole["splits"]["train"]
-    assert train["shards"] == [all_of_it["shards"][1], all_of_it["shards"][4]]
-    assert train["records"] == 8
-    assert train["records_per_shard"] == [4, 4]
-    assert train["bytes"] == sum(
-        (second / file["path"]).stat().st_size
-        for shard in train["shards"]
-        for file in shard["files"]
+def test_a_part_counts_what_is_here(tiny: Made, second: Path) -> None:
+    whole, here = SealedSet.read(tiny.out), SealedSet.read(second)
+    assert here.splits["validation"] == whole.splits["validation"]
+    train, all_of_it = here.splits["train"], whole.manifest.splits["train"]
+    assert train.shards == (all_of_it.shards[1], all_of_it.shards[4])
+    assert [*train.numbers] == [1, 4]
+    assert train.records == 8
+    assert train.records_per_shard == (4, 4)
+    assert train.bytes == sum(
+        (second / file.path).stat().st_size for shard in train.shards for file in shard.files
     )
-    assert train["class_records"] == all_of_it["class_records"]
-    assert read_manifest(second) == whole
+    assert train.whole == all_of_it
+    assert here.manifest == whole.manifest
 
 
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"format": "dataprep-part-2"}, "another version of dataprep's"),
-        ({"manifest_sha256": 64 * "0"}, "it is of another data set"),
-        ({"splits": {"test": [0]}}, "is not the manifest's"),
-        ({"splits": {"train": []}}, "is not the manifest's"),
-        ({"splits": {"train": [1, 6]}}, "is not the manifest's"),
-        ({"split_files": None}, "is not the manifest's"),
-        ({"of": "another version"}, "is not the manifest's"),
-        ({"nodes": "2"}, "not all of its numbers are numbers"),
-        ({"splits": {"train": [-1]}}, "is not the manifest's"),
-        ({"splits": {"train": [1, 1]}}, "is not the manifest's"),
-        ({"splits": {"train": [4, 1]}}, "is not the manifest's"),
+        ({"format": "dataprep-part-1"}, "its format is 'dataprep-part-1'"),
+        ({"manifest_sha256": 64 * "0"}, "is of another data set"),
+        ({"splits": {"test": [0]}}, "names shards of test that there are not"),
+        ({"splits": {"train": []}}, "names shards of train that there are not"),
+        ({"splits": {"train": [1, 6]}}, "names shards of train that there are not"),
+        ({"splits": {"a\nb": [1]}}, r"regex .* - at `key` in `\$.splits`"),
+        ({"split_files": None}, r"at `\$.split_files`"),
+        ({"of": "another version"}, "unknown field `of`"),
+        ({"nodes": "2"}, r"Expected `int`, got `str` - at `\$.nodes`"),
+        ({"splits": {"train": [-1]}}, r"at `\$.splits\[...\]\[0\]`"),
+        ({"splits": {"train": [1, 1]}}, "names shards of train that there are not"),
+        ({"splits": {"train": [4, 1]}}, "names shards of train that there are not"),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else None,
 )
@@ -197,10 +194,10 @@ def test_what_cannot_be_a_part_is_refused(
     second: Path, tmp_path: Path, change: dict[str, Any], what: str
 ) -> None:
     said = json.loads((second / "part.json").read_text())
-    (tmp_path / "part.json").write_text(json.dumps({**said, **change}))
+    (tmp_path / "part.json").write_bytes(rehashed({**said, **change}))
     with pytest.raises(DatasetError, match=what) as caught:
-        read_part(tmp_path, read_manifest(second))
-    assert str(caught.value).startswith(f"{tmp_path}/part.json cannot be trusted: ")
+        read_part(tmp_path, SealedSet.read(second).manifest)
+    assert str(caught.value).startswith(f"{tmp_path}/part.json")
     assert str(caught.value).endswith("; stage the data set again")
 
 
@@ -214,7 +211,7 @@ def test_what_does_not_state_our_format_is_somebody_else_s(
 ) -> None:
     (tmp_path / "part.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     assert not has_part(tmp_path)
-    assert read_part(tmp_path, read_manifest(second)) is None
+    assert read_part(tmp_path, SealedSet.read(second).manifest) is None
 
 
 def test_a_damaged_part_is_one_line_in_every_command(
@@ -223,4 +220,4 @@ def test_a_damaged_part_is_one_line_in_every_command(
     out = damaged(second, tmp_path / "out")
     (out / "part.json").write_text('{"format": "dataprep-part-2"}')
     for command in ("verify", "inspect", "status"):
-        assert "part.json cannot be trusted: what it names is not" in cli(command, out).error
+        assert "part.json: Object missing required field" in cli(command, out).error

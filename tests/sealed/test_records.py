@@ -23,8 +23,8 @@ from pyarrow import parquet
 
 import dataprep
 from dataprep.errors import DatasetError, SinkError, UsageError
-from dataprep.sealed.manifest import read_manifest
 from dataprep.sealed.records import Records, Uneven, part_of
+from dataprep.sealed.set import SealedSet
 from dataprep.sinks.example import Example
 from tests.conftest import Cli, Made, Raw, Shelf, make, write_tiny_raw
 
@@ -118,15 +118,15 @@ def test_a_table_that_is_missing_damaged_or_of_another_data_set_is_one_line(
     out = tiny.copy(tmp_path / "out")
     path = out / "records.parquet"
     table = parquet.read_table(path)
-    first = Records(tiny.out, "train")[0].key
+    first = dataprep.open(tiny.out, "train")[0].key
     for other in (table.take([1, 0, *range(2, len(table))]), table[:9]):
         parquet.write_table(other, path)
         with pytest.raises(DatasetError, match=r"is not the table that was sealed"):
-            Records(out, "train").by_key(first)
+            dataprep.open(out, "train").by_key(first)
     path.unlink()
     with pytest.raises(DatasetError, match=r"records\.parquet cannot be read"):
-        Records(out, "train").by_key(first)
-    assert Records(out, "train")[0].key == first  # which needs no table
+        dataprep.open(out, "train").by_key(first)
+    assert dataprep.open(out, "train")[0].key == first  # which needs no table
 
 
 def test_parts_slices_and_parts_of_parts(records: Records) -> None:
@@ -382,10 +382,10 @@ def test_a_batch_names_what_is_not_there_or_damaged(tiny: Made, tmp_path: Path) 
 @pytest.mark.parametrize("name", ["tfrecord", "lmdb", "hdf5", "parquet", "recordio"])
 def test_a_missing_shard_is_one_line(shelf: Shelf, name: str, tmp_path: Path) -> None:
     out = shelf(name).copy(tmp_path / "out")
-    (file, *_) = read_manifest(out)["splits"]["train"]["shards"][0]["files"]
-    (out / file["path"]).unlink()
+    (file, *_) = SealedSet.read(out).manifest.splits["train"].shards[0].files
+    (out / file.path).unlink()
     records = dataprep.open(out)
-    says = f"{file['path']}: No such file or directory; check that it exists"
+    says = f"{file.path}: No such file or directory; check that it exists"
     for read in (lambda: records[0], lambda: records.encoded([1]), lambda: next(iter(records))):
         with pytest.raises(SinkError, match=re.escape(says)):
             read()

@@ -14,8 +14,6 @@ import pytest
 
 from dataprep.build import commit, lock, seal, workspace
 from dataprep.build.commit import (
-    CommitRecord,
-    CommittedFile,
     finished_shard,
     publish_once,
     temporary_files,
@@ -30,6 +28,8 @@ from dataprep.system import durable_files, state_files
 from dataprep.system.durable_files import write_durably
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.run import _forget
+from dataprep_schemas import manifest as shapes
+from dataprep_schemas.state import CommitRecord, RowsFile
 from tests.simulation import system
 from tests.simulation.system import File, Host, Path, Process, System
 
@@ -50,7 +50,7 @@ def simulated() -> Iterator[None]:
         patch.setattr(
             durable_files, "open", lambda path, mode, opener: path.open(mode), raising=False
         )
-        patch.setattr(state_files, "read_regular", lambda path: path.read_bytes())
+        patch.setattr(state_files, "read_regular", lambda path, **_: path.read_bytes())
         patch.setattr(lock, "time", system.TIME)
         patch.setattr(lock, "socket", system.SOCKET)
         patch.setattr(lock, "threading", system.THREADING)
@@ -255,11 +255,8 @@ class Schedule:
                     raise ShardStoppedError
             if lease.lost_now():
                 raise ShardStoppedError
-            files = [
-                CommittedFile(str(path.relative_to(OUT)), len(data), _sha256(data))
-                for path in finals
-            ]
-            record = CommitRecord("train", shard.number, shard.count, (files[0],), files[1], 1)
+            made, rows = ((str(path.relative_to(OUT)), len(data), _sha256(data)) for path in finals)
+            record = CommitRecord(shard, (shapes.File(*made),), RowsFile(*rows), 1)
             publish_once(where, record, temporaries, finals)  # type: ignore[arg-type]  # as above
 
     # --- what must be true ---

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from dataprep.build.job import kept_info
 from dataprep.plugins import load_sink
-from dataprep.sealed.manifest import dataset_info, describe_info
+from dataprep.sealed.set import SealedSet, examples_of
 from dataprep.sinks import DatasetInfo
+from tests.conftest import Made
 
 INFO = DatasetInfo(
     classes=(("A", "Atelectasis"), ("B", "Effusion")),
@@ -23,9 +24,11 @@ INFO = DatasetInfo(
 
 
 @pytest.mark.parametrize("info", [INFO, replace(INFO, attributes=(), boxes=False, size=None)])
-def test_a_manifest_gives_back_what_it_was_told(info: DatasetInfo) -> None:
-    written = {"classes": INFO.classes, "examples": describe_info(info)}
-    assert dataset_info(json.loads(json.dumps(written))) == info
+def test_a_manifest_gives_back_what_it_was_told(tiny: Made, info: DatasetInfo) -> None:
+    sealed = SealedSet.read(tiny.out)
+    told = structs.replace(sealed.manifest, examples=examples_of(info))
+    found = SealedSet.of(tiny.out, told).info
+    assert found == replace(info, classes=sealed.manifest.classes)
 
 
 @pytest.mark.parametrize(

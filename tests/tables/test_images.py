@@ -88,11 +88,7 @@ def test_members_are_joined_by_key_or_alias_and_the_rest_is_named(find) -> None:
         ("d/x", "train", ["b"], "g", "a.tar"),
         ("s/y", "test", ["a"], None, "a.tar"),
     ]
-    assert images.unmatched() == {
-        "missing": 1,
-        "unlisted": 1,
-        "first": {"missing": ["d/gone"], "unlisted": ["z"]},
-    }
+    assert images.unmatched() == Unmatched(1, 1, {"missing": ("d/gone",), "unlisted": ("z",)})
     (table,) = images.unstored()
     assert sorted(zip(*table.select(["status", "key"]).to_pydict().values(), strict=True)) == [
         ("missing", "d/gone"),
@@ -140,8 +136,8 @@ def test_the_digest_is_of_what_shapes_the_output_and_not_of_where_it_lies(find) 
         images = find(Scanned({"train": rows}), attributes=(("age", "int"),))
         images.choose(["train"], ["a", "b"], multilabel=False, seed=0, limit=None)
         found = images.summaries()["train"]
-        assert (found["images"], found["bytes"]) == (len(rows), sum(each.size for each in rows))
-        digest: str = found["digest"]
+        assert (found.images, found.bytes) == (len(rows), sum(each.size for each in rows))
+        digest: str = found.digest
         return digest
 
     rows = [row("x", attributes={"age": 5}), row("y", boxes=((0.1, 0.2, 0.3, 0.4),))]

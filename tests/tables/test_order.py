@@ -17,8 +17,8 @@ from dataprep.tables import Row, Scanned
 from dataprep.tables import order as module
 from dataprep.tables.order import (
     Shuffle,
+    in_order,
     order_is_current,
-    order_queries,
     read_shard,
     shard_bounds,
     write_order,
@@ -50,9 +50,9 @@ def assigned(
         "create or replace table label_sets as select distinct split, labels, labels as category, "
         "[labels] as numbers from chosen"
     )
-    rank, order = order_queries("train", len(keys), shards, shuffle, seed, "key")
-    DATABASE.execute(rank)
-    found = DATABASE.execute(order).fetchall()
+    how = {"shuffle": shuffle, "seed": seed, "columns": "key"}
+    table = in_order(DATABASE, "train", len(keys), shards, **how).read_all()
+    found = [*zip(*(table.column(name).to_pylist() for name in ("shard", "key")), strict=True)]
     assert [shard for shard, _ in found] == sorted(shard for shard, _ in found)
     return [[key for shard, key in found if shard == number] for number in range(shards)]
 

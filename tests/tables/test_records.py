@@ -19,9 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from dataprep.build import seal as seal_module
 from dataprep.build import shard as shard_module
-from dataprep.build.commit import CommitRecord, commit
+from dataprep.build.commit import commit
 from dataprep.build.job import Made, Rejected, SplitJob
 from dataprep.build.lock import locked
 from dataprep.build.seal import join_rows
@@ -31,7 +30,9 @@ from dataprep.errors import DatasetError
 from dataprep.sinks import DatasetInfo, ShardName, WrittenFile
 from dataprep.sinks.example import Example
 from dataprep.system.state_files import file_sha256
-from dataprep.tables.records import NAME, STATUSES, RecordsTable, conspicuous, first_rows
+from dataprep.tables import sealing
+from dataprep.tables.records import NAME, STATUSES, RecordsTable, conspicuous
+from dataprep_schemas.state import CommitRecord
 from dataprep_schemas.tables import RECORDS, schema_of
 from tests.build.conftest import job_of, workspace
 
@@ -71,7 +72,7 @@ ITEMS = st.lists(made() | st.builds(Rejected, KEYS, st.just("a.tar"), LABELS, KE
 
 @contextmanager
 def small_groups() -> Iterator[None]:
-    with patch.object(shard_module, "_GROUP", 3), patch.object(seal_module, "_GROUP", 4):
+    with patch.object(shard_module, "_GROUP", 3), patch.object(sealing, "_GROUP", 4):
         yield
 
 
@@ -224,12 +225,12 @@ def test_the_table_has_every_row_and_the_sums_are_its_own(
         for row in found[len(records) :]
     ]
     assert places == sorted(places)
-    assert joined["records_table"]["rows"] == len(found)
+    assert joined.file.rows == len(found)
     statuses = Counter(row["status"] for row in found)
-    assert joined["totals"]["records"] == len(records)
-    assert joined["totals"]["repaired"] == statuses["repaired"]
-    assert joined["totals"]["missing"] == statuses["missing"]
-    for split, said in joined["splits"].items():
+    assert joined.totals.records == len(records)
+    assert joined.totals.repaired == statuses["repaired"]
+    assert joined.totals.missing == statuses["missing"]
+    for split, said in joined.splits.items():
         own = [row for row in records if row["split"] == split]
         labels = [
             Counter(label for row in own if row["shard"] == at for label in row["labels"])
@@ -240,11 +241,11 @@ def test_the_table_has_every_row_and_the_sums_are_its_own(
             for at in range(SPLITS[split])
         ]
         expected_classes = sum(labels, Counter())
-        assert said["class_records"] == {str(at): n for at, n in expected_classes.items()}
-        assert said["class_spread"] == spread(labels)
-        assert said["label_set_spread"] == spread(sets)
+        assert said.class_records == {str(at): n for at, n in expected_classes.items()}
+        assert said.class_spread == spread(labels)
+        assert said.label_set_spread == spread(sets)
         there = Counter(row["status"] for row in found if row["split"] == split)
-        assert {k: said[k] for k in STATUSES[1:] if said[k]} == {
+        assert {k: n for k in STATUSES[1:] if (n := getattr(said, k))} == {
             status: n for status, n in there.items() if status != "stored"
         }
 
@@ -282,11 +283,3 @@ def test_other_readers_see_the_schema(workspace: Workspace) -> None:
     assert count.fetchall() == [("ignored", 1), ("rejected", 4), ("stored", 4)]
     pandas = pytest.importorskip("pandas")
     assert len(pandas.read_parquet(workspace.records)) == 9
-
-
-def test_a_shard_s_first_row_follows_the_names_of_splits() -> None:
-    def split(*sizes: int) -> dict[str, Any]:
-        return {"shards": [{"records": size} for size in sizes]}
-
-    found = first_rows({"splits": {"validation": split(2), "train": split(3, 0, 4)}})
-    assert found == {"train": [0, 3, 3], "validation": [7]}

@@ -19,7 +19,7 @@ from dataprep.errors import SourceError
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import require_regular
 from dataprep.system.state_files import file_sha256
-from dataprep.tables.database import Database, open_database, quoted
+from dataprep.tables.database import Database, literal, open_database, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,7 @@ from (
 )
 where text <> ''
 """
-_KNOWN: Final = f"[{', '.join(map(quoted, FINDINGS))}]"
+_KNOWN: Final = f"[{', '.join(map(literal, FINDINGS))}]"
 
 # The patient that an image's file name says; null if it is not named that way.
 _PATIENT: Final = "try_cast(regexp_extract(key, '^([0-9]{8})_[0-9]+[.][A-Za-z]+$', 1) as int)"
@@ -232,9 +232,11 @@ def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
         _require(database, "labels", lists.labels, _LABEL_RULES)
         _read_sides(database, lists.sides)
         # The split of each patient that the lists leave to chance.
+        split, values = cut.split_sql("patient_id::text")
         database.execute(
-            f"create table cut as select distinct patient_id, {cut.split_sql('patient_id::text')} "
-            "as split from labels join sides using (key) where not test"
+            f"create table cut as select distinct patient_id, {split} as split "
+            "from labels join sides using (key) where not test",
+            values,
         )
         if lists.boxes:
             _read_lines(database, "box_lines", lists.boxes)
@@ -301,7 +303,7 @@ def _shown(path: Path, text: str) -> str:
 
 def _require(database: Database, table: str, path: Path, rules: Mapping[str, str]) -> None:
     """Refuse the first line that breaks a rule."""
-    cases = " ".join(f"when {wrong} then {quoted(expected)}" for expected, wrong in rules.items())
+    cases = " ".join(f"when {wrong} then {literal(expected)}" for expected, wrong in rules.items())
     broken = database.execute(
         f"select line, text, expected from (select *, case {cases} end as expected from {table}) "
         "where expected is not null order by line limit 1"

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
-from glob import escape
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +31,7 @@ from dataprep.datasets.splits import split_name
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular
+from dataprep.tables.arrow import ATTRIBUTE, MOST_ATTRIBUTES
 from dataprep.tables.database import identifier, open_database, quoted
 
 _ROWS: Final = 1 << 17  # rows at once
@@ -55,6 +55,10 @@ when regexp_matches(path, '(^|/)\.\.(/|$)|\x00') then null
 else nullif(array_to_string(
     list_filter(string_split(path, '/'), lambda part: part not in ('', '.')), '/'), '')
 end"""
+_BELOW: Final = """case
+when starts_with(path, $top) then substr(path, length($top) + 1)
+when starts_with(path, $resolved) then substr(path, length($resolved) + 1)
+else path end"""
 _FOLDER: Final = "coalesce(nullif(regexp_extract(key, '^(.*)/', 1), ''), '.')"
 _GROUP: Final = "nullif(trim(\"group\", ' ' || chr(9)), '')"
 _SIZE: Final = r"""case when regexp_full_match(size, '[0-9]{1,18}(\.0)?')
@@ -69,7 +73,7 @@ _QUERY: Final = """
 with cells as not materialized ({cells}),
 keyed as not materialized (
     select *, {key} as key, {size} as bytes
-    from (select * replace (case {below} else path end as path)
+    from (select * replace ({below} as path)
     from (select * replace (trim(path, ' ' || chr(9)) as path) from cells))),
 grouped as not materialized (select * replace ({group} as "group") from keyed)
 select blank, key, if(starts_with(path, '/'), path, null) as slashed, label, bytes as size,
@@ -99,7 +103,7 @@ class Listing:
         self._known = known
         self._labels = lru_cache(_CELLS)(self._labels_of)
         self._format = LISTING_FORMATS[path.suffix.lower()]
-        self._file = quoted(escape(str(path)))
+        self._file = quoted(path)
         try:
             self._names = self._column_names()
         except UnicodeDecodeError as error:
@@ -125,13 +129,24 @@ class Listing:
             for name in names
         )
         with open_database(None, [self.path]) as database, self._explaining():
-            row = database.execute(f"select {whole} from ({self._cells()}) where not blank")
+            query, values = self._cells()
+            row = database.execute(f"select {whole} from ({query}) where not blank", values)
             kinds = row.fetchone() or ()
         found = tuple(
             Attribute(name.removeprefix(_MARK), "int" if kind else "text")
             for name, kind in zip(names, kinds, strict=True)
         )
         refuse_reserved(found, f"{self.name}: --attribute_columns")
+        for name in (entry.name for entry in found if not ATTRIBUTE.fullmatch(entry.name)):
+            raise SourceError(
+                f"{self.name}: the name of column {name[:20]}… has {len(name):,} characters, "
+                "expected 255 at most; rename it, or leave it out of --attribute_columns"
+            )
+        if len(found) > MOST_ATTRIBUTES:
+            raise SourceError(
+                f"{self.name}: {len(found):,} attributes, expected {MOST_ATTRIBUTES:,} at most; "
+                "name those that are needed in --attribute_columns"
+            )
         return found
 
     def tables(
@@ -155,7 +170,8 @@ class Listing:
         first = 0
         empty = True
         with open_database(None, [self.path], ordered=True) as database, self._explaining():
-            for batch in database.sql(self._query(own, raw / top)).to_arrow_reader(_ROWS):
+            query, values = self._query(own, raw / top)
+            for batch in database.sql(query, params=values).to_arrow_reader(_ROWS):
                 rows = np.arange(first, first + len(batch))
                 first += len(batch)
                 cells = pa.table(batch).append_column("row", pa.array(rows))
@@ -216,66 +232,71 @@ class Listing:
     def _has_json_labels(self) -> bool:
         return self._format in ("jsonl", "parquet")
 
-    def _cells(self) -> str:
-        """A query for the cells of its columns, as text; labels of JSON and Parquet as JSON."""
+    def _cells(self) -> tuple[str, dict[str, object]]:
+        """A query for the cells of its columns, as text; labels of JSON and Parquet as JSON.
+
+        And its parameters.
+        """
         cells = {**dict.fromkeys(("size", "group", "split"), "null::varchar")}
         cells["blank"] = "false"
+        values: dict[str, object] = {}
+        # Their own names may be any text, and the same twice.
+        places = [f"c{place}" for place in range(len(self._names))]
         if self._format == "parquet":
-            source = self._parquet
+            source = f"{self._parquet} as given({', '.join(places)})"
             for meaning, name in self.columns.items():
-                cell = identifier(name)
+                cell = places[self._names.index(name)]
                 cells[meaning] = f"to_json({cell})" if meaning == "label" else f"{cell}::varchar"
         elif self._format in _DELIMITERS:
-            # Their own names may be any text, and the same twice.
-            columns = ", ".join(f"'c{place}': 'VARCHAR'" for place in range(len(self._names)))
+            columns = ", ".join(f"'{place}': 'VARCHAR'" for place in places)
             source = (
                 f"read_csv({self._file}, auto_detect=false, hive_partitioning=false, header=true, "
                 f"delim='{_DELIMITERS[self._format]}', quote='\"', escape='\"', "
                 f"columns={{{columns}}})"
             )
             for meaning, name in self.columns.items():
-                cells[meaning] = f"c{self._names.index(name)}"
+                cells[meaning] = places[self._names.index(name)]
         else:
             source = _READ_LINES.format(file=self._file)
             cells["blank"] = "trim(line, ' ' || chr(9)) = ''"
             if self._format == "jsonl":
                 source = f"(select line, try_cast(line as json) as object from {source})"
-                for meaning, name in self.columns.items():
+                for number, (meaning, name) in enumerate(self.columns.items()):
                     extract = "json_extract" if meaning == "label" else "json_extract_string"
-                    cells[meaning] = f"{extract}(object, {quoted(_pointer(name))})"
+                    cells[meaning] = f"{extract}(object, $field{number})"
+                    values[f"field{number}"] = _pointer(name)
             else:
                 # A path may have spaces, and so has that of Caffe's convert_imageset.
                 parts = "regexp_extract(line, '^(.*)[ \t]([^ \t]*)$', {})"
                 cells["path"], cells["label"] = parts.format(1), parts.format(2)
         named = ", ".join(f"{cell} as {identifier(meaning)}" for meaning, cell in cells.items())
-        return f"select {named} from {source}"
+        return f"select {named} from {source}", values
 
-    def _query(self, more: str, top: Path) -> str:
-        """The rows as the rules have them, null where one is broken, and more columns."""
+    def _query(self, more: str, top: Path) -> tuple[str, dict[str, object]]:
+        """The rows as the rules have them, null where one is broken, and more columns.
+
+        And the parameters.
+        """
         options = self._options
-        starts = (f"{place}/".encode(errors="ignore").decode() for place in (top, top.resolve()))
-        below = " ".join(
-            f"when starts_with(path, {quoted(start)}) then substr(path, {len(start) + 1})"
-            for start in starts
-        )
+        cells, values = self._cells()
+        for name, place in (("top", top), ("resolved", top.resolve())):
+            values[name] = f"{place}/".encode(errors="ignore").decode()
         if "group" in self.columns:
             group = _GROUP
         elif options.group_by == "folder":
             group = _FOLDER
         else:  # the list says who is in which split: it may say so twice of one image
             group = "key" if "split" in self.columns else "null::varchar"
-        split = "split" if "split" in self.columns else quoted(options.split_name)
         if options.cut is not None:
-            split = options.cut.split_sql('coalesce("group", key)')
+            split, cut = options.cut.split_sql('coalesce("group", key)')
+            values |= cut
+        elif "split" in self.columns:
+            split = "split"
+        else:
+            split, values["split"] = "$split", options.split_name
         return _QUERY.format(
-            cells=self._cells(),
-            key=_KEY,
-            below=below,
-            group=group,
-            size=_SIZE,
-            split=split,
-            more=more,
-        )
+            cells=cells, key=_KEY, below=_BELOW, group=group, size=_SIZE, split=split, more=more
+        ), values
 
     def _check_slashed(self, cells: pa.Table, top: Path) -> None:
         """Paths with a slash before them may start at `top`, as in the lists of Places."""
@@ -418,7 +439,8 @@ def _find_columns(
         own = [name for name in names if name and name not in wanted.values()]
     wanted["group"] = "" if options.group_by in ("path", "folder") else options.group_by
     marked = {_MARK + re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_"): name for name in own}
-    if len(marked) < len(own) or _MARK in marked:
+    # The database makes no difference between A and a.
+    if len({name.lower() for name in marked}) < len(own) or _MARK in marked:
         raise SourceError(
             f"{place}: columns {some_of(own)} cannot be told apart by letters and digits; name "
             "other --attribute_columns"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import dataprep
 import pytest
 from dataprep.cli import main
 from dataprep.errors import SinkError
-from dataprep.sealed.manifest import read_manifest
-from dataprep.sealed.records import Records
+from dataprep.sealed.set import SealedSet
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
 from dataprep.sinks.testing import SinkTests
@@ -43,13 +43,13 @@ def test_streaming_dataset_reads_a_split_in_order(made: Path, split: str, shards
     dataset = StreamingDataset(local=str(made / split), shuffle=False, batch_size=1)
     assert [shard.samples for shard in dataset.shards] == shard_sizes(made, split)
     assert len(dataset.shards) == shards
-    assert_same(list(dataset), Records(made, split))
+    assert_same(list(dataset), dataprep.open(made, split))
 
 
 def test_local_dataset_reads_a_split_in_any_order(made: Path) -> None:
     dataset = LocalDataset(str(made / "train"))
     backwards = range(len(dataset) - 1, -1, -1)
-    assert_same([dataset[number] for number in backwards], list(Records(made, "train"))[::-1])
+    assert_same([dataset[number] for number in backwards], list(dataprep.open(made, "train"))[::-1])
 
 
 def test_verify_agrees_with_mosaicml(made: Path) -> None:
@@ -62,7 +62,7 @@ def test_bytes_are_those_of_mosaicmls_writer(made: Path, tmp_path: Path) -> None
         "key": "json", "label": "int", "width": "int",
     }  # fmt: skip
     with MDSWriter(columns=columns, out=str(tmp_path / "theirs"), size_limit=None) as writer:
-        for example in Records(made, "validation"):
+        for example in dataprep.open(made, "validation"):
             writer.write(sample_of(example))
     ours = made / "validation" / "validation-00000-of-00001.mds"
     assert ours.read_bytes() == (tmp_path / "theirs" / "shard.00000.mds").read_bytes()
@@ -79,7 +79,7 @@ def test_a_shard_that_would_run_code_is_refused(made: Path, tmp_path: Path) -> N
 def test_a_shard_that_offsets_cannot_span_is_refused(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = Records(made, "validation")
+    records = dataprep.open(made, "validation")
     first, second = records[0], records[1]
     whole = write([first], tmp_path / "one", records.info)
     monkeypatch.setattr("dataprep_mds.shard._MOST_BYTES", whole)
@@ -107,8 +107,7 @@ def write(examples: Sequence[Example], path: Path, info: DatasetInfo) -> int:
 
 
 def shard_sizes(out: Path, split: str) -> list[int]:
-    shards = read_manifest(out)["splits"][split]["shards"]
-    return [shard["records"] for shard in shards]
+    return [shard.records for shard in SealedSet.read(out).splits[split].shards]
 
 
 def assert_same(samples: Sequence[dict[str, Any]], examples: Any) -> None:

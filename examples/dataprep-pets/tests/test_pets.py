@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+import dataprep
 import pytest
 from dataprep.cli import main
 from dataprep.datasets.testing import DatasetTests
 from dataprep.errors import SourceError, UsageError
 from dataprep.plugins import load_dataset
-from dataprep.sealed.records import Records
 from dataprep.tables import Row
 from PIL import Image
 from pyarrow import parquet
@@ -105,7 +105,7 @@ def test_the_command_makes_verified_shards(tmp_path: Path, form: str) -> None:
     assert prepare(make_raw(tmp_path / "raw", form), out, "--num_shards", "1") == 0
     assert main(["verify", str(out), "--level", "decode"]) == 0
     for split, names in SPLITS.items():
-        records = Records(out, split)
+        records = dataprep.open(out, split)
         assert sorted(example.key for example in records) == names
         for example in records:
             name = example.key.removesuffix(".jpg")

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import json
 import logging
 import os
 import pickle
@@ -29,6 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from distributed import Client, Future, get_worker
 from distributed.comm import connect
 from distributed.scheduler import KilledWorker
@@ -345,6 +345,12 @@ async def _shake_hands(address: str) -> None:
     comm.abort()
 
 
+class _SchedulerFile(msgspec.Struct, frozen=True):
+    """What a scheduler writes about itself, as far as it matters here."""
+
+    address: str
+
+
 def _address_in(file: Path | None, patience: float) -> str:
     """What a scheduler wrote, or writes soon: a batch script starts all at the same time.
 
@@ -353,8 +359,8 @@ def _address_in(file: Path | None, patience: float) -> str:
     """
     end = time.monotonic() + patience
     while file is not None and time.monotonic() <= end:
-        with suppress(OSError, ValueError, TypeError, KeyError):  # perhaps half written
-            return str(json.loads(read_regular(file))["address"])
+        with suppress(OSError, ValueError):  # perhaps half written
+            return msgspec.json.decode(read_regular(file), type=_SchedulerFile).address
         time.sleep(_WATCH_SECONDS)
     raise PipelineError(
         f"--dask_scheduler_file {file} has no scheduler's address after {patience:.0f} s; start a "
