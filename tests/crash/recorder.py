@@ -194,6 +194,7 @@ def quick() -> Iterator[pytest.MonkeyPatch]:
             sleep = staticmethod(lambda seconds: [next(clock) for _ in range(int(seconds * 1000))])
 
         patch.setattr(lock, "time", Clock)
+        patch.setattr("dataprep.staging.copier.default_streams", lambda: 1)
         patch.setattr("dataprep.cli.entry_points", cache(entry_points))  # what plugins there are
         yield patch
 

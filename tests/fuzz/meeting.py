@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import struct
 import zlib
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 from dataprep.staging import links
+from dataprep.staging.agreement import NodeStart
 from dataprep.staging.secret import Offer
 
 _SECRET, _AGREED, _NONCE = b"secret", b"job", bytes(32)
@@ -17,8 +19,9 @@ _MOST = 1 << 16
 
 
 def messages() -> list[bytes]:
-    hello = {"node": 3, "nodes": 4, "free": [1, 2.5], "failed": None, "host": {"name": "n3"}}
-    return [json.dumps(hello).encode(), b"[" * 5000 + b"]" * 5000, b"{}"]
+    hello = msgspec.json.encode(links.Hello(3, "n3"))
+    start = msgspec.json.encode(NodeStart("n3", 3, "d", "/to", 1, 2))
+    return [hello, start, b"[" * 5000 + b"]" * 5000, b"{}"]
 
 
 @cache

@@ -19,7 +19,7 @@ _READ = re.compile(
 
 
 @pytest.mark.slurm
-@pytest.mark.parametrize("share", ["", "--share node --whole validation"])
+@pytest.mark.parametrize("share", ["", "--share node"])
 def test_every_node_reads_every_record_of_its_share(
     cluster: Cluster, tiny: Made, tmp_path: Path, share: str
 ) -> None:

@@ -29,10 +29,10 @@ done 2>/dev/null; true"""
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """A data set of 8 + 4 shards, of 5 and 2 records each."""
+    """A data set of 8 + 3 shards, of 5 and 3 records each at most."""
     path = tmp_path_factory.mktemp("made")
     write_tiny_raw(path / "raw", classes=4, images=10, validation=8)
-    options = ("--num_shards", "train=8,validation=4", "--workers", "1")
+    options = ("--num_shards", "train=8,validation=3", "--workers", "1")
     return make(Raw(path / "raw", options), path / "out")
 
 
@@ -80,26 +80,27 @@ def test_of_several_ranks_a_node_one_copies(cluster: Cluster, made: Made) -> Non
 
 
 def test_shares_are_even_and_together_everything(cluster: Cluster, made: Made) -> None:
-    replicas = 2
-    options = f"--share node --replicas {replicas} --whole validation"
-    ended = cluster.wait(cluster.submit(job(f"srun -n4 dataprep stage {made.out} {options}")))
+    share = f"srun -n4 dataprep stage {made.out} --share node"
+    ended = cluster.wait(cluster.submit(job(share)))
     assert ended.code == 0, ended.out
+    said = "validation: 3 shards, too few for 4 nodes, so all of it is staged on every node"
+    assert ended.out.count(said) == 1, ended.out
     splits = json.loads((made.out / "manifest.json").read_text())["splits"]
     records = {shard["files"][0]["path"]: shard["records"] for shard in splits["train"]["shards"]}
     there = Counter[str]()
     for node in NODES:
         files = staged(cluster, node)
         here = files.keys() & records.keys()
-        assert sum(records[name] for name in here) == 10 * replicas
-        assert sum(name.startswith("validation/") for name in files) == 4
+        assert sum(records[name] for name in here) == 10
+        assert sum(name.startswith("validation/") for name in files) == 3
         there.update(here)
-    assert there == dict.fromkeys(records, replicas)
+    assert there == dict.fromkeys(records, 1)
 
 
 def test_a_node_whose_copier_is_killed_ends_the_job_and_has_nothing_half_done(
     cluster: Cluster, plain: Path
 ) -> None:
-    slow = "--streams 1 --bandwidth 1000000"
+    slow = "--bandwidth 1000000"
     number = cluster.submit(job(f"srun -K -n4 dataprep stage {plain} {slow}"))
     cluster.until(lambda: any(".partial" in name for name in cluster.listing("n2")))
     (copier,) = cluster.run("sh", "-c", _STAGING.format(node="n2")).out.split()
@@ -134,7 +135,7 @@ def test_a_node_that_is_too_full_keeps_all_from_copying(cluster: Cluster, plain:
 
 def test_two_jobs_on_a_node_share_a_copy_if_they_say_so(cluster: Cluster, plain: Path) -> None:
     stage = f"dataprep stage {plain} --shared"
-    slow = "--streams 1 --bandwidth 4000000"
+    slow = "--bandwidth 4000000"
 
     def until(name: str) -> str:
         return f"until [ -e '{cluster.root}/{name}' ]; do sleep 0.1; done"

@@ -19,7 +19,7 @@ from tests.conftest import Result
 from tests.faults.conftest import eventually, small_disk
 from tests.staging.staged_sets import Sets, arrived, make_sets, partials
 
-__all__ = ["Call", "Forks", "Midway", "eventually", "free_port", "small_disk"]
+__all__ = ["ONE_STREAM", "Call", "Forks", "Midway", "eventually", "free_port", "small_disk"]
 
 # Variables by which schedulers and launchers speak, and those that name scratch.
 _SPOKEN = re.compile(
@@ -31,12 +31,8 @@ _SPOKEN = re.compile(
 _FORKS = """
 import json, os, sys
 import dataprep.cli.stage, dataprep.cli.stopping
-import dataprep.staging.stage, dataprep.staging.status, dataprep.build.workspace
-from pathlib import Path
+import dataprep.staging.stage, dataprep.staging.status
 from dataprep.cli import entry_point
-from dataprep.sealed.manifest import read_manifest
-
-read_manifest(Path(sys.argv[1]))  # imports what checks it
 
 print("ready", flush=True)
 for line in sys.stdin:
@@ -156,6 +152,9 @@ class Forks:
         return answer
 
 
+# So that the order of what is copied is known.
+ONE_STREAM = "import dataprep.staging.copier as it; it.default_streams = lambda: 1\n"
+
 # Reading stops behind so many files, as if the file system hung, until a file is there.
 _HANGING = """
 import os, time
@@ -189,9 +188,8 @@ class Midway:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._go = to.with_name(f"{to.name}.go")
-        patch = _HANGING.format(files=files, going_on=str(self._go))
-        one = ("--streams", "1")
-        self.call = forks.start(*words, "--to", to, *one, environment=environment, patch=patch)
+        patch = ONE_STREAM + _HANGING.format(files=files, going_on=str(self._go))
+        self.call = forks.start(*words, "--to", to, environment=environment, patch=patch)
         eventually(
             lambda: (partials(to) and len(arrived(to)) > files) or self.call.poll() is not None
         )
@@ -212,11 +210,11 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="session")
-def forking(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+def forking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     environment = {name: text for name, text in os.environ.items() if not _SPOKEN.fullmatch(name)}
     environment["HOME"] = str(tmp_path_factory.mktemp("home"))  # nodes leave a secret there
     process = subprocess.Popen(
-        [sys.executable, "-c", _FORKS, str(source)],
+        [sys.executable, "-c", _FORKS],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -57,7 +57,7 @@ def named(source: Path, *splits: str) -> dict[str, str]:
     found = {"manifest.json": hashes(source)["manifest.json"], table["path"]: table["sha256"]}
     for split in splits or manifest["splits"]:
         for holder in (manifest["splits"][split], *manifest["splits"][split]["shards"]):
-            found |= {file["path"]: file["sha256"] for file in holder["files"]}
+            found |= {file["path"]: file["sha256"] for file in holder.get("files", ())}
     return found
 
 

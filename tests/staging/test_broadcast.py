@@ -146,7 +146,7 @@ def _clusters(path: Path) -> dict[str, Cluster]:
             path,
             files,
             {
-                0: {"lacking": [], "streams": 1},
+                0: {"lacking": []},
                 1: {"lacking": ["odd", "z"]},
                 2: {"lacking": ["a/small"]},
                 3: {"lacking": [], "verify": "reread"},

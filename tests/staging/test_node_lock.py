@@ -17,10 +17,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
-from dataprep.staging.local_ranks import Outcome, read_outcome, write_outcome
+from dataprep.errors import StagingError
 from dataprep.staging.target import node_lock as module
-from dataprep.staging.target.directory import StageDirectory, private_name
+from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import LOCK, NodeLock, describe_holder, node_lock, try_lock
 from dataprep.staging.target.paths import PRIVATE
 
@@ -44,16 +43,14 @@ _RANK = """
 import pathlib, sys, time
 from dataprep.staging.target.directory import StageDirectory
 from dataprep.staging.target.node_lock import node_lock
-from dataprep.staging.local_ranks import Outcome, read_outcome, write_outcome
-with StageDirectory.make(pathlib.Path(sys.argv[1])) as directory:
-    def done():
-        return read_outcome(directory, "step") is not None
-    with node_lock(directory, done=done) as lock:
+place = pathlib.Path(sys.argv[1])
+with StageDirectory.make(place) as directory:
+    with node_lock(directory, done=(place / "whole").exists) as lock:
         if lock is None:
             print("waited")
         else:
             time.sleep(0.2)
-            write_outcome(directory, "step", Outcome())
+            (place / "whole").touch()
             print("copied")
 """
 
@@ -238,37 +235,3 @@ def test_a_file_system_that_cannot_lock_is_named(
     for locking in (node_lock(directory), try_lock(directory)):
         with pytest.raises(StagingError, match=r"cannot lock files .*node's own"):
             locking.__enter__()
-
-
-def test_an_outcome_is_told_to_its_own_step_only(directory: StageDirectory) -> None:
-    write_outcome(directory, "slurm-1.0/2", Outcome())
-    assert read_outcome(directory, "slurm-1.0/2") == Outcome()
-    assert read_outcome(directory, "slurm-1.0_2") is None
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "code"),
-    [
-        (StagingError("the disk is broken"), StagingError, 1),
-        (NoRoomError("n3 lacks 2 GB"), NoRoomError, 4),
-        (UsageError("no such split"), UsageError, 2),
-        (StoppedError("stopped", 15), StagingError, 1),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
-)
-def test_the_other_ranks_fail_as_the_copier_did(
-    directory: StageDirectory, error: DataprepError, kind: type[DataprepError], code: int
-) -> None:
-    write_outcome(directory, "step", Outcome.of(error))
-    outcome = read_outcome(directory, "step")
-    assert outcome is not None
-    assert outcome.exit_code == error.exit_code
-    with pytest.raises(kind) as caught:
-        outcome.check()
-    assert (str(caught.value), caught.value.exit_code) == (str(error), code)
-
-
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"error":"x","none":""}'])
-def test_an_outcome_that_makes_no_sense_is_none(directory: StageDirectory, data: bytes) -> None:
-    directory.write_private(private_name("outcome", "step"), data)
-    assert read_outcome(directory, "step") is None

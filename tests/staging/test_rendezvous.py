@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -19,13 +18,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from dataprep.errors import NoRoomError, StagingError, UsageError
 from dataprep.staging import links, rendezvous, waiting
-from dataprep.staging.agreement import Peers
+from dataprep.staging.agreement import Agreed, NodeStart, Peers
 from dataprep.staging.copying import Watch
-from dataprep.staging.links import Link
+from dataprep.staging.links import MESSAGES, Failed, Greeting, Hello, Link, Message
 from dataprep.staging.placement import Placement
 from dataprep.staging.rendezvous import candidate_ports, connected, parse_address
 from dataprep.staging.request import StageRequest
@@ -105,8 +105,20 @@ def one_message(results: list) -> str:
     return message
 
 
+def report(node: int, text: str = "") -> NodeStart:
+    return NodeStart(f"n{node}", node, "d", "/to", 0, 0, text)
+
+
+def counted(reports: Sequence[NodeStart]) -> Agreed:
+    return Agreed(str(len(reports)))
+
+
+def listed(reports: Sequence[NodeStart]) -> Agreed:
+    return Agreed("|".join(f"{each.node} {each.options}" for each in reports))
+
+
 def count_reports(peers: Peers) -> int:
-    return peers.exchange({}, len)
+    return int(peers.exchange(report(peers.index), counted).total)
 
 
 # --- all goes well ---
@@ -114,30 +126,31 @@ def count_reports(peers: Peers) -> int:
 
 def test_every_node_gets_what_follows_from_every_report_again_and_again(token: str) -> None:
     def work(peers: Peers) -> Any:
-        first = peers.exchange({"node": peers.index, "text": "é\n"}, list)
-        return [first, peers.exchange({"again": peers.index}, list)]
+        first = peers.exchange(report(peers.index, "é\n"), listed)
+        return [first.total, peers.exchange(report(peers.index, "again"), listed).total]
 
-    results = together(token, 5, work)
-    expected = [[{"node": k, "text": "é\n"} for k in range(5)], [{"again": k} for k in range(5)]]
-    assert results == [expected] * 5
+    results = together(token, 3, work)
+    assert results == [["0 é\n|1 é\n|2 é\n", "0 again|1 again|2 again"]] * 3
 
 
 def test_200_nodes_meet(token: str) -> None:
-    results = together(token, 200, lambda peers: peers.exchange({"pad": "x" * 3000}, len))
-    assert results == [200] * 200
+    def work(peers: Peers) -> Agreed:
+        return peers.exchange(report(peers.index, "x" * 3000), counted)
+
+    assert together(token, 200, work) == [Agreed("200")] * 200
 
 
 def test_the_same_nodes_may_meet_again_at_once(token: str) -> None:
-    def one(node: int) -> list[Any]:
+    def one(node: int) -> list[str]:
         rounds = []
         for turn in range(10):
             with meet(placed(node, 4), token) as peers:
-                rounds.append(peers.exchange({"turn": turn}, list))
+                rounds.append(peers.exchange(report(0, str(turn)), listed).total)
         return rounds
 
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(one, range(4)))
-    assert results == [[[{"turn": turn}] * 4 for turn in range(10)]] * 4
+    assert results == [["|".join([f"0 {turn}"] * 4) for turn in range(10)]] * 4
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
@@ -256,10 +269,10 @@ def test_the_failure_of_one_node_ends_the_waiting_of_all_the_others(token: str, 
 def test_a_conclusion_that_fails_fails_on_all_nodes_alike(
     token: str, kind: type[StagingError]
 ) -> None:
-    def conclude(reports: Any) -> None:
+    def conclude(reports: Sequence[NodeStart]) -> Agreed:
         raise kind("node 2 is full")
 
-    results = together(token, 3, lambda peers: peers.exchange({}, conclude))
+    results = together(token, 3, lambda peers: peers.exchange(report(peers.index), conclude))
     assert one_message(results) == "node 2 is full"
     assert {type(error) for error in results} == {kind}
 
@@ -277,7 +290,7 @@ def test_two_processes_with_the_same_index_end_it(token: str) -> None:
 
 def framed(message: object, *, signed: bool = True) -> bytes:
     """What a stranger says who knows all but the secret."""
-    text = json.dumps(message).encode()
+    text = msgspec.json.encode(message)
     data = secrets.token_bytes(32) + text if signed else text
     return len(data).to_bytes(4) + data
 
@@ -307,8 +320,8 @@ def visit(token: str, say: bytes) -> bytes:
         b"",
         b"GET / HTTP/1.1\r\n\r\n",
         bytes(32) + (1 << 16).to_bytes(4) + bytes(1 << 10),
-        bytes(32) + framed({"node": 1, "host": "m"}),
-        bytes(32) + framed({"failed": "x"}),
+        bytes(32) + framed(Hello(1, "m")),
+        bytes(32) + framed(Failed("x")),
     ],
     ids=["nothing", "http", "cut off", "a guess", "a failure"],
 )
@@ -394,29 +407,45 @@ def signed_by_node(message: object) -> bytes:
         return theirs.recv(1 << 17)
 
 
-def test_a_message_counts_once_and_in_its_direction() -> None:
+@pytest.mark.parametrize(
+    "message",
+    [Hello(3, "n3"), report(3), Agreed("é"), Failed("no room", no_room=True)],
+    ids=lambda message: type(message).__name__,
+)
+def test_a_message_counts_once_and_in_its_direction(message: Message) -> None:
     with linked() as (zero, other):
-        other.sendall(signed_by_node({"a": 1}) * 2)
-        assert zero.receive() == {"a": 1}
+        other.sendall(signed_by_node(message) * 2)
+        assert zero.receive(MESSAGES) == message
         with pytest.raises(ValueError, match="another program"):
-            zero.receive()
+            zero.receive(MESSAGES)
     with linked() as (zero, other):
-        zero.send({"a": 1})
+        zero.send(message)
         other.sendall(other.recv(1000))
         with pytest.raises(ValueError, match="another program"):
-            zero.receive()
+            zero.receive(MESSAGES)
+
+
+DEEP = msgspec.Raw(b"[" * 500 + b"]" * 500)
 
 
 @pytest.mark.parametrize(
     "message",
-    [{"a": [[[[1]]]]}, {"a": json.loads("[" * 500 + "]" * 500)}, {"a": "x" * (1 << 16)}, [1]],
-    ids=["five deep", "500 deep", "long", "no object"],
+    [
+        {"type": "hello", "node": [[[[1]]]], "host": "n3"},
+        {"a": DEEP, "type": "hello", "node": 3, "host": "n3"},
+        {"type": "hello", "node": 3, "host": "n3", "more": DEEP},
+        Failed("x" * (1 << 16)),
+        {"type": "hello", "node": 3},
+        {"node": 3, "host": "n3"},
+        [1],
+    ],
+    ids=["five deep", "500 deep", "more", "long", "too little", "no type", "no object"],
 )
 def test_what_a_node_says_is_bounded(message: object) -> None:
     with linked() as (zero, other):
         other.sendall(signed_by_node(message)[: 1 << 16])
         with pytest.raises(ValueError, match="another program"):
-            zero.receive()
+            zero.receive(MESSAGES)
 
 
 @contextmanager
@@ -448,10 +477,10 @@ def taken(port: int, answer: bytes = b"") -> Iterator[None]:
     [
         b"",
         b"SSH-2.0-OpenSSH_9.2\r\n" + bytes(100),
-        framed({"nonce": "0", "way": "environment", "credential": ""}, signed=False)
-        + framed({"welcome": "n0"})
-        + framed({"answer": None}),
-        framed({"failed": "x"}, signed=False) + framed({"failed": "x"}),
+        framed(Greeting("0", "environment", ""), signed=False)
+        + framed(Hello(0, "n0"))
+        + framed(Agreed()),
+        framed(Failed("x"), signed=False) + framed(Failed("x")),
         (4096).to_bytes(4) + b"[" * 4096,
     ],
     ids=["hangs up", "ssh", "a guess", "a failure", "depth"],
@@ -470,7 +499,7 @@ def test_two_jobs_that_try_the_same_ports_do_not_mix(
 
     def work(peers: Peers, job: str) -> Any:
         both.wait(LONG)  # both are running at the same time
-        return peers.exchange({"job": job}, list)
+        return peers.exchange(report(peers.index, job), listed).total
 
     with ThreadPoolExecutor(2) as pool:
         runs = {
@@ -478,7 +507,7 @@ def test_two_jobs_that_try_the_same_ports_do_not_mix(
             for job in ("a", "b")
         }
         assert {job: run.result() for job, run in runs.items()} == {
-            job: [[{"job": job}] * 3] * 3 for job in ("a", "b")
+            job: [f"0 {job}|1 {job}|2 {job}"] * 3 for job in ("a", "b")
         }
 
 
@@ -493,6 +522,7 @@ import sys, time
 from pathlib import Path
 from types import SimpleNamespace
 from dataprep.errors import StagingError
+from dataprep.staging.agreement import Agreed, NodeStart
 from dataprep.staging.copying import Watch
 from dataprep.staging.links import Link
 from dataprep.staging.placement import Placement
@@ -504,7 +534,8 @@ place = Placement(f"n{node}", node, nodes, 0, None, "step", "localhost", "test")
 watch = Watch()
 try:
     with connected(StageRequest(Path(token)), place, watch, None) as peers:
-        peers.exchange({}, len)
+        start = NodeStart(f"n{node}", node, "d", "/to", 0, 0)
+        peers.exchange(start, lambda starts: Agreed())
         print("here", flush=True)
         while True:
             watch.check()

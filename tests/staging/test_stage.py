@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 import dataprep
+from dataprep.sealed.set import SealedSet
 from tests.conftest import Cli, Result
 from tests.staging.staged_sets import (
     PRIVATE,
@@ -164,16 +164,13 @@ def test_a_copy_of_what_grew_gets_what_is_new_and_the_rest_new_names(
     verified(cli, to)
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
 def test_the_parts_of_three_nodes_are_even_and_together_everything(
-    cli: Cli, source: Path, tmp_path: Path, replicas: int
+    cli: Cli, source: Path, tmp_path: Path
 ) -> None:
-    found = parts(cli, source, tmp_path, 3, "--replicas", replicas)
+    found = parts(cli, source, tmp_path, 3)
     for split, count in (("train", 4), ("validation", 3)):
-        there = [
-            name for to in found for name in map(str, (path.name for path in shards(to, split)))
-        ]
-        assert sorted(there) == sorted([path.name for path in shards(source, split)] * replicas)
+        there = [path.name for to in found for path in shards(to, split)]
+        assert sorted(there) == [path.name for path in shards(source, split)]
         held = [records_of(to, split) for to in found]
         assert max(held) - min(held) <= count
         assert [len(keys(to, split)) for to in found] == held
@@ -181,8 +178,30 @@ def test_the_parts_of_three_nodes_are_even_and_together_everything(
         assert union == set(keys(source, split))
     for node, to in enumerate(found):
         assert (to / "manifest.json").read_bytes() == (source / "manifest.json").read_bytes()
-        part = json.loads((to / "part.json").read_text())
-        assert (part["node"], part["nodes"], part["replicas"]) == (node, 3, replicas)
+        part = SealedSet.read(to).part
+        assert part is not None
+        assert (part.node, part.nodes) == (node, 3)
+
+
+def test_a_split_with_fewer_shards_than_nodes_is_whole_on_every_node(
+    cli: Cli, source: Path, tmp_path: Path
+) -> None:
+    said = "validation: 3 shards, too few for 4 nodes, so all of it is staged on every node"
+    there = []
+    for node in range(4):
+        to = tmp_path / str(node)
+        rank = ("--rank", node, "--world_size", 4, "--rendezvous", "none")
+        result = staged(cli, source, to, "--share", "node", *rank)
+        assert result.out.splitlines().count(said) == (node == 0), result.out
+        verified(cli, to)
+        there += [path.name for path in shards(to)]
+        assert len(shards(to, "validation")) == 3
+        assert keys(to, "validation") == keys(source, "validation")
+    assert sorted(there) == [path.name for path in shards(source)]
+    # With more nodes than any split has shards, nothing is left to share.
+    rank = ("--rank", 7, "--world_size", 8, "--rendezvous", "none")
+    staged(cli, source, tmp_path / "all", "--share", "node", *rank)
+    assert arrived(tmp_path / "all") == named(source)
 
 
 def test_a_node_that_becomes_another_one_gets_the_part_of_that_one(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli, Result
-from tests.staging.conftest import Forks, Midway, eventually
+from tests.staging.conftest import ONE_STREAM, Forks, Midway, eventually
 from tests.staging.staged_sets import (
     arrived,
     flip,
@@ -126,7 +126,8 @@ def test_a_plain_source_that_changes_while_it_is_copied_is_noticed(
 ) -> None:
     plain, to = tmp_path / "plain", tmp_path / "to"
     write_plain(plain)
-    call = forks.start("stage", plain, "--to", to, "--bandwidth", "200000", "--streams", "1")
+    words = ("stage", plain, "--to", to, "--bandwidth", "200000")
+    call = forks.start(*words, patch=ONE_STREAM)
     eventually(lambda: partials(to) or call.poll() is not None)
     flip(plain / "data.mdb")
     flip(plain / "sub" / "a.bin")
@@ -174,7 +175,7 @@ def test_a_disk_that_fills_up_meanwhile_keeps_what_is_whole(
     to = small_disk("2m") / "to"
     filler = to.parent / "filler"
     filler.write_bytes(bytes(2 * 1024 * 1024 - 100_000))
-    result = forks.run("stage", source, "--to", to, "--streams", "1", patch=LYING)
+    result = forks.run("stage", source, "--to", to, patch=ONE_STREAM + LYING)
     refused(result, to, "no space left", "run the same command again")
     assert not is_sealed(to)
     assert partials(to) == []

@@ -11,7 +11,7 @@ import pytest
 
 from dataprep.staging.target.paths import PRIVATE
 from tests.conftest import Cli, Result
-from tests.staging.conftest import Call, Forks, Midway, eventually, free_port
+from tests.staging.conftest import ONE_STREAM, Call, Forks, Midway, eventually, free_port
 from tests.staging.staged_sets import Sets, arrived, flip, is_sealed, named, partials, shards
 
 pytestmark = pytest.mark.usefixtures("outside", "unflushed")
@@ -138,7 +138,7 @@ def test_a_node_that_fails_while_copying_tells_the_others_why(
     damaged = shards(mine)[0]
     flip(damaged)
     patches = [_HANGING, "", _HANGING]
-    calls = [nodes.start(node, mine, "--streams", 1, patch=patches[node]) for node in range(NODES)]
+    calls = [nodes.start(node, mine, patch=ONE_STREAM + patches[node]) for node in range(NODES)]
     results = [call.done() for call in calls]
     failed(results, damaged, "SHA-256")
     failed([results[0], results[2]], "node 1 (", "failed: ")

@@ -6,17 +6,19 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from dataprep.system.filesystems import Space
 from tests.conftest import Cli, Result
-from tests.staging.conftest import Call, Forks, eventually, free_port
+from tests.staging.conftest import ONE_STREAM, Call, Forks, eventually, free_port
 from tests.staging.staged_sets import PRIVATE, Sets, arrived, flip, is_sealed, named, shards
 
 pytestmark = pytest.mark.usefixtures("outside", "unflushed")
+
+Damage = Callable[[Path], None]
 
 _HERE = "has come this far"
 # Waits until a file is there: when it asks for the lock, or when it has read so many files.
@@ -56,8 +58,8 @@ def staged(cli: Cli, source: Path, to: Path, *more: object) -> str:
 
 def killed_midway(forks: Forks, source: Path, to: Path, files: int) -> None:
     """A call that has finished so many files, and is killed in the middle of the next one."""
-    patch = f"GO, FILES = {str(to / 'never')!r}, {files}\n{_READING_WAITS}"
-    call = forks.start("stage", source, "--to", to, "--streams", 1, patch=patch)
+    patch = f"{ONE_STREAM}GO, FILES = {str(to / 'never')!r}, {files}\n{_READING_WAITS}"
+    call = forks.start("stage", source, "--to", to, patch=patch)
     eventually(lambda: _HERE in call.said())
     call.send(signal.SIGKILL)
     assert call.done().code == -signal.SIGKILL
@@ -192,7 +194,8 @@ def test_a_copy_that_is_not_whole_does_not_look_like_a_data_set(
     killed_midway(forks, source, to, 3)
     assert not (to / "manifest.json").exists()
     refused(
-        cli("verify", to), f"{to}: no manifest.json here, so no sealed data set and no whole copy"
+        cli("verify", to),
+        f"{to}: no manifest.json here, so not a finished data set, nor a whole copy",
     )
     staged(cli, source, to)
     assert cli("verify", to).code == 0
@@ -239,3 +242,50 @@ def test_a_file_may_become_a_directory(cli: Cli, tmp_path: Path) -> None:
     staged(cli, plain, to)
     assert arrived(to) == arrived(plain)
     assert "nothing to copy" in staged(cli, plain, to)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def misplace(path: Path) -> None:
+    path.unlink()
+    (path / "sub").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("damage", [flip, cut, empty, misplace])
+@pytest.mark.parametrize(
+    ("note", "step"), [("complete", 0), ("planned", 0), ("outcome", 0), ("lease", 1)]
+)
+def test_notes_that_are_damaged_are_healed_by_the_same_command(
+    cli: Cli, forks: Forks, source: Path, tmp_path: Path, note: str, step: int, damage: Damage
+) -> None:
+    """A lease by the next step: whoever finds that its own has succeeded looks no further."""
+    to = tmp_path / "to"
+
+    def stage(step: int) -> Result:
+        environment = {
+            "SLURM_JOB_ID": "1",
+            "SLURM_STEP_ID": str(step),
+            **dict.fromkeys(("SLURM_PROCID", "SLURM_NODEID"), "0"),
+            "SLURM_STEP_NUM_NODES": "1",
+        }
+        words = ("stage", source, "--to", to, "--shared")
+        return forks.start(*words, environment=environment).done()
+
+    assert stage(0).code == 0
+    (damaged,) = (to / PRIVATE).glob(f"{note}*")
+    damage(damaged)
+    assert cli("stage", "--to", to, "--status").code == (note == "complete")
+    result = stage(step)
+    assert result.code == 0, result
+    assert "copied" not in result.out.replace("nothing to copy", "")
+    assert arrived(to) == named(source)
+    status = cli("stage", "--to", to, "--status")
+    assert (status.code, "used by: slurm-1\n" in status.out) == (0, True), status
+    assert job(forks, 1, "--to", to, "--clean").code == 0
+    assert not to.exists()

@@ -10,12 +10,14 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dataprep.cli.stopping import resumable
 from dataprep.errors import NoRoomError
 from dataprep.staging import mpi, waiting
+from dataprep.staging.agreement import Agreed, NodeStart
 from dataprep.staging.broadcast import broadcast_files
 from dataprep.staging.copying import Watch
 from dataprep.staging.inventory import SourceFile
@@ -49,8 +51,8 @@ def copy(
         raise NoRoomError("too little here")
     waiting.FIRST_SECONDS = mine.get("patience", 10.0)
     time.sleep(mine.get("late", 0.0))
-    reports = peers.exchange({"hello": peers.index, "ä": "\udcff"}, list)
-    assert [report["hello"] for report in reports] == list(range(peers.count))
+    agreed = peers.exchange(NodeStart("ä\udcff", peers.index, "d", "t", 0, 0), told)
+    assert agreed.total == str([*range(peers.count)])
     target.mkdir(parents=True, exist_ok=True)
     if mine.get("fails between"):
         raise NoRoomError("too little here")
@@ -75,7 +77,6 @@ def copy(
             descriptor,
             lacking=lacking,
             verify=mine.get("verify", "copy"),
-            streams=mine.get("streams", 4),
             watch=watch,
             on_copied=lambda copied: result["copied"].append(copied.path),
             chunk_bytes=mine["chunk"],
@@ -84,6 +85,10 @@ def copy(
         os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         result["rchar"] = bytes_read() - before
+
+
+def told(starts: Sequence[NodeStart]) -> Agreed:
+    return Agreed(str([start.node for start in starts]))
 
 
 def bytes_read() -> int:

@@ -1,0 +1,132 @@
+"""What the processes of one launch on a node learn from the one that does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
+from dataprep.staging import local_ranks
+from dataprep.staging.local_ranks import Progress, election
+from dataprep.staging.placement import Placement
+from dataprep.staging.request import StageRequest
+from dataprep.staging.target.directory import StageDirectory
+from dataprep.staging.target.paths import PRIVATE
+from dataprep.staging.target.sentinel import remove_sentinel, write_sentinel
+from dataprep_schemas.state import Sentinel
+
+REQUEST = StageRequest(Path("/data/set"))
+RANK = Placement("n0", 0, 1, 0, "slurm-1", "slurm-1.0", None, "Slurm")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[StageDirectory]:
+    with StageDirectory.make(tmp_path / "copy") as opened:
+        yield opened
+
+
+def works(
+    directory: StageDirectory,
+    error: BaseException | None = None,
+    *,
+    request: StageRequest = REQUEST,
+    rank: Placement = RANK,
+) -> bool:
+    """Whether this process is the one that does the work; with what it ends."""
+    with election(directory, request, rank, Progress(None), lambda _: None) as tell:
+        if tell is None:
+            return False
+        if error is not None:
+            raise error
+        write_sentinel(directory, Sentinel("/data/set", "d" * 64, "e" * 64, None, False, ()))
+        tell()
+        return True
+
+
+def outcome_of(directory: StageDirectory) -> Path:
+    (path,) = (directory.path / PRIVATE).glob("outcome-*")
+    return path
+
+
+def test_whoever_comes_later_finds_the_work_done(directory: StageDirectory) -> None:
+    assert works(directory)
+    assert not works(directory)
+    # Of another launch, or of another call of the same, nothing is known.
+    assert works(directory, rank=replace(RANK, step="slurm-1.1"))
+    assert works(directory, request=replace(REQUEST, splits=("train",)))
+    # It counts as long as there is a copy.
+    remove_sentinel(directory)
+    assert works(directory)
+
+
+def test_without_a_launch_everybody_looks(directory: StageDirectory) -> None:
+    alone = replace(RANK, step=None)
+    assert works(directory, rank=alone)
+    assert works(directory, rank=alone)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "code"),
+    [
+        (StagingError("the disk is broken"), StagingError, 1),
+        (NoRoomError("n3 lacks 2 GB"), NoRoomError, 4),
+        (UsageError("no such split"), UsageError, 2),
+        (StoppedError("stopped", 15), StagingError, 1),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_the_other_ranks_fail_as_the_copier_did(
+    directory: StageDirectory, error: DataprepError, kind: type[DataprepError], code: int
+) -> None:
+    with pytest.raises(type(error)):
+        works(directory, error)
+    with pytest.raises(kind) as caught:
+        works(directory)
+    assert (str(caught.value), caught.value.exit_code) == (str(error), code)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [(KeyError(), "KeyError"), (OSError("no\nway to \udcff"), "no way to \\udcff")],
+    ids=["without words", "odd words"],
+)
+def test_what_nobody_expected_is_told_in_one_line(
+    directory: StageDirectory, error: Exception, line: str
+) -> None:
+    with suppress(KeyError, OSError):
+        works(directory, error)
+    with pytest.raises(StagingError) as caught:
+        works(directory)
+    assert str(caught.value) == line
+
+
+def test_a_failure_before_this_call_does_not_count(
+    directory: StageDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with suppress(StagingError):
+        works(directory, StagingError("broken"))
+    monkeypatch.setattr(local_ranks, "_STAGGER", 0.0)
+    assert works(directory)
+
+
+@pytest.mark.parametrize("error", [None, StagingError("broken")], ids=["success", "failure"])
+def test_an_outcome_that_is_damaged_is_none(
+    directory: StageDirectory, error: StagingError | None
+) -> None:
+    with suppress(StagingError):
+        works(directory, error)
+    path = outcome_of(directory)
+    told = path.read_bytes()
+    flips = (bytes([*told[:at], told[at] ^ 4, *told[at + 1 :]]) for at in range(len(told)))
+    for damaged in (b"", told[:-1], b"{}", b"[" * 100_000, *flips):
+        path.write_bytes(damaged)
+        assert works(directory), damaged
+        assert path.read_bytes() != damaged
+    path.unlink()
+    (path / "sub").mkdir(parents=True)
+    assert works(directory)
+    assert not works(directory)
