@@ -50,12 +50,6 @@ WRONG = {
     ),
     "a forgotten unit": (("SRC", "--bandwidth", "500"), "'500': expected 100.0 KB or more"),
     "no such unit": (("SRC", "--bandwidth", "x"), "or 42GB. See `dataprep stage --help`."),
-    "replicas without share": (("SRC", "--replicas", 2), "--replicas and --whole belong to"),
-    "whole without share": (("SRC", "--whole", "train"), "--replicas and --whole belong to"),
-    "no such split to be whole": (
-        ("SRC", "--share", "node", "--whole", "test", "--rank", 0, "--world_size", 2),
-        "has no split test",
-    ),
     "no such split": (("SRC", "--split", "test"), "has no split test"),
     "share and broadcast": (("SRC", "--share", "node", "--broadcast", "mpi"), "--share"),
     "rank alone": (("SRC", "--rank", 0), "--world_size"),
@@ -63,14 +57,6 @@ WRONG = {
     "no port": (
         ("SRC", "--rank", 0, "--world_size", 2, "--rendezvous", "n0:"),
         "--rendezvous 'n0:'",
-    ),
-    "more nodes than shards": (
-        ("SRC", "--share", "node", "--rank", 0, "--world_size", 4, "--rendezvous", "none"),
-        "validation has 3 shards, too few for 4 nodes",
-    ),
-    "more replicas than nodes": (
-        ("SRC", "--share", "node", "--replicas", 3, "--rank", 0, "--world_size", 2),
-        "--replicas",
     ),
     "clean outside of any job": (("--clean",), "SRC is missing: outside of any job"),
     "status and a path": (("SRC", "--status", "--print_dir"), "are different things"),

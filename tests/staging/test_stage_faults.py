@@ -126,7 +126,7 @@ def test_a_plain_source_that_changes_while_it_is_copied_is_noticed(
 ) -> None:
     plain, to = tmp_path / "plain", tmp_path / "to"
     write_plain(plain)
-    call = forks.start("stage", plain, "--to", to, "--bandwidth", "200000", "--streams", "1")
+    call = forks.start("stage", plain, "--to", to, "--bandwidth", "200000")
     eventually(lambda: partials(to) or call.poll() is not None)
     flip(plain / "data.mdb")
     flip(plain / "sub" / "a.bin")
@@ -174,7 +174,7 @@ def test_a_disk_that_fills_up_meanwhile_keeps_what_is_whole(
     to = small_disk("2m") / "to"
     filler = to.parent / "filler"
     filler.write_bytes(bytes(2 * 1024 * 1024 - 100_000))
-    result = forks.run("stage", source, "--to", to, "--streams", "1", patch=LYING)
+    result = forks.run("stage", source, "--to", to, patch=LYING)
     refused(result, to, "no space left", "run the same command again")
     assert not is_sealed(to)
     assert partials(to) == []

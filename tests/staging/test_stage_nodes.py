@@ -138,7 +138,7 @@ def test_a_node_that_fails_while_copying_tells_the_others_why(
     damaged = shards(mine)[0]
     flip(damaged)
     patches = [_HANGING, "", _HANGING]
-    calls = [nodes.start(node, mine, "--streams", 1, patch=patches[node]) for node in range(NODES)]
+    calls = [nodes.start(node, mine, patch=patches[node]) for node in range(NODES)]
     results = [call.done() for call in calls]
     failed(results, damaged, "SHA-256")
     failed([results[0], results[2]], "node 1 (", "failed: ")

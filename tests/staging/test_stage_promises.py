@@ -57,7 +57,7 @@ def staged(cli: Cli, source: Path, to: Path, *more: object) -> str:
 def killed_midway(forks: Forks, source: Path, to: Path, files: int) -> None:
     """A call that has finished so many files, and is killed in the middle of the next one."""
     patch = f"GO, FILES = {str(to / 'never')!r}, {files}\n{_READING_WAITS}"
-    call = forks.start("stage", source, "--to", to, "--streams", 1, patch=patch)
+    call = forks.start("stage", source, "--to", to, patch=patch)
     eventually(lambda: _HERE in call.said())
     call.send(signal.SIGKILL)
     assert call.done().code == -signal.SIGKILL
@@ -192,7 +192,8 @@ def test_a_copy_that_is_not_whole_does_not_look_like_a_data_set(
     killed_midway(forks, source, to, 3)
     assert not (to / "manifest.json").exists()
     refused(
-        cli("verify", to), f"{to}: no manifest.json here, so no sealed data set and no whole copy"
+        cli("verify", to),
+        f"{to}: no manifest.json here, so not a finished data set, nor a whole copy",
     )
     staged(cli, source, to)
     assert cli("verify", to).code == 0

@@ -18,8 +18,6 @@ _EVERYTHING = StageRequest(
     Path("/lustre/my project/it's"),
     splits=("train", "validation"),
     share=True,
-    replicas=2,
-    whole=frozenset({"validation"}),
 )
 
 

@@ -24,7 +24,5 @@ exec dataprep stage '/lustre/my project/it'"'"'s' \
   --split train \
   --split validation \
   --share node \
-  --replicas 2 \
-  --whole validation \
   --keep -- \
   srun bash -c 'ls "$DATA_DIR"'
