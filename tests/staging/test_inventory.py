@@ -7,13 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from dataprep.errors import DatasetError, UsageError
 from dataprep.sealed.set import SealedSet
 from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
-from dataprep.system.state_files import encode
 from tests.conftest import Cli, Made, Shelf, hashes
+from tests.forging import forge
 
 
 def write(directory: Path, *names: str) -> Path:
@@ -78,12 +77,10 @@ def test_a_manifest_that_names_what_is_staging_s_own_is_refused(
     tiny: Made, tmp_path: Path, path: str
 ) -> None:
     source = tiny.copy(tmp_path / "out")
-    manifest = SealedSet.read(source).manifest
-    train = manifest.splits["train"]
-    shard, *others = train.shards
-    shard = replace(shard, files=(replace(shard.files[0], path=path),))
-    splits = {**manifest.splits, "train": replace(train, shards=(shard, *others))}
-    (source / "manifest.json").write_bytes(encode(replace(manifest, splits=splits)))
+    forge(
+        source / "manifest.json",
+        lambda it: it["splits"]["train"]["shards"][0]["files"][0].update(path=path),
+    )
     with pytest.raises(DatasetError, match=r"manifest\.json: .*\.path"):
         read_inventory(source)
 

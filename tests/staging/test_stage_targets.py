@@ -94,13 +94,10 @@ def test_a_job_does_not_touch_another_jobs_copy(job: Job, source: Path, tmp_path
     assert job(1, source, "--to", to).code == 0
     for more in ((), ("--shared",), ("--split", "train")):
         refused(job(2, source, "--to", to, *more), to, "slurm-1", "slurm-2", "--shared")
-    refused(job(2, "--to", to, "--clean"), to, "slurm-1", "slurm-2", "--all_jobs")
+    refused(job(2, "--to", to, "--clean"), to, "slurm-1", "slurm-2", "when those jobs are gone")
     assert arrived(to) == named(source)
     assert "slurm-1" in job(2, "--to", to, "--status").out
     assert job(1, source, "--to", to).code == 0
-    cleaned = job(2, "--to", to, "--clean", "--all_jobs")
-    assert cleaned.code == 0, cleaned
-    assert not to.exists()
 
 
 def test_jobs_that_both_say_so_share_a_copy_until_the_last_one_cleans(
