@@ -34,9 +34,9 @@ import dataprep.cli.stage, dataprep.cli.stopping
 import dataprep.staging.stage, dataprep.staging.status, dataprep.build.workspace
 from pathlib import Path
 from dataprep.cli import entry_point
-from dataprep.sealed.manifest import read_manifest
+from dataprep.sealed.set import SealedSet
 
-read_manifest(Path(sys.argv[1]))  # imports what checks it
+SealedSet.read(Path(sys.argv[1]))  # imports what checks it
 
 print("ready", flush=True)
 for line in sys.stdin:
