@@ -282,6 +282,7 @@ def _working(
     try:
         workspace.require_own()
         workspace.make()
+        workspace.free_lock()
         with locked(workspace, report=reporter.line) as lease:
             for each in (workspace, Workspace(workspace.generation)):
                 each.remove_misplaced()

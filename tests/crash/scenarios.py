@@ -130,7 +130,7 @@ def staged(place: Path, before: Callable[[Path], Scenario] | None = None) -> Sce
     made = prepared(place) if before is None else before(place)
     root, source = place / "copy", made.root / "out"
     root.mkdir()
-    words = ["stage", str(source), "--to", str(root / "out"), "--streams", "1"]
+    words = ["stage", str(source), "--to", str(root / "out")]
     if before is not None:
         _run(words)
     _run(made.words)

@@ -93,7 +93,7 @@ def test_a_job_that_is_cancelled_while_it_stages_cleans_every_node(
         path.mkdir()
     (source / "data").write_bytes(random.Random(0).randbytes(8_000_000))
     (slow / "sitecustomize.py").write_text(_SLOW_TO_STOP)
-    script = hook(cli, source).replace(" -- ", " --streams 1 --bandwidth 500000 -- ")
+    script = hook(cli, source).replace(" -- ", " --bandwidth 500000 -- ")
     job = cluster.submit(script, PYTHONPATH=f"{slow}:{os.environ.get('PYTHONPATH', '')}")
     for node in NODES:
         cluster.until(lambda node=node: any(".partial" in name for name in cluster.listing(node)))

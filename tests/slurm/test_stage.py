@@ -99,7 +99,7 @@ def test_shares_are_even_and_together_everything(cluster: Cluster, made: Made) -
 def test_a_node_whose_copier_is_killed_ends_the_job_and_has_nothing_half_done(
     cluster: Cluster, plain: Path
 ) -> None:
-    slow = "--streams 1 --bandwidth 1000000"
+    slow = "--bandwidth 1000000"
     number = cluster.submit(job(f"srun -K -n4 dataprep stage {plain} {slow}"))
     cluster.until(lambda: any(".partial" in name for name in cluster.listing("n2")))
     (copier,) = cluster.run("sh", "-c", _STAGING.format(node="n2")).out.split()
@@ -134,7 +134,7 @@ def test_a_node_that_is_too_full_keeps_all_from_copying(cluster: Cluster, plain:
 
 def test_two_jobs_on_a_node_share_a_copy_if_they_say_so(cluster: Cluster, plain: Path) -> None:
     stage = f"dataprep stage {plain} --shared"
-    slow = "--streams 1 --bandwidth 4000000"
+    slow = "--bandwidth 4000000"
 
     def until(name: str) -> str:
         return f"until [ -e '{cluster.root}/{name}' ]; do sleep 0.1; done"

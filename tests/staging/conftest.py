@@ -190,7 +190,7 @@ class Midway:
     ) -> None:
         self._go = to.with_name(f"{to.name}.go")
         patch = _HANGING.format(files=files, going_on=str(self._go))
-        one = ("--streams", "1")
+        one = ()
         self.call = forks.start(*words, "--to", to, *one, environment=environment, patch=patch)
         eventually(
             lambda: (partials(to) and len(arrived(to)) > files) or self.call.poll() is not None

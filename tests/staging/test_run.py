@@ -258,7 +258,7 @@ def test_a_warning_that_interrupts_nothing_is_heard_too() -> None:
 @pytest.mark.parametrize("job", ["none", "lsf"], indirect=True)
 def test_a_signal_while_staging_ends_it_before_the_command(job: Job, plain: Path) -> None:
     (plain / "data").write_bytes(bytes(range(256)) * 40_000)
-    words = ["--rendezvous", "none", "--streams", "1", "--bandwidth", "1MB"]
+    words = ["--rendezvous", "none", "--bandwidth", "1MB"]
     process = job.start(plain, *words, "--", "echo", "training")
     end = time.monotonic() + 30
     while not list(job.root.glob("s*/**/*.partial")):
