@@ -1,4 +1,4 @@
-"""Write docs/commands.md, docs/api.md and the manifest's schema from the program: ``python -m tests.regenerate_docs``."""
+"""Write docs/{commands,api}.md and the manifest's schema: ``python -m tests.regenerate_docs``."""
 
 from __future__ import annotations
 

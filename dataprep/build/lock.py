@@ -21,7 +21,6 @@ import errno
 import math
 import os
 import secrets
-import shutil
 import socket
 import threading
 import time
@@ -314,8 +313,6 @@ def locked(
     try:
         with _beating(lease, beat_seconds):
             for path in workspace.run_files():
-                if path.is_dir():  # of a damaged file system
-                    shutil.rmtree(path)
                 path.unlink(missing_ok=True)
             yield lease
     finally:
@@ -336,8 +333,6 @@ def _take(workspace: Workspace, report: Callable[[str], None], lease_seconds: fl
     """Wait for the marker to be ours; returns its text."""
     pause = lease_seconds / _LOOKS
     silence = Silence(3 * pause)
-    if workspace.lock.is_dir():  # of a damaged file system; if it is not empty, that is an error
-        workspace.lock.rmdir()
     first: Sighting | None = None
     while True:
         found = sight(workspace.lock)

@@ -97,6 +97,12 @@ class Workspace:
         for directory in self.private_directories():
             make_durably(directory)
 
+    def free_lock(self) -> None:
+        """Remove directories where the lock and the files of runs belong; no run makes such."""
+        self.remove_empty([self.lock])
+        for path in filter(_is_directory, self.run_files()):
+            shutil.rmtree(path)
+
     def remove_misplaced(self) -> None:
         """Remove directories where files belong, as a damaged file system may leave them.
 

@@ -282,6 +282,7 @@ def _working(
     try:
         workspace.require_own()
         workspace.make()
+        workspace.free_lock()
         with locked(workspace, report=reporter.line) as lease:
             for each in (workspace, Workspace(workspace.generation)):
                 each.remove_misplaced()
@@ -386,7 +387,9 @@ def _write_shards(job: Job, workers: _Workers) -> list[CommitRecord]:
         line(f"resuming: {counted(len(done), 'shard')} already there, {len(pending)} to make")
     # Looking took a while, and what is a lie in this run's eyes may be another's finished work.
     check_held(job.lease)
-    _forget(job, pending)
+    _forget(workspace, pending)
+    paths = (path for shard in pending for path in job.sink.paths(shard, job.request.layout))
+    workspace.remove_empty(map(workspace.path_of, paths))
     images = sum(split.images for split in job.splits) if job.works_on_images else 0
     parallelism = workers.engine.parallelism(len(pending), images=images)
     check_free_space(job, pending, at_once=parallelism.at_once)
@@ -418,15 +421,11 @@ def _finished(workspace: Workspace, shards: Sequence[ShardName]) -> dict[ShardNa
     return {shard: record for shard, record in found.items() if record is not None}
 
 
-def _forget(job: Job, pending: Sequence[ShardName]) -> None:
+def _forget(workspace: Workspace, pending: Sequence[ShardName]) -> None:
     """A seal or a record of a shard that must be made again would be a lie meanwhile."""
-    workspace = job.workspace
     workspace.manifest.unlink(missing_ok=True)
     for shard in pending:
         workspace.record(shard).unlink(missing_ok=True)
-    sink, layout = job.sink, job.request.layout
-    paths = (path for shard in pending for path in sink.paths(shard, layout))
-    workspace.remove_empty(workspace.path_of(path) for path in paths)
     forget_progress(workspace)
 
 

@@ -287,8 +287,8 @@ class Split(Statuses, frozen=True, kw_only=True, omit_defaults=True):
     label_set_spread: Count
     class_records: dict[Annotated[str, Meta(pattern=f"^(0|[1-9][0-9]{{0,9}}){_END}")], Positive]
     shards: Annotated[tuple[Shard, ...], Meta(min_length=1, max_length=MOST_SHARDS)]
-    files: tuple[File, ...] = ()
-    statistics: Statistics | None = None
+    files: tuple[File, ...]
+    statistics: Statistics | None
 
     def __post_init__(self) -> None:
         """Refuse sums that are not those of the shards."""

@@ -154,7 +154,7 @@ def test_a_forged_job_file_deletes_nothing(
     out = tiny.copy(tmp_path / "out")
     forge(out / ".dataprep" / "job.json", lambda it: it["identity"].update(num_shards=counts))
     (out / "manifest.json").unlink()
-    assert "is damaged" in cli("status", out).error
+    assert ".dataprep/job.json: " in cli("status", out).error
     assert cli(*tiny.command(out)).code == 1
     assert cli(*tiny.command(out, "--overwrite")).code == 0
     assert victim.read_text() == "mine"

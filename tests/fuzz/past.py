@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from dataprep.system.state_files import to_json
+from tests.forging import rehashed
 from tests.fuzz import raw_readers as raw
 from tests.fuzz import set_readers as sets
 
@@ -69,11 +69,11 @@ def _forged_sets() -> dict[str, bytes]:
         for parent in parents:
             node = node[int(parent) if parent.isdigit() else parent]
         node[name] = value
-        files[0] = to_json(manifest)
+        files[0] = json.dumps(manifest).encode()
         made[f"{path}={value}"] = sets.sealed_set(raw.NEXT.join(files))
     for more in _FORGED_PARTS:
         files = part.split(raw.NEXT)
-        files[1] = to_json({**json.loads(files[1]), **more})
+        files[1] = rehashed({**json.loads(files[1]), **more})
         made[f"part {more}"] = raw.NEXT.join(files)
     return made
 

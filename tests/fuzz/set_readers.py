@@ -21,14 +21,17 @@ import numpy as np
 from dataprep.cli import main
 from dataprep.errors import DataprepError, UsageError
 from dataprep.plugins import load_sink
-from dataprep.sealed.manifest import NAME, PART, Part, part_json, seal_manifest
+from dataprep.sealed.part import NAME as PART
 from dataprep.sealed.records import describe
+from dataprep.sealed.set import NAME
 from dataprep.sinks import DatasetInfo, ShardName, Sink
 from dataprep.sinks.testing import CASES, Case
 from dataprep.sinks.tfrecord import masked_crc
 from dataprep.staging.inventory import read_inventory
-from dataprep.system.state_files import to_json
+from dataprep.system.state_files import encode
+from dataprep_schemas.state import Part
 from tests.conftest import write_tiny_raw
+from tests.forging import rehashed
 from tests.fuzz.mutations import mutated, mutated_document
 from tests.fuzz.raw_readers import NEXT
 
@@ -142,10 +145,10 @@ def sets() -> list[bytes]:
         assert (out / NAME).exists(), said
         whole = [out / name for name in _FILES]
         manifest = json.loads(whole[0].read_bytes())
-        part = part_json(Part(manifest["sha256"], {"train": (1,), "validation": (0,)}))
+        part = encode(Part(manifest["sha256"], {"train": (1,), "validation": (0,)}))
         return [
             NEXT.join(path.read_bytes() if path.exists() else own for path in whole)
-            for own in (b"{}", part.encode())
+            for own in (b"{}", part)
         ]
 
 
@@ -154,7 +157,7 @@ def mutated_set(random: Random, seeds: list[bytes]) -> bytes:
     files = random.choice(seeds).split(NEXT)
     at = random.choice((0, 0, 0, 1, 2, 2, 3, 5))
     if at < 2:
-        files[at] = to_json(mutated_document(random, json.loads(files[at])))
+        files[at] = json.dumps(mutated_document(random, json.loads(files[at]))).encode()
     else:
         files[at] = mutated(random, [files[at]])
     return NEXT.join(files)
@@ -163,7 +166,7 @@ def mutated_set(random: Random, seeds: list[bytes]) -> bytes:
 def sealed_set(data: bytes) -> bytes:
     """With the hashes of all files, as somebody seals it who forges everything."""
     files = data.split(NEXT)
-    with suppress(ValueError, RecursionError):
+    with suppress(ValueError, RecursionError, OverflowError):
         manifest = json.loads(files[0])
         contents = dict(zip(_FILES, files, strict=False))
         for entry in _entries(manifest):
@@ -171,13 +174,10 @@ def sealed_set(data: bytes) -> bytes:
             if content is not None:
                 entry["bytes"] = len(content)
                 entry["sha256"] = hashlib.sha256(content).hexdigest()
-        if isinstance(manifest, dict):
-            body = {name: value for name, value in manifest.items() if name != "sha256"}
-            manifest = {**seal_manifest(body)}
-            part = json.loads(files[1])
-            if isinstance(part, dict) and "manifest_sha256" in part:
-                files[1] = to_json({**part, "manifest_sha256": manifest["sha256"]})
-        files[0] = to_json(manifest)
+        files[0] = rehashed(manifest)
+        part = json.loads(files[1])
+        if isinstance(part, dict) and "manifest_sha256" in part and isinstance(manifest, dict):
+            files[1] = rehashed({**part, "manifest_sha256": manifest["sha256"]})
     return NEXT.join(files)
 
 

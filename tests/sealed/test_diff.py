@@ -179,7 +179,7 @@ def annotated(examples: list[Example]) -> list[Example]:
     """As radiographs are: two findings each, a box of each, and what is known of the patient."""
     boxes = ((0.0, 0.25, 0.5, 1.0),) * 2
     return [
-        replace(
+        with_changes(
             it, labels=(2, 5), synset="", boxes=boxes, box_labels=(5, 2), attributes={"view": "PA"}
         )
         for it in examples
@@ -236,7 +236,7 @@ def test_what_a_format_has_no_place_for_is_no_difference(
     one = tmp_path / "one"
     shutil.copytree(tiny.out, one)
     restate(one, lost_attributes, boxes=True, attributes=[["view", "text"]])
-    restate(one, lambda them: [replace(it, attributes={"view": "PA"}) for it in them])
+    restate(one, lambda them: [with_changes(it, attributes={"view": "PA"}) for it in them])
     found = diff(one, shelf("recordio").out, threads=1)
     assert found.same
     assert not found.attributes

@@ -360,6 +360,9 @@ class Handle:
     def write(self, data: bytes | str) -> None:
         self.pending += data.encode() if isinstance(data, str) else data
 
+    def truncate(self) -> None:
+        """Nothing: what is written here takes the place of all that there was."""
+
     def flush(self) -> None:
         pass
 

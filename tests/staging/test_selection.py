@@ -54,6 +54,7 @@ def split(name: str, records: list[int], *more: str) -> Split:
         class_records={},
         shards=shards,
         files=tuple(file(path, 5) for path in more),
+        statistics=None,
     )
 
 

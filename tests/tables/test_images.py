@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dataprep.errors import SourceError
 from dataprep.tables import Member, Row, Scanned
 from dataprep.tables.arrow import index_tables, order_rows
+from dataprep_schemas.manifest import Unmatched
 from dataprep_schemas.tables import schema_of
 
 

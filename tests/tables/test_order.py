@@ -26,6 +26,7 @@ from dataprep.tables.order import (
 
 SHUFFLES: list[Shuffle] = ["stratified", "global", "none"]
 DATABASE = duckdb.connect()
+TOKEN = "0" * 64
 
 
 @st.composite
@@ -151,7 +152,7 @@ def kept(find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shards=4,
         shuffle="stratified",
         seed=0,
-        token="t",
+        token=TOKEN,
     )
     return directory
 
@@ -166,7 +167,7 @@ def test_what_is_kept_is_read_back_block_by_block(kept: Path) -> None:
 
 
 def test_only_the_order_that_is_whole_and_of_this_input_is_current(kept: Path) -> None:
-    assert order_is_current(kept, "train", "t")
+    assert order_is_current(kept, "train", TOKEN)
     assert not order_is_current(kept, "train", "u")
     assert not order_is_current(kept, "test", "t")
 
@@ -180,7 +181,7 @@ def test_damage_is_found(kept: Path, name: str, damage: str) -> None:
         (kept / name).unlink()
     else:
         (kept / name).write_bytes(data if damage == "flip" else data[:-9])
-    assert not order_is_current(kept, "train", "t")
+    assert not order_is_current(kept, "train", TOKEN)
     module._read_block.cache_clear()
     with pytest.raises(SinkError, match="is not what this run wrote; run the same command again"):
         [[*read_shard(kept, "train", number)] for number in range(4)]
