@@ -7,16 +7,17 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.errors import DatasetError, UsageError
-from dataprep.sealed.set import NAME, SealedSet
+from dataprep.sealed.set import NAME, REMEDY, SealedSet
 from dataprep.staging.target.paths import PRIVATE
 from dataprep.system.durable_files import is_partial
 from dataprep.system.messages import printable
 from dataprep.system.regular_files import read_regular
-from dataprep.system.state_files import encode
+from dataprep.system.state_files import parse
 from dataprep_schemas.manifest import File, Manifest, RecordsFile
 
 _OURS = ".dataprep"  # what begins like this is a directory of ours, not data
@@ -53,12 +54,14 @@ class Inventory:
         digest: the manifest's own SHA-256; of a plain directory the SHA-256 over its listing.
         files: in the order of their paths; ``manifest.json``, if there is one, is among them.
         manifest: what it says; None for a plain directory.
+        data: its very bytes, which a copy has too; none for a plain directory.
     """
 
     source: Path
     digest: str
     files: tuple[SourceFile, ...]
     manifest: Manifest | None
+    data: bytes = b""
 
 
 def read_inventory(source: Path) -> Inventory:
@@ -84,10 +87,10 @@ def read_inventory(source: Path) -> Inventory:
                 f"{printable(str(source))} is no directory, and only directories are staged; name "
                 f"the one that it is in, {printable(str(source.absolute().parent))}"
             )
-        if not _is_plain(source):
-            sealed = SealedSet.read(source)
+        if (data := _manifest_of(source)) is not None:
+            sealed = SealedSet.of(source, parse(data, Manifest, source / NAME, REMEDY))
             sealed.require_whole("staged")
-            return _named(sealed)
+            return _named(sealed, data)
         if (source / _OURS).is_dir():
             raise DatasetError(
                 f"{source} holds an unfinished data set, without {NAME}; finish it first, with "
@@ -102,29 +105,27 @@ def read_inventory(source: Path) -> Inventory:
         ) from error
 
 
-def _is_plain(source: Path) -> bool:
-    """Whether there is no manifest of ours; one that is damaged is still ours."""
+def _manifest_of(source: Path) -> bytes | None:
+    """The bytes of a manifest of ours, be it damaged; None if there is none."""
     try:
         data = read_regular(source / NAME)
-        if _FORMAT in data:
-            return False
-        json.loads(data)
     except FileNotFoundError:
-        return True
-    except (ValueError, RecursionError):  # cut, say, or emptied
-        return False
-    return True
+        return None
+    if _FORMAT not in data:
+        with suppress(ValueError, RecursionError):  # ours that was cut, say, or emptied
+            json.loads(data)
+            return None
+    return data
 
 
-def _named(sealed: SealedSet) -> Inventory:
+def _named(sealed: SealedSet, data: bytes) -> Inventory:
     """What a manifest names, and itself."""
     manifest = sealed.manifest
-    data = encode(manifest)  # its very bytes: reading it has checked that
     named: list[File | RecordsFile] = [manifest.records_table, *manifest.files()]
     files = [SourceFile(file.path, file.bytes, file.sha256) for file in named]
     files.append(SourceFile(NAME, len(data), hashlib.sha256(data).hexdigest()))
     files.sort(key=lambda file: file.path)
-    return Inventory(sealed.out, manifest.sha256, tuple(files), manifest)
+    return Inventory(sealed.out, manifest.sha256, tuple(files), manifest, data)
 
 
 def _listed(source: Path) -> Inventory:

@@ -199,11 +199,11 @@ def write_labels(plan: StagePlan, directory: StageDirectory) -> list[CopiedFile]
     Raises:
         StagingError: the storage is full, read-only, damaged, or gone.
     """
+    part, source = plan.selection.part, plan.inventory.source
     written = []
-    for name, document in ((PART, plan.selection.part), (MANIFEST, plan.inventory.manifest)):
-        if document is None:
+    for name, data in ((PART, part and encode(part)), (MANIFEST, plan.inventory.data)):
+        if not data:
             continue
-        data, source = encode(document), plan.inventory.source
         file = SourceFile(name, len(data))
         with TargetWriter(directory.descriptor, file, source=source, verify="copy") as writer:
             writer.write(data, 0)

@@ -12,6 +12,7 @@ import pytest
 from dataprep.errors import DatasetError, UsageError
 from dataprep.sealed.set import SealedSet
 from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
+from dataprep.system.state_files import encode
 from tests.conftest import Cli, Made, Shelf, hashes
 from tests.forging import forge
 
@@ -85,6 +86,19 @@ def test_a_manifest_that_names_what_is_staging_s_own_is_refused(
     forge(source / "manifest.json", change)
     with pytest.raises(DatasetError, match=r"manifest\.json: .*\.path"):
         read_inventory(source)
+
+
+def test_a_manifest_stays_as_it_is_though_it_is_written_otherwise(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    source, to = tiny.copy(tmp_path / "out"), tmp_path / "to"
+    forge(source / "manifest.json", lambda manifest: manifest.update(seed=manifest.pop("seed")))
+    data = (source / "manifest.json").read_bytes()
+    assert encode(SealedSet.read(source).manifest) != data
+    assert cli("stage", source, "--to", to).code == 0
+    assert (to / "manifest.json").read_bytes() == data
+    assert cli("stage", "--to", to, "--status", "--verify", "reread").code == 0
+    assert cli("verify", to).code == 0
 
 
 def test_an_unfinished_data_set_is_refused(tiny: Made, tmp_path: Path) -> None:
