@@ -3,7 +3,7 @@
 ::
 
     everything   every node reads all, N * S from the parallel file system
-    share        every node reads its part, K * S together if K nodes keep each shard
+    share        every node reads its part, S together
     broadcast    S is read once and sent from node to node
 
 Reading, sending, hashing and writing overlap, so the slowest of them sets the time. What is left
@@ -99,7 +99,6 @@ def estimate(
     largest: int,
     nodes: int,
     machine: Machine,
-    replicas: int,
     part: float,
     obstacle: str = "",
 ) -> Estimates:
@@ -110,7 +109,6 @@ def estimate(
         largest: bytes of its largest file; a shard is the least that a node can have.
         nodes: how many.
         machine: how fast it is.
-        replicas: how many nodes keep each shard, with a share.
         part: bytes that a node gets with a share.
         obstacle: why there can be no share, a line; empty if there can.
     """
@@ -140,6 +138,6 @@ def estimate(
 
     return Estimates(
         of("everything", total, nodes, ""),
-        of("share", part, replicas, obstacle),
+        of("share", part, 1, obstacle),
         of("broadcast", total, 1, "" if nodes > 1 else "impossible: there is only one node", chain),
     )

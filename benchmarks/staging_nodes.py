@@ -150,7 +150,7 @@ def _predicted(mode: Mode, megabits: int, total: int, largest: int) -> Estimate:
         nic=megabits / 8e3,
         streams=default_streams(),
     )
-    predicted: Estimate = getattr(estimate(total, largest, COUNT, machine, 1, total / COUNT), mode)
+    predicted: Estimate = getattr(estimate(total, largest, COUNT, machine, total / COUNT), mode)
     return predicted
 
 

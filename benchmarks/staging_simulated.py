@@ -49,21 +49,12 @@ def rows() -> list[Row]:
 
 
 def simulated(data: DataSet) -> Iterator[tuple[int, Estimates]]:
-    """Estimates for every number of nodes, with as many replicas as a share needs at least."""
+    """Estimates for every number of nodes; too few files are not shared."""
     machine = Machine(stripes=data.stripes)
     for nodes in NODES:
-        replicas = -(-nodes // data.files)
-        yield (
-            nodes,
-            estimate(
-                data.bytes,
-                data.bytes // data.files,
-                nodes,
-                machine,
-                replicas,
-                part=data.bytes * replicas / nodes,
-            ),
-        )
+        few = "" if data.files >= nodes else "impossible: there are fewer files than nodes"
+        part = data.bytes / nodes
+        yield nodes, estimate(data.bytes, data.bytes // data.files, nodes, machine, part, few)
 
 
 def markdown() -> str:
@@ -90,14 +81,10 @@ def _in_one_line(found: Estimates) -> str:
 
 def _cells(found: Estimates) -> dict[Mode, str]:
     """Seconds and their reason of every mode; a dash for one that cannot be."""
-    cells: dict[Mode, str] = {}
-    for each in (found.everything, found.share, found.broadcast):
-        # A share of which every node needs all replicas is no share.
-        possible = not each.obstacle and (
-            each.mode != "share" or each.node_bytes < found.everything.node_bytes
-        )
-        cells[each.mode] = f"{_duration(each.seconds)}, {each.limit}" if possible else "-"
-    return cells
+    return {
+        each.mode: "-" if each.obstacle else f"{_duration(each.seconds)}, {each.limit}"
+        for each in (found.everything, found.share, found.broadcast)
+    }
 
 
 def _duration(seconds: float) -> str:

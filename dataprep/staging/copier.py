@@ -26,9 +26,9 @@ from dataprep.staging.local_ranks import Progress
 from dataprep.staging.mpi import MpiPeers
 from dataprep.staging.plan import StagePlan
 from dataprep.staging.present import (
-    LABELS,
     Present,
     copied_files,
+    labels_of,
     look,
     remove_labels,
     write_labels,
@@ -182,8 +182,7 @@ class Copier:
         plan, directory = self.plan, self.directory
         remove_sentinel(directory)
         wanted = {file.path for file in plan.selection.files}
-        labels = LABELS if plan.inventory.manifest is not None else frozenset()
-        paths = sorted(wanted | labels | present.planned)
+        paths = sorted({*wanted, *labels_of(plan), *present.planned})
         planned = [CopiedFile(path, 0, None, 0) for path in paths]
         write_sentinel(directory, self._sentinel(present, planned), PLANNED)
         remove_labels(plan, directory)

@@ -34,7 +34,7 @@ from dataprep.system.messages import printable, some_of
 from dataprep.system.state_files import encode
 from dataprep_schemas.state import CopiedFile, Sentinel
 
-LABELS = frozenset({MANIFEST, PART})
+_LABELS = (MANIFEST, PART)  # in this order they go: without its part, a manifest means all
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
     recorded = {file.path: file for file in sentinel.files} if sentinel else {}
     changed = set(changed_files(directory, list(recorded.values())))
     same_source = sentinel is not None and sentinel.digest == plan.inventory.digest
-    labels = LABELS if plan.inventory.manifest is not None else frozenset()
+    labels = {*labels_of(plan)}
     wanted = {file.path for file in plan.selection.files} | labels
     ours = {*recorded, *planned}
     if plan.inventory.manifest is not None:
@@ -179,8 +179,12 @@ def _find(directory: StageDirectory, path: str) -> CopiedFile | None:
 
 def copied_files(plan: StagePlan) -> list[SourceFile]:
     """What is copied of a selection: all but the labels of a data set, which are written last."""
-    labels = LABELS if plan.inventory.manifest is not None else frozenset()
-    return [file for file in plan.selection.files if file.path not in labels]
+    return [file for file in plan.selection.files if file.path not in labels_of(plan)]
+
+
+def labels_of(plan: StagePlan) -> tuple[str, ...]:
+    """What makes the target a data set, or a part of one; none of a plain directory."""
+    return _LABELS if plan.inventory.manifest is not None else ()
 
 
 def remove_labels(plan: StagePlan, directory: StageDirectory) -> None:
@@ -189,7 +193,7 @@ def remove_labels(plan: StagePlan, directory: StageDirectory) -> None:
     Raises:
         StagingError: the storage is read-only or damaged.
     """
-    for name in (PART, MANIFEST) if plan.inventory.manifest is not None else ():
+    for name in labels_of(plan):
         remove_file(directory.descriptor, name)
 
 

@@ -110,8 +110,8 @@ def _of_data_set(
             left_out.update(own)
             if own and name in wanted:
                 notes.append(
-                    f"{name}: left out {some_of(own)}, made once for all its shards; without "
-                    "--share they come along"
+                    f"{printable(name)}: left out {some_of(own)}, made once for all its shards; "
+                    "without --share they come along"
                 )
         for number, shard in enumerate(split.shards):
             if number not in here:
@@ -137,8 +137,8 @@ def _deal(
         return tuple(range(len(sizes)))
     if len(sizes) < share.nodes:
         notes.append(
-            f"{what}: {counted(len(sizes), noun)}, too few for {share.nodes} nodes, so all of it "
-            "is staged on every node"
+            f"{printable(what)}: {counted(len(sizes), noun)}, too few for {share.nodes} nodes, so "
+            "all of it is staged on every node"
         )
         return tuple(range(len(sizes)))
     dealt = deal_shards(sizes, share.nodes)

@@ -12,7 +12,8 @@ from socket import gethostname
 
 import dataprep
 from dataprep.errors import DataprepError
-from dataprep.sealed.manifest import present, read_manifest, read_part
+from dataprep.sealed.part import described
+from dataprep.sealed.set import SealedSet
 
 
 def main(out: Path) -> str:
@@ -22,18 +23,18 @@ def main(out: Path) -> str:
         DataprepError: a record cannot be read, or is not what the manifest says.
         SystemExit: there are more or fewer than it says.
     """
-    manifest = read_manifest(out)
-    part = read_part(out, manifest)
+    sealed = SealedSet.read(out)
     seen = []
-    for name, split in present(out, manifest)["splits"].items():
+    for name, split in sealed.splits.items():
         keys = set()
         with dataprep.open(out, split=name) as records:
             for example in records:
                 keys.add(example.key)
-        if len(keys) != split["records"]:
-            sys.exit(f"{out}: {len(keys)} records of {name}, but {split['records']} should be here")
-        seen.append(f"{len(keys)} records of {name} in {len(split['shards'])} shards")
-    return f"{gethostname()}: read {', '.join(seen)}; {part or 'all of it'}"
+        if len(keys) != split.records:
+            sys.exit(f"{out}: {len(keys)} records of {name}, but {split.records} should be here")
+        seen.append(f"{len(keys)} records of {name} in {len(split.shards)} shards")
+    part = "all of it" if sealed.part is None else described(sealed.part)
+    return f"{gethostname()}: read {', '.join(seen)}; {part}"
 
 
 if __name__ == "__main__":

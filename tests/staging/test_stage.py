@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from pathlib import Path
 
@@ -233,6 +235,24 @@ def test_a_plain_directory_arrives_as_it_is(cli: Cli, tmp_path: Path, more: tupl
     again = staged(cli, tmp_path / "plain", to, *more)
     assert "nothing to copy" in again.out
     assert times(to) == before
+
+
+def test_names_that_are_no_text_are_staged_as_they_are(cli: Cli, tmp_path: Path) -> None:
+    plain, to = tmp_path / os.fsdecode(b"pl\xffin%41"), tmp_path / os.fsdecode(b"t\xffo%")
+    for name in (b"a\xff", b"%41", b"\xfe/100%", "ä\n".encode()):
+        path = plain / os.fsdecode(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name)
+    staged(cli, plain, to)
+    assert arrived(to) == arrived(plain)
+    assert "nothing to copy" in staged(cli, plain, to).out
+    (plain / "%41").write_bytes(b"new")
+    assert "in 1 file copied" in staged(cli, plain, to).out
+    assert arrived(to) == arrived(plain)
+    told = json.loads(cli("stage", plain, "--to", to, "--status", "--json").out)
+    assert (told["is_whole"], told["source"], told["files"]) == (True, str(plain), 4)
+    assert "removed 4 files" in cli("stage", plain, "--to", to, "--clean").out
+    assert not to.exists()
 
 
 def test_of_a_plain_directory_that_has_changed_everything_is_as_it_is_now(

@@ -181,6 +181,24 @@ def test_a_users_own_label_in_the_target_is_refused_and_left(
     assert (to / name).read_text() == "{}"
 
 
+def test_a_part_that_is_changed_is_at_no_moment_taken_for_the_whole(
+    cli: Cli, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to, there = tmp_path / "to", []
+    told = ("--share", "node", "--world_size", 2, "--rendezvous", "none", "--rank")
+    staged(cli, source, to, *told, 0)
+    fsync = os.fsync
+
+    def look(descriptor: int) -> None:
+        there.append([name for name in ("manifest.json", "part.json") if (to / name).exists()])
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", look)
+    staged(cli, source, to, *told, 1)
+    assert ["manifest.json"] not in there
+    assert ["part.json"] in there
+
+
 @pytest.mark.parametrize("old", [False, True], ids=["new", "over an old copy"])
 def test_a_copy_that_is_not_whole_does_not_look_like_a_data_set(
     cli: Cli, forks: Forks, sets: Sets, tmp_path: Path, old: bool
