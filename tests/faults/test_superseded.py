@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -35,7 +34,7 @@ class TakenMeanwhile(MaxBad):
 
 
 def seal_again(job: Job, max_bad: MaxBad) -> None:
-    identity = cast("dict[str, object]", read_job(job.workspace)["identity"])
+    identity = read_job(job.workspace).identity
     report = list[str]().append
     records = finished_shards(job.workspace)
     seal(job, identity, records, max_bad=max_bad, report=report)
@@ -59,7 +58,7 @@ def test_a_late_worker_s_failure_does_not_keep_a_run_from_sealing(tiny: Made, jo
 
 
 def test_it_overwrites_nothing(tiny: Made, job: Job) -> None:  # as above
-    identity = read_job(job.workspace)["identity"]
+    identity = read_job(job.workspace).identity
     with pytest.raises(LockedError, match="another run took this directory over"):
-        claim(job, identity, {}, overwrite=True)  # type: ignore[arg-type]  # from JSON
+        claim(job, identity, {}, overwrite=True)
     assert hashes(job.workspace.out) == tiny.files
