@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 Document = dict[str, Any]
 
 
@@ -23,7 +21,7 @@ def rehashed(document: Any) -> bytes:
 
 
 def _file(document: Any) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+    return json.dumps(document, indent=1).encode() + b"\n"
 
 
 def forge(path: Path, change: Callable[[Document], object]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -67,7 +68,7 @@ def parse(data: bytes, kind: type[Document], place: object, remedy: str) -> Docu
     try:
         document = msgspec.json.decode(data, type=kind)
     except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{place}: {_wrong(data, kind, error)}; {remedy}") from error
+        raise _refused(data, kind, place, remedy, error) from error
     if _digest(data, document.sha256) != document.sha256:
         raise DatasetError(
             f"{place} was changed after it was written: its hash is another; {remedy}"
@@ -86,20 +87,25 @@ def _digest(data: bytes, sha256: str) -> str:
     return digest.hexdigest()
 
 
-def _wrong(data: bytes, kind: type[msgspec.Struct], error: Exception) -> str:
-    """What keeps them from being a document: another form, or the first thing that is wrong."""
+def _refused(
+    data: bytes, kind: type[msgspec.Struct], place: object, remedy: str, error: Exception
+) -> DatasetError:
+    """What to tell of bytes that are no document: the first thing that is wrong, and where."""
+    found, expected = "dataprep-", str(kind.__struct_config__.tag)
+    with suppress(ValueError, RecursionError):  # which is told below
+        found = msgspec.json.decode(data, type=_Named).format
+    if not found.startswith("dataprep-"):
+        return DatasetError(f"{place} is not dataprep's; give a directory that dataprep made")
+    what = str(error)
+    if found not in ("dataprep-", expected):
+        what = f"its format is {found[:100]!r}, this version reads {expected!r}"
+    return DatasetError(f"{place}: {one_line(what)[:_LONGEST]}; {remedy}")
 
-    class Named(msgspec.Struct):
-        format: str
 
-    expected = str(kind.__struct_config__.tag)
-    try:
-        found = msgspec.json.decode(data, type=Named).format
-    except (ValueError, RecursionError):
-        return one_line(f"not a file of dataprep's: {error}")[:_LONGEST]
-    if found != expected:
-        return one_line(f"its format is {found[:100]!r}, this version reads {expected!r}")
-    return one_line(str(error))[:_LONGEST]
+class _Named(msgspec.Struct):
+    """The name of a file's form, whatever else is in it."""
+
+    format: str = ""
 
 
 def read_document(path: Path, kind: type[Document], remedy: str) -> Document:

@@ -330,7 +330,7 @@ def test_other_options_are_refused(
 def test_there_must_be_something_to_add_to(cli: Cli, folders: Made, tmp_path: Path) -> None:
     raw = replace(folders.raw, options=CUT)
     result = cli(*raw.command(tmp_path / "out", "--append"))
-    assert "no sealed data set to add to; leave out --append" in result.error
+    assert "no finished data set to add to; leave out --append" in result.error
 
 
 def test_only_a_whole_data_set_grows(cli: Cli, grown: Made) -> None:

@@ -319,7 +319,7 @@ def refusals(tiny: Made, tmp_path: Path) -> Iterator[tuple[tuple[object, ...], i
     (tmp_path / "file").write_text("mine")
     to = ("--to", new)
     yield (tiny.out, *to), 2, "Missing option '--sink'"
-    yield (tmp_path, *to, "--sink", "lmdb"), 1, "no manifest.json here, so no sealed data set"
+    yield (tmp_path, *to, "--sink", "lmdb"), 1, "no manifest.json here, so not a finished data set"
     yield (tiny.out, "--to", tiny.out, "--sink", "lmdb"), 2, "what is to be converted"
     link = tmp_path / "link"
     link.symlink_to(tiny.out)

@@ -91,7 +91,6 @@ AT_SHARD = r"\$\.splits\[\.\.\.\]\.shards\[3\]"
         (lambda it: renamed(it, "../x"), r"at `key` in `\$\."),
         (lambda it: renamed(it, "a\x1b[2J"), r"at `key` in `\$\."),
         (lambda it: it.update(format="dataprep-manifest-1"), "its format is 'dataprep-manifest-1'"),
-        (lambda it: it.clear(), "not a file of dataprep's"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_place(
@@ -104,6 +103,12 @@ def test_what_is_wrong_is_named_by_its_place(
     assert str(caught.value).startswith(f"{out / 'manifest.json'}: ")
     assert str(caught.value).endswith("--overwrite")
     assert str(caught.value).isprintable()
+
+
+def test_another_program_s_is_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"name": "my web app", "format": "1"}')
+    with pytest.raises(DatasetError, match="is not dataprep's; give a directory that dataprep"):
+        SealedSet.read(tmp_path)
 
 
 def test_a_hash_that_is_not_the_file_s_is_refused(tiny: Made, tmp_path: Path) -> None:

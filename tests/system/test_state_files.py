@@ -66,7 +66,7 @@ def test_a_link_counts_as_not_there_and_is_replaced(tmp_path: Path) -> None:
     ("change", "what"),
     [
         ({"format": "dataprep-order-1"}, "its format is 'dataprep-order-1', this version reads"),
-        ({"format": "\x1b[2J"}, r"its format is '\\x1b\[2J', this version reads"),
+        ({"format": "dataprep-\x1b[2J"}, r"its format is 'dataprep-\\x1b\[2J', this version"),
         ({"images": -1}, r"Expected `int` >= 0 - at `\$\.images`"),
         ({"images": 2**53}, r"Expected `int` <= \d+ - at `\$\.images`"),
         ({"images": 1.0}, r"Expected `int`, got `float` - at `\$\.images`"),
