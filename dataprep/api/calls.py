@@ -187,6 +187,7 @@ def verify(
     out: StrPath,
     *,
     level: str = "hash",
+    discard: bool = False,
     workers: int | None = None,
     progress: Tell | None = None,
 ) -> Verified:
@@ -196,6 +197,7 @@ def verify(
         out: the directory of ``manifest.json``.
         level: ``size``, ``hash``, ``records``, ``decode`` or ``reader``, each with more than the
             one before; see ``dataprep verify``.
+        discard: delete the bad files, so that the command that made them makes only those anew.
         workers: cores to use; None for those this process may use.
         progress: as for `prepare`.
 
@@ -203,9 +205,11 @@ def verify(
         What was found: `problems` is empty if everything is good.
 
     Raises:
-        DatasetError: there is no intact manifest to check against.
+        DatasetError: there is no intact manifest to check against, or nothing could make again
+            what is to be deleted.
         UsageError: no such level; or the format, or its own reader, is not installed.
     """
+    from dataprep.build import mending
     from dataprep.sealed.verify import LEVELS
     from dataprep.sealed.verify import verify as run
 
@@ -215,7 +219,11 @@ def verify(
     with told(progress) as reporter:
         reporter.begin("verify", _bytes_of(Path(out)), "byte")
         threads = workers or usable_cores()
-        return run(Path(out), checked, threads=threads, progress=reporter.advance)
+        found = run(Path(out), checked, threads=threads, progress=reporter.advance)
+    if not found.problems:
+        return found
+    gone = mending.discard(Path(out), found) if discard else []
+    return replace(found, remedy=mending.remedy(Path(out)), discarded=tuple(gone))
 
 
 def diff(

@@ -26,30 +26,26 @@ from dataprep.system.messages import counted, sized
     help="size: files are there. hash: and unchanged. records: and well-formed, with the right "
     "labels. decode: and every image decodes. reader: and the format's own reader agrees.",
 )
+@click.option("--discard", is_flag=True, help="Delete the bad files of the data set.")
 @click.option("--json", is_flag=True, help="Print what was found as JSON: dataprep.Verified.")
-def command(out: Path, level: str, workers: int | None, json: bool) -> None:
+def command(out: Path, level: str, workers: int | None, discard: bool, json: bool) -> None:
     """Check a finished data set against its manifest, naming every bad shard.
 
     OUT is the directory that holds manifest.json. Exit code 1 if anything is wrong.
     """
     with watched("nothing was changed") as display:
-        found = verify(out, level=level, workers=workers, progress=display)
+        found = verify(out, level=level, discard=discard, workers=workers, progress=display)
     if json:
         say(*as_json(found).split("\n"))
     else:
         for problem in found.problems:
             say(f"bad: {problem.path}: {problem.what}")
+        for path in found.discarded:
+            say(f"deleted: {path}")
     if found.problems:
         bad = len({problem.path for problem in found.problems})
-        mend = (
-            "stage it again"
-            if found.part
-            else (
-                "delete damaged shards and run the command that made the data set again: it makes "
-                "only those anew"
-            )
-        )
-        raise DatasetError(f"{out}: {bad} of {found.files} files bad; {mend}")
+        first = "" if discard else "delete them (--discard) and "
+        raise DatasetError(f"{out}: {bad} of {found.files} files bad; {first}{found.remedy}")
     if json:
         return
     if level == "reader":

@@ -45,21 +45,34 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One file that is not what the manifest says, and how."""
+    """One file that is not what the manifest says, and how.
+
+    Attributes:
+        foreign: whether it is not the data set's, but readers would take it in.
+    """
 
     path: str
     what: str
+    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a verification found; ``part`` if only a part of the data set should be there."""
+    """What a verification found.
+
+    Attributes:
+        part: if only a part of the data set should be there.
+        discarded: bad files that were deleted.
+        remedy: how to have bad files again; empty if there are none.
+    """
 
     files: int
     bytes: int
     records: int
     problems: tuple[Problem, ...]
     part: Part | None = None
+    discarded: tuple[str, ...] = ()
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,4 +318,4 @@ def _check_foreign_files(sealed: SealedSet) -> Iterator[Problem]:
         files = chain(split.files, *(shard.files for shard in split.shards))
         for path in foreign_files(sealed.out, [name], (file.path for file in files)):
             what = f"is not in {own}, but readers would take it in; move it away"
-            yield Problem(path, what)
+            yield Problem(path, what, foreign=True)
