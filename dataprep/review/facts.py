@@ -57,22 +57,27 @@ class ClassCount:
 
 def histograms(database: Database) -> list[Histogram]:
     """Of every measure that differs between images; ``images`` as `dataprep.review` makes it."""
-    scales = [f"ln({value})" if growing else value for _, _, value, growing in _MEASURED]
+    # A forged table may have any numbers.
+    scales = [
+        f"case when {value} > 0 and isfinite({value}) then ln({value}) end"
+        if growing
+        else f"case when isfinite({value}) then {value}::double end"
+        for _, _, value, growing in _MEASURED
+    ]
     ranges = database.execute(
-        "select "
-        + ", ".join(f"min({scaled})::double, max({scaled})::double" for scaled in scales)
-        + " from images"
+        "select " + ", ".join(f"min({scaled}), max({scaled})" for scaled in scales) + " from images"
     ).fetchall()[0]
     found = []
-    for at, (_, title, value, growing) in enumerate(_MEASURED):
+    for at, (_, title, _, growing) in enumerate(_MEASURED):
         scaled, (low, high) = scales[at], ranges[2 * at : 2 * at + 2]
         if low is None or high - low < 1e-9:
             continue
         step = (high - low) / _BINS
         counts = dict(
             database.execute(
-                f"select least(floor(({scaled} - {low!r}) / {step!r}), {_BINS - 1})::integer, "
-                f"count(*) from images where {value} is not null group by 1"
+                "select least(floor((scaled - $low) / $step), $last)::integer, count(*) "
+                f"from (select {scaled} as scaled from images) where scaled is not null group by 1",
+                {"low": low, "step": step, "last": _BINS - 1},
             ).fetchall()
         )
         edges = [low + step * number for number in range(_BINS + 1)]
@@ -113,19 +118,19 @@ def sample(
     ).fetchall()[0]
     each = max(min(images // max(classes, 1), 12), 1)
     found: list[Any] = database.execute(
-        f"""
+        """
         with shown as (
             select number from counted where images > 0 and split = $split
-            order by md5(concat('{seed}', chr(0), number)), number limit {images // each}
+            order by md5(concat($seed, chr(0), number)), number limit $classes
         ), ranked as (
-            select label, min_by(key, md5(concat('{seed}', chr(0), key)), {each}) as keys
+            select label, min_by(key, md5(concat($seed, chr(0), key)), $each) as keys
             from (select unnest(labels) as label, key from images where split = $split)
             where label in (from shown) group by label
         )
         select label, key from (select label, unnest(keys) as key from ranked)
-        order by label, md5(concat('{seed}', chr(0), key)), key
+        order by label, md5(concat($seed, chr(0), key)), key
         """,
-        {"split": split},
+        {"split": split, "seed": seed, "classes": images // each, "each": each},
     ).fetchall()
     return [(label, split, key) for label, key in found]
 

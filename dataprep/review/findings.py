@@ -122,8 +122,9 @@ def opened(
     ):
         _make_tables(database, sealed.out / NAME, sealed.manifest.classes)
         database.execute(
-            f"create table limits as select {limits.fewest} as fewest, "
-            f"{limits.imbalance} as imbalance, {FLATTEST} as flattest"
+            "create table limits as select $fewest as fewest, $imbalance as imbalance, "
+            "$flattest as flattest",
+            {"fewest": limits.fewest, "imbalance": limits.imbalance, "flattest": FLATTEST},
         )
         needs = {rule.name for rule in rules}
         (unseen,) = database.execute(
@@ -212,9 +213,7 @@ def lint(
     for rule in rules:
         database.execute(f"create or replace temp table found as {rule.query}")
         count = int(database.execute("select count(*) from found").fetchall()[0][0])
-        first = database.execute(
-            "from found" + ("" if show is None else f" limit {show}")
-        ).fetchall()
+        first = database.execute("from found limit $show", {"show": show}).fetchall()
         # As text, since a forged table may have no key and no reason.
         findings = tuple(Finding(printable(str(text)), _images(images)) for text, images in first)
         found.append(Findings(rule.name, rule.level, rule.meaning, count, findings))

@@ -95,13 +95,13 @@ def find_near_pairs(
     complete = True
     for mask in _masks(_count(database, "hashes")):
         if complete:
-            agree = f"(a.w0 & {mask}::ubigint) = (b.w0 & {mask}::ubigint)"
             database.execute(
                 f"insert into pairs select a.number, b.number, {_APART} as distance "
-                f"from hashes a join hashes b on {agree} and a.number < b.number "
-                f"where distance <= {distance} and not exists "
-                "(from pairs p where p.a = a.number and p.b = b.number) "
-                f"limit {MOST_PAIRS + 1}"
+                "from hashes a join hashes b on "
+                "(a.w0 & $mask::ubigint) = (b.w0 & $mask::ubigint) and a.number < b.number "
+                "where distance <= $distance and not exists "
+                "(from pairs p where p.a = a.number and p.b = b.number) limit $most",
+                {"mask": mask, "distance": distance, "most": MOST_PAIRS + 1},
             )
             complete = _count(database, "pairs") <= MOST_PAIRS
         advance(1 if mask else CHOICES)

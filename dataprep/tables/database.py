@@ -89,11 +89,6 @@ def quoted(path: Path) -> str:
     return "'" + escape(str(path)).replace("'", "''") + "'"
 
 
-def literal(text: str) -> str:
-    """A text of our own, a constant, as SQL has it; any other is a parameter."""
-    return "'" + text.replace("'", "''") + "'"
-
-
 def identifier(name: str) -> str:
     """A column as SQL names it: ours (``offset`` and ``group`` mean something there), or checked.
 

@@ -116,7 +116,7 @@ class RecordsTable:
             begin = self._ends[group - 1] if group else 0
             if begin <= at < min(end, wanted):
                 with _readable(self.path):
-                    table = self._file.read_row_group(group, columns=columns)
+                    table = _row_group(self._file, group, columns)
                 yield table.slice(at - begin, min(end, wanted) - at)
                 at = min(end, wanted)
         if at < wanted:
@@ -173,7 +173,17 @@ def row_groups(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.
     """
     with _readable(path), open_records(path) as file:
         for group in range(file.num_row_groups):
-            yield file.read_row_group(group, columns=columns)
+            yield _row_group(file, group, columns)
+
+
+def _row_group(file: parquet.ParquetFile, number: int, columns: Sequence[str] | None) -> pa.Table:
+    import pyarrow as pa
+
+    table = file.read_row_group(number, columns=columns)
+    table.validate(full=True)  # text that is no UTF-8 would fail where it is used
+    if len(table) != (promised := file.metadata.row_group(number).num_rows):
+        raise pa.ArrowInvalid(f"row group {number} has {len(table):,} rows, not {promised:,}")
+    return table
 
 
 def check_sealed(path: Path, file: RecordsFile) -> None:

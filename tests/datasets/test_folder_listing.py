@@ -483,3 +483,18 @@ def test_a_label_may_mean_none(tmp_path, raw):
     rows[0]["label"] = "Mass|No Finding"
     listing = write_listing(tmp_path / "list.csv", rows)
     assert "No Finding, which means none, beside" in refusal(raw, listing, **options)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["Age", "age"], "columns Age, age cannot be told apart"),
+        ([f"c{number}" for number in range(1001)], "--attribute_columns are 1,001, the longest"),
+        (["a" * 256], "the longest name has 256 characters; expected 1,000 with 255 at most"),
+    ],
+)
+def test_attributes_that_no_table_could_be_read_with(raw, tmp_path, names, said):
+    rows = [{**row, **dict.fromkeys(names, "1")} for row in ROWS]
+    listing = write_listing(tmp_path / "list.csv", rows)
+    with pytest.raises(SourceError, match=re.escape(said)):
+        index(raw, listing, attribute_columns=",".join(names))

@@ -75,6 +75,15 @@ def test_names_are_only_names(tmp_path: Path) -> None:
         "install httpfs",
         "set enable_external_access = true",
         "set allowed_paths = ['{other}']",
+        "set temp_directory = '{new}'",
+        "reset lock_configuration",
+        "pragma enable_profiling = 'json'",
+        "call enable_logging(storage = 'file', storage_path = '{new}')",
+        "create persistent secret s (type http, bearer_token 'x')",
+        "export database '{new}'",
+        "copy (select 1) to '{new}' (use_tmp_file false)",
+        "from parquet_metadata('{other}')",
+        "from sniff_csv('{other}')",
     ],
 )
 def test_no_query_reaches_beyond_its_files(tmp_path: Path, query: str) -> None:
@@ -89,6 +98,21 @@ def test_no_query_reaches_beyond_its_files(tmp_path: Path, query: str) -> None:
             found.execute(query.format(**places))
     assert places["given"].read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == {"given", "other"}
+
+
+@pytest.mark.parametrize("spills", [True, False])
+def test_what_is_opened_is_exactly_the_spill_directory_and_the_files(
+    tmp_path: Path, spills: bool
+) -> None:
+    given = tmp_path / "given"
+    with open_database(tmp_path if spills else None, [given]) as found:
+        rows = found.execute("select name, value from duckdb_settings()").fetchall()
+    allowed = dict(rows)
+    spill = allowed["temp_directory"]
+    assert Path(spill).parent == (tmp_path if spills else Path())
+    assert allowed["allowed_directories"] == (f"[{spill}/]" if spills else "[]")
+    assert allowed["allowed_paths"] == f"[{given}]"
+    assert (allowed["enable_external_access"], allowed["lock_configuration"]) == ("false", "true")
 
 
 def test_a_name_never_ends_its_quotes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from dataprep.errors import SourceError
 from dataprep.tables import Member, Row, Scanned
@@ -30,6 +32,30 @@ def listed(*rows: dict[str, Any]) -> Scanned:
 
 def member(key: str, alias: str = "") -> Member:
     return Member(key, "a.tar", 512, 9, 1, alias=alias)
+
+
+AGES = pa.array([1])
+
+
+@pytest.mark.parametrize(
+    ("forge", "said"),
+    [
+        (lambda table: table.append_column('x"; copy', AGES), r'the column x"; copy of int64'),
+        (lambda table: table.append_column("age", AGES), "columns of another data set's own"),
+        (lambda table: table.append_column("KEY", AGES), "columns of the same name"),
+        (lambda table: table.set_column(2, "key", AGES), "no column key of string in place 3"),
+        (lambda table: table.drop(["labels"]), "no column labels of list"),
+    ],
+)
+def test_a_forged_part_of_the_index_is_one_line(find, forge, said) -> None:
+    images = find(Scanned({"train": [row("x")]}))
+    (path,) = images.paths
+    parquet.write_table(forge(parquet.read_table(path)), path)
+    with pytest.raises(SourceError, match=f"^the index has {re.escape(said)}.*; start anew"):
+        images.splits()
+    path.write_bytes(b"PAR1")
+    with pytest.raises(SourceError, match=r"^the index has [^\n]*; start anew"):
+        images.splits()
 
 
 def test_a_name_twice_in_a_split_is_refused_and_both_places_named(find) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -35,6 +36,7 @@ from dataprep.tables.records import NAME, STATUSES, RecordsTable, conspicuous
 from dataprep_schemas.state import CommitRecord
 from dataprep_schemas.tables import RECORDS, schema_of
 from tests.build.conftest import job_of, workspace
+from tests.system.test_parquet_files import promise
 
 __all__ = ["workspace"]  # the fixture
 
@@ -283,3 +285,90 @@ def test_other_readers_see_the_schema(workspace: Workspace) -> None:
     assert count.fetchall() == [("ignored", 1), ("rejected", 4), ("stored", 4)]
     pandas = pytest.importorskip("pandas")
     assert len(pandas.read_parquet(workspace.records)) == 9
+
+
+# --- forged ---
+
+PLAIN = pa.Table.from_pylist(
+    [dict.fromkeys(RECORDS) | {"key": f"k{number}"} for number in range(200)],
+    schema_of("records"),
+)
+ONES = pa.array([1] * len(PLAIN))
+WORDS = pa.array(["a"] * len(PLAIN))
+
+
+def with_key(values: pa.Array) -> pa.Table:
+    return PLAIN.set_column(0, "key", values)
+
+
+FORGED = {
+    "sql": (PLAIN.append_column("x\"; COPY (select 1) to 'x", ONES), 'column x"; COPY'),
+    "control characters": (PLAIN.append_column("\x1b[31m\n", ONES), r"column \x1b[31m\n of"),
+    "bidi": (PLAIN.append_column("\u202eevil", ONES), r"column \u202eevil of int64"),
+    "a long name": (PLAIN.append_column("a" * 1_000_000, ONES), "column aaa"),
+    "no name": (PLAIN.append_column("", ONES), "the column  of int64"),
+    "a line end": (PLAIN.append_column("a\n", ONES), r"column a\n of int64"),
+    "letters that are not ASCII": (PLAIN.append_column("é", ONES), "column é of int64"),
+    "twice": (PLAIN.append_column("key", WORDS), "columns of the same name"),
+    "twice but for case": (PLAIN.append_column("KEY", WORDS), "columns of the same name"),
+    "own ones twice": (
+        PLAIN.append_column("own", ONES).append_column("Own", ONES),
+        "columns of the same name",
+    ),
+    "very many": (
+        pa.table(
+            {**{name: PLAIN[name] for name in RECORDS}, **{f"c{n}": ONES for n in range(1001)}}
+        ),
+        "more than 1000",
+    ),
+    "a number": (with_key(ONES), "no column key of string in place 1"),
+    "a dictionary": (with_key(WORDS.dictionary_encode()), "no column key of string"),
+    "a struct": (PLAIN.append_column("own", pa.array([{"a": 1}] * 200)), "column own of struct"),
+    "a list": (PLAIN.append_column("own", pa.array([[1]] * 200)), "the column own of list"),
+    "a float": (PLAIN.append_column("own", pa.array([1.0] * 200)), "the column own of double"),
+    "one missing": (PLAIN.drop(["bytes"]), "no column bytes of int64 in place 14"),
+    "another order": (PLAIN.select([*PLAIN.column_names[1:], "key"]), "no column key of string"),
+    "nothing": (PLAIN.select([]), "no column key of string"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_other_columns_are_refused_in_a_short_line(tmp_path: Path, name: str) -> None:
+    table, said = FORGED[name]
+    parquet.write_table(table, tmp_path / NAME)
+    with pytest.raises(DatasetError, match=re.escape(said)) as caught:
+        RecordsTable(tmp_path, None)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 800
+
+
+def test_a_table_of_nothing_has_no_rows(tmp_path: Path) -> None:
+    for table in (None, PLAIN.slice(0, 0)):
+        with parquet.ParquetWriter(tmp_path / NAME, PLAIN.schema) as file:
+            if table is not None:
+                file.write_table(table)
+        with RecordsTable(tmp_path, None) as found:
+            assert [row for part in found.between(0) for row in part.to_pylist()] == []
+            with pytest.raises(DatasetError, match="has no row 0"):
+                [*found.rows(0, 1, ["key"])]
+
+
+@pytest.mark.parametrize("promised", [201, 400, 1_000_000])
+def test_a_footer_that_promises_more_rows_than_there_are(tmp_path: Path, promised: int) -> None:
+    parquet.write_table(PLAIN, tmp_path / NAME)
+    promise(tmp_path / NAME, len(PLAIN), promised)
+    with RecordsTable(tmp_path, None) as table:
+        said = rf"row group 0 has 200 rows, not {promised:,}"
+        with pytest.raises(DatasetError, match=said):
+            [*table.rows(0, 10, ["key"])]
+    with pytest.raises(DatasetError, match=said):
+        [*conspicuous(tmp_path / NAME, ["key"])]
+
+
+def test_text_that_is_no_utf_8_is_one_line(tmp_path: Path) -> None:
+    raw = pa.array([b"caf\xe9"] * len(PLAIN))
+    text = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
+    parquet.write_table(with_key(text), tmp_path / NAME)
+    said = pytest.raises(DatasetError, match=r"cannot be read .*UTF8")
+    with RecordsTable(tmp_path, None) as table, said:
+        [*table.rows(0, 10, ["key"])]

@@ -19,7 +19,7 @@ from dataprep.errors import SourceError
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import require_regular
 from dataprep.system.state_files import file_sha256
-from dataprep.tables.database import Database, literal, open_database, quoted
+from dataprep.tables.database import Database, open_database, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,6 @@ from (
 )
 where text <> ''
 """
-_KNOWN: Final = f"[{', '.join(map(literal, FINDINGS))}]"
 
 # The patient that an image's file name says; null if it is not named that way.
 _PATIENT: Final = "try_cast(regexp_extract(key, '^([0-9]{8})_[0-9]+[.][A-Za-z]+$', 1) as int)"
@@ -62,11 +61,11 @@ select
   line,
   text,
   least(len(fields), greatest(filled, {_LEAST})) as width,
-  $width as most,
+  $most as most,
   trim(fields[1]) as key,
   string_split(trim(fields[2]), '|') as findings,
-  list_filter(findings, lambda finding: not list_contains({_KNOWN}, finding)) as others,
-  list_sort(list_filter(findings, lambda finding: finding <> '{NO_FINDING}')) as labels,
+  list_filter(findings, lambda finding: not list_contains($findings, finding)) as others,
+  list_sort(list_filter(findings, lambda finding: finding <> $none)) as labels,
   trim(fields[3]) as follow_up_text,
   try_cast(follow_up_text as int) as follow_up,
   trim(fields[4]) as patient_text,
@@ -87,7 +86,7 @@ _LABEL_RULES: Final = {
     "a file name first, such as 00000001_000.png": "key = '' or contains(key, '/')",
     f"findings of {', '.join(FINDINGS)}, separated by | and each once, or {NO_FINDING} alone": (
         "(len(others) > 0 or len(list_distinct(findings)) < len(findings)) "
-        f"and findings <> ['{NO_FINDING}']"
+        "and (len(findings) > 1 or len(labels) > 0)"
     ),
     "a whole number as follow-up": f"not regexp_full_match(follow_up_text, '({_WHOLE})?')",
     "a whole number as patient": f"not regexp_full_match(patient_text, '{_WHOLE}')",
@@ -105,6 +104,7 @@ select
   filled,
   trim(fields[1]) as key,
   replace(trim(fields[2]), 'Infiltrate', 'Infiltration') as finding,
+  list_contains($findings, finding) as known,
   try_cast(fields[3] as double) as x,
   try_cast(fields[4] as double) as y,
   try_cast(fields[5] as double) as width,
@@ -118,7 +118,7 @@ from box_lines
 """
 # Not a number counts as greater than all others.
 _BOX_RULES: Final = {
-    f"a finding of {', '.join(FINDINGS)}": f"list_contains({_KNOWN}, finding) is not true",
+    f"a finding of {', '.join(FINDINGS)}": "known is not true",
     f"x, y, width and height in pixels of an image of {_GRID} x {_GRID}": (
         f"filled <> 6 or (x < {_GRID} and y < {_GRID} and width > 0 and height > 0 "
         "and x + width > 0 and y + height > 0 "
@@ -228,7 +228,8 @@ def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
     with open_database(Path(tempfile.gettempdir()), files) as database:
         _read_lines(database, "label_lines", lists.labels)
         width = _take_header(database, "label_lines", lists.labels, _LABEL_HEADER, "labels")
-        database.execute(_LABELS, {"width": width})
+        known = {"findings": [*FINDINGS]}
+        database.execute(_LABELS, {**known, "none": NO_FINDING, "most": width})
         _require(database, "labels", lists.labels, _LABEL_RULES)
         _read_sides(database, lists.sides)
         # The split of each patient that the lists leave to chance.
@@ -243,7 +244,7 @@ def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
             _take_header(database, "box_lines", lists.boxes, _BOX_HEADER, "bbox_csv")
         else:
             database.execute("create table box_lines as from label_lines limit 0")
-        database.execute(_BOXES)
+        database.execute(_BOXES, known)
         _require(database, "boxes", lists.boxes or Path(), _BOX_RULES)
         database.execute(_IMAGES)
         table = database.sql(_LISTED, params={"place": lists.labels.name}).to_arrow_table()
@@ -267,7 +268,9 @@ def _read_sides(database: Database, sides: tuple[Path, ...]) -> None:
     for path, test in zip(sides, (False, True), strict=True):
         table = "test_lines" if test else "train_lines"
         _read_lines(database, table, path)
-        database.execute(f"insert into sides select distinct text, {test} from {table}")
+        database.execute(
+            f"insert into sides select distinct text, $test from {table}", {"test": test}
+        )
 
 
 def _read_lines(database: Database, table: str, path: Path) -> None:
@@ -292,7 +295,7 @@ def _take_header(database: Database, table: str, path: Path, expected: str, opti
             f"line {line} of {printable(path.name)} is {_shown(path, text)}; expected the "
             f"header {expected} of the NIH's list in UTF-8; name the right file with --{option}"
         )
-    database.execute(f"delete from {table} where line = {line}")
+    database.execute(f"delete from {table} where line = $line", {"line": line})
     return int(filled)
 
 
@@ -303,14 +306,14 @@ def _shown(path: Path, text: str) -> str:
 
 def _require(database: Database, table: str, path: Path, rules: Mapping[str, str]) -> None:
     """Refuse the first line that breaks a rule."""
-    cases = " ".join(f"when {wrong} then {literal(expected)}" for expected, wrong in rules.items())
+    cases = " ".join(f"when {wrong} then {number}" for number, wrong in enumerate(rules.values()))
     broken = database.execute(
-        f"select line, text, expected from (select *, case {cases} end as expected from {table}) "
-        "where expected is not null order by line limit 1"
+        f"select line, text, rule from (select *, case {cases} end as rule from {table}) "
+        "where rule is not null order by line limit 1"
     ).fetchone()
     if broken:
-        line, text, expected = broken
+        line, text, rule = broken
         raise SourceError(
             f"line {line} of {printable(path.name)} is {_shown(path, text)}; expected "
-            f"{expected}; correct it or download the list again"
+            f"{[*rules][rule]}; correct it or download the list again"
         )

@@ -123,6 +123,13 @@ class Listing:
         names = [meaning for meaning in self.columns if meaning.startswith(_MARK)]
         if not names:
             return ()
+        longest = max((name.removeprefix(_MARK) for name in names), key=len)
+        if len(names) > MOST_ATTRIBUTES or not ATTRIBUTE.fullmatch(longest):
+            raise SourceError(
+                f"{self.name}: --attribute_columns are {len(names):,}, the longest name has "
+                f"{len(longest):,} characters; expected {MOST_ATTRIBUTES:,} with 255 at most; name "
+                "fewer, or rename them"
+            )
         whole = ", ".join(
             f"coalesce(bool_and(regexp_full_match(trim({identifier(name)}), '(-?[0-9]{{1,18}})?'))"
             f" and bool_or(trim({identifier(name)}) <> ''), false)"
@@ -137,16 +144,6 @@ class Listing:
             for name, kind in zip(names, kinds, strict=True)
         )
         refuse_reserved(found, f"{self.name}: --attribute_columns")
-        for name in (entry.name for entry in found if not ATTRIBUTE.fullmatch(entry.name)):
-            raise SourceError(
-                f"{self.name}: the name of column {name[:20]}… has {len(name):,} characters, "
-                "expected 255 at most; rename it, or leave it out of --attribute_columns"
-            )
-        if len(found) > MOST_ATTRIBUTES:
-            raise SourceError(
-                f"{self.name}: {len(found):,} attributes, expected {MOST_ATTRIBUTES:,} at most; "
-                "name those that are needed in --attribute_columns"
-            )
         return found
 
     def tables(
