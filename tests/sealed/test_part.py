@@ -95,7 +95,10 @@ def test_verify_names_what_is_missing_from_a_part(cli: Cli, second: Path, tmp_pa
     (out / "train/train-00004-of-00006").unlink()
     result = cli("verify", out)
     assert result.out == "bad: train/train-00004-of-00006: is missing\n"
-    assert result.error.endswith(f"{out}: 1 of 9 files bad; stage it again")
+    assert result.error.endswith(
+        f"{out}: 1 of 9 files bad; delete them (--discard) and take it from another copy: "
+        "`dataprep stage COPY --to NEW` or `dataprep convert COPY --to NEW`"
+    )
 
 
 def test_verify_names_a_shard_of_another_part(

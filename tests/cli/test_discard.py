@@ -1,0 +1,161 @@
+"""``dataprep verify`` says how to have bad files again, and ``--discard`` deletes them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+import dataprep
+from dataprep.build.claim import identity_of
+from dataprep.build.mending import command_of
+from dataprep.errors import DatasetError
+from dataprep.sealed.set import SealedSet
+from dataprep_schemas.state import StoredJob
+from tests.conftest import Cli, Made, hashes
+from tests.forging import forge
+
+SHARD = "train/train-00002-of-00006"
+INDEX = "index/train/train-00004-of-00006"
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.fixture
+def out(cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data set that a command made, as one types it."""
+    words = tiny.command(tmp_path / "out")
+    monkeypatch.setattr(sys, "argv", ["dataprep", *map(str, words)])
+    assert cli(*words).code == 0
+    return tmp_path / "out"
+
+
+def advised(error: str) -> list[str]:
+    """The command that a message ends with."""
+    found = re.search(r"this command again: dataprep (.*); it makes only those anew$", error)
+    assert found, error
+    return shlex.split(found[1])
+
+
+def test_what_is_bad_goes_and_the_command_that_is_named_makes_it_again(
+    cli: Cli, tiny: Made, out: Path
+) -> None:
+    for name in (SHARD, INDEX):
+        flip(out / name)
+    (out / "train" / "train-00000-of-00001").write_text("somebody's")
+    (out / "notes.txt").write_text("mine")
+    others = {name: hash_ for name, hash_ in hashes(out).items() if name not in (SHARD, INDEX)}
+    said = cli("verify", out)
+    assert "3 of 17 files bad; delete them (--discard) and run this command again" in said.error
+    assert str(tiny.raw.path) not in said.error
+    result = cli("verify", out, "--discard")
+    assert result.code == 1
+    deleted = [line for line in result.out.splitlines() if line.startswith("deleted: ")]
+    assert sorted(deleted) == [f"deleted: {name}" for name in (INDEX, SHARD)]
+    assert hashes(out) == others
+    (out / "train" / "train-00000-of-00001").unlink()
+    (out / "notes.txt").unlink()
+    made = {path: path.stat().st_ino for path in out.rglob("*-of-*") if path.is_file()}
+    words = [str(tiny.raw.path) if word == "RAW" else word for word in advised(result.error)]
+    assert cli(*words).code == 0
+    assert hashes(out) == tiny.files
+    new = (path for path, inode in made.items() if path.stat().st_ino != inode)
+    again = {path.relative_to(out).as_posix() for path in new}
+    assert {name for name in again if not name.startswith(".dataprep")} <= {
+        *(SHARD, f"index/{SHARD}", INDEX, INDEX.removeprefix("index/")),
+    }
+    assert cli("verify", out).code == 0
+
+
+def test_a_table_that_is_bad_is_made_again(cli: Cli, tiny: Made, out: Path) -> None:
+    flip(out / "records.parquet")
+    result = cli("verify", out, "--discard")
+    assert "deleted: records.parquet" in result.out
+    assert cli(*tiny.command(out)).code == 0
+    assert hashes(out) == tiny.files
+
+
+def test_a_data_set_that_moved_is_named_where_it_is(cli: Cli, out: Path, tmp_path: Path) -> None:
+    moved = out.rename(tmp_path / "it is here now")
+    (moved / SHARD).unlink()
+    words = advised(cli("verify", moved).error)
+    assert words[words.index("--local_scratch_dir") + 1] == str(moved)
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("dataprep folder --raw-data-dir /a --local-scratch-dir x", "folder --raw-data-dir RAW "),
+        ("dataprep folder --raw=/a --out=x --seed 3", "folder --raw=RAW --out=OUT --seed 3"),
+        ("dataprep convert /a --to x --sink lmdb", "convert SRC --to OUT --sink lmdb"),
+        ("dataprep convert --to x --sink lmdb /a", "convert --to OUT --sink lmdb "),
+    ],
+)
+def test_paths_of_what_it_was_made_of_are_left_out(tiny: Made, typed: str, shown: str) -> None:
+    identity = identity_of(SealedSet.read(tiny.out).manifest)
+    stored = StoredJob(identity, {}, command=f"cd /somewhere && {typed}")
+    assert command_of(stored, Path("OUT")).startswith(f"dataprep {shown}")
+
+
+def test_of_a_set_without_a_job_nothing_is_deleted(cli: Cli, out: Path) -> None:
+    shutil.rmtree(out / ".dataprep")
+    flip(out / SHARD)
+    before = hashes(out)
+    error = cli("verify", out).error
+    assert "`dataprep stage COPY --to NEW` or `dataprep convert COPY --to NEW`" in error
+    assert "so none is deleted" in cli("verify", out, "--discard").error
+    assert hashes(out) == before
+
+
+def test_of_a_copy_the_same_stage_brings_what_was_deleted(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    to = tmp_path / "to"
+    assert cli("stage", tiny.out, "--to", to).code == 0
+    flip(to / SHARD)
+    error = cli("verify", to, "--discard").error
+    assert "run the same dataprep stage again" in error
+    assert not (to / SHARD).exists()
+    assert cli("stage", tiny.out, "--to", to).code == 0
+    assert cli("verify", to).code == 0
+
+
+def test_a_file_behind_a_link_is_not_deleted(cli: Cli, out: Path, tmp_path: Path) -> None:
+    (out / "train").rename(tmp_path / "elsewhere")
+    (out / "train").symlink_to(tmp_path / "elsewhere")
+    flip(out / SHARD)
+    assert "is a symbolic link" in cli("verify", out, "--discard").error
+    assert (out / SHARD).exists()
+
+
+def test_from_python_it_is_told_what_was_deleted(out: Path) -> None:
+    flip(out / SHARD)
+    found = dataprep.verify(out, discard=True)
+    assert found.discarded == (SHARD,)
+    assert "RAW" in found.remedy
+    assert [problem.foreign for problem in found.problems] == [False]
+    assert dataprep.verify(out).problems[0].what == "is missing"
+
+
+def test_json_has_it_too(cli: Cli, out: Path) -> None:
+    flip(out / SHARD)
+    said = json.loads(cli("verify", out, "--json", "--discard").out)
+    assert said["discarded"] == [SHARD]
+
+
+def test_nothing_is_deleted_of_a_set_that_grew(cli: Cli, out: Path) -> None:
+    job = out / ".dataprep" / "job.json"
+    forge(job, lambda it: it.update(generations=2))
+    flip(out / SHARD)
+    with pytest.raises(DatasetError, match="so none is deleted"):
+        dataprep.verify(out, discard=True)
+    assert "it grew by --append" in cli("verify", out).error
