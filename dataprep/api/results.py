@@ -6,14 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Final
 
 import msgspec
-
-from dataprep.sealed.set import SealedSet
-
-# Of a finished data set; what else it has is all that its manifest says.
-_SUMMARY: Final = ("out", "records", "shards", "bytes", "rejected", "noted", "unmatched", "spread")
 
 
 def as_json(result: object) -> str:
@@ -27,8 +21,6 @@ def _escaped(line: str) -> str:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, SealedSet):
-        return {name: _plain(getattr(value, name)) for name in _SUMMARY}
     if isinstance(value, msgspec.Struct):
         return _plain(msgspec.structs.asdict(value))
     if is_dataclass(value):

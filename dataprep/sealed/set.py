@@ -155,7 +155,7 @@ class SealedSet:
             )
         return found
 
-    # What a person wants to know of it; `dataprep prepare --json` prints the same.
+    # What a person wants to know of it.
 
     @property
     def records(self) -> int:

@@ -243,7 +243,8 @@ def _readable(path: Path) -> Iterator[None]:
     except (OSError, pa.ArrowException) as error:
         reason = str(error).partition("\n")[0]
         raise DatasetError(
-            f"{path} cannot be read ({reason}); run the command that made the data set again"
+            f"{path} cannot be read ({reason}); run the command that made the data set "
+            "again, with --overwrite if it grew by --append"
         ) from error
 
 

@@ -14,19 +14,21 @@ from typing import Any
 import pytest
 
 import dataprep
-from dataprep.errors import DatasetError
+from dataprep.build import grow as grow_module
+from dataprep.errors import DatasetError, SinkError
 from dataprep.sealed.set import SealedSet
 from dataprep.system.state_files import write_state
 from dataprep_schemas.state import MergeJournal
-from tests.cli.test_append import CUT
+from tests.cli.test_append import CUT, picture
 from tests.cli.test_compact import grow
-from tests.conftest import Cli, Made, Raw, hashes, leftovers, make, write_folders
+from tests.conftest import Cli, Made, Raw, hashes, leftovers, make, rows_of, write_folders
 from tests.forging import forge
 
 # One of every kind of file that a run leaves in OUT.
 KEPT = (
     *("manifest.json", "records.parquet", "train/train-00002-of-00006"),
     *("index/train/train-00002-of-00006", ".dataprep/job.json", ".dataprep/order/summary.json"),
+    *(".dataprep/order/train.json", ".dataprep/order/train-00000.parquet"),
     *(".dataprep/index/validation.json", ".dataprep/index/validation.parquet"),
     *(".dataprep/commits/train-00002-of-00006.json",),
     *(".dataprep/commits/train-00002-of-00006.parquet",),
@@ -72,10 +74,15 @@ def test_any_kept_file_heals_or_is_overwritten(
     (out / "mine.txt").write_text("kept")
     again = cli(*tiny.command(out))
     assert "Traceback" not in again.err
-    (out / "mine.txt").unlink()
-    if again.code or hashes(out) != tiny.files:  # a rerun reads no shard that is sealed
+    if again.code:
+        assert "--overwrite" in again.error
         result = cli(*tiny.command(out, "--overwrite"))
         assert result.code == 0, result
+    elif cli("verify", out).code:  # a rerun reads no shard that is sealed
+        assert cli("verify", out, "--discard").out.count("deleted: ") == 1
+        assert cli(*tiny.command(out)).code == 0
+    assert (out / "mine.txt").read_text() == "kept"
+    (out / "mine.txt").unlink()
     assert hashes(out) == tiny.files
     assert leftovers(out) == []
 
@@ -168,6 +175,54 @@ def grown(tmp_path: Path) -> Made:
     made = make(Raw(tmp_path / "raw", CUT, "folder"), tmp_path / "out", "--num_shards", 2)
     grow(Cli(), made, times=1)
     return made
+
+
+# One of every kind of file of a set that grew, and of one that --append is making inside it.
+GROWN = (
+    *("manifest.json", "records.parquet", "train/train-00001-of-00003", ".dataprep/job.json"),
+    *(".dataprep/append/manifest.json", ".dataprep/append/.dataprep/job.json"),
+    *(".dataprep/append/.dataprep/order/summary.json", ".dataprep/append/records.parquet"),
+    ".dataprep/append/.dataprep/commits/train-00000-of-00001.json",
+    *(".dataprep/index/airfield.json", ".dataprep/grow.json"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        pytest.param(name, damage, id=f"{name}-{damage}", marks=marks)
+        for damage in DAMAGES
+        for name in GROWN
+        for marks in [() if damage == "flipped" else pytest.mark.thorough]
+    ],
+)
+def test_a_set_that_grew_heals_or_is_overwritten_in_the_midst_of_a_merge(
+    cli: Cli, grown: Made, name: str, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal is written, and nothing of it is done: a kill at the worst moment."""
+    picture(grown.raw.path / "airfield" / "more.jpg", 99)
+    out = grown.out
+
+    def killed(*_: object, **__: object) -> None:
+        raise SinkError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(grow_module, "finish_merge", killed)
+        assert cli(*grown.command(out, "--append")).code == 1
+    assert (out / ".dataprep/grow.json").exists()
+    if (out / name).exists():
+        DAMAGES[damage](out / name)
+    again = cli(*grown.command(out, "--append"))
+    assert "Traceback" not in again.err
+    if again.code:
+        assert "--overwrite" in again.error
+        result = cli(*grown.command(out, "--overwrite"))
+        assert result.code == 0, result
+    assert cli("verify", out, "--level", "size").code == 0
+    keys = [row["key"] for row in rows_of(out, "stored")]
+    assert "airfield/more.jpg" in keys
+    assert len(keys) == len({*keys})
+    assert leftovers(out) == []
 
 
 def journal(out: Path, **changes: Any) -> None:

@@ -213,8 +213,6 @@ FORGED: dict[str, Callable[[dict[str, Any]], object]] = {
     "no input": lambda it: it.update(input={}),
     "input of another split": lambda it: it.update(input={"test": it["input"]["train"]}),
     "NUL in a path": lambda it: _first_shard(it)["files"][0].update(path="a\0b"),
-    "half a character in a path": lambda it: _first_shard(it)["files"][0].update(path="a\ud800"),
-    "half a character in a name": lambda it: it["classes"][0].__setitem__(1, "\udc00"),
     "line break in a path": lambda it: _first_shard(it)["files"][0].update(path="a\nb"),
     "a list as the format's option": lambda it: it["sink"].update(config={"a": []}),
     "a list as the format's options": lambda it: it["sink"].update(config=[]),
@@ -235,3 +233,13 @@ def test_a_manifest_that_no_run_writes_is_refused_though_its_hash_is_right(
     error = cli(command, out, *more).error
     assert error.startswith(f"dataprep: error: {out / 'manifest.json'}")
     assert "unexpected" not in error
+
+
+@pytest.mark.parametrize("text", [rb"half a \ud800 character", b"\xff"])
+def test_a_manifest_with_a_text_that_is_none_is_refused(cli: Cli, out: Path, text: bytes) -> None:
+    path = out / "manifest.json"
+    whole = path.read_bytes()
+    assert b"tench" in whole
+    path.write_bytes(whole.replace(b"tench", text))
+    error = cli("verify", out).error
+    assert error.startswith(f"dataprep: error: {path}: ")
