@@ -434,7 +434,7 @@ def test_json_of_what_is_wrong_is_json_too(
     result = cli("verify", out, "--json")
     assert result.code == 1
     (problem,) = json.loads(result.out)["problems"]
-    assert problem == {"path": "train/train-00000-of-00006", "what": "is missing"}
+    assert problem == {"path": "train/train-00000-of-00006", "what": "is missing", "foreign": False}
     assert printed(cli, "status", out)["state"] == "incomplete"
     result = cli("diff", tiny.out, radiographs.out, "--json")
     assert result.code == 1

@@ -19,6 +19,7 @@ from dataprep.sinks import hashed_file
 from dataprep.staging import copier, writing
 from dataprep.system.durable_files import sync_directory, write_durably
 from dataprep.system.state_files import write_state
+from dataprep.tables import sealing
 from dataprep_pipelines import run
 from tests.crash.scenarios import SCENARIOS, sweep
 
@@ -102,7 +103,7 @@ def torn(path: Path, state: Any, **_: object) -> None:
 MUTANTS: dict[str, tuple[str, Plant]] = {
     "a shard is not flushed": ("tfrecord-1", unflushed(hashed_file)),
     "what a library wrote is not flushed": ("lmdb-1", unflushed(hashed_file)),
-    "the table of records is not flushed": ("tfrecord-1", unflushed(seal)),
+    "the table of records is not flushed": ("tfrecord-1", unflushed(sealing)),
     "the manifest is not flushed": (
         "tfrecord-1",
         instead(seal, "write_durably", partial(write_durably, flush=False)),
