@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from dataprep.plugins import load_sink
-from tests.fuzz import meeting
+from tests.fuzz import documents, meeting
 from tests.fuzz import raw_readers as raw
 from tests.fuzz import set_readers as sets
 from tests.fuzz.past import PAST
@@ -72,6 +72,13 @@ TARGETS = {
         Target("environment", raw.environments, raw.read_environment, 1000),
         Target("lustre", raw.lustre_texts, raw.read_lustre, 20_000, memory=16),
         Target("meeting", meeting.messages, meeting.meet, 3000, memory=64),
+        Target(
+            "documents",
+            documents.documents,
+            documents.read_document,
+            20_000,
+            mutate=documents.mutated_document,
+        ),
         Target("set", sets.sets, sets.read_set, 100, sets.sealed_set, sets.mutated_set),
         *(
             Target(
