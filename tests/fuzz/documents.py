@@ -163,7 +163,7 @@ def mutated_document(random: Random, seeds: list[bytes]) -> bytes:
             case 3:
                 holder[key] = copy.deepcopy(other[0][other[1]])
             case _:
-                holder[key] = _hostile(random, declared, holder[key])
+                holder[key] = copy.deepcopy(_hostile(random, declared, holder[key]))
     document["sha256"] = _NO_HASH
     written = _written(document, twice)
     return form + NEXT + written

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import shutil
 import struct
 import tempfile
 import zlib
@@ -17,7 +18,10 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
 
+import dataprep
 from dataprep.cli import main
 from dataprep.errors import DataprepError, UsageError
 from dataprep.plugins import load_sink
@@ -43,7 +47,8 @@ _FILES = (
 _COMMANDS: tuple[tuple[str, ...], ...] = (
     *(("verify", "--level", "decode", "--workers", "1"),) * 6,
     *(("inspect", "--json"), ("status",), ("card",)) * 3,
-    ("lint",),  # takes ten times as long
+    *(("diff", "SET"), ("stage", "--to", "COPY"), ("lint",)),  # which take ten times as long
+    ("convert", "--to", "OTHER", "--sink", "recordio", "--workers", "1"),
 )
 _ONLY = ShardName("train", 0, 1)
 
@@ -155,12 +160,41 @@ def sets() -> list[bytes]:
 def mutated_set(random: Random, seeds: list[bytes]) -> bytes:
     """Something else in its manifest, as a part, in the table of records, or in a shard."""
     files = random.choice(seeds).split(NEXT)
-    at = random.choice((0, 0, 0, 1, 2, 2, 3, 5))
-    if at < 2:
+    at = random.choice((0, 0, 0, 1, 2, 2, 2, 3, 5))
+    if at == 2 and random.getrandbits(1):
+        files[at] = _mutated_table(random, files[at])
+    elif at < 2:
         files[at] = json.dumps(mutated_document(random, json.loads(files[at]))).encode()
     else:
         files[at] = mutated(random, [files[at]])
     return NEXT.join(files)
+
+
+def _mutated_table(random: Random, data: bytes) -> bytes:
+    """Another column, or other rows, in a table that is none the less well-formed."""
+    table = parquet.read_table(pa.BufferReader(data))
+    at = random.randrange(table.num_columns)
+    name, column = table.column_names[at], table.column(at)
+    values: list[Any] = [None, "", "x" * 1000, -1, 0, 2**31 - 1, 2**62, float("nan"), [], [-1]]
+    match random.randrange(7):
+        case 0:
+            table = table.slice(0, random.choice((0, 1, table.num_rows - 1)))
+        case 1:
+            table = table.drop_columns([name])
+        case 2:
+            odd = ("x\"; COPY (select 1) TO 'y", name.upper(), "", "\u202e", "a" * 10_000, "label")
+            table = table.rename_columns({name: random.choice(odd)})
+        case 3:
+            table = table.append_column(random.choice((name, "more", "x y")), column)
+        case 4 if not pa.types.is_nested(column.type):
+            table = table.set_column(at, name, column.dictionary_encode())
+        case _:
+            with suppress(pa.ArrowException, OverflowError, TypeError):
+                value = pa.scalar(random.choice(values), column.type)
+                table = table.set_column(at, name, pa.repeat(value, len(table)))
+    sink = pa.BufferOutputStream()
+    parquet.write_table(table, sink)
+    return sink.getvalue().to_pybytes()
 
 
 def sealed_set(data: bytes) -> bytes:
@@ -174,6 +208,10 @@ def sealed_set(data: bytes) -> bytes:
             if content is not None:
                 entry["bytes"] = len(content)
                 entry["sha256"] = hashlib.sha256(content).hexdigest()
+        with suppress(LookupError, TypeError, AttributeError):
+            for split in manifest["splits"].values():
+                of_shards = [file["bytes"] for it in split["shards"] for file in it["files"]]
+                split["bytes"] = sum(of_shards)
         files[0] = rehashed(manifest)
         part = json.loads(files[1])
         if isinstance(part, dict) and "manifest_sha256" in part and isinstance(manifest, dict):
@@ -200,14 +238,21 @@ def read_set(data: bytes, place: Path) -> None:
             path.unlink(missing_ok=True)
         else:
             path.write_bytes(content or b"")
+    for made in ("copy", "other"):
+        shutil.rmtree(place / made, ignore_errors=True)
     command, *options = _COMMANDS[zlib.crc32(data) % len(_COMMANDS)]
-    for words in (["inspect"], [command, *options]):
-        words.insert(1, str(place / "set"))
+    here = str(place / "set")
+    named = {"SET": here, "COPY": str(place / "copy"), "OTHER": str(place / "other")}
+    for words in (["inspect"], [command, *(named.get(word, word) for word in options)]):
+        words.insert(1, here)
         said = _said(*words)
         if "error: unexpected" in said:
             raise AssertionError(_said("--debug", *words))
         assert all(line.isprintable() for line in said.split("\n")), said
     read_inventory(place / "set")
+    with suppress(KeyError), dataprep.open(here) as records:
+        _ = [*records.labels[:5]], records.by_key("a")
+    assert {path.name for path in place.iterdir()} <= {"set", "copy", "other", ".cache", ".config"}
 
 
 def _said(*words: str) -> str:

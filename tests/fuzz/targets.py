@@ -79,7 +79,7 @@ TARGETS = {
             20_000,
             mutate=documents.mutated_document,
         ),
-        Target("set", sets.sets, sets.read_set, 100, sets.sealed_set, sets.mutated_set),
+        Target("set", sets.sets, sets.read_set, 300, sets.sealed_set, sets.mutated_set),
         *(
             Target(
                 name,

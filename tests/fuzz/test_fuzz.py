@@ -23,6 +23,10 @@ _PLANTED = {
         "import dataprep.images.pixels as it; it.require_size = lambda *_: None",
         "memory: ",
     ),
+    "documents": (
+        "import dataprep.system.state_files as it; it._refused = lambda *_: KeyError('format')",
+        "KeyError",
+    ),
     "names": (
         "import os, dataprep.archives.listing as it; it.is_clutter_folder = "
         "lambda name: os.abort() if len(name) > 200 else False",
