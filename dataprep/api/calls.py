@@ -209,7 +209,6 @@ def verify(
             what is to be deleted.
         UsageError: no such level; or the format, or its own reader, is not installed.
     """
-    from dataprep.build import mending
     from dataprep.sealed.verify import LEVELS
     from dataprep.sealed.verify import verify as run
 
@@ -222,6 +221,8 @@ def verify(
         found = run(Path(out), checked, threads=threads, progress=reporter.advance)
     if not found.problems:
         return found
+    from dataprep.build import mending  # late: what is whole needs none of it
+
     gone = mending.discard(Path(out), found) if discard else []
     return replace(found, remedy=mending.remedy(Path(out)), discarded=tuple(gone))
 
