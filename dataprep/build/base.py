@@ -80,10 +80,6 @@ class NoBase:
         """As `dataprep.build.claim.claim`."""
         claim(job, identity, units, overwrite=job.request.overwrite, changes=changes)
 
-    def whole(self) -> SealedSet:
-        """What there is already."""
-        raise NotImplementedError
-
     def finish(self, job: ImageJob, made: SealedSet) -> SealedSet:  # noqa: ARG002 - as above
         """The whole, given what was made."""
         return made
@@ -224,11 +220,6 @@ class Base(NoBase):
             for name, new in summary.input.items()
         }
         return with_options(request, num_shards=counts)
-
-    @override
-    def whole(self) -> SealedSet:
-        """What there is already."""
-        return self.sealed
 
     @override
     def claim(

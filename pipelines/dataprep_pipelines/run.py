@@ -123,7 +123,7 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> SealedSet:
             check_unmatched(summary, request.max_bad, unmatched, base.before)
             fitting = base.fit(request, summary, reporter.line)
             if fitting is None:
-                return base.whole()
+                return SealedSet.read(workspace.out)  # which has all of it already
             lease = workers.lease
             job, identity = plan_images(fitting, dataset, summary, index, lease, reporter.line)
             for text in describe_splits(job, found.official_counts):
