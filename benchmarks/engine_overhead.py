@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import apache_beam as beam
     from distributed import Client
 
-    from dataprep.build.lock import Lease
+    from dataprep.jobs.lock import Lease
     from dataprep.sinks import ShardName
 
 _BOUND = Target("<=", 1.2)
@@ -213,7 +213,7 @@ def _shards(count: int) -> list[ShardName]:
 
 
 def _lease() -> Lease:
-    from dataprep.build.lock import Lease
+    from dataprep.jobs.lock import Lease
 
     private = Path("/scratch/project/imagenet/.dataprep")  # only its name is sent
     return Lease(private / "lock", "m" * 200, private / "failure-0123456789abcdef.json")

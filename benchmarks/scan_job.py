@@ -13,11 +13,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dataprep.build.commit import CommitRecord
-from dataprep.build.job import Job
-from dataprep.build.request import MaxBad, Request
-from dataprep.build.workspace import Workspace
 from dataprep.images import Recipe
+from dataprep.jobs.commit import CommitRecord
+from dataprep.jobs.job import Job
+from dataprep.jobs.request import MaxBad, Request
+from dataprep.jobs.workspace import Workspace
 from dataprep_pipelines.run import prepare
 from dataprep_pipelines.runners import Engine
 

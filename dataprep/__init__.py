@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dataprep.api.contents import Contents, inspect
     from dataprep.api.progress import Progress
     from dataprep.api.review import Linted, card, lint, report
-    from dataprep.build.status import JobStatus
+    from dataprep.jobs.status import JobStatus
     from dataprep.sealed.diff import Difference
     from dataprep.sealed.records import Records
     from dataprep.sealed.set import SealedSet
@@ -58,7 +58,7 @@ _WHERE: Final = {
     **dict.fromkeys(("Contents", "inspect"), "dataprep.api.contents"),
     "Difference": "dataprep.sealed.diff",
     "Example": "dataprep.sinks.example",
-    "JobStatus": "dataprep.build.status",
+    "JobStatus": "dataprep.jobs.status",
     **dict.fromkeys(("Linted", "card", "lint", "report"), "dataprep.api.review"),
     "Progress": "dataprep.api.progress",
     "Records": "dataprep.sealed.records",

@@ -26,8 +26,8 @@ from dataprep.api.parameters import byte_size, resolve
 from dataprep.api.progress import Display, Progress, Reporter
 from dataprep.errors import DatasetError, UsageError
 from dataprep.plugins import dataset_class
-from tests.build.markers import wait_until
 from tests.conftest import FORMATS, Cli, Made, Shelf, hashes
+from tests.jobs.markers import wait_until
 
 COUNTS = {"train": 6, "validation": 2}
 
@@ -450,8 +450,8 @@ def test_watching_ends_with_the_run(
     monkeypatch.setattr("dataprep.cli.status._LINE_SECONDS", 0.2)
     out = tiny.copy(tmp_path / "out")
     program = (
-        "import sys; from pathlib import Path; from dataprep.build.lock import locked;"
-        "from dataprep.build.workspace import Workspace\n"
+        "import sys; from pathlib import Path; from dataprep.jobs.lock import locked;"
+        "from dataprep.jobs.workspace import Workspace\n"
         "with locked(Workspace(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -20,10 +20,10 @@ from dataprep.errors import DatasetError, UsageError
 from dataprep.system.cores import usable_cores
 
 if TYPE_CHECKING:
-    from dataprep.build.request import Request
-    from dataprep.build.status import JobStatus
     from dataprep.datasets.base import Dataset
     from dataprep.images import Recipe
+    from dataprep.jobs.request import Request
+    from dataprep.jobs.status import JobStatus
     from dataprep.sealed.diff import Difference
     from dataprep.sealed.set import SealedSet
     from dataprep.sealed.verify import Level, Verified
@@ -114,7 +114,7 @@ def convert(
     """
     from dataprep.api.options import chosen_striping, convert_options
     from dataprep.api.parameters import resolve
-    from dataprep.build.request import ConvertRequest
+    from dataprep.jobs.request import ConvertRequest
 
     _check_guarded()
     values = resolve("dataprep convert", convert_options(), options)
@@ -161,7 +161,7 @@ def compact(
     """
     from dataprep.api.options import chosen_striping, compact_options
     from dataprep.api.parameters import resolve
-    from dataprep.build.request import ConvertRequest
+    from dataprep.jobs.request import ConvertRequest
     from dataprep.sealed.set import SealedSet
 
     _check_guarded()
@@ -221,7 +221,7 @@ def verify(
         found = run(Path(out), checked, threads=threads, progress=reporter.advance)
     if not found.problems:
         return found
-    from dataprep.build import mending  # late: what is whole needs none of it
+    from dataprep.jobs import mending  # late: what is whole needs none of it
 
     gone = mending.discard(Path(out), found) if discard else []
     return replace(found, remedy=mending.remedy(Path(out)), discarded=tuple(gone))
@@ -263,7 +263,7 @@ def status(out: StrPath) -> JobStatus:
     Raises:
         DatasetError: there is no job in it.
     """
-    from dataprep.build.status import read_status
+    from dataprep.jobs.status import read_status
 
     return read_status(Path(out))
 
@@ -334,8 +334,8 @@ def within_limits(values: Mapping[str, Any]) -> Iterator[None]:
 
 def _request(dataset: type[Dataset], values: Mapping[str, Any]) -> Request:
     from dataprep.api.options import chosen_striping, own_values
-    from dataprep.build.request import MaxBad, Request
     from dataprep.images import Recipe, Resize
+    from dataprep.jobs.request import MaxBad, Request
 
     recipe = Recipe(
         resize=None if values["resize"] is None else Resize.parse(values["resize"]),

@@ -205,7 +205,7 @@ def part(value: object) -> int | str:
 
 def shard_counts(value: object) -> dict[str, int]:
     """``train=1024,validation=128``, or one number for every split."""
-    from dataprep.build.request import EVERY_SPLIT
+    from dataprep.jobs.request import EVERY_SPLIT
 
     text = str(value).strip()
     items = [f"{EVERY_SPLIT}={text}"] if text.isdecimal() else text.split(",")

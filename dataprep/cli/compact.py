@@ -11,7 +11,7 @@ import click
 from dataprep.api.calls import compact
 from dataprep.api.options import compact_options
 from dataprep.cli.help import SectionedCommand, beam_argument, given, help_all_option
-from dataprep.cli.stopping import watched
+from dataprep.cli.signals import watched
 
 
 @click.pass_context

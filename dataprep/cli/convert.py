@@ -12,7 +12,7 @@ from dataprep.api.calls import convert
 from dataprep.api.options import convert_options
 from dataprep.api.progress import Progress
 from dataprep.cli.help import SectionedCommand, beam_argument, given, help_all_option
-from dataprep.cli.stopping import watched
+from dataprep.cli.signals import watched
 
 
 @click.pass_context

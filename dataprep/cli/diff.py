@@ -10,7 +10,7 @@ from dataprep.api.calls import diff
 from dataprep.api.options import workers_option
 from dataprep.api.results import as_json
 from dataprep.cli.output import say
-from dataprep.cli.stopping import watched
+from dataprep.cli.signals import watched
 from dataprep.errors import DatasetError
 from dataprep.system.messages import counted
 

@@ -43,7 +43,7 @@ def _inspect(target: Path, records: int, sink: str | None, json: bool) -> None:
 
 
 def _first_examples(shard: Path, sink: str | None, count: int) -> list[Example]:
-    from dataprep.sinks.unverified import read_unverified
+    from dataprep.sinks.subprocess_reader import read_unverified
 
     listed = _listed(shard) if sink is None else (load_sink(sink), [shard], DatasetInfo())
     if listed is None:

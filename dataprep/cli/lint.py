@@ -10,7 +10,7 @@ from dataprep.api.parameters import names
 from dataprep.api.results import as_json
 from dataprep.api.review import lint
 from dataprep.cli.output import say
-from dataprep.cli.stopping import watched
+from dataprep.cli.signals import watched
 from dataprep.errors import FindingsError
 from dataprep.system.messages import counted
 

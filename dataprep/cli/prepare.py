@@ -11,7 +11,7 @@ from dataprep.api.calls import prepare
 from dataprep.api.options import prepare_options, summary_of
 from dataprep.api.progress import Progress
 from dataprep.cli.help import SectionedCommand, beam_argument, given, help_all_option
-from dataprep.cli.stopping import watched
+from dataprep.cli.signals import watched
 from dataprep.plugins import dataset_class
 
 _RESUMING = """\

@@ -8,7 +8,7 @@ import click
 
 from dataprep.api.review import report
 from dataprep.cli.output import say
-from dataprep.cli.stopping import watched
+from dataprep.cli.signals import watched
 
 
 @click.command()

@@ -19,7 +19,7 @@ from dataprep.api.progress import Display, Reporter
 from dataprep.api.results import as_json
 from dataprep.cli.help import given
 from dataprep.cli.output import hand_on, say
-from dataprep.cli.stopping import watched
+from dataprep.cli.signals import watched
 from dataprep.errors import NoRoomError, StagingError, UsageError
 from dataprep.system.messages import printable
 
@@ -134,9 +134,9 @@ def _status(source: Path | None, values: Mapping[str, Any]) -> None:
 
 
 def _clean(source: Path | None, values: Mapping[str, Any]) -> None:
+    from dataprep.staging.node_dir.cleaning import clean
     from dataprep.staging.plan import find_copies
     from dataprep.staging.schedulers import find_job
-    from dataprep.staging.target.cleaning import clean
 
     launched = values["launched"] == "clean"
     if launched:

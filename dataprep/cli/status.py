@@ -44,8 +44,8 @@ def command(out: Path, watch: bool, json: bool) -> None:
 
 def _conspicuous(out: Path) -> list[str]:
     """Images of the finished shards that are not just stored, and why."""
-    from dataprep.build.commit import finished_shards
-    from dataprep.build.workspace import Workspace
+    from dataprep.jobs.commit import finished_shards
+    from dataprep.jobs.workspace import Workspace
     from dataprep.tables.records import conspicuous
 
     lines = []

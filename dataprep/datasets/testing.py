@@ -38,7 +38,7 @@ from dataprep.archives.listing import is_image_name
 from dataprep.archives.reading import close_archives, read_image
 from dataprep.datasets.base import Dataset, Found, ScanUnit, refuse_reserved
 from dataprep.errors import SourceError, UsageError
-from dataprep.sinks.unverified import in_child
+from dataprep.sinks.subprocess_reader import in_child
 from dataprep.tables import Row, Scanned
 
 _MOST_CHARACTERS = 200  # a file name has 255 bytes at most; index files add endings

@@ -19,7 +19,7 @@ from dataprep.sealed.part import described
 from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sinks import DatasetInfo, Sink
 from dataprep.sinks.example import Example
-from dataprep.sinks.unverified import in_child
+from dataprep.sinks.subprocess_reader import in_child
 from dataprep.system.messages import printable
 from dataprep.system.state_files import file_sha256
 from dataprep.system.throttle import pay

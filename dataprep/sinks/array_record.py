@@ -22,8 +22,8 @@ from dataprep.errors import SinkError
 from dataprep.sinks import ShardReader, ShardWriter, Sink, WrittenFile, damage, tf_example
 from dataprep.sinks.base import Layout, ShardName
 from dataprep.sinks.example import DatasetInfo, Example
-from dataprep.sinks.foreign import import_reader
 from dataprep.sinks.hashed_file import begin_writeback, hash_finished
+from dataprep.sinks.reference_readers import import_reader
 from dataprep.system.regular_files import require_regular
 
 _BUFFER = 16 << 20  # the library's, which it writes when it is full

@@ -239,7 +239,7 @@ class Sink(ABC):
     trusts_files: ClassVar[bool] = False
     """Whether the library that reads a file may crash or hang on a damaged one. Such files are read
     in this process only if their hash is known; others in a process of their own
-    (`dataprep.sinks.unverified`)."""
+    (`dataprep.sinks.subprocess_reader`)."""
 
     value_bytes: ClassVar[int] = 1
     """Of formats that store pixels: bytes of one value, 1 for uint8, 4 for float32."""

@@ -31,7 +31,6 @@ from dataprep.sinks.base import (
     damage,
 )
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
-from dataprep.sinks.foreign import dali_records
 from dataprep.sinks.hashed_file import write_file
 from dataprep.sinks.lmdb_environment import (
     LONGEST_KEY,
@@ -40,7 +39,8 @@ from dataprep.sinks.lmdb_environment import (
     LmdbWriter,
     library_versions,
 )
-from dataprep.sinks.unverified import in_child
+from dataprep.sinks.reference_readers import dali_records
+from dataprep.sinks.subprocess_reader import in_child
 from dataprep_schemas import caffe_pb2
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from dataprep.errors import SinkError
 from dataprep.sinks.base import ShardReader, ShardWriter, Sink, WrittenFile, damage
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.sinks.lmdb_environment import OVERHEAD, LmdbReader, LmdbWriter, library_versions
-from dataprep.sinks.unverified import in_child
+from dataprep.sinks.subprocess_reader import in_child
 from dataprep.tables import Value
 
 _LENGTH = b"__len__"

@@ -28,9 +28,9 @@ from dataprep.errors import SinkError, UsageError
 from dataprep.sinks import ShardName, ShardReader, ShardWriter, Sink, WrittenFile, damage
 from dataprep.sinks.base import Layout
 from dataprep.sinks.example import DatasetInfo, Example
-from dataprep.sinks.foreign import import_reader
 from dataprep.sinks.hashed_file import HashedFile
 from dataprep.sinks.parquet_schema import RESERVED, example_of, info_of, row_of, schema_of, table_of
+from dataprep.sinks.reference_readers import import_reader
 from dataprep.system.parquet_files import open_parquet
 
 ROWS = 100

@@ -36,7 +36,7 @@ from typing_extensions import override
 from dataprep.errors import SinkError
 from dataprep.sinks.base import Sink
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
-from dataprep.sinks.foreign import dali_records
+from dataprep.sinks.reference_readers import dali_records
 from dataprep.sinks.stream import StreamReader, StreamWriter
 from dataprep.system.regular_files import open_regular, read_regular
 

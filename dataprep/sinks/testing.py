@@ -44,7 +44,7 @@ from dataprep.images.statistics import Measured, Statistics, histogram_of
 from dataprep.plugins import load_sink
 from dataprep.sinks.base import FinishedShard, Layout, ShardName, Sink, WrittenFile
 from dataprep.sinks.example import DatasetInfo, Example
-from dataprep.sinks.unverified import in_child, read_unverified
+from dataprep.sinks.subprocess_reader import in_child, read_unverified
 from dataprep.system.durable_files import PARTIAL
 
 _LAYOUTS: tuple[Layout, ...] = ("split", "flat")

@@ -24,7 +24,7 @@ from dataprep.errors import SinkError
 from dataprep.sinks import tf_example
 from dataprep.sinks.base import Layout, ShardName, Sink
 from dataprep.sinks.example import DatasetInfo, Example
-from dataprep.sinks.foreign import import_reader
+from dataprep.sinks.reference_readers import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
 from dataprep.system.regular_files import read_regular
 

@@ -30,7 +30,7 @@ from dataprep.errors import SinkError
 from dataprep.sinks import webdataset_energon, webdataset_sample
 from dataprep.sinks.base import FinishedShard, Layout, ShardName, Sink, WrittenFile
 from dataprep.sinks.example import DatasetInfo, Example
-from dataprep.sinks.foreign import import_reader
+from dataprep.sinks.reference_readers import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
 from dataprep.sinks.webdataset_sample import NAME_LIMIT, PREFIX_LIMIT, Stems
 from dataprep.system.regular_files import open_regular, read_regular

@@ -36,8 +36,8 @@ from dataprep.errors import DataprepError, StagingError
 from dataprep.staging.copying import Watch
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.mpi import MpiPeers
+from dataprep.staging.node_dir.paths import Verify
 from dataprep.staging.reading import SourceReader
-from dataprep.staging.target.paths import Verify
 from dataprep.staging.writing import TargetWriter
 from dataprep.system.throttle import Bandwidth
 from dataprep_schemas.state import CopiedFile

@@ -21,11 +21,7 @@ from dataprep.staging.agreement import (
 )
 from dataprep.staging.broadcast import broadcast_files
 from dataprep.staging.copying import Watch, copy_files, default_streams, rehash_files
-from dataprep.staging.inventory import SourceFile
-from dataprep.staging.local_ranks import Progress
-from dataprep.staging.mpi import MpiPeers
-from dataprep.staging.plan import StagePlan
-from dataprep.staging.present import (
+from dataprep.staging.existing import (
     Present,
     copied_files,
     labels_of,
@@ -33,23 +29,27 @@ from dataprep.staging.present import (
     remove_labels,
     write_labels,
 )
-from dataprep.staging.request import StageReporter
-from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.node_lock import node_lock, try_lock
-from dataprep.staging.target.paths import (
+from dataprep.staging.inventory import SourceFile
+from dataprep.staging.local_ranks import Progress
+from dataprep.staging.mpi import MpiPeers
+from dataprep.staging.node_dir.directory import StageDirectory
+from dataprep.staging.node_dir.node_lock import node_lock, try_lock
+from dataprep.staging.node_dir.paths import (
     opened_parent,
     remove_empty_folders,
     remove_files,
     sync_folders,
     target_error,
 )
-from dataprep.staging.target.sentinel import (
+from dataprep.staging.node_dir.sentinel import (
     PLANNED,
     SENTINEL,
     planned_paths,
     remove_sentinel,
     write_sentinel,
 )
+from dataprep.staging.plan import StagePlan
+from dataprep.staging.request import StageReporter
 from dataprep.system.filesystems import is_memory, space_of
 from dataprep.system.job_limits import available_memory
 from dataprep.system.messages import counted, printable, sized

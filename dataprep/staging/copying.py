@@ -14,8 +14,8 @@ from pathlib import Path
 
 from dataprep.errors import DataprepError, StagingError
 from dataprep.staging.inventory import SourceFile
+from dataprep.staging.node_dir.paths import Verify, opened_parent
 from dataprep.staging.reading import SourceReader
-from dataprep.staging.target.paths import Verify, opened_parent
 from dataprep.staging.writing import TargetWriter
 from dataprep.system.cores import usable_cores
 from dataprep.system.state_files import file_sha256

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dataprep.errors import DatasetError, UsageError
 from dataprep.sealed.set import NAME, REMEDY, SealedSet
-from dataprep.staging.target.paths import PRIVATE
+from dataprep.staging.node_dir.paths import PRIVATE
 from dataprep.system.durable_files import is_partial
 from dataprep.system.messages import printable
 from dataprep.system.regular_files import read_regular

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
+from dataprep.staging.node_dir.directory import StageDirectory, private_name
+from dataprep.staging.node_dir.node_lock import NodeLock, node_lock
+from dataprep.staging.node_dir.sentinel import read_sentinel
 from dataprep.staging.placement import Placement
 from dataprep.staging.request import StageReporter, StageRequest
-from dataprep.staging.target.directory import StageDirectory, private_name
-from dataprep.staging.target.node_lock import NodeLock, node_lock
-from dataprep.staging.target.sentinel import read_sentinel
 from dataprep.system.messages import one_line, sized
 from dataprep_schemas.state import Outcome
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from dataprep.errors import StagingError
 from dataprep.staging.inventory import Inventory, read_inventory
+from dataprep.staging.node_dir.directory import StageDirectory
+from dataprep.staging.node_dir.sentinel import PLANNED, other_jobs, read_sentinel
 from dataprep.staging.placement import Placement, require_node
 from dataprep.staging.request import StageRequest
 from dataprep.staging.selection import Selection, Share, select
-from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.sentinel import PLANNED, other_jobs, read_sentinel
 from dataprep.system.filesystems import (
     Scratch,
     filesystem_of,

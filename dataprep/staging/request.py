@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dataprep.errors import UsageError
-from dataprep.staging.target.paths import Verify
+from dataprep.staging.node_dir.paths import Verify
 
 
 @dataclass(frozen=True, slots=True)

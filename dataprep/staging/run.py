@@ -22,6 +22,8 @@ from types import FrameType
 from typing import Self
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
+from dataprep.staging.node_dir.cleaning import clean
+from dataprep.staging.node_dir.directory import StageDirectory, private_name
 from dataprep.staging.placement import Placement, find_placement
 from dataprep.staging.plan import find_place
 from dataprep.staging.request import StageReporter, StageRequest
@@ -29,8 +31,6 @@ from dataprep.staging.schedulers import Job, find_job, short_name
 from dataprep.staging.secret import SECRET
 from dataprep.staging.stage import stage
 from dataprep.staging.status import read_staged
-from dataprep.staging.target.cleaning import clean
-from dataprep.staging.target.directory import StageDirectory, private_name
 from dataprep.system.messages import printable
 
 NO_ROOM = "no room"  # what a launched copier prints in the place of a directory

@@ -12,11 +12,11 @@ from dataprep.staging.agreement import Peers
 from dataprep.staging.copier import Copier
 from dataprep.staging.copying import Watch
 from dataprep.staging.local_ranks import Progress, election
+from dataprep.staging.node_dir.directory import StageDirectory
 from dataprep.staging.placement import Placement, find_placement
 from dataprep.staging.plan import StagePlan, find_place, make_plan, share_of
 from dataprep.staging.rendezvous import connected
 from dataprep.staging.request import StageReporter, StageRequest
-from dataprep.staging.target.directory import StageDirectory
 
 
 def stage(request: StageRequest, reporter: StageReporter) -> Path:

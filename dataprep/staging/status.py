@@ -11,9 +11,9 @@ from dataprep.sealed.part import described
 from dataprep.sealed.set import SealedSet
 from dataprep.staging.copying import Watch, default_streams, rehash_files
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.node_lock import describe_holder
-from dataprep.staging.target.sentinel import (
+from dataprep.staging.node_dir.directory import StageDirectory
+from dataprep.staging.node_dir.node_lock import describe_holder
+from dataprep.staging.node_dir.sentinel import (
     changed_files,
     other_jobs,
     planned_paths,

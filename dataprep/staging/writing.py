@@ -12,7 +12,7 @@ from typing import Self
 
 from dataprep.errors import StagingError
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.target.paths import (
+from dataprep.staging.node_dir.paths import (
     Verify,
     opened_parent,
     partial_name,

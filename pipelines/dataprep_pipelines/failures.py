@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from dataprep import errors
-from dataprep.build.lock import Lease
 from dataprep.errors import DataprepError, DatasetError, PipelineError, SinkError, SourceError
+from dataprep.jobs.lock import Lease
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import is_full, write_durably
 from dataprep.system.regular_files import read_regular

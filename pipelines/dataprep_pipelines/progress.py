@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from dataprep.build.commit import images_under_way, read_records
-from dataprep.build.job import Job
+from dataprep.jobs.commit import images_under_way, read_records
+from dataprep.jobs.job import Job
 from dataprep_pipelines.failures import FailureLog
 from dataprep_schemas.state import CommitRecord
 

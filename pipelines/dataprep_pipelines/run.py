@@ -14,9 +14,25 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dataprep.build.base import check_append, read_base, tell_changes
-from dataprep.build.build_directory import check_free_space, lay_out, remove_build_directories
-from dataprep.build.claim import (
+from dataprep.datasets import Dataset, ScanUnit, close_archives
+from dataprep.errors import (
+    DataprepError,
+    DatasetError,
+    PipelineError,
+    SinkError,
+    SourceError,
+)
+from dataprep.jobs.append import check_append, read_base, tell_changes
+from dataprep.jobs.build_directory import check_free_space, lay_out, remove_build_directories
+from dataprep.jobs.commit import finished_shard, forget_progress
+from dataprep.jobs.compact_job import order_records, plan_compaction, read_grown
+from dataprep.jobs.convert_job import (
+    fit_conversion,
+    plan_conversion,
+    statistics_of,
+    unstored_rows,
+)
+from dataprep.jobs.identity import (
     COMPACTED,
     CONVERTED,
     check_places,
@@ -24,17 +40,8 @@ from dataprep.build.claim import (
     claim_generation,
     remove_partial_files,
 )
-from dataprep.build.commit import finished_shard, forget_progress
-from dataprep.build.compact_job import order_records, plan_compaction, read_grown
-from dataprep.build.convert_job import (
-    fit_conversion,
-    plan_conversion,
-    statistics_of,
-    unstored_rows,
-)
-from dataprep.build.grow import exchange, finish_merge
-from dataprep.build.image_job import STORED_WITH_8_BITS, order_images, plan_images
-from dataprep.build.index_parts import (
+from dataprep.jobs.image_job import STORED_WITH_8_BITS, order_images, plan_images
+from dataprep.jobs.index_parts import (
     IndexParts,
     check_unchanged,
     check_unmatched,
@@ -47,9 +54,10 @@ from dataprep.build.index_parts import (
     shared_index_directory,
     summarize,
 )
-from dataprep.build.job import Job, describe_splits
-from dataprep.build.lock import Lease, check_held, locked
-from dataprep.build.request import (
+from dataprep.jobs.job import Job, describe_splits
+from dataprep.jobs.lock import Lease, check_held, locked
+from dataprep.jobs.merge import exchange, finish_merge
+from dataprep.jobs.request import (
     ConvertRequest,
     MaxBad,
     Request,
@@ -57,16 +65,8 @@ from dataprep.build.request import (
     check_splits,
     fit_request,
 )
-from dataprep.build.seal import seal
-from dataprep.build.workspace import Workspace
-from dataprep.datasets import Dataset, ScanUnit, close_archives
-from dataprep.errors import (
-    DataprepError,
-    DatasetError,
-    PipelineError,
-    SinkError,
-    SourceError,
-)
+from dataprep.jobs.seal import seal
+from dataprep.jobs.workspace import Workspace
 from dataprep.plugins import load_dataset
 from dataprep.sealed.set import SealedSet
 from dataprep.sealed.verify import Verified

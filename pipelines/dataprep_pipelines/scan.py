@@ -10,8 +10,8 @@ from pathlib import Path
 
 import apache_beam as beam
 
-from dataprep.build.index_parts import scan_into
 from dataprep.datasets import Dataset, ScanUnit
+from dataprep.jobs.index_parts import scan_into
 from dataprep_pipelines.failures import FailureLog, worker_died
 from dataprep_pipelines.runners import STOP
 from dataprep_pipelines.tasks import TaskSpec

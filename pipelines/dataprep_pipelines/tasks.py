@@ -23,9 +23,9 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Any
 
-from dataprep.build.lock import Lease
 from dataprep.datasets import close_archives
 from dataprep.errors import PipelineError
+from dataprep.jobs.lock import Lease
 from dataprep.system.durable_files import write_durably
 from dataprep.system.regular_files import read_regular
 

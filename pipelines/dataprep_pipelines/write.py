@@ -7,9 +7,9 @@ from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 
 import apache_beam as beam
 
-from dataprep.build.commit import finished_shard
-from dataprep.build.job import Job
-from dataprep.build.shard import ShardStoppedError, write_shard
+from dataprep.jobs.commit import finished_shard
+from dataprep.jobs.job import Job
+from dataprep.jobs.shard import ShardStoppedError, write_shard
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import storage_error
 from dataprep_pipelines.failures import FailureLog, QuietLauncherError, worker_died

@@ -322,7 +322,7 @@ class CopierNote(Struct, frozen=True):
 
 
 class Marker(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who holds an output directory; see `dataprep.build.lock`.
+    """Who holds an output directory; see `dataprep.jobs.lock`.
 
     Attributes:
         process: the holder's number.

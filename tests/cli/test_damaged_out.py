@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import dataprep
-from dataprep.build import grow as grow_module
 from dataprep.errors import DatasetError, SinkError
+from dataprep.jobs import merge as merge_module
 from dataprep.sealed.set import SealedSet
 from dataprep.system.state_files import write_state
 from dataprep_schemas.state import MergeJournal
@@ -207,7 +207,7 @@ def test_a_set_that_grew_heals_or_is_overwritten_in_the_midst_of_a_merge(
         raise SinkError
 
     with monkeypatch.context() as patch:
-        patch.setattr(grow_module, "finish_merge", killed)
+        patch.setattr(merge_module, "finish_merge", killed)
         assert cli(*grown.command(out, "--append")).code == 1
     assert (out / ".dataprep/grow.json").exists()
     if (out / name).exists():

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import dataprep
-from dataprep.build.claim import identity_of
-from dataprep.build.mending import command_of
 from dataprep.errors import DatasetError
+from dataprep.jobs.identity import identity_of
+from dataprep.jobs.mending import command_of
 from dataprep.sealed.set import SealedSet
 from dataprep_schemas.state import StoredJob
 from tests.conftest import Cli, Made, hashes

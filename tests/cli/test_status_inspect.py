@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.build.markers import claim_of
 from tests.conftest import Cli, Made, Raw
+from tests.jobs.markers import claim_of
 
 
 def everything(out: Path) -> dict[Path, tuple[int, int]]:

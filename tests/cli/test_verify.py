@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from dataprep.sealed import verify
-from dataprep.sinks import unverified
+from dataprep.sinks import subprocess_reader
 from tests.conftest import Cli, Made, Shelf, hashes
 from tests.forging import forge, rehashed
 
@@ -194,7 +194,7 @@ def test_a_file_that_its_library_cannot_end_reading_is_named(
     cli: Cli, hanging: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verify, "_SECONDS", 5.0)
-    monkeypatch.setattr(unverified, "_SECONDS", 5.0)
+    monkeypatch.setattr(subprocess_reader, "_SECONDS", 5.0)
     result = cli("verify", hanging, "--level", "records")
     assert result.code == 1
     assert "train.h5: " in result.out + result.err

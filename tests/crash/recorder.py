@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.build import lock
+from dataprep.jobs import lock
 from dataprep_pipelines.runners.local import LocalEngine, work_queue
 
 Entry = tuple[int, str]

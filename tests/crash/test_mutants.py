@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from dataprep.build import claim, commit, grow, seal, shard, workspace
-from dataprep.build.lock import Lease
+from dataprep.jobs import commit, identity, merge, seal, shard, workspace
+from dataprep.jobs.lock import Lease
 from dataprep.review import report
 from dataprep.sinks import hashed_file
 from dataprep.staging import copier, writing
@@ -120,17 +120,17 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
         "tfrecord-2",
         instead(commit, "_is_there", lambda *_: True),
     ),
-    "the job is not flushed": ("prepare", instead(claim, "write_state", torn)),
-    "the job's directory is not flushed": ("prepare", instead(claim, "sync_directory", nothing)),
+    "the job is not flushed": ("prepare", instead(identity, "write_state", torn)),
+    "the job's directory is not flushed": ("prepare", instead(identity, "sync_directory", nothing)),
     "the output directory is not flushed": ("prepare", instead(workspace, "make_durably", made)),
     "temporary files are not swept": ("tfrecord-1", instead(run, "remove_partial_files", nothing)),
-    "what is overwritten may come back": ("overwrite", instead(claim, "_remove", deleted)),
+    "what is overwritten may come back": ("overwrite", instead(identity, "_remove", deleted)),
     "what is overwritten is sealed meanwhile": (
         "overwrite",
-        instead(claim, "planned_paths", lambda _: []),
+        instead(identity, "planned_paths", lambda _: []),
     ),
-    "the journal is not flushed": ("append", instead(grow, "write_state", torn)),
-    "the journal's directory is not flushed": ("append", instead(grow, "sync_directory", nothing)),
+    "the journal is not flushed": ("append", instead(merge, "write_state", torn)),
+    "the journal's directory is not flushed": ("append", instead(merge, "sync_directory", nothing)),
     "the journal is forgotten": ("append", instead(run, "finish_merge", nothing)),
     "copies are not flushed": ("stage", unflushed(writing)),
     "the old sentinel stays": ("stage-overwritten", instead(copier, "remove_sentinel", nothing)),

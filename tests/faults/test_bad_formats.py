@@ -34,7 +34,7 @@ def optimist(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def believe_in_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "dataprep.build.build_directory.shutil.disk_usage",
+        "dataprep.jobs.build_directory.shutil.disk_usage",
         lambda path: SimpleNamespace(free=1 << 40),
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.build import image_job
+from dataprep.jobs import image_job
 from dataprep.sealed import verify
 from dataprep_pipelines.runners import local
 from tests.conftest import Cli, Made, Shelf, hashes, leftovers

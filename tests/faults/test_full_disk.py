@@ -26,7 +26,7 @@ sys.exit(main(sys.argv[2:]))
 def optimist(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The estimate believes that there is room, as it would if others filled the disk later."""
     monkeypatch.setattr(
-        "dataprep.build.build_directory.shutil.disk_usage",
+        "dataprep.jobs.build_directory.shutil.disk_usage",
         lambda path: SimpleNamespace(free=1 << 40),
     )
     return monkeypatch

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.build.claim import remove_partial_files
-from dataprep.build.commit import CommitRecord
-from dataprep.build.job import Job
-from dataprep.build.lock import locked
-from dataprep.build.request import MaxBad, Request
-from dataprep.build.workspace import Workspace
 from dataprep.errors import PipelineError
 from dataprep.images import Recipe
+from dataprep.jobs.commit import CommitRecord
+from dataprep.jobs.identity import remove_partial_files
+from dataprep.jobs.job import Job
+from dataprep.jobs.lock import locked
+from dataprep.jobs.request import MaxBad, Request
+from dataprep.jobs.workspace import Workspace
 from dataprep.sinks import ShardName
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.run import prepare

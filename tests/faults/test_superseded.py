@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.build.claim import claim, read_job
-from dataprep.build.commit import finished_shards
-from dataprep.build.job import Job
-from dataprep.build.lock import locked
-from dataprep.build.request import MaxBad
-from dataprep.build.seal import seal
 from dataprep.errors import LockedError
-from tests.build.markers import claim_of
+from dataprep.jobs.commit import finished_shards
+from dataprep.jobs.identity import claim, read_job
+from dataprep.jobs.job import Job
+from dataprep.jobs.lock import locked
+from dataprep.jobs.request import MaxBad
+from dataprep.jobs.seal import seal
 from tests.conftest import Made, hashes
 from tests.faults.test_orphans import job
+from tests.jobs.markers import claim_of
 
 __all__ = ["job"]  # the fixture
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import apache_beam as beam
 import pytest
 
-from dataprep.cli.stopping import resumable
+from dataprep.cli.signals import resumable
 from dataprep.errors import PipelineError, StoppedError, UsageError
 from dataprep.sinks import ShardName
 from dataprep_pipelines.runners import STOP, Engine, Parallelism

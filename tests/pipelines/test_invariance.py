@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.build.commit import CommitRecord
-from dataprep.build.job import Job
-from dataprep.build.request import MaxBad, Request
 from dataprep.errors import DatasetError, StoppedError
 from dataprep.images import Recipe
+from dataprep.jobs.commit import CommitRecord
+from dataprep.jobs.job import Job
+from dataprep.jobs.request import MaxBad, Request
 from dataprep_pipelines.run import prepare
 from dataprep_pipelines.runners import Engine
 from dataprep_pipelines.runners.local import processes_for

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 import dataprep
-from dataprep.build.lock import locked
-from dataprep.build.workspace import Workspace
 from dataprep.errors import PipelineError, SourceError
+from dataprep.jobs.lock import locked
+from dataprep.jobs.workspace import Workspace
 from dataprep_pipelines.failures import FailureLog
 from tests.conftest import Cli, Made, hashes
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.build.request import MaxBad, Request
 from dataprep.datasets import Dataset, Found, Scanned, ScanUnit
 from dataprep.errors import PipelineError
 from dataprep.images import Recipe
+from dataprep.jobs.request import MaxBad, Request
 from dataprep_pipelines import scan
 from dataprep_pipelines.run import prepare
 from dataprep_pipelines.runners import Engine

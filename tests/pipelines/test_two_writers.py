@@ -19,7 +19,7 @@ from tests.steering import Steer, check_same, install_sink, sink_in
 _WRITER = """
 import pickle, sys
 from pathlib import Path
-from dataprep.build.shard import write_shard
+from dataprep.jobs.shard import write_shard
 
 places, job = pickle.loads(Path(sys.argv[1]).read_bytes())
 shard = next(shard for shard in job.shard_names() if str(shard) == sys.argv[2])

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from dataprep.build import commit, lock, seal, workspace
-from dataprep.build.commit import (
+from dataprep.errors import DataprepError, DatasetError, PipelineError
+from dataprep.jobs import commit, lock, seal, workspace
+from dataprep.jobs.commit import (
     finished_shard,
     publish_once,
     temporary_files,
 )
-from dataprep.build.lock import Lease, check_held, locked
-from dataprep.build.seal import publish_manifest
-from dataprep.build.shard import ShardStoppedError
-from dataprep.build.workspace import Workspace
-from dataprep.errors import DataprepError, DatasetError, PipelineError
+from dataprep.jobs.lock import Lease, check_held, locked
+from dataprep.jobs.seal import publish_manifest
+from dataprep.jobs.shard import ShardStoppedError
+from dataprep.jobs.workspace import Workspace
 from dataprep.sinks import ShardName
 from dataprep.system import durable_files, state_files
 from dataprep.system.durable_files import write_durably
@@ -242,7 +242,7 @@ class Schedule:
         self._plan(worker, 40)
 
     def _write_shard(self, request: str, lease: Lease, where: Workspace, shard: ShardName) -> None:
-        """As `dataprep.build.shard.write_shard` does."""
+        """As `dataprep.jobs.shard.write_shard` does."""
         data = f"{request}{shard}".encode()
         finals = _finals(where, shard)
         with temporary_files(finals) as temporaries:  # type: ignore[arg-type]  # as above

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.build import lock, seal
+from dataprep.jobs import lock, seal
 from dataprep.system import durable_files
 from tests.simulation import scenario
 from tests.simulation.scenario import sweep

@@ -18,7 +18,7 @@ from dataprep.sinks import lmdb_environment
 from dataprep.sinks.base import DatasetInfo, Sink
 from dataprep.sinks.lmdb_caffe import LmdbSink
 from dataprep.sinks.lmdb_torch import LmdbTorchSink
-from dataprep.sinks.unverified import read_unverified
+from dataprep.sinks.subprocess_reader import read_unverified
 from tests.sinks.lmdb_examples import MULTI, RAW, SINGLE, example, places, write
 
 KINDS: dict[str, tuple[Callable[[], Sink], DatasetInfo]] = {

@@ -30,7 +30,7 @@ _SPOKEN = re.compile(
 # Has everything imported, and forks a process a call.
 _FORKS = """
 import json, os, sys
-import dataprep.cli.stage, dataprep.cli.stopping
+import dataprep.cli.stage, dataprep.cli.signals
 import dataprep.staging.stage, dataprep.staging.status
 from dataprep.cli import entry_point
 

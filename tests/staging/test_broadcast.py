@@ -288,7 +288,7 @@ def test_a_node_that_is_killed_ends_all_and_leaves_nothing_wrong(tmp_path: Path)
 _FULL_AT_ONCE = """
 import os
 from dataprep.errors import NoRoomError
-from dataprep.staging.target.directory import StageDirectory
+from dataprep.staging.node_dir.directory import StageDirectory
 def make(path):
     raise NoRoomError(f"{path} is full")
 if os.environ["OMPI_COMM_WORLD_RANK"] == "0":

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dataprep.errors import StagingError
-from dataprep.staging.target.cleaning import Cleaned, clean
-from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.node_lock import node_lock
-from dataprep.staging.target.paths import partial_name
-from dataprep.staging.target.sentinel import (
+from dataprep.staging.node_dir.cleaning import Cleaned, clean
+from dataprep.staging.node_dir.directory import StageDirectory
+from dataprep.staging.node_dir.node_lock import node_lock
+from dataprep.staging.node_dir.paths import partial_name
+from dataprep.staging.node_dir.sentinel import (
     PLANNED,
     add_lease,
     other_jobs,
@@ -193,7 +193,7 @@ def waited_for(target: Path) -> subprocess.Popen[str]:
 # It sleeps only where somebody else has the lock.
 _WAITING = """
 import pathlib, sys, time
-from dataprep.staging.target.cleaning import clean
+from dataprep.staging.node_dir.cleaning import clean
 sleep = time.sleep
 def told(seconds):
     print("waiting", flush=True)

@@ -12,11 +12,11 @@ import pytest
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
 from dataprep.staging import local_ranks
 from dataprep.staging.local_ranks import Progress, election
+from dataprep.staging.node_dir.directory import StageDirectory
+from dataprep.staging.node_dir.paths import PRIVATE
+from dataprep.staging.node_dir.sentinel import remove_sentinel, write_sentinel
 from dataprep.staging.placement import Placement
 from dataprep.staging.request import StageRequest
-from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.paths import PRIVATE
-from dataprep.staging.target.sentinel import remove_sentinel, write_sentinel
 from dataprep_schemas.state import Sentinel
 
 REQUEST = StageRequest(Path("/data/set"))

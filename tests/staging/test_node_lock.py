@@ -16,18 +16,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from dataprep.staging.node_dir import node_lock as module
 
 from dataprep.errors import StagingError
-from dataprep.staging.target import node_lock as module
-from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.node_lock import LOCK, NodeLock, describe_holder, node_lock, try_lock
-from dataprep.staging.target.paths import PRIVATE
+from dataprep.staging.node_dir.directory import StageDirectory
+from dataprep.staging.node_dir.node_lock import LOCK, NodeLock, describe_holder, node_lock, try_lock
+from dataprep.staging.node_dir.paths import PRIVATE
 
 # Holds the lock, says so, does what it is told by its first argument, and waits to be killed.
 _HOLDER = """
 import pathlib, subprocess, sys
-from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.node_lock import node_lock
+from dataprep.staging.node_dir.directory import StageDirectory
+from dataprep.staging.node_dir.node_lock import node_lock
 with StageDirectory.make(pathlib.Path(sys.argv[1])) as directory:
     with node_lock(directory) as lock:
         lock.note("3.1 of 42.0 GB")
@@ -41,8 +41,8 @@ with StageDirectory.make(pathlib.Path(sys.argv[1])) as directory:
 # As every local rank does: whoever gets the lock does the work, the others find it done.
 _RANK = """
 import pathlib, sys, time
-from dataprep.staging.target.directory import StageDirectory
-from dataprep.staging.target.node_lock import node_lock
+from dataprep.staging.node_dir.directory import StageDirectory
+from dataprep.staging.node_dir.node_lock import node_lock
 place = pathlib.Path(sys.argv[1])
 with StageDirectory.make(place) as directory:
     with node_lock(directory, done=(place / "whole").exists) as lock:

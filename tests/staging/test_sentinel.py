@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dataprep.errors import StagingError
-from dataprep.staging.target.cleaning import clean
-from dataprep.staging.target.directory import StageDirectory, private_name
-from dataprep.staging.target.paths import PRIVATE
-from dataprep.staging.target.sentinel import (
+from dataprep.staging.node_dir.cleaning import clean
+from dataprep.staging.node_dir.directory import StageDirectory, private_name
+from dataprep.staging.node_dir.paths import PRIVATE
+from dataprep.staging.node_dir.sentinel import (
     PLANNED,
     SENTINEL,
     add_lease,

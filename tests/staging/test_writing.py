@@ -14,7 +14,7 @@ import pytest
 from dataprep.errors import StagingError
 from dataprep.staging.copying import Watch, rehash_files
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.target.paths import Verify, partial_name, remove_files
+from dataprep.staging.node_dir.paths import Verify, partial_name, remove_files
 from dataprep.staging.writing import TargetWriter
 from dataprep.system import state_files
 from dataprep_schemas.state import CopiedFile

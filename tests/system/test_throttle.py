@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.archives import reading
-from dataprep.build import build_directory, shard
-from dataprep.cli.stopping import resumable
+from dataprep.cli.signals import resumable
 from dataprep.errors import StagingError, StoppedError
+from dataprep.jobs import build_directory, shard
 from dataprep.sealed.verify import verify
 from dataprep.system import throttle
 from dataprep.system.throttle import Bandwidth, divide, io_limited, pay

@@ -20,14 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from dataprep.build import shard as shard_module
-from dataprep.build.commit import commit
-from dataprep.build.job import Made, Rejected, SplitJob
-from dataprep.build.lock import locked
-from dataprep.build.seal import join_rows
-from dataprep.build.shard import ShardRows
-from dataprep.build.workspace import Workspace
 from dataprep.errors import DatasetError
+from dataprep.jobs import shard as shard_module
+from dataprep.jobs.commit import commit
+from dataprep.jobs.job import Made, Rejected, SplitJob
+from dataprep.jobs.lock import locked
+from dataprep.jobs.seal import join_rows
+from dataprep.jobs.shard import ShardRows
+from dataprep.jobs.workspace import Workspace
 from dataprep.sinks import DatasetInfo, ShardName, WrittenFile
 from dataprep.sinks.example import Example
 from dataprep.system.state_files import file_sha256
@@ -35,7 +35,7 @@ from dataprep.tables import sealing
 from dataprep.tables.records import NAME, STATUSES, RecordsTable, conspicuous
 from dataprep_schemas.state import CommitRecord
 from dataprep_schemas.tables import RECORDS, schema_of
-from tests.build.conftest import job_of, workspace
+from tests.jobs.conftest import job_of, workspace
 from tests.system.test_parquet_files import promise
 
 __all__ = ["workspace"]  # the fixture

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dataprep.cli.stopping import resumable
+from dataprep.cli.signals import resumable
 from dataprep.errors import NoRoomError
 from dataprep.staging import mpi, waiting
 from dataprep.staging.agreement import Agreed, NodeStart

@@ -1,0 +1,303 @@
+"""What is built, and how: everything a worker needs to make any one shard."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+
+from dataprep import __version__
+from dataprep.errors import UsageError
+from dataprep.images import Measured, codec_versions
+from dataprep.images.fingerprint import Fingerprint
+from dataprep.jobs.lock import Lease
+from dataprep.jobs.request import EVERY_SPLIT, OutputRequest
+from dataprep.jobs.workspace import Workspace
+from dataprep.sealed.set import examples_of
+from dataprep.sinks import DatasetInfo, ShardName, Sink
+from dataprep.sinks.example import Example
+from dataprep.system.messages import counted, sized, some_of
+from dataprep.tables import Box, Value
+from dataprep_schemas.manifest import Shuffle, SinkConfig
+from dataprep_schemas.state import CommitRecord
+
+if TYPE_CHECKING:
+    from dataprep_schemas.tables import Kind
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# The counts of Google's imagenet_to_gcs, which tensorflow/models' reader insists on.
+_PREFERRED = {"train": 1024}
+_OTHERS = 128
+
+SAMPLE = 32
+"""How many images are converted to learn how much smaller they become."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitJob:
+    """One split's share of the job.
+
+    Attributes:
+        shuffle: how the images are ordered, as the manifest says it.
+        images: how many there are, before any is rejected.
+        source_bytes: their size in the raw data.
+    """
+
+    name: str
+    shards: int
+    shuffle: Shuffle
+    images: int
+    source_bytes: int
+
+    def shard_names(self) -> list[ShardName]:
+        """Every shard of the split."""
+        return [ShardName(self.name, number, self.shards) for number in range(self.shards)]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An example that is to be written, and what is known of it besides.
+
+    Attributes:
+        channels: of the image as it is stored.
+        status: ``repaired`` if it is stored in another form than it came in, since not every
+            reader takes that; ``warned`` if its decoder complained.
+        reason: why, if it is not just stored.
+        attributes: what else is known of it, whether or not the format has a place for it.
+        boxes: the bounding boxes in it, likewise.
+        measured: for the data set's statistics.
+        fingerprint: of what was decoded.
+    """
+
+    example: Example
+    channels: int
+    status: Literal["stored", "repaired", "warned"] = "stored"
+    reason: str | None = None
+    attributes: Mapping[str, Value] = field(default_factory=dict)
+    boxes: Sequence[Box] = ()
+    measured: Measured | None = None
+    fingerprint: Fingerprint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """An image that is not in the data set, and why."""
+
+    key: str
+    container: str
+    labels: tuple[int, ...]
+    reason: str
+    attributes: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Job(ABC):
+    """What a worker is to make: the request, and what was decided on it.
+
+    Pickled, so it holds only small, plain values.
+
+    Attributes:
+        request: what the user asked for, with absolute paths.
+        info: what is true of every example.
+        attributes: name and kind of what else is known of images, whether or not the format has a
+            place for it.
+        splits: how many shards and images each has.
+        lease: what workers need to go on.
+        remedy: what to do where there is no room for it.
+    """
+
+    remedy: ClassVar[str] = (
+        "free some space, choose another output directory, or shrink the images (--resize)"
+    )
+    request: OutputRequest
+    info: DatasetInfo
+    attributes: tuple[tuple[str, Kind], ...]
+    splits: tuple[SplitJob, ...]
+    lease: Lease
+
+    @property
+    def workspace(self) -> Workspace:
+        """The output directory."""
+        return Workspace(self.request.out)
+
+    @property
+    def sink(self) -> Sink:
+        """The format."""
+        return self.request.load_sink()
+
+    def shard_names(self) -> list[ShardName]:
+        """Every shard of every split."""
+        return [shard for split in self.splits for shard in split.shard_names()]
+
+    def output_identity(self) -> dict[str, Any]:
+        """What of `Identity` shapes the bytes of the output besides the examples."""
+        sink = self.sink
+        return {
+            "num_shards": {split.name: split.shards for split in self.splits},
+            "sink": SinkConfig(sink.name, dict(sink.config())),
+            "examples": examples_of(self.info),
+            "layout": self.request.layout,
+            "versions": {"dataprep": __version__, **codec_versions(), **sink.versions()},
+        }
+
+    def estimate_bytes(self, pending: Sequence[ShardName]) -> int:
+        """The size of these shards together.
+
+        Exact to about 1 % where images stay as they are or become arrays.
+        """
+        images = size = 0.0
+        for split in self.splits:
+            part = sum(shard.split == split.name for shard in pending) / split.shards
+            images += split.images * part
+            size += split.source_bytes * part
+        if self.sink.pixels and self.info.size is not None:
+            height, width = self.info.size
+            size = images * height * width * self.info.channels * self.sink.value_bytes
+        else:
+            size *= self.size_ratio(pending[0])
+        return int(size + images * self.sink.overhead)
+
+    @property
+    @abstractmethod
+    def works_on_images(self) -> bool:
+        """Whether other threads or processes can do most of the work of a shard."""
+
+    @abstractmethod
+    def items(
+        self, shard: ShardName, pool: Executor | None, window: int
+    ) -> Iterator[Made | Rejected]:
+        """What becomes of every image of a shard, in writing order.
+
+        Args:
+            pool: threads or processes that may do the work; None: the calling thread does.
+            window: how many images may be in flight in the pool.
+
+        Raises:
+            SourceError: an image cannot be read or has changed since it was indexed.
+        """
+
+    # A job without raw data changes no sizes, and rejects nothing.
+
+    def size_ratio(self, shard: ShardName) -> float:  # noqa: ARG002
+        """How many bytes are stored for one of the source, roughly, as in this shard."""
+        return 1.0
+
+    def check_rejected(self, records: Iterable[CommitRecord]) -> None:  # noqa: B027
+        """Make sure that what images of these shards were rejected for is still so.
+
+        Raises:
+            SourceError: the raw data changed since; perhaps somebody has repaired it.
+        """
+
+
+def map_in_order(
+    pool: Executor | None,
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    window: int,
+) -> Iterator[Result]:
+    """``map``, in order, with at most ``window`` calls submitted and not yet consumed."""
+    if pool is None:
+        yield from map(function, items)
+        return
+    pending: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            pending.append(pool.submit(function, item))
+            if len(pending) >= window:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+def kept_info(info: DatasetInfo, sink: Sink, report: Callable[[str], None]) -> DatasetInfo:
+    """What is true of the examples once the format holds them.
+
+    Raises:
+        UsageError: the format cannot hold such a data set.
+    """
+    sink.check(info)
+    boxes, attributes = info.boxes and sink.keeps_boxes, info.attributes * sink.keeps_attributes
+    lost = ["bounding boxes"] * (info.boxes > boxes)
+    if len(attributes) < len(info.attributes):
+        lost.append(some_of([name for name, _ in info.attributes]))
+    for what in lost:
+        report(f"sink {sink.name} has no place for {what}: they are left out")
+    return replace(info, boxes=boxes, attributes=attributes)
+
+
+def choose_shard_count(
+    split: str, images: int, request: OutputRequest, info: DatasetInfo, *, like: int | None = None
+) -> int:
+    """The count that was asked for, or the one that the format's users expect.
+
+    Args:
+        like: the count to take if none was asked for and the format allows it.
+
+    Raises:
+        UsageError: it does not fit the number of images, or the format's limits.
+    """
+    sink = request.load_sink()
+    most = sink.most_images(info)
+    if most == 0:
+        raise UsageError(f"one such image is more than a file of {sink.name} can hold")
+    least = 1 if most is None else math.ceil(images / most)
+    asked = _asked(split, request)
+    if asked is None:
+        return max(like or default_shard_count(images, _preferred(split, sink)), least)
+    if not least <= asked <= images or asked < 1:
+        why = f" (a shard of {sink.name} holds at most {most:,} such images)" if least > 1 else ""
+        raise UsageError(
+            f"--num_shards {split}={asked}: {split} has {counted(images, 'image')}; expected "
+            f"{least} to {images}{why}, so that no shard is empty"
+        )
+    return asked
+
+
+def describe_splits(job: Job, official: Mapping[str, int]) -> Iterator[str]:
+    """A line for the user on each split.
+
+    Args:
+        official: how many images each split of the complete data set has, where known.
+    """
+    for split in job.splits:
+        text = f"{split.name}: {counted(split.images, 'image')}"
+        complete = official.get(split.name, split.images)
+        if complete != split.images:
+            text += f" of the official {complete:,}"
+        text += f", {sized(split.source_bytes)}, in {counted(split.shards, 'shard')}"
+        preferred = _preferred(split.name, job.sink)
+        if split.shards < preferred and _asked(split.name, job.request) is None:
+            text += f" (fewer than the default {preferred}, so that each holds at least 100)"
+        yield f"{text}, shuffle {split.shuffle}"
+
+
+def default_shard_count(count: int, preferred: int, *, smallest: int = 100) -> int:
+    """The shard count to use where the user gave none.
+
+    ``preferred`` where that gives at least ``smallest`` examples a shard, else the largest
+    power of two that does, and never less than 1.
+    """
+    if count >= preferred * smallest:
+        return preferred
+    fitting = max(count // smallest, 1)
+    return int(1 << (fitting.bit_length() - 1))
+
+
+def _asked(split: str, request: OutputRequest) -> int | None:
+    wanted = request.num_shards or {}
+    return wanted.get(split, wanted.get(EVERY_SPLIT))
+
+
+def _preferred(split: str, sink: Sink) -> int:
+    preferred = _PREFERRED.get(split, _OTHERS)
+    return preferred if sink.usual_shards is None else min(preferred, sink.usual_shards)

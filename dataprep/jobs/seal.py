@@ -1,0 +1,286 @@
+"""The last step: account for every image, decide, join the rows of all shards, seal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
+
+from dataprep.errors import DatasetError, RejectedError
+from dataprep.images import Statistics
+from dataprep.jobs.build_directory import building
+from dataprep.jobs.commit import publish, rejected_images, temporary_files
+from dataprep.jobs.job import Job, SplitJob
+from dataprep.jobs.lock import Lease, check_held
+from dataprep.jobs.request import MaxBad
+from dataprep.jobs.workspace import Workspace
+from dataprep.sealed.set import SealedSet
+from dataprep.sinks import FinishedShard
+from dataprep.system.cores import usable_cores
+from dataprep.system.durable_files import sync_directory, write_durably
+from dataprep.system.messages import counted, printable, some_of
+from dataprep.system.state_files import encode, file_sha256, hashed
+from dataprep.system.throttle import pay
+from dataprep.tables.records import row_groups
+from dataprep.tables.sealing import SplitCounts, WrittenRecords, write_rows
+from dataprep_schemas import manifest as shapes
+from dataprep_schemas.manifest import File, Identity, Manifest, Shard, Split
+from dataprep_schemas.state import CommitRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHOWN = 10  # rejected images spelled out on the terminal; all of them are in the table
+
+
+def seal(
+    job: Job,
+    identity: Identity,
+    records: Sequence[CommitRecord],
+    *,
+    max_bad: MaxBad,
+    report: Callable[[str], None],
+    missing: int = 0,
+    unlisted: int = 0,
+    others: Iterable[pa.Table] = (),
+    statistics: Mapping[str, shapes.Statistics | None] | None = None,
+    before: tuple[int, int] = (0, 0),
+) -> SealedSet:
+    """Write the manifest, if no more images were rejected than the user allows.
+
+    Every decision is made from the commit records, so accepting rejected images later costs no
+    second pass over the data.
+
+    Args:
+        identity: everything that shapes the bytes of the output.
+        records: the commit record of every shard, all of them found intact.
+        max_bad: how many images may be rejected, missing or not listed.
+        missing: how many images are listed but not there.
+        unlisted: how many are there but not listed, and names to exclude that no image has.
+        others: rows of the table of records, of images that no shard was to have.
+        statistics: of the splits' images, if they are known from before.
+        before: how many images the data set has that this is to be added to, and how many others
+            were rejected for it: what is allowed is allowed of all together.
+
+    Raises:
+        RejectedError: more were rejected; nothing is sealed, everything is kept.
+        DatasetError: a shard was damaged since it was written, where that was to be looked at; it
+            is forgotten, and made anew by the next run.
+        LockedError: another run has taken the directory over.
+    """
+    rejected = sum(record.rejected for record in records)
+    for name, key, container, reason in islice(rejected_images(job.workspace, records), _SHOWN):
+        report(printable(f"rejected: {name}: {key} in {container}: {reason}"))
+    if rejected > _SHOWN:
+        report(f"rejected: and {rejected - _SHOWN} more; `dataprep status` lists them all")
+    bad = before[1] + rejected + missing + unlisted
+    images = before[0] + sum(split.images for split in job.splits) + missing
+    if not max_bad.allows(bad, images):
+        odd = missing + unlisted
+        more = f" and {odd} missing, not listed, or only in --exclude" if odd else ""
+        sealed = (
+            "and so is an earlier seal" if job.workspace.manifest.exists() else "but not sealed"
+        )
+        raise RejectedError(
+            f"{before[1] + rejected} of {images:,} images rejected{more}, --max_bad allows "
+            f"{max_bad}; the shards are kept, {sealed}",
+            rejected=bad,
+        )
+    _check_complete(job.splits, records)
+    if job.request.verify_before_seal:
+        report(f"reading {counted(len(records), 'shard')} again")
+        _reread(job, records, "sealed" if before[0] == 0 else "added to the data set")
+    joined = join_rows(job, records, others)
+    splits: dict[str, Split] = {}
+    for split in sorted(job.splits, key=lambda each: each.name):
+        shards = [record for record in records if record.shard.split == split.name]
+        made = merged_statistics(shards)
+        known = (statistics or {}).get(split.name)
+        splits[split.name] = describe_split(
+            joined.splits[split.name],
+            [Shard(record.records, record.files) for record in shards],
+            make_split_files(job, split, shards, made),
+            known if made is None else made.summary(),
+        )
+    manifest = hashed(
+        Manifest(
+            **{name: getattr(identity, name) for name in Identity.__struct_fields__},
+            classes=job.info.classes,
+            records_table=joined.file,
+            totals=joined.totals,
+            splits=splits,
+        )
+    )
+    # The manifest must never outlive a shard's rename in a power cut, nor its directories.
+    out = job.request.out
+    for directory in {
+        out / above for file in manifest.files() for above in Path(file.path).parents
+    }:
+        sync_directory(directory)
+    publish_manifest(job.workspace, job.lease, encode(manifest))
+    return SealedSet.of(out, manifest)
+
+
+def describe_split(
+    counts: SplitCounts,
+    shards: Sequence[Shard],
+    files: tuple[File, ...],
+    statistics: shapes.Statistics | None,
+) -> Split:
+    """What the manifest says of a split, given what the table of records says of it."""
+    records = [shard.records for shard in shards]
+    return Split(
+        **asdict(counts),
+        images_found=sum(records) + counts.rejected,
+        records=sum(records),
+        bytes=sum(shard.bytes for shard in shards),
+        records_per_shard=(min(records), max(records)),
+        shards=tuple(shards),
+        files=files,
+        statistics=statistics,
+    )
+
+
+def publish_manifest(workspace: Workspace, lease: Lease, manifest: bytes) -> None:
+    """The data set is sealed from here on.
+
+    Raises:
+        LockedError: another run has taken the directory over.
+    """
+    write_durably(workspace.manifest, manifest, check=partial(check_held, lease))
+    sync_directory(workspace.out)
+
+
+def _reread(job: Job, records: Sequence[CommitRecord], done: str) -> None:
+    """Compare every shard, as storage gives it back, with what was written; before it is `done`."""
+
+    def is_as_written(record: CommitRecord) -> bool:
+        for file in record.files:
+            path = job.request.out / file.path
+            with path.open("rb") as opened:  # what this machine still has in memory proves nothing
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            if file_sha256(path, pay) != file.sha256:
+                return False
+        return True
+
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        good = [*pool.map(is_as_written, records)]
+    damaged = [record.shard for record, is_good in zip(records, good, strict=True) if not is_good]
+    if damaged:
+        check_held(job.lease)
+        job.workspace.manifest.unlink(missing_ok=True)  # an earlier seal's, of these shards
+        sync_directory(job.workspace.out)
+        for shard in damaged:
+            job.workspace.record(shard).unlink()
+        raise DatasetError(
+            f"{some_of([str(shard) for shard in damaged])}: not what was written there, so nothing "
+            f"is {done}; check the storage and run the same command again: it makes only "
+            f"{counted(len(damaged), 'shard')} anew"
+        )
+
+
+def _check_complete(splits: Sequence[SplitJob], records: Sequence[CommitRecord]) -> None:
+    for split in splits:
+        found = sum(record.images for record in records if record.shard.split == split.name)
+        if found != split.images:
+            raise DatasetError(
+                f"{split.name}: the commit records account for {found} images, the raw data has "
+                f"{split.images}; a record was damaged: use --overwrite to start anew"
+            )
+    for record in records:
+        if record.records == 0:
+            raise DatasetError(
+                f"{record.shard} is empty: all its {record.images} images were rejected; "
+                "mend the raw data or use fewer --num_shards, and --overwrite"
+            )
+
+
+def make_split_files(
+    job: Job, split: SplitJob, records: Sequence[CommitRecord], statistics: Statistics | None
+) -> tuple[File, ...]:
+    """Write them anew, to the same bytes, from the commit records and the shards themselves.
+
+    Raises:
+        SinkError: they cannot be written.
+    """
+    sink, out = job.sink, job.request.out
+    names = sink.split_paths(split.name, split.shards, job.request.layout)
+    if not names:
+        return ()
+    finals = [out / name for name in names]
+    shards = [
+        FinishedShard(
+            paths=tuple(out / file.path for file in record.files),
+            names=tuple(PurePosixPath(file.path) for file in record.files),
+            records=record.records,
+        )
+        for record in records
+    ]
+    with temporary_files(finals) as temporaries:
+        with building(temporaries, job) as places:
+            written = sink.finish_split(places.paths, job.info, shards, statistics)
+            places.deliver(written)
+        publish(temporaries, finals, partial(check_held, job.lease))
+    return tuple(
+        File(str(name), file.bytes, file.sha256) for name, file in zip(names, written, strict=True)
+    )
+
+
+def merged_statistics(records: Sequence[CommitRecord]) -> Statistics | None:
+    """The statistics of all shards together; None if none were collected."""
+    collected = [record.statistics for record in records if record.statistics is not None]
+    if not collected:
+        return None
+    merged = Statistics()
+    for statistics in collected:
+        merged.merge(Statistics.of(statistics))
+    return merged
+
+
+def join_rows(
+    job: Job, records: Sequence[CommitRecord], others: Iterable[pa.Table]
+) -> WrittenRecords:
+    """Write ``records.parquet``, whole or not at all, and add up what it holds.
+
+    Memory is bounded: rows of records are read and written some at a time.
+
+    Args:
+        others: rows of images that are in no shard. Missing columns are null.
+
+    Raises:
+        DatasetError: the rows of a shard are damaged; running again makes the shard again.
+    """
+    from dataprep_schemas.tables import schema_of
+
+    workspace = job.workspace
+    records = sorted(records, key=lambda record: (record.shard.split, record.shard.number))
+    return write_rows(
+        workspace.records,
+        workspace.private,
+        schema_of("records", job.attributes),
+        stored=_rows(workspace, records, stored=True),
+        rest=chain(_rows(workspace, records, stored=False), others),
+        rows=sum(record.images for record in records),
+        shards={split.name: split.shards for split in job.splits},
+        multilabel=job.info.multilabel,
+        check=partial(check_held, job.lease),
+    )
+
+
+def _rows(
+    workspace: Workspace, records: Sequence[CommitRecord], *, stored: bool
+) -> Iterator[pa.Table]:
+    """Rows of shards: of the records, or of the rejected images."""
+    import pyarrow.compute as pc
+
+    chosen = pc.is_valid if stored else pc.is_null
+    for record in records:
+        if stored or record.rejected:
+            for table in row_groups(workspace.rows(record.shard)):
+                yield table.filter(chosen(table["position"])) if record.rejected else table

@@ -1,0 +1,241 @@
+"""Making one shard: write what the job hands over, in order, publish it and record it.
+
+Memory is bounded by the number of images in flight, whatever the size of the shard or of the
+data set.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import astuple
+from itertools import accumulate, chain, repeat
+from pathlib import Path, PurePath
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import xxhash
+
+from dataprep.images import Statistics
+from dataprep.images.sniff import metadata_of
+from dataprep.jobs.build_directory import building
+from dataprep.jobs.commit import (
+    ShardProgress,
+    publish_once,
+    temporary_files,
+)
+from dataprep.jobs.job import Job, Made, Rejected
+from dataprep.sinks import DatasetInfo, ShardName, WrittenFile
+from dataprep.system.durable_files import storage_error
+from dataprep.system.state_files import file_sha256
+from dataprep.system.throttle import pay
+from dataprep.tables import records as records_table
+from dataprep.tables.arrow import Attributes
+from dataprep_schemas.manifest import File
+from dataprep_schemas.state import CommitRecord, RowsFile
+from dataprep_schemas.tables import schema_of
+
+_GROUP: Final = 1 << 14  # rows kept in memory; a shard may have millions
+
+# The order in which `ShardRows` keeps what differs from row to row.
+_COLUMNS: Final = (
+    *("key", "status", "reason", "position", "labels", "boxes", "format", "height", "width"),
+    *("channels", "bytes", "xxh3", "phash", "brightness", "contrast", "flat", "container"),
+)
+
+
+class ShardStoppedError(Exception):
+    """The run was stopped while the shard was being written; nothing of it is left."""
+
+
+def write_shard(
+    job: Job, shard: ShardName, *, pool: Executor | None, window: int, stop: Callable[[], bool]
+) -> None:
+    """Make and commit one shard; the bytes depend on nothing but the job and the shard.
+
+    Args:
+        pool: who reads and converts images; None does it in the calling thread.
+        window: how many images may be in flight in the pool.
+        stop: asked before every image; True abandons the shard.
+
+    Raises:
+        ShardStoppedError: ``stop`` said so.
+        SourceError: the raw data cannot be read or has changed since it was indexed.
+        SinkError: the shard cannot be written, for example because the disk is full.
+    """
+    sink, out = job.sink, job.request.out
+    paths = sink.paths(shard, job.request.layout)
+    finals = [*(out / path for path in paths), job.workspace.rows(shard)]
+    progress = ShardProgress(job.workspace, shard, job.lease.look_seconds)
+    try:
+        with temporary_files(finals) as temporaries:
+            *shard_files, rows_file = temporaries
+            with (
+                ShardRows(rows_file, shard, job.info, job.attributes) as rows,
+                building(shard_files, job) as places,
+            ):
+                writer = sink.open(places.paths, job.info)
+                # A bound on bytes a second; what is built elsewhere pays when it is copied.
+                scale = sink.value_bytes if sink.pixels else 1
+                scale *= places.paths == places.targets
+                try:
+                    statistics: Statistics | None = None
+                    for item in _until(stop, job.items(shard, pool, window)):
+                        if isinstance(item, Made):
+                            writer.write(item.example)
+                            pay(len(item.example.encoded) * scale)
+                            if item.measured is not None:
+                                statistics = statistics or Statistics()
+                                statistics.add(item.measured)
+                        rows.add(item)
+                        progress.advance()
+                    written = writer.close()
+                except BaseException:
+                    writer.abandon()
+                    raise
+                places.deliver(written)
+                rows.close()
+            if job.lease.lost_now():
+                raise ShardStoppedError
+            of_rows = WrittenFile(rows_file.stat().st_size, file_sha256(rows_file))
+            record = rows.record(
+                [*paths, finals[-1].relative_to(out)], [*written, of_rows], statistics
+            )
+            publish_once(job.workspace, record, temporaries, finals)
+    except OSError as error:
+        raise storage_error(error, out, f"writing {shard}") from error
+    finally:
+        progress.finish()
+
+
+def _until(stop: Callable[[], bool], items: Iterator[Made | Rejected]) -> Iterator[Made | Rejected]:
+    for item in items:
+        if stop():
+            raise ShardStoppedError
+        yield item
+
+
+class ShardRows:
+    """Writes them; used by one thread, in a ``with`` block.
+
+    Attributes:
+        statuses: how many rows that were written have each.
+        records: how many images were stored so far.
+
+    Args:
+        attributes: name and kind of what else is known of them.
+    """
+
+    def __init__(
+        self, path: Path, shard: ShardName, info: DatasetInfo, attributes: Attributes
+    ) -> None:
+        self.statuses: Counter[str] = Counter()
+        self.records = 0
+        self._shard = shard
+        self._attributes = [name for name, _ in attributes]
+        self._schema = schema_of("records", attributes)
+        self._identifiers = pa.array([name for name, _ in info.classes], pa.string())
+        self._rows: list[tuple[Any, ...]] = []
+        self._file = path.open("xb")
+        self._writer = records_table.parquet_writer(self._file, self._schema)
+
+    def add(self, item: Made | Rejected) -> None:
+        """The next image of the shard."""
+        if isinstance(item, Rejected):
+            self._rows.append(
+                (
+                    *(item.key, "rejected", item.reason, None, item.labels),
+                    *(None for _ in _COLUMNS[5:-1]),
+                    *(item.container, item.attributes),
+                )
+            )
+        else:
+            example, seen = item.example, item.fingerprint
+            metadata = () if example.format == "RAW" else metadata_of(example.encoded)
+            self._rows.append(
+                (
+                    example.key,
+                    item.status,
+                    records_table.with_metadata(item.reason, metadata),
+                    self.records,
+                    example.labels,
+                    item.boxes or None,
+                    example.format,
+                    example.height,
+                    example.width,
+                    item.channels,
+                    len(example.encoded),
+                    xxhash.xxh3_128_hexdigest(example.encoded),
+                    *((None,) * 4 if seen is None else astuple(seen)),
+                    None,  # the same wherever the images lie, as the shard is
+                    item.attributes,
+                )
+            )
+            self.records += 1
+        if len(self._rows) == _GROUP:
+            self._flush()
+
+    def close(self) -> None:
+        """Write the rest, and see that it survives a power cut."""
+        if self._rows:
+            self._flush()
+        self._writer.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def record(
+        self,
+        paths: Sequence[PurePath],
+        written: Sequence[WrittenFile],
+        statistics: Statistics | None,
+    ) -> CommitRecord:
+        """What is to be known of the shard, given its files, the rows' own last."""
+        described = [
+            (path.as_posix(), file.bytes, file.sha256)
+            for path, file in zip(paths, written, strict=True)
+        ]
+        return CommitRecord(
+            shard=self._shard,
+            files=tuple(File(*each) for each in described[:-1]),
+            rows=RowsFile(*described[-1]),
+            records=self.records,
+            rejected=self.statuses["rejected"],
+            noted=self.statuses["repaired"] + self.statuses["warned"],
+            statistics=None if statistics is None else statistics.counted(),
+        )
+
+    def __enter__(self) -> Self:
+        """The rows themselves."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Release the file; without `close`, what is in it is worth nothing."""
+        with suppress(OSError, ValueError, pa.ArrowException):
+            self._writer.close()  # writes the file's end, where a full disk complains again
+        self._file.close()
+
+    def _flush(self) -> None:
+        size = len(self._rows)
+        *values, attributes = zip(*self._rows, strict=True)
+        columns: dict[str, Any] = dict(zip(_COLUMNS, values, strict=True))
+        self.statuses.update(columns["status"])
+        labels = columns["labels"]
+        ends = pa.array(accumulate(map(len, labels), initial=0), pa.int32())
+        flat = pa.array(chain.from_iterable(labels), pa.int32())
+        columns["labels"] = pa.ListArray.from_arrays(ends, flat)
+        columns["classes"] = pa.ListArray.from_arrays(ends, self._identifiers.take(flat))
+        columns["split"] = repeat(self._shard.split, size)
+        columns["shard"] = repeat(self._shard.number, size)
+        for name in self._attributes:
+            columns[name] = [known.get(name) for known in attributes]
+        arrays = [_array(columns[field.name], field.type, size) for field in self._schema]
+        self._writer.write_table(pa.table(arrays, schema=self._schema))
+        self._rows.clear()
+
+
+def _array(values: Sequence[Any] | Iterable[Any] | pa.Array, kind: pa.DataType, size: int) -> Any:
+    return values if isinstance(values, pa.Array) else pa.array(values, kind, size=size)

@@ -1,0 +1,139 @@
+"""Reading files whose hash nobody has compared, in a process of their own.
+
+LMDB and HDF5 trust what they read (`Sink.trusts_files`): one wrong byte can end the process or have
+it loop for ever. Here that is one line.
+"""
+
+from __future__ import annotations
+
+import pickle
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from threading import Timer
+from typing import IO, Any, TypeVar
+
+from dataprep.errors import SinkError
+from dataprep.sinks.base import Sink
+from dataprep.sinks.example import DatasetInfo, Example
+from dataprep.system.job_limits import available_memory
+
+_Item = TypeVar("_Item")
+
+_CHILD = """
+import pickle, sys
+sys.path[:] = pickle.load(sys.stdin.buffer)
+from dataprep.sinks.subprocess_reader import serve
+serve(sys.stdin.buffer, sys.stdout.buffer)
+"""
+_LEAST_MEMORY = 1 << 30  # bytes; Python and the libraries need some
+_SECONDS = 60.0  # until the next item is there
+
+
+def read_unverified(
+    sink: Sink, paths: Sequence[Path], info: DatasetInfo
+) -> Generator[Example, None, None]:
+    """Every example of a shard in order; in another process, if the format trusts its files.
+
+    Raises:
+        SinkError: it is damaged; in one line, even if its library crashes.
+    """
+    if sink.trusts_files:
+        yield from in_child(paths[0], _examples, sink, paths, info)
+    else:
+        yield from _examples(sink, paths, info)
+
+
+def in_child(
+    path: Path,
+    function: Callable[..., Iterator[_Item]],
+    *arguments: object,
+    seconds: float | None = None,
+) -> Iterator[_Item]:
+    """Yield what a generator function yields when another process calls it.
+
+    Args:
+        path: what is read; for messages.
+        function: importable; its arguments and what it yields can be pickled.
+        seconds: to wait for each item; 60 if None.
+
+    Raises:
+        SinkError: the other process crashed or hung.
+        Exception: whatever ``function`` raises.
+    """
+    # The working directory, which is the empty entry, may be that of the data: see -P.
+    search_path = [str(Path(entry).absolute()) for entry in sys.path if entry]
+    command = [sys.executable, "-P", "-c", _CHILD]
+    with subprocess.Popen(  # noqa: S603 - our own interpreter and our own program
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as child:
+        assert child.stdin is not None  # noqa: S101 - for mypy: it was asked for
+        assert child.stdout is not None  # noqa: S101
+        try:
+            with child.stdin as stdin:
+                stdin.write(pickle.dumps(search_path) + pickle.dumps((function, arguments)))
+            while True:
+                item, error = _next(
+                    child, child.stdout, path, _SECONDS if seconds is None else seconds
+                )
+                if isinstance(error, StopIteration):
+                    return
+                if isinstance(error, MemoryError):
+                    raise SinkError(
+                        f"{path}: more memory is needed to read it than there is: the file is "
+                        "damaged, or somebody made it so; make the shard again"
+                    )
+                if error is not None:
+                    raise error
+                yield item
+        finally:
+            child.kill()
+
+
+def _next(
+    child: subprocess.Popen[bytes], stream: IO[bytes], path: Path, seconds: float
+) -> tuple[Any, Exception | None]:
+    watchdog = Timer(seconds, child.kill)
+    watchdog.start()
+    try:
+        found: tuple[Any, Exception | None] = pickle.load(stream)  # noqa: S301 - our own child's
+    except (EOFError, pickle.UnpicklingError) as error:
+        hung = not watchdog.is_alive()
+        child.kill()
+        what = f"did not answer for {seconds:.0f} s" if hung else f"crashed ({child.wait()})"
+        raise SinkError(
+            f"{path}: the process that read it {what}: the file is damaged or of another format; "
+            "make the shard again"
+        ) from error
+    finally:
+        watchdog.cancel()
+    return found
+
+
+def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
+    """Be the other process: pickle (item, None) for each item, then (None, what ended it)."""
+    # Not of the address space, in which LMDB maps files that are larger than the memory.
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    memory = max(available_memory(), _LEAST_MEMORY)
+    resource.setrlimit(resource.RLIMIT_DATA, (memory if most < 0 else min(memory, most), most))
+    sys.stdout = sys.stderr  # whatever is printed must not come between the answers
+    function, arguments = pickle.load(requests)  # noqa: S301 - our own parent's
+    ended: Exception = StopIteration()
+    try:
+        for item in function(*arguments):
+            pickle.dump((item, None), answers)
+            answers.flush()
+    except Exception as error:  # noqa: BLE001 - it is raised again over there
+        ended = error
+    pickle.dump((None, ended), answers)
+    answers.flush()
+
+
+def _examples(sink: Sink, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Example]:
+    with sink.reader(paths, info) as reader:
+        yield from reader

@@ -1,0 +1,119 @@
+"""What staging notes in a target: planned files, the jobs that use it, and that it is whole.
+
+The sentinel is written last, with the digest of what the copy is of and of every file its size and
+time, so that a copy that was touched since is not believed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from urllib.parse import quote, unquote
+
+from msgspec.structs import replace
+
+from dataprep.staging.node_dir.directory import StageDirectory, private_name
+from dataprep.staging.node_dir.paths import opened_parent
+from dataprep_schemas.state import CopiedFile, JobLease, Sentinel
+
+SENTINEL = "complete.json"
+PLANNED = "planned.json"
+
+_LEASE = "lease"
+
+
+def read_sentinel(directory: StageDirectory, name: str = SENTINEL) -> Sentinel | None:
+    """The sentinel, or what was `PLANNED`; None if there is none that is as it was written."""
+    written = directory.read_private(name, Sentinel)
+    return None if written is None else _renamed(written, _unquoted)
+
+
+def write_sentinel(directory: StageDirectory, sentinel: Sentinel, name: str = SENTINEL) -> None:
+    """Put it there, durably, in one step.
+
+    What is going to be put into a target is `PLANNED` before it is; what was put there stays in it.
+
+    Raises:
+        StagingError: the storage is full, read-only, damaged, or gone.
+    """
+    directory.write_private(name, _renamed(sentinel, _quoted))
+
+
+def _renamed(sentinel: Sentinel, rename: Callable[[str], str]) -> Sentinel:
+    """The same with other paths. Files' names are any bytes, and those of JSON are not."""
+    files = tuple(
+        file if (path := rename(file.path)) is file.path else replace(file, path=path)
+        for file in sentinel.files
+    )
+    return replace(sentinel, source=rename(sentinel.source), files=files)
+
+
+def _quoted(path: str) -> str:
+    if path.isprintable() and "%" not in path:  # as good as all, of which there may be 300,000
+        return path
+    return quote(path, errors="surrogateescape")
+
+
+def _unquoted(path: str) -> str:
+    return unquote(path, errors="surrogateescape")  # itself if there is no %
+
+
+def planned_paths(directory: StageDirectory) -> frozenset[str]:
+    """What staging may have put into a target, however it ended."""
+    planned = read_sentinel(directory, PLANNED)
+    return frozenset(file.path for file in planned.files) if planned else frozenset()
+
+
+def remove_sentinel(directory: StageDirectory) -> None:
+    """Before anything of the copy is changed."""
+    directory.remove_private(SENTINEL)
+
+
+def add_lease(directory: StageDirectory, job: str) -> None:
+    """Note that a job uses a copy that jobs share, so that none takes it away from another.
+
+    Before the sentinel is read, or cleaning may not see it.
+
+    Raises:
+        NoRoomError: the storage is full; nothing has been copied by this job yet.
+        StagingError: it is read-only, damaged, or gone.
+    """
+    directory.write_private(private_name(_LEASE, job), JobLease(job), copied=False)
+
+
+def remove_lease(directory: StageDirectory, job: str) -> None:
+    """Note that a job uses the copy no more; nothing if it did not."""
+    directory.remove_private(private_name(_LEASE, job))
+
+
+def other_jobs(directory: StageDirectory, job: str | None) -> list[str]:
+    """The jobs that use a shared copy, but for ``job``; an unreadable note counts as one."""
+    own = None if job is None else private_name(_LEASE, job)
+    others = [name for name in directory.private_names(_LEASE) if name != own]
+    leases = [directory.read_private(name, JobLease) for name in others]
+    return [lease.job if lease else name for lease, name in zip(leases, others, strict=True)]
+
+
+def changed_files(directory: StageDirectory, files: Sequence[CopiedFile]) -> list[str]:
+    """Those that are not there any more as they were copied: absent, of another size or time."""
+    changed: list[str] = []
+    for _, group in groupby(files, key=lambda file: file.path.rpartition("/")[0]):
+        siblings = list(group)
+        try:
+            with opened_parent(directory.descriptor, siblings[0].path) as (parent, _):
+                changed += [file.path for file in siblings if not _is_unchanged(file, parent)]
+        except OSError:  # not there, or a link in its place
+            changed += [file.path for file in siblings]
+    return changed
+
+
+def _is_unchanged(file: CopiedFile, parent: int) -> bool:
+    name = file.path.rpartition("/")[2]
+    try:
+        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return False
+    found = stat.S_ISREG(status.st_mode), status.st_size, status.st_mtime_ns
+    return found == (True, file.bytes, file.modified)

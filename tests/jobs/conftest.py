@@ -1,0 +1,37 @@
+"""An output directory that a run may begin in, and a job of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataprep.images import Recipe
+from dataprep.jobs.image_job import ImageJob
+from dataprep.jobs.job import SplitJob
+from dataprep.jobs.lock import Lease
+from dataprep.jobs.request import MaxBad, Request
+from dataprep.jobs.workspace import Workspace
+from dataprep.sinks import DatasetInfo
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    found = Workspace(tmp_path)
+    found.make()
+    return found
+
+
+def job_of(
+    out: Path,
+    info: DatasetInfo,
+    *splits: SplitJob,
+    attributes: tuple[Any, ...] = (),
+    **options: Any,
+) -> ImageJob:
+    request = Request(
+        dataset="imagenet", raw=out, out=out, recipe=Recipe(), max_bad=MaxBad(), **options
+    )
+    lease = Lease(Workspace(out).lock, "", out / "failure.json")
+    return ImageJob(request, info, attributes, splits, lease, out)

@@ -1,0 +1,83 @@
+"""A directory belongs to one job: the same input and options, or a refusal that says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dataprep.errors import DatasetError
+from dataprep.images import Recipe
+from dataprep.jobs.identity import check_identity, store_identity
+from dataprep.jobs.workspace import Workspace
+from dataprep.sealed.set import examples_of
+from dataprep.sinks import DatasetInfo
+from dataprep_schemas.manifest import Identity, Input, SinkConfig, Unmatched
+
+IDENTITY = Identity(
+    dataset="folder",
+    dataset_config={},
+    seed=0,
+    shuffle={"train": "stratified"},
+    image=Recipe().config(),
+    classes_sha256="0" * 64,
+    unmatched=Unmatched(0, 0, {}),
+    counts={},
+    input={"train": Input(3, 30, "a" * 32)},
+    num_shards={"train": 4},
+    sink=SinkConfig("tfrecord", {}),
+    examples=examples_of(DatasetInfo()),
+    layout="split",
+    versions={},
+)
+UNITS = {"train-a": "1", "train-b": "2"}
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    found = Workspace(tmp_path)
+    found.make()
+    assert check_identity(found, IDENTITY, UNITS)
+    store_identity(found, IDENTITY, UNITS)
+    (found.commits / "train-00000-of-00004.json").write_text("{}")  # something is finished
+    return found
+
+
+def test_the_same_job_is_accepted(workspace: Workspace) -> None:
+    assert not check_identity(workspace, replace(IDENTITY), dict(reversed(UNITS.items())))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": 3}, "is being made with --seed 0, now 3; use"),
+        ({"num_shards": {"train": 8}}, "--num_shards train=4, now 8"),
+        ({"sink": SinkConfig("lmdb", {})}, "--sink tfrecord, now lmdb"),
+        ({"limit": 5}, "--limit none, now 5"),
+    ],
+)
+def test_what_differs_is_said(workspace: Workspace, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(DatasetError, match=message) as caught:
+        check_identity(workspace, replace(IDENTITY, **change), UNITS)
+    assert "--overwrite" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_changed_raw_data_is_named(workspace: Workspace) -> None:
+    changed = replace(IDENTITY, input={"train": Input(3, 31, "b" * 32)})
+    with pytest.raises(DatasetError, match="the raw data of train-b changed") as caught:
+        check_identity(workspace, changed, {**UNITS, "train-b": "3"})
+    assert "bbb" not in str(caught.value)
+
+
+def test_a_torn_job_file_is_named(workspace: Workspace) -> None:
+    workspace.job.write_text("{")
+    with pytest.raises(DatasetError, match="run the same command with --overwrite"):
+        check_identity(workspace, IDENTITY, UNITS)
+
+
+def test_another_job_may_take_over_where_nothing_was_finished(workspace: Workspace) -> None:
+    (workspace.commits / "train-00000-of-00004.json").unlink()
+    assert check_identity(workspace, replace(IDENTITY, seed=9), UNITS)
