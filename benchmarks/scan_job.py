@@ -18,7 +18,8 @@ from dataprep.jobs.commit import CommitRecord
 from dataprep.jobs.job import Job
 from dataprep.jobs.request import MaxBad, Request
 from dataprep.jobs.workspace import Workspace
-from dataprep_pipelines.run import prepare
+from dataprep.jobs.prepare import prepare
+from dataprep_pipelines.run import BeamEngine
 from dataprep_pipelines.runners import Engine
 
 

@@ -83,10 +83,13 @@ def prepare(
     request = _request(kind, values)
     engine = _engine(values, beam_options)
     _check_foreign(request.out)
-    from dataprep_pipelines.run import prepare as run
+    from dataprep.jobs.append import append
+    from dataprep.jobs.prepare import prepare
+    from dataprep_pipelines.run import BeamEngine
 
+    run = append if request.append else prepare
     with told(progress) as reporter, within_limits(values):
-        return replace(run(request, engine, reporter), out=request.out)
+        return replace(run(request, BeamEngine(engine), reporter), out=request.out)
 
 
 def convert(
@@ -133,11 +136,13 @@ def convert(
     )
     engine = _engine(values, beam_options)
     _check_foreign(request.out)
-    from dataprep_pipelines.run import convert as run
+    from dataprep.jobs.convert import convert
+    from dataprep_pipelines.run import BeamEngine
 
     with told(progress) as reporter, within_limits(values):
         checked = _verifier(request.source, values["check"], engine, reporter)
-        return replace(run(request, engine, reporter, checked), out=request.out)
+        made = convert(request, BeamEngine(engine), reporter, checked)
+        return replace(made, out=request.out)
 
 
 def compact(
@@ -173,11 +178,12 @@ def compact(
         striping=chosen_striping(values),
     )
     engine = _engine(values, beam_options)
-    from dataprep_pipelines.run import compact as run
+    from dataprep.jobs.compact import compact
+    from dataprep_pipelines.run import BeamEngine
 
     with told(progress) as reporter, within_limits(values):
         checked = _verifier(request.source, values["check"], engine, reporter)
-        made = run(request, engine, reporter, checked)
+        made = compact(request, BeamEngine(engine), reporter, checked)
         sealed = replace(made or SealedSet.read(request.out), out=request.out)
         reporter.line(str(sealed) if made else f"{out} is one generation, nothing to compact")
         return sealed

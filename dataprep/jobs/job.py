@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from dataprep import __version__
 from dataprep.errors import UsageError
@@ -26,6 +26,9 @@ from dataprep_schemas.manifest import Shuffle, SinkConfig
 from dataprep_schemas.state import CommitRecord
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dataprep.tables.database import Database
     from dataprep_schemas.tables import Kind
 
 Item = TypeVar("Item")
@@ -96,11 +99,43 @@ class Rejected:
     attributes: Mapping[str, Value] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Job(ABC):
-    """What a worker is to make: the request, and what was decided on it.
+class Source(Protocol):
+    """Where the images of a job are, and how they are read; pickled with the job."""
 
-    Pickled, so it holds only small, plain values.
+    @property
+    def works_on_images(self) -> bool:
+        """Whether other threads or processes can do most of the work of a shard."""
+
+    def items(
+        self, job: Job, shard: ShardName, pool: Executor | None, window: int
+    ) -> Iterator[Made | Rejected]:
+        """What becomes of every image of a shard, in the order that the job's table says.
+
+        Args:
+            pool: threads or processes that may do the work; None: the calling thread does.
+            window: how many images may be in flight in the pool.
+
+        Raises:
+            SourceError: an image cannot be read or has changed since it was ordered.
+        """
+
+    def size_ratio(self, job: Job, shard: ShardName) -> float:
+        """How many bytes are stored for one of the source, roughly, as in this shard."""
+
+    def check_rejected(self, job: Job, records: Iterable[CommitRecord]) -> None:
+        """Make sure that what images of these shards were rejected for is still so.
+
+        Raises:
+            SourceError: the raw data changed since; perhaps somebody has repaired it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker is to make: an order table, a way to get the images' bytes, and a format.
+
+    The order is in the output directory, a table a split (`dataprep.tables.order`). Pickled, so
+    this holds only small, plain values.
 
     Attributes:
         request: what the user asked for, with absolute paths.
@@ -109,17 +144,19 @@ class Job(ABC):
             place for it.
         splits: how many shards and images each has.
         lease: what workers need to go on.
+        source: where the images are.
         remedy: what to do where there is no room for it.
     """
 
-    remedy: ClassVar[str] = (
-        "free some space, choose another output directory, or shrink the images (--resize)"
-    )
     request: OutputRequest
     info: DatasetInfo
     attributes: tuple[tuple[str, Kind], ...]
     splits: tuple[SplitJob, ...]
     lease: Lease
+    source: Source
+    remedy: str = (
+        "free some space, choose another output directory, or shrink the images (--resize)"
+    )
 
     @property
     def workspace(self) -> Workspace:
@@ -160,40 +197,39 @@ class Job(ABC):
             height, width = self.info.size
             size = images * height * width * self.info.channels * self.sink.value_bytes
         else:
-            size *= self.size_ratio(pending[0])
+            size *= self.source.size_ratio(self, pending[0])
         return int(size + images * self.sink.overhead)
 
-    @property
-    @abstractmethod
-    def works_on_images(self) -> bool:
-        """Whether other threads or processes can do most of the work of a shard."""
-
-    @abstractmethod
-    def items(
-        self, shard: ShardName, pool: Executor | None, window: int
-    ) -> Iterator[Made | Rejected]:
-        """What becomes of every image of a shard, in writing order.
+    def order(
+        self,
+        token: str,
+        open_images: Callable[[], AbstractContextManager[Database]],
+        ordered: Callable[[Database, SplitJob], pa.RecordBatchReader],
+    ) -> None:
+        """Put the images of those splits in order whose order is not there.
 
         Args:
-            pool: threads or processes that may do the work; None: the calling thread does.
-            window: how many images may be in flight in the pool.
-
-        Raises:
-            SourceError: an image cannot be read or has changed since it was indexed.
+            token: identifies what the order is made from.
+            open_images: the database, if there is anything to do.
+            ordered: a split's images, as `dataprep.tables.order.write_order` takes them.
         """
+        # Imported late: a run that is resumed has nothing to order.
+        from dataprep.tables.order import order_is_current, write_order
 
-    # A job without raw data changes no sizes, and rejects nothing.
-
-    def size_ratio(self, shard: ShardName) -> float:  # noqa: ARG002
-        """How many bytes are stored for one of the source, roughly, as in this shard."""
-        return 1.0
-
-    def check_rejected(self, records: Iterable[CommitRecord]) -> None:  # noqa: B027
-        """Make sure that what images of these shards were rejected for is still so.
-
-        Raises:
-            SourceError: the raw data changed since; perhaps somebody has repaired it.
-        """
+        directory = self.workspace.order
+        stale = [each for each in self.splits if not order_is_current(directory, each.name, token)]
+        if not stale:
+            return
+        with open_images() as database:
+            for split in stale:
+                write_order(
+                    directory,
+                    ordered(database, split),
+                    split=split.name,
+                    images=split.images,
+                    shards=split.shards,
+                    token=token,
+                )
 
 
 def map_in_order(

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from dataprep.errors import DatasetError
 from dataprep.jobs.identity import is_shard, store_grown
-from dataprep.jobs.image_job import ImageJob
 from dataprep.jobs.lock import Lease, check_held
 from dataprep.jobs.seal import describe_split, publish_manifest
 from dataprep.jobs.workspace import Workspace
@@ -122,17 +121,17 @@ def _together(before: Mapping[str, Input], new: Mapping[str, Input]) -> dict[str
 # --- The merge ---
 
 
-def merge(grown: SealedSet, job: ImageJob, made: SealedSet) -> SealedSet:
+def merge(grown: SealedSet, made: SealedSet, lease: Lease) -> SealedSet:
     """Make what was added a part of the data set.
 
     Raises:
         DatasetError: a file that is not the data set's is in the way.
         LockedError: another run has taken the directory over.
     """
-    table = _join(grown, job, made.manifest)
+    table = _join(grown, made)
     place = made.out.relative_to(grown.out).as_posix()
     renames, whole = plan_merge(grown.manifest, made.manifest, table, place)
-    return exchange(grown, whole, job.lease, renames)
+    return exchange(grown, whole, lease, renames)
 
 
 def exchange(
@@ -172,21 +171,21 @@ def exchange(
     return SealedSet.of(out, new)
 
 
-def _join(grown: SealedSet, job: ImageJob, new: Manifest) -> WrittenRecords:
+def _join(grown: SealedSet, made: SealedSet) -> WrittenRecords:
     """Write the table of records of both, in the place of the new one's."""
     from dataprep_schemas.tables import schema_of
 
-    manifest = grown.manifest
+    manifest, new, inside = grown.manifest, made.manifest, Workspace(made.out)
     counts = {name: len(split.shards) for name, split in manifest.splits.items()}
     added = {name: len(split.shards) for name, split in new.splits.items()}
     with (
         RecordsTable(grown.out, manifest.records_table) as before,
-        RecordsTable(job.request.out, new.records_table) as behind,
+        RecordsTable(made.out, new.records_table) as behind,
     ):
         return write_rows(
-            job.workspace.records,
-            job.workspace.private,
-            schema_of("records", job.attributes),
+            inside.records,
+            inside.private,
+            schema_of("records", behind.attributes),
             stored=chain.from_iterable(
                 chain(
                     _stored(before, manifest, name),

@@ -95,6 +95,10 @@ class Request(OutputRequest):
     index_dir: Path | None = None
     append: bool = False
 
+    def shuffle_of(self, split: str) -> Shuffle:
+        """How the images of a split are ordered: as asked, or as is usual."""
+        return self.shuffle or ("stratified" if split == "train" else "none")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertRequest(OutputRequest):
@@ -126,7 +130,7 @@ def absolute(request: AnyRequest) -> AnyRequest:
     return replace(request, **paths)
 
 
-def fit_request(request: Request, dataset: Dataset) -> Request:
+def settle(request: Request, dataset: Dataset) -> Request:
     """The request with the recipe that the data set and the format need.
 
     Raises:
@@ -134,7 +138,7 @@ def fit_request(request: Request, dataset: Dataset) -> Request:
             the list of images to leave out cannot be used.
     """
     sink = request.load_sink()
-    recipe = fit_recipe(request.recipe, sink)
+    recipe = recipe_for(request.recipe, sink)
     if sink.needs_mean:
         recipe = replace(recipe, statistics="mean")
     elif recipe.statistics == "mean":
@@ -165,7 +169,7 @@ def check_splits(num_shards: Mapping[str, int] | None, splits: Collection[str]) 
             raise UsageError(f"--num_shards {name}=…: the splits are {known}")
 
 
-def fit_recipe(recipe: Recipe, sink: Sink) -> Recipe:
+def recipe_for(recipe: Recipe, sink: Sink) -> Recipe:
     """The recipe that makes what a format stores.
 
     Arrays are stored as they are, all of one size and with one number of channels.

@@ -31,7 +31,7 @@ from dataprep.tables.records import row_groups
 from dataprep.tables.sealing import SplitCounts, WrittenRecords, write_rows
 from dataprep_schemas import manifest as shapes
 from dataprep_schemas.manifest import File, Identity, Manifest, Shard, Split
-from dataprep_schemas.state import CommitRecord
+from dataprep_schemas.state import CommitRecord, ScanSummary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,63 +39,74 @@ if TYPE_CHECKING:
 _SHOWN = 10  # rejected images spelled out on the terminal; all of them are in the table
 
 
-def seal(
+def check_rejected(
     job: Job,
-    identity: Identity,
     records: Sequence[CommitRecord],
-    *,
     max_bad: MaxBad,
     report: Callable[[str], None],
-    missing: int = 0,
-    unlisted: int = 0,
-    others: Iterable[pa.Table] = (),
-    statistics: Mapping[str, shapes.Statistics | None] | None = None,
-    before: tuple[int, int] = (0, 0),
-) -> SealedSet:
-    """Write the manifest, if no more images were rejected than the user allows.
+    summary: ScanSummary,
+    before: tuple[int, int],
+) -> None:
+    """Name the images that were rejected, and make sure that the user allows so many.
 
-    Every decision is made from the commit records, so accepting rejected images later costs no
+    The decision is made from the commit records, so accepting rejected images later costs no
     second pass over the data.
 
     Args:
-        identity: everything that shapes the bytes of the output.
         records: the commit record of every shard, all of them found intact.
         max_bad: how many images may be rejected, missing or not listed.
-        missing: how many images are listed but not there.
-        unlisted: how many are there but not listed, and names to exclude that no image has.
-        others: rows of the table of records, of images that no shard was to have.
-        statistics: of the splits' images, if they are known from before.
         before: how many images the data set has that this is to be added to, and how many others
             were rejected for it: what is allowed is allowed of all together.
 
     Raises:
         RejectedError: more were rejected; nothing is sealed, everything is kept.
-        DatasetError: a shard was damaged since it was written, where that was to be looked at; it
-            is forgotten, and made anew by the next run.
-        LockedError: another run has taken the directory over.
     """
     rejected = sum(record.rejected for record in records)
     for name, key, container, reason in islice(rejected_images(job.workspace, records), _SHOWN):
         report(printable(f"rejected: {name}: {key} in {container}: {reason}"))
     if rejected > _SHOWN:
         report(f"rejected: and {rejected - _SHOWN} more; `dataprep status` lists them all")
-    bad = before[1] + rejected + missing + unlisted
-    images = before[0] + sum(split.images for split in job.splits) + missing
-    if not max_bad.allows(bad, images):
-        odd = missing + unlisted
+    rejected += before[1]
+    images = before[0] + sum(split.images for split in job.splits) + summary.unmatched.missing
+    if not max_bad.allows(rejected + summary.bad, images):
+        odd = summary.bad
         more = f" and {odd} missing, not listed, or only in --exclude" if odd else ""
         sealed = (
             "and so is an earlier seal" if job.workspace.manifest.exists() else "but not sealed"
         )
         raise RejectedError(
-            f"{before[1] + rejected} of {images:,} images rejected{more}, --max_bad allows "
+            f"{rejected} of {images:,} images rejected{more}, --max_bad allows "
             f"{max_bad}; the shards are kept, {sealed}",
-            rejected=bad,
+            rejected=rejected + summary.bad,
         )
+
+
+def seal(
+    job: Job,
+    identity: Identity,
+    records: Sequence[CommitRecord],
+    report: Callable[[str], None],
+    *,
+    others: Iterable[pa.Table] = (),
+    statistics: Mapping[str, shapes.Statistics | None] | None = None,
+) -> SealedSet:
+    """Account for every image, and write the manifest.
+
+    Args:
+        identity: everything that shapes the bytes of the output.
+        records: the commit record of every shard, all of them found intact.
+        others: rows of the table of records, of images that no shard was to have.
+        statistics: of the splits' images, if they are known from before.
+
+    Raises:
+        DatasetError: a shard was damaged since it was written, where that was to be looked at; it
+            is forgotten, and made anew by the next run.
+        LockedError: another run has taken the directory over.
+    """
     _check_complete(job.splits, records)
     if job.request.verify_before_seal:
         report(f"reading {counted(len(records), 'shard')} again")
-        _reread(job, records, "sealed" if before[0] == 0 else "added to the data set")
+        _reread(job, records)
     joined = join_rows(job, records, others)
     splits: dict[str, Split] = {}
     for split in sorted(job.splits, key=lambda each: each.name):
@@ -157,8 +168,8 @@ def publish_manifest(workspace: Workspace, lease: Lease, manifest: bytes) -> Non
     sync_directory(workspace.out)
 
 
-def _reread(job: Job, records: Sequence[CommitRecord], done: str) -> None:
-    """Compare every shard, as storage gives it back, with what was written; before it is `done`."""
+def _reread(job: Job, records: Sequence[CommitRecord]) -> None:
+    """Compare every shard, as storage gives it back, with what was written."""
 
     def is_as_written(record: CommitRecord) -> bool:
         for file in record.files:
@@ -180,7 +191,7 @@ def _reread(job: Job, records: Sequence[CommitRecord], done: str) -> None:
             job.workspace.record(shard).unlink()
         raise DatasetError(
             f"{some_of([str(shard) for shard in damaged])}: not what was written there, so nothing "
-            f"is {done}; check the storage and run the same command again: it makes only "
+            "is sealed; check the storage and run the same command again: it makes only "
             f"{counted(len(damaged), 'shard')} anew"
         )
 

@@ -83,7 +83,7 @@ def write_shard(
                 scale *= places.paths == places.targets
                 try:
                     statistics: Statistics | None = None
-                    for item in _until(stop, job.items(shard, pool, window)):
+                    for item in _until(stop, job.source.items(job, shard, pool, window)):
                         if isinstance(item, Made):
                             writer.write(item.example)
                             pay(len(item.example.encoded) * scale)

@@ -6,11 +6,11 @@ It is loaded when a database is opened, which workers never do.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dataprep.errors import PipelineError, SinkError
 from dataprep.system.cores import usable_cores
@@ -81,6 +81,11 @@ def _lock(connection: Database, files: Sequence[Path]) -> None:
     connection.execute("set allowed_paths = $names", {"names": names})
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")
+
+
+def rows(database: Database, query: str, values: Mapping[str, object] | None = None) -> list[Any]:
+    """What a query finds, with these values of its parameters."""
+    return database.execute(query, values).fetchall()
 
 
 def quoted(path: Path) -> str:

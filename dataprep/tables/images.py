@@ -1,7 +1,4 @@
-"""The images of all parts of the index, as tables of a database, and the rules they must follow.
-
-Every rule is one query, which finds nothing where it holds.
-"""
+"""The images of all parts of the index, as tables of a database; see `dataprep.tables.rules`."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from dataprep.errors import SourceError
 from dataprep.system.durable_files import partial_path
-from dataprep.system.messages import counted, printable, some_of
+from dataprep.system.messages import printable
 from dataprep.tables.arrow import check_index
-from dataprep.tables.database import Database, column_list, open_database, tables
+from dataprep.tables.database import Database, column_list, open_database, rows, tables
 from dataprep.tables.exclude import leave_out
 from dataprep.tables.label_sets import number_label_sets
 from dataprep.tables.records import RecordsTable
+from dataprep.tables.rules import check_listed_once
 from dataprep_schemas.manifest import Input, Unmatched
 from dataprep_schemas.state import ExcludedNames
 from dataprep_schemas.tables import ORDER
@@ -125,12 +122,6 @@ cross join (select distinct number from found) anti join found using (split, num
 join classes using (number) group by split order by split
 """
 
-_RECORDED: Final = """
-create view fresh as
-select * exclude (shard, position) replace (classes as labels) from {table}
-where position is not null or status = 'rejected'
-"""
-
 
 @dataclass
 class Images:
@@ -145,9 +136,6 @@ class Images:
         exclude: a file of images to leave out; see `dataprep.tables.exclude`.
         known: the table of records of a data set that is to grow; None if there is none.
         sealed: that of one whose place is to be taken.
-        recorded: whether `paths` are the table of records of a data set to be dealt anew: of the
-            tables there is only ``fresh``, those that a shard has or had rejected, with the columns
-            of that table and ``file_row_number``, but without its shards. ``labels`` are names.
     """
 
     paths: Sequence[Path]
@@ -158,7 +146,6 @@ class Images:
     exclude: Path | None = None
     known: Path | None = None
     sealed: Path | None = None
-    recorded: bool = False
     _has_chosen: bool = field(default=False, init=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
@@ -179,9 +166,6 @@ class Images:
         rows = sum(self.statuses.values())
         files = [*self.paths, *filter(None, (self.known, self.sealed))]
         database = self._stack.enter_context(open_database(self.scratch, files, rows=rows))
-        if self.recorded:
-            database.execute(_RECORDED.format(table=tables(self.paths, numbered=True)))
-            return database
         for path in self.paths:
             check_index(path, self.attributes)
         database.execute(f"create view parts as select * from {tables(self.paths)}")
@@ -191,7 +175,7 @@ class Images:
         unmatched = _UNMATCHED
         if self._has_lists:
             database.execute("create view listed as select * from parts where status = 'listed'")
-            self._check_listed_once(database)
+            check_listed_once(database)
             (bare,) = database.execute(_BARE).fetchone() or (False,)
             member = "parse_filename(member.key)" if bare else "member.key"
             database.execute(_MATCHED.format(name=member))
@@ -221,7 +205,7 @@ class Images:
 
     def rows(self, query: str, values: Mapping[str, object] | None = None) -> list[Any]:
         """What a query finds, with these values of its parameters."""
-        return self.database.execute(query, values).fetchall()
+        return rows(self.database, query, values)
 
     def splits(self) -> list[str]:
         """Those that have images."""
@@ -330,91 +314,10 @@ class Images:
 
     def summaries(self) -> dict[str, Input]:
         """Of each split that is chosen: images, their bytes, a digest of what shapes the output."""
-        return self._summaries("chosen")
+        return self.summaries_of("chosen")
 
-    def kept_summaries(self) -> dict[str, Input]:
-        """The same of the images that are known, as they are now."""
-        return self._summaries("kept")
-
-    def _summaries(self, table: str) -> dict[str, Input]:
+    def summaries_of(self, table: str) -> dict[str, Input]:
+        """The same of a table like ``chosen``: of ``kept``, say."""
         attributes = "".join(f", chr(0), {column_list([name])}" for name in self.attributes)
         found = self.rows(_SUMMARY.format(table=table, attributes=attributes))
         return {split: Input(*rest) for split, *rest in found}
-
-    def check_splits_known(self) -> None:
-        """Every image has a split.
-
-        Raises:
-            SourceError: names some that have none.
-        """
-        ((number, keys),) = self.rows(
-            "select count(*), list(key)[:$shown] from images where split is null",
-            {"shown": _SHOWN},
-        )
-        if number:
-            raise SourceError(
-                f"{counted(number, 'image')} in no split: {some_of(keys)}; "
-                "expected each in one of the lists of splits; correct the lists"
-            )
-
-    def check_keys(self) -> None:
-        """No split has two images of one name.
-
-        Raises:
-            SourceError: names the first, and where both are.
-        """
-        for split, key in self.rows(
-            "select split, key from images group by split, key having count(*) > 1 "
-            "order by split, key limit 1"
-        ):
-            one = {"split": split, "key": key}
-            ((places,),) = self.rows(
-                "select list(distinct container) from images where split = $split and key = $key",
-                one,
-            )
-            ((place, lines),) = self.rows(
-                "select min(reason), list_sort(list(line)) from parts where status = 'image' "
-                "and reason is not null and split = $split and key = $key",
-                one,
-            )
-            if place:
-                raise _listed_twice(place, key, lines)
-            raise SourceError(
-                f"{split}: two images have the same name, {printable(key)}, in "
-                f"{' and '.join(map(printable, sorted(places)))}; rename one"
-            )
-
-    def check_groups(self, word: str) -> None:
-        """No group, such as a patient, is in two splits.
-
-        Raises:
-            SourceError: names the first, with an image of each split.
-        """
-        for group, places in self.rows(
-            "select \"group\", list(split || ' (' || key || ')' order by split = 'test', "
-            "split != 'train') from (select \"group\", split, min(key) as key from images "
-            'where "group" is not null group by "group", split) group by "group" '
-            'having count(*) > 1 order by min(key), "group" limit 1'
-        ):
-            raise SourceError(
-                f"{word} {printable(group)} is in {' and '.join(map(printable, places))}; expected "
-                f"each {word} in one split only: give all its images the same split, or let "
-                "dataprep make the splits, and run again"
-            )
-
-    def _check_listed_once(self, database: Database) -> None:
-        found = database.execute(
-            "select key, min(container), list_sort(list(line)) from listed group by key "
-            "having count(*) > 1 order by key limit 1"
-        ).fetchone()
-        if found is not None:
-            key, place, lines = found
-            raise _listed_twice(place, key, lines)
-
-
-def _listed_twice(place: str, key: str, lines: Sequence[int] | None) -> SourceError:
-    where = f", lines {' and '.join(map(str, lines))}" if lines and lines[0] else ""
-    return SourceError(
-        f"{printable(place)} lists {printable(key)} twice{where}; expected each image once; "
-        "remove one"
-    )

@@ -31,6 +31,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -63,6 +64,12 @@ select ({{shard}})::integer as shard, {{columns}} from (
     from chosen join label_sets using (split, labels) where split = $split
 ) join ranked using (hash) order by {{place}}
 """
+_RECORDED: Final = """
+select ({shard})::integer as shard, {columns} from (
+    select *, row_number() over (order by file_row_number) - 1 as rank
+    from recorded where split = $split and position is not null
+) order by rank
+"""
 _RANKS: Final[dict[Shuffle, str]] = {
     "stratified": "category, hash",
     "global": "hash",
@@ -79,14 +86,7 @@ _NUMBERED: Final = """list_transform(
 )::integer[] as box_labels"""
 
 
-def shard_bounds(images: int, shards: int, number: int) -> tuple[int, int]:
-    """The rows of one shard in the order: the first, and the one behind the last."""
-    size, longer = divmod(images, shards)
-    start = number * size + min(number, longer)
-    return start, start + size + (number < longer)
-
-
-def in_order(
+def shuffled(
     database: Database,
     split: str,
     images: int,
@@ -113,46 +113,56 @@ def in_order(
     return database.sql(query, params=values).to_arrow_reader(_BLOCK)
 
 
+def as_recorded(
+    database: Database, split: str, images: int, shards: int, *, same: bool, columns: str
+) -> pa.RecordBatchReader:
+    """The same of the images of a finished data set, in the order that they have there.
+
+    It reads the view ``recorded``; see `dataprep.tables.recorded`.
+
+    Args:
+        same: as many shards as there are keep their images; of other numbers, each gets a run of
+            images, with sizes within 1.
+    """
+    size, longer = divmod(images, shards)
+    values: dict[str, object] = {"split": split}
+    if not same:
+        values |= {"size": size, "longer": longer}
+    query = _RECORDED.format(shard="shard" if same else _IN_RUNS, columns=columns)
+    return database.sql(query, params=values).to_arrow_reader(_BLOCK)
+
+
 def write_order(
     directory: Path,
-    found: Images,
+    batches: pa.RecordBatchReader,
     *,
     split: str,
     images: int,
     shards: int,
-    shuffle: Shuffle,
-    seed: int,
     token: str,
-    columns: str | None = None,
 ) -> None:
-    """Assign the images of a split to shards, and keep the order.
+    """Keep the order of a split's images.
 
     Args:
-        found: with the tables ``chosen`` and ``label_sets``.
+        batches: of `shuffled` or `as_recorded`.
         token: identifies what the order is made from; see `order_is_current`.
-        columns: what to keep of each image, as SQL; None: what `read_shard` reads.
     """
-    columns = columns or order_columns(found)
     _state_path(directory, split).unlink(missing_ok=True)
     hashes: list[str] = []
-    rows = 0
-    batches = in_order(
-        found.database, split, images, shards, shuffle=shuffle, seed=seed, columns=columns
-    )
+    sizes = np.zeros(shards, np.int64)
     tables = (pa.Table.from_batches([batch]) for batch in batches)
     for number, block in enumerate(blocks(tables, _BLOCK)):
-        rows += len(block)
+        sizes += np.bincount(block["shard"].to_numpy(), minlength=shards)
         buffer = io.BytesIO()
         parquet.write_table(block, buffer, compression="zstd")
         data = buffer.getvalue()
         path = _block_path(directory, split, number)
         write_durably(path, data, flush=False)  # its hash tells whether it is whole
         hashes.append(hashlib.sha256(data).hexdigest())
-    found.database.execute("drop table ranked")
-    if rows != images:
-        raise PipelineError(f"{split}: {rows:,} images are in order, expected {images:,}")
-    state = StoredOrder(token=token, images=images, shards=shards, blocks=tuple(hashes))
-    write_state(_state_path(directory, split), state)
+    ends = tuple(map(int, sizes.cumsum()))
+    if ends[-1] != images:
+        raise PipelineError(f"{split}: {ends[-1]:,} images are in order, expected {images:,}")
+    write_state(_state_path(directory, split), StoredOrder(token, ends, tuple(hashes)))
 
 
 def order_is_current(directory: Path, split: str, token: str) -> bool:
@@ -182,9 +192,9 @@ def shard_tables(directory: Path, split: str, number: int) -> Iterator[pa.Table]
     """
     path = _state_path(directory, split)
     state = read_state(path, StoredOrder)
-    if state is None or len(state.blocks) != -(-state.images // _BLOCK):
+    if state is None or len(state.blocks) != -(-state.ends[-1] // _BLOCK):
         raise _damaged(path)
-    start, stop = shard_bounds(state.images, state.shards, number)
+    start, stop = (state.ends[number - 1] if number else 0), state.ends[number]
     while start < stop:
         block, first = divmod(start, _BLOCK)
         last = min(stop - block * _BLOCK, _BLOCK)

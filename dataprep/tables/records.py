@@ -34,6 +34,12 @@ STORED = ("stored", "repaired", "warned")
 
 STATUSES = (*STORED, "rejected", "missing", "unlisted", "ignored", "excluded")
 
+KEPT_COLUMNS: Final = (
+    *("channels", "status", "reason", "boxes"),
+    *("phash", "brightness", "contrast", "flat"),
+)
+"""What is known of a stored image that its shard does not say; the last four: its fingerprint."""
+
 _METADATA: Final = "metadata: "
 TURNED: Final = f"(^|; ){_METADATA}EXIF orientation"
 """What is found in the reason of an image that is stored with an EXIF orientation."""

@@ -6,38 +6,16 @@ Counts come from commit records and never from Beam's metrics, so they are the s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 from dataprep.jobs.commit import images_under_way, read_records
+from dataprep.jobs.engine import Reporter
 from dataprep.jobs.job import Job
 from dataprep_pipelines.failures import FailureLog
 from dataprep_schemas.state import CommitRecord
 
 _NAMED = 5  # failures of a round that get a line; the last error tells how many more there are
 _LOOKING = 0.05  # of the time: a metadata server should not pay for a progress bar
-
-
-class Reporter(Protocol):
-    """Where a run says what it does."""
-
-    def line(self, text: str) -> None:
-        """Something worth a line."""
-
-    def scanning(self, done: int, total: int) -> None:
-        """How many directories and archives have been indexed."""
-
-    def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:
-        """A new phase: these shards of the job are already there."""
-
-    def progress(self, new: Sequence[CommitRecord], under_way: int) -> None:
-        """Shards that were committed since the last call; called often, mostly with none.
-
-        ``under_way`` is the number of images in shards that are not committed yet.
-        """
-
-    def finished(self) -> None:
-        """The phase is over, one way or another."""
 
 
 class RoundWatch:

@@ -200,12 +200,15 @@ class ScanSummary(State, frozen=True, tag="dataprep-summary-2"):
         return bool(self.unmatched.first or self.ignored[0] or left_out)
 
 
-class StoredOrder(State, frozen=True, tag="dataprep-order-2"):
-    """The order of a split's images: what it was made from, and the hash of each block of it."""
+class StoredOrder(State, frozen=True, tag="dataprep-order-3"):
+    """The order of a split's images: what it was made from, and the hash of each block of it.
+
+    Attributes:
+        ends: of each shard, the number behind its last image.
+    """
 
     token: Sha256
-    images: Count
-    shards: Positive
+    ends: tuple[Count, ...]
     blocks: tuple[Sha256, ...]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from dataprep.jobs.image_job import ImageJob
 
 from dataprep.errors import DatasetError
 from dataprep.jobs.build_directory import lay_out
-from dataprep.jobs.image_job import ImageJob
 from tests.conftest import Cli, Made, hashes, leftovers
 from tests.system.lustre.lustre import Lustre, layout, make_lustre
 

@@ -19,7 +19,8 @@ from dataprep.jobs.request import MaxBad, Request
 from dataprep.jobs.workspace import Workspace
 from dataprep.sinks import ShardName
 from dataprep_pipelines.failures import FailureLog
-from dataprep_pipelines.run import prepare
+from dataprep.jobs.prepare import prepare
+from dataprep_pipelines.run import BeamEngine
 from dataprep_pipelines.runners import Engine, Parallelism
 from dataprep_pipelines.runners.local import LocalEngine
 from dataprep_pipelines.tasks import task_file

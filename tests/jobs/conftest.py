@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dataprep.jobs.image_job import ImageJob
 
 from dataprep.images import Recipe
-from dataprep.jobs.image_job import ImageJob
 from dataprep.jobs.job import SplitJob
 from dataprep.jobs.lock import Lease
 from dataprep.jobs.request import MaxBad, Request

@@ -17,7 +17,8 @@ from dataprep.images import Recipe
 from dataprep.jobs.commit import CommitRecord
 from dataprep.jobs.job import Job
 from dataprep.jobs.request import MaxBad, Request
-from dataprep_pipelines.run import prepare
+from dataprep.jobs.prepare import prepare
+from dataprep_pipelines.run import BeamEngine
 from dataprep_pipelines.runners import Engine
 from dataprep_pipelines.runners.local import processes_for
 from tests.conftest import Cli, Made, Raw, hashes, leftovers

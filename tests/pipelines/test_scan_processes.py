@@ -11,7 +11,8 @@ from dataprep.errors import PipelineError
 from dataprep.images import Recipe
 from dataprep.jobs.request import MaxBad, Request
 from dataprep_pipelines import scan
-from dataprep_pipelines.run import prepare
+from dataprep.jobs.prepare import prepare
+from dataprep_pipelines.run import BeamEngine
 from dataprep_pipelines.runners import Engine
 from tests.conftest import Made, hashes, leftovers
 from tests.pipelines.test_invariance import Recorder
@@ -72,6 +73,6 @@ class Deadly(Dataset):
 def test_a_process_that_dies_is_an_error_and_not_a_hang(
     tmp_path: Path, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dataprep_pipelines.run.load_dataset", lambda name, options: Deadly())
+    monkeypatch.setattr("dataprep.jobs.prepare.load_dataset", lambda name, options: Deadly())
     with pytest.raises(PipelineError, match="a worker process died"):
         run(tmp_path, tmp_path / "out")

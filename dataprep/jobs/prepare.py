@@ -1,0 +1,251 @@
+"""Making a data set of raw images, from finding them to the seal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dataprep.datasets import Dataset, Found, close_archives
+from dataprep.errors import DatasetError
+from dataprep.jobs.engine import Engine, Reporter, Workers, working
+from dataprep.jobs.growth import images_before, sized_like
+from dataprep.jobs.identity import check_places, claim, claim_generation, is_other_job
+from dataprep.jobs.index_parts import check_unchanged, shared_index_directory
+from dataprep.jobs.job import Job, SplitJob, choose_shard_count, describe_splits, kept_info
+from dataprep.jobs.raw_images import STORED_WITH_8_BITS, RawImages
+from dataprep.jobs.request import Request, absolute, check_splits, describe_examples, settle
+from dataprep.jobs.seal import check_rejected, seal
+from dataprep.jobs.summary import check_unmatched, open_images, report_summary, summarize
+from dataprep.jobs.workspace import Workspace
+from dataprep.plugins import load_dataset
+from dataprep.sealed.set import SealedSet
+from dataprep.system.messages import counted
+from dataprep.system.state_files import digest_of
+from dataprep.tables.records import SHALLOWER, RecordsTable, count_reasons
+from dataprep_schemas.manifest import Excluded, Identity
+
+if TYPE_CHECKING:  # they load a database, which a run that has nothing to order need not
+    import pyarrow as pa
+
+    from dataprep.tables.database import Database
+    from dataprep.tables.images import Images
+    from dataprep_schemas.state import ScanSummary
+
+
+def prepare(request: Request, engine: Engine, reporter: Reporter) -> SealedSet:
+    """Build the data set, or finish building it.
+
+    Raises:
+        DataprepError: any of its kinds; everything committed so far is kept.
+    """
+    with found(request, engine, reporter) as raw:
+        return make(raw, raw.request, grown=None) or SealedSet.read(raw.request.out)
+
+
+@dataclass(frozen=True, slots=True)
+class RawData:
+    """Raw data that was found, and who is to make something of it.
+
+    Attributes:
+        request: with absolute paths, and the recipe that the data set and the format need.
+    """
+
+    request: Request
+    dataset: Dataset
+    found: Found
+    workers: Workers
+    report: Callable[[str], None]
+
+
+@contextmanager
+def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawData]:
+    """Find the raw data, and hold OUT.
+
+    Raises:
+        DataprepError: what was asked for is not there, or OUT is somebody else's.
+    """
+    dataset = load_dataset(request.dataset, request.dataset_options)
+    request = settle(absolute(request), dataset)
+    close_archives()  # a new search starts from the files as they are now
+    what = dataset.find(request.raw, request.splits)
+    check_places(request, what)
+    if what.splits is not None:
+        check_splits(request.num_shards, what.splits)
+    engine.check()
+    for text in what.description:
+        reporter.line(text)
+    workspace = Workspace(request.out)
+    given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
+    places = {"--raw": request.raw} | {option: path for option, path in given.items() if path}
+    splits, overwrite = what.splits or (), request.overwrite
+    with working(workspace, engine, places, splits, reporter, overwrite) as workers:
+        yield RawData(request, dataset, what, workers, reporter.line)
+
+
+def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet | None:
+    """Scan what changed, check the images, put them in order, write their shards, seal.
+
+    Args:
+        request: what is to be made, and where.
+        grown: a data set that is to get what is made; only images that it lacks are taken. None if
+            it lacks none.
+    """
+    dataset, report, workers = raw.dataset, raw.report, raw.workers
+    index = Workspace(raw.request.out).index
+    if request.index_dir is not None:
+        index = shared_index_directory(request.index_dir, dataset, request.raw)
+    trust = not request.overwrite
+    parts = workers.scan(dataset, request.raw, raw.found.units, index, trust=trust)
+    before = images_before(grown)
+    with open_images(parts, dataset, request, grown) as images:
+        summary = summarize(request, dataset, raw.found, parts, images, grown)
+        report_summary(summary, report)
+        check_unmatched(summary, request.max_bad, Workspace(request.out).unmatched, before)
+        if grown is not None:
+            if not summary.input:
+                return None
+            request = sized_like(grown, request, summary, report)
+        source = RawImages(request.raw, index, request.recipe)
+        job, identity = _plan(raw, request, summary, source)
+        for text in describe_splits(job, raw.found.official_counts):
+            report(text)
+        # Only now, when nothing that was asked for can be refused any more.
+        units = parts.digests()
+        if grown is None:
+            changes = _tell_changes(job, request, identity, units, images, report)
+            claim(job, identity, units, overwrite=request.overwrite, changes=changes)
+        else:
+            claim_generation(job, identity, units)
+        _order(job, request, images, digest_of([identity, units]))
+        for text in source.describe_depth(job):
+            report(text)
+    records = workers.write(job)
+    check_unchanged(parts, dataset, request.raw)
+    check_rejected(job, records, request.max_bad, report, summary, before)
+    with open_images(parts, dataset, request, grown) as images:
+        others = images.unstored() if summary.has_unstored else ()
+        made = seal(job, identity, records, report, others=others)
+    if deep := count_reasons(job.workspace.records, SHALLOWER):
+        report(f"{counted(deep, 'image')} {STORED_WITH_8_BITS}")
+    return made
+
+
+def _plan(
+    raw: RawData, request: Request, summary: ScanSummary, source: RawImages
+) -> tuple[Job, Identity]:
+    """Decide the shards.
+
+    Returns:
+        The job, and its identity: everything that shapes the bytes of the output, the same for
+        every raw layout.
+
+    Raises:
+        UsageError: the shard counts do not fit, or the format cannot hold such a data set.
+    """
+    info = describe_examples(summary.classes, request.recipe, raw.dataset)
+    kept = kept_info(info, request.load_sink(), raw.report)
+    splits = tuple(
+        SplitJob(
+            name=name,
+            shards=choose_shard_count(name, summary.input[name].images, request, kept),
+            shuffle=request.shuffle_of(name),
+            images=summary.input[name].images,
+            source_bytes=summary.input[name].bytes,
+        )
+        for name in summary.splits
+    )
+    job = Job(request, kept, info.attributes, splits, raw.workers.lease, source)
+    left_out = summary.excluded
+    return job, Identity(
+        dataset=request.dataset,
+        dataset_config=dict(raw.dataset.config()),
+        seed=request.seed,
+        limit=request.limit,
+        shuffle={split.name: split.shuffle for split in splits},
+        image=request.recipe.config(),
+        classes_sha256=digest_of(info.classes),
+        unmatched=summary.unmatched,
+        counts=summary.counts,
+        excluded=None if left_out is None else Excluded(left_out.images, left_out.digest),
+        input=summary.input,
+        **job.output_identity(),
+    )
+
+
+def _choose(job: Job, request: Request, images: Images) -> None:
+    """As `Images.choose`."""
+    images.choose(
+        [split.name for split in job.splits],
+        [name for name, _ in job.info.classes],
+        multilabel=job.info.multilabel,
+        seed=request.seed,
+        limit=request.limit,
+    )
+
+
+def _order(job: Job, request: Request, images: Images, token: str) -> None:
+    """Shuffle the images.
+
+    Args:
+        token: of what shapes the order: the job's identity, which is the same for every raw
+            layout, and what the index was made from, since the order says where the bytes are.
+    """
+
+    @contextmanager
+    def opened() -> Iterator[Database]:
+        _choose(job, request, images)
+        yield images.database
+
+    def ordered(database: Database, split: SplitJob) -> pa.RecordBatchReader:
+        from dataprep.tables.order import order_columns, shuffled
+
+        return shuffled(
+            database,
+            split.name,
+            split.images,
+            split.shards,
+            shuffle=split.shuffle,
+            seed=request.seed,
+            columns=order_columns(images),
+        )
+
+    job.order(token, opened, ordered)
+
+
+def _tell_changes(
+    job: Job,
+    request: Request,
+    identity: Identity,
+    units: Mapping[str, str],
+    images: Images,
+    report: Callable[[str], None],
+) -> str:
+    """What is another in the input than when OUT was sealed; empty if that is not known.
+
+    Says what becomes of the images' labels and splits if that is to be made anew.
+    """
+    out = request.out
+    if not (request.overwrite or is_other_job(job.workspace, identity, units)):
+        return ""
+    try:
+        sealed = SealedSet.read(out)
+        sealed.require_whole("compared")
+        RecordsTable(out, sealed.manifest.records_table).close()
+    except DatasetError:
+        return ""
+    _choose(job, request, images)
+    from dataprep.tables.comparison import compared
+
+    differences = compared(images, sizes=request.recipe.keeps_bytes)
+    renumbered, moved, new, folders, gone, altered = differences
+    if request.overwrite and (renumbered or moved):
+        report(
+            f"of the images of {out}, which is made anew, {renumbered:,} get another class number "
+            f"and {moved:,} another split: what was trained with it does not fit any more"
+        )
+    said = [f"{counted(new, 'image')} in {counted(folders, 'folder')} new"] if new else []
+    said += [f"{counted(gone, 'image')} gone"] if gone else []
+    said += [f"{counted(altered, 'image')} of another size or class"] if altered else []
+    return ", ".join(said) + (", which --append adds" if new and len(said) == 1 else "")

@@ -1,0 +1,152 @@
+"""The images of raw data, as a job reads them: in place, checked, and perhaps converted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dataprep.archives.reading import require_unchanged
+from dataprep.datasets import read_image
+from dataprep.datasets.raw_directory import leads_out
+from dataprep.errors import DataprepError, ImageError
+from dataprep.images import Prepared, Recipe, prepare
+from dataprep.jobs.commit import rejected_images
+from dataprep.jobs.job import (
+    SAMPLE,
+    Job,
+    Made,
+    Rejected,
+    map_in_order,
+)
+from dataprep.sinks import DatasetInfo, ShardName
+from dataprep.sinks.example import Example
+from dataprep.system.messages import counted
+from dataprep.tables import Row
+from dataprep.tables.order import read_shard
+from dataprep_schemas.state import CommitRecord
+
+STORED_WITH_8_BITS: Final = "of 16 bits a sample: stored with 8 (--depth keep: 16, of grey PNGs)"
+_LOOKED_AT: Final = 8  # images, before the first is made
+
+
+if TYPE_CHECKING:  # they load a database, which a run that has nothing to order need not
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class RawImages:
+    """Images of raw data, by container and offset: read, checked, and perhaps converted.
+
+    Attributes:
+        raw: the raw directory.
+        index: where the restart points of its gzip archives are.
+        recipe: what is done to them.
+    """
+
+    raw: Path
+    index: Path
+    recipe: Recipe
+
+    @property
+    def works_on_images(self) -> bool:
+        """They are read, checked, and perhaps decoded and encoded."""
+        return True
+
+    def items(
+        self, job: Job, shard: ShardName, pool: Executor | None, window: int
+    ) -> Iterator[Made | Rejected]:
+        """Every row of the shard, read and converted."""
+        archives: dict[str, Row] = {}
+        for row, result in map_in_order(pool, self._convert, _rows(job, shard), window):
+            if row.offset:
+                archives[row.container] = row
+            if isinstance(result, ImageError):
+                yield Rejected(row.key, row.container, row.labels, str(result), row.attributes)
+            else:
+                yield _made(row, result, job.info)
+        # Before the shard is committed; a file of its own was looked at when it was read.
+        require_unchanged(self.raw, archives)
+
+    def size_ratio(self, job: Job, shard: ShardName) -> float:
+        """As a few images of the shard become, where they are converted."""
+        if self.recipe.keeps_bytes:
+            return 1.0
+        source = made = 0
+        for row in islice(_rows(job, shard), SAMPLE):
+            _, result = self._convert(row)
+            if not isinstance(result, ImageError):
+                made += len(result.data)
+                source += row.size
+        return made / source if source else 1.0
+
+    def check_rejected(self, job: Job, records: Iterable[CommitRecord]) -> None:
+        """One look at each file that a rejected image is in."""
+        for record in records:
+            keys = {key for _, key, *_ in rejected_images(job.workspace, [record])}
+            rows = _rows(job, record.shard) if keys else ()
+            files = {row.container: row for row in rows if row.key in keys}
+            require_unchanged(self.raw, files)
+
+    def describe_depth(self, job: Job) -> Iterator[str]:
+        """A line if, of the first images, PNGs have 16 bits a sample and will get 8."""
+        first = islice(_rows(job, job.shard_names()[0]), _LOOKED_AT)
+        shallow = self.recipe.depth == "8"
+        rows = [row for row in first if shallow and row.key.lower().endswith(".png")]
+        with suppress(DataprepError):  # which is told when the image is made
+            files = [self._read(row) for row in rows]
+            if deep := sum(file[24:25] == b"\x10" for file in files):  # as in the header, IHDR
+                yield f"{deep} of the first {counted(len(rows), 'PNG')} {STORED_WITH_8_BITS}"
+
+    def _read(self, row: Row) -> bytes:
+        return read_image(self.raw, row, self.index, most=self.recipe.max_image_bytes)
+
+    def _convert(self, row: Row) -> tuple[Row, Prepared | ImageError]:
+        # Only what is wrong with its bytes, or their number, rejects an image. A file that cannot
+        # be read stops the run instead: it may be readable again tomorrow, and a commit record is
+        # for ever.
+        try:
+            return row, prepare(self._read(row), self.recipe)
+        except ImageError as error:
+            what, quoting, _ = str(error).partition(" starting with ")
+            if quoting and leads_out(self.raw, row.container):
+                error = ImageError(f"{what}, in a link that leads out of the raw directory")
+            return row, error
+
+
+def _rows(job: Job, shard: ShardName) -> Iterator[Row]:
+    return read_shard(job.workspace.order, shard.split, shard.number)
+
+
+def _made(row: Row, image: Prepared, info: DatasetInfo) -> Made:
+    boxes, box_labels = image.moved(row.boxes, row.box_labels)
+    example = Example(
+        key=row.key,
+        encoded=image.data,
+        format=image.format,
+        height=image.height,
+        width=image.width,
+        # The TPU script says RGB and 3 channels of grey JPEGs too: what readers decode to.
+        colorspace=info.colorspace,
+        labels=row.labels,
+        synset=info.identifiers(row.labels),
+        class_name=info.names(row.labels),
+        boxes=boxes if info.boxes else (),
+        box_labels=box_labels if info.boxes else (),
+        attributes=row.attributes if info.attributes else {},
+    )
+    kinds = {note.kind for note in image.notes}
+    return Made(
+        example,
+        image.channels,
+        status="repaired" if "repaired" in kinds else "warned" if kinds else "stored",
+        reason="; ".join(note.text for note in image.notes) or None,
+        attributes=row.attributes,
+        boxes=boxes,
+        measured=image.measured,
+        fingerprint=image.fingerprint,
+    )

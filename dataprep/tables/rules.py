@@ -1,0 +1,103 @@
+"""The rules that images must follow: each is one query, which finds nothing where it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from dataprep.errors import SourceError
+from dataprep.system.messages import counted, printable, some_of
+from dataprep.tables.database import Database, rows
+
+_SHOWN: Final = 5  # of what cannot be listed in full
+
+
+def check_splits_known(database: Database) -> None:
+    """Every image has a split.
+
+    Raises:
+        SourceError: names some that have none.
+    """
+    ((number, keys),) = rows(
+        database,
+        "select count(*), list(key)[:$shown] from images where split is null",
+        {"shown": _SHOWN},
+    )
+    if number:
+        raise SourceError(
+            f"{counted(number, 'image')} in no split: {some_of(keys)}; "
+            "expected each in one of the lists of splits; correct the lists"
+        )
+
+
+def check_keys(database: Database) -> None:
+    """No split has two images of one name.
+
+    Raises:
+        SourceError: names the first, and where both are.
+    """
+    for split, key in rows(
+        database,
+        "select split, key from images group by split, key having count(*) > 1 "
+        "order by split, key limit 1",
+    ):
+        one = {"split": split, "key": key}
+        ((places,),) = rows(
+            database,
+            "select list(distinct container) from images where split = $split and key = $key",
+            one,
+        )
+        ((place, lines),) = rows(
+            database,
+            "select min(reason), list_sort(list(line)) from parts where status = 'image' "
+            "and reason is not null and split = $split and key = $key",
+            one,
+        )
+        if place:
+            raise _listed_twice(place, key, lines)
+        raise SourceError(
+            f"{split}: two images have the same name, {printable(key)}, in "
+            f"{' and '.join(map(printable, sorted(places)))}; rename one"
+        )
+
+
+def check_groups(database: Database, word: str) -> None:
+    """No group, such as a patient, is in two splits.
+
+    Raises:
+        SourceError: names the first, with an image of each split.
+    """
+    for group, places in rows(
+        database,
+        "select \"group\", list(split || ' (' || key || ')' order by split = 'test', "
+        "split != 'train') from (select \"group\", split, min(key) as key from images "
+        'where "group" is not null group by "group", split) group by "group" '
+        'having count(*) > 1 order by min(key), "group" limit 1',
+    ):
+        raise SourceError(
+            f"{word} {printable(group)} is in {' and '.join(map(printable, places))}; expected "
+            f"each {word} in one split only: give all its images the same split, or let "
+            "dataprep make the splits, and run again"
+        )
+
+
+def check_listed_once(database: Database) -> None:
+    """No image is in the lists twice.
+
+    Raises:
+        SourceError: names the first, and where.
+    """
+    for key, place, lines in rows(
+        database,
+        "select key, min(container), list_sort(list(line)) from listed group by key "
+        "having count(*) > 1 order by key limit 1",
+    ):
+        raise _listed_twice(place, key, lines)
+
+
+def _listed_twice(place: str, key: str, lines: Sequence[int] | None) -> SourceError:
+    where = f", lines {' and '.join(map(str, lines))}" if lines and lines[0] else ""
+    return SourceError(
+        f"{printable(place)} lists {printable(key)} twice{where}; expected each image once; "
+        "remove one"
+    )
