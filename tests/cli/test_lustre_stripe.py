@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dataprep.jobs.image_job import ImageJob
 
 from dataprep.errors import DatasetError
 from dataprep.jobs.build_directory import lay_out
+from dataprep.jobs.job import Job
 from tests.conftest import Cli, Made, hashes, leftovers
 from tests.system.lustre.lustre import Lustre, layout, make_lustre
 
@@ -76,7 +76,7 @@ def test_one_large_file_is_striped(
 ) -> None:
     sizes = {"train": 42_000_000_000, "validation": 2_000_000_000}
     monkeypatch.setattr(
-        ImageJob, "estimate_bytes", lambda job, shards: sum(sizes[one.split] for one in shards)
+        Job, "estimate_bytes", lambda job, shards: sum(sizes[one.split] for one in shards)
     )
     monkeypatch.setattr("dataprep_pipelines.run.check_free_space", lambda *_, **__: None)
     out = lustre.mount / "out"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.jobs import commit, identity, merge, seal, shard, workspace
+from dataprep.jobs import commit, engine, identity, merge, prepare, seal, shard, workspace
 from dataprep.jobs.lock import Lease
 from dataprep.review import report
 from dataprep.sinks import hashed_file
@@ -20,7 +20,6 @@ from dataprep.staging import copier, writing
 from dataprep.system.durable_files import sync_directory, write_durably
 from dataprep.system.state_files import write_state
 from dataprep.tables import sealing
-from dataprep_pipelines import run
 from tests.crash.scenarios import SCENARIOS, sweep
 
 Plant = Callable[[pytest.MonkeyPatch], object]
@@ -89,7 +88,7 @@ def sealed_first(patch: pytest.MonkeyPatch) -> None:
     commit_publish, run_seal = commit.publish, seal.seal
     patch.setattr(commit, "publish", publish)
     patch.setattr(commit, "_is_there", lambda *_: True)
-    patch.setattr(run, "seal", seal_early)
+    patch.setattr(prepare, "seal", seal_early)
 
 
 def made(directory: Path) -> None:
@@ -123,7 +122,10 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
     "the job is not flushed": ("prepare", instead(identity, "write_state", torn)),
     "the job's directory is not flushed": ("prepare", instead(identity, "sync_directory", nothing)),
     "the output directory is not flushed": ("prepare", instead(workspace, "make_durably", made)),
-    "temporary files are not swept": ("tfrecord-1", instead(run, "remove_partial_files", nothing)),
+    "temporary files are not swept": (
+        "tfrecord-1",
+        instead(engine, "remove_partial_files", nothing),
+    ),
     "what is overwritten may come back": ("overwrite", instead(identity, "_remove", deleted)),
     "what is overwritten is sealed meanwhile": (
         "overwrite",
@@ -131,7 +133,7 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
     ),
     "the journal is not flushed": ("append", instead(merge, "write_state", torn)),
     "the journal's directory is not flushed": ("append", instead(merge, "sync_directory", nothing)),
-    "the journal is forgotten": ("append", instead(run, "finish_merge", nothing)),
+    "the journal is forgotten": ("append", instead(engine, "finish_merge", nothing)),
     "copies are not flushed": ("stage", unflushed(writing)),
     "the old sentinel stays": ("stage-overwritten", instead(copier, "remove_sentinel", nothing)),
     "a report is written in place": ("report", instead(report, "write_durably", in_place)),

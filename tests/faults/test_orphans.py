@@ -15,11 +15,11 @@ from dataprep.jobs.commit import CommitRecord
 from dataprep.jobs.identity import remove_partial_files
 from dataprep.jobs.job import Job
 from dataprep.jobs.lock import locked
+from dataprep.jobs.prepare import prepare
 from dataprep.jobs.request import MaxBad, Request
 from dataprep.jobs.workspace import Workspace
 from dataprep.sinks import ShardName
 from dataprep_pipelines.failures import FailureLog
-from dataprep.jobs.prepare import prepare
 from dataprep_pipelines.run import BeamEngine
 from dataprep_pipelines.runners import Engine, Parallelism
 from dataprep_pipelines.runners.local import LocalEngine
@@ -93,7 +93,7 @@ def job(tiny: Made, tmp_path: Path) -> Job:
         max_bad=MaxBad(),
         num_shards=counts,
     )
-    prepare(request, Engine(1), jobs)
+    prepare(request, BeamEngine(Engine(1)), jobs)
     return jobs.jobs[0]
 
 

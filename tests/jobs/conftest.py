@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dataprep.jobs.image_job import ImageJob
 
 from dataprep.images import Recipe
-from dataprep.jobs.job import SplitJob
+from dataprep.jobs.job import Job, SplitJob
 from dataprep.jobs.lock import Lease
+from dataprep.jobs.raw_images import RawImages
 from dataprep.jobs.request import MaxBad, Request
 from dataprep.jobs.workspace import Workspace
 from dataprep.sinks import DatasetInfo
@@ -29,9 +29,9 @@ def job_of(
     *splits: SplitJob,
     attributes: tuple[Any, ...] = (),
     **options: Any,
-) -> ImageJob:
+) -> Job:
     request = Request(
         dataset="imagenet", raw=out, out=out, recipe=Recipe(), max_bad=MaxBad(), **options
     )
     lease = Lease(Workspace(out).lock, "", out / "failure.json")
-    return ImageJob(request, info, attributes, splits, lease, out)
+    return Job(request, info, attributes, splits, lease, RawImages(out, out, Recipe()))

@@ -16,8 +16,8 @@ from dataprep.errors import DatasetError, StoppedError
 from dataprep.images import Recipe
 from dataprep.jobs.commit import CommitRecord
 from dataprep.jobs.job import Job
-from dataprep.jobs.request import MaxBad, Request
 from dataprep.jobs.prepare import prepare
+from dataprep.jobs.request import MaxBad, Request
 from dataprep_pipelines.run import BeamEngine
 from dataprep_pipelines.runners import Engine
 from dataprep_pipelines.runners.local import processes_for
@@ -121,7 +121,7 @@ def test_stopping_again_and_again_does_not_show(
     stops = 0
     while not (tmp_path / "manifest.json").exists():
         try:
-            prepare(wanted, Engine(1), Recorder(stop_after=1))
+            prepare(wanted, BeamEngine(Engine(1)), Recorder(stop_after=1))
         except StoppedError:
             stops += 1
             left = [name for name in leftovers(tmp_path) if not name.endswith("failure.json")]
@@ -135,7 +135,7 @@ def test_finished_shards_are_not_made_again(tiny: Made, tmp_path: Path) -> None:
     out = tiny.copy(tmp_path / "out")
     (out / "train" / "train-00003-of-00006").unlink()
     recorder = Recorder()
-    prepare(request(tiny.raw.path, out), Engine(1), recorder)
+    prepare(request(tiny.raw.path, out), BeamEngine(Engine(1)), recorder)
     assert any(re.search(r"7 shards .* 1 to make", line) for line in recorder.lines)
     assert (recorder.found, recorder.made) == (7, 1)
     assert hashes(out) == tiny.files
@@ -144,7 +144,7 @@ def test_finished_shards_are_not_made_again(tiny: Made, tmp_path: Path) -> None:
 def test_a_finished_set_is_left_alone(tiny: Made, tmp_path: Path) -> None:
     out = tiny.copy(tmp_path / "out")
     recorder = Recorder()
-    prepare(request(tiny.raw.path, out), Engine(1), recorder)
+    prepare(request(tiny.raw.path, out), BeamEngine(Engine(1)), recorder)
     assert any(re.search(r"8 shards .*already there", line) for line in recorder.lines)
     assert recorder.made == 0
     assert hashes(out) == tiny.files
@@ -198,12 +198,12 @@ def test_only_the_class_that_changed_is_scanned_and_then_refused_by_name(
     tiny: Made, tmp_path: Path
 ) -> None:
     raw = tiny.raw.copy(tmp_path / "raw").path
-    prepare(request(raw, tmp_path / "out"), Engine(1), Recorder())
+    prepare(request(raw, tmp_path / "out"), BeamEngine(Engine(1)), Recorder())
     folder = sorted((raw / "train").iterdir())[1]
     image = next(folder.iterdir())
     (folder / f"{folder.name}_99.JPEG").write_bytes(image.read_bytes())
     recorder = Recorder()
     with pytest.raises(DatasetError, match=f"the raw data of train-{folder.name} changed"):
-        prepare(request(raw, tmp_path / "out"), Engine(1), recorder)
+        prepare(request(raw, tmp_path / "out"), BeamEngine(Engine(1)), recorder)
     assert recorder.to_scan == 1
     assert hashes(tmp_path / "out") == tiny.files

@@ -9,9 +9,9 @@ import pytest
 from dataprep.datasets import Dataset, Found, Scanned, ScanUnit
 from dataprep.errors import PipelineError
 from dataprep.images import Recipe
+from dataprep.jobs.prepare import prepare
 from dataprep.jobs.request import MaxBad, Request
 from dataprep_pipelines import scan
-from dataprep.jobs.prepare import prepare
 from dataprep_pipelines.run import BeamEngine
 from dataprep_pipelines.runners import Engine
 from tests.conftest import Made, hashes, leftovers
@@ -34,7 +34,7 @@ def run(raw: Path, out: Path) -> list[str]:
         max_bad=MaxBad(),
         num_shards=shards,
     )
-    prepare(request, Engine(2), recorder)
+    prepare(request, BeamEngine(Engine(2)), recorder)
     return recorder.lines
 
 

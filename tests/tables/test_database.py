@@ -129,6 +129,6 @@ def test_nothing_is_looked_for_on_a_network(tmp_path: Path) -> None:
 
 
 def test_what_workers_load_has_no_database_in_it() -> None:
-    modules = "dataprep.jobs.image_job, dataprep.jobs.shard, dataprep_pipelines.write"
+    modules = "dataprep.jobs.raw_images, dataprep.jobs.shard, dataprep_pipelines.write"
     program = f"import sys, {modules}; sys.exit('duckdb' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -16,6 +16,7 @@ from pyarrow import parquet
 from dataprep.errors import SourceError
 from dataprep.tables import Member, Row, Scanned
 from dataprep.tables.arrow import index_tables, order_rows
+from dataprep.tables.rules import check_groups, check_keys, check_splits_known
 from dataprep_schemas.manifest import Unmatched
 from dataprep_schemas.tables import schema_of
 
@@ -66,11 +67,11 @@ def test_a_name_twice_in_a_split_is_refused_and_both_places_named(find) -> None:
     with pytest.raises(
         SourceError, match=r"train: two .* the same name, x, in a.tar and b.tar; re"
     ):
-        images.check_keys()
+        check_keys(images.database)
 
 
 def test_a_name_in_two_splits_is_fine(find) -> None:
-    find(Scanned({"train": [row("x")], "test": [row("x")]})).check_keys()
+    check_keys(find(Scanned({"train": [row("x")], "test": [row("x")]})).database)
 
 
 def test_a_group_in_two_splits_is_named_with_an_image_of_each(find) -> None:
@@ -79,9 +80,9 @@ def test_a_group_in_two_splits_is_named_with_an_image_of_each(find) -> None:
         "train": [row("c", group="7"), row("a", group="7"), row("d", group="8")],
     }
     with pytest.raises(SourceError, match=r"^patient 7 is in train \(a\) and test \(b\); expected"):
-        find(Scanned(rows)).check_groups("patient")
+        check_groups(find(Scanned(rows)).database, "patient")
     del rows["test"][0]
-    find(Scanned(rows)).check_groups("patient")
+    check_groups(find(Scanned(rows)).database, "patient")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_a_listed_name_twice_is_refused(find) -> None:
 def test_an_image_in_no_split_is_refused(find) -> None:
     images = find(listed({"key": "x", "split": None}), Scanned(members=[member("x")]))
     with pytest.raises(SourceError, match=r"^1 image in no split: x; expected each in one of the"):
-        images.check_splits_known()
+        check_splits_known(images.database)
 
 
 @pytest.mark.parametrize("limit", [5, "12.5%", "10.1%"])  # a share is rounded up

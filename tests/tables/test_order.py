@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import duckdb
@@ -17,10 +18,11 @@ from dataprep.tables import Row, Scanned
 from dataprep.tables import order as module
 from dataprep.tables.order import (
     Shuffle,
-    in_order,
+    as_recorded,
+    order_columns,
     order_is_current,
     read_shard,
-    shard_bounds,
+    shuffled,
     write_order,
 )
 
@@ -30,7 +32,7 @@ TOKEN = "0" * 64
 
 
 @st.composite
-def decks(draw: st.DrawFn) -> tuple[list[str], list[int], int]:
+def images(draw: st.DrawFn) -> tuple[list[str], list[int], int]:
     """Unique keys, a category for each, and a shard count that leaves no shard empty."""
     words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
     keys = draw(st.lists(words, min_size=1, max_size=60, unique=True))
@@ -52,10 +54,15 @@ def assigned(
         "[labels] as numbers from chosen"
     )
     how = {"shuffle": shuffle, "seed": seed, "columns": "key"}
-    table = in_order(DATABASE, "train", len(keys), shards, **how).read_all()
+    table = shuffled(DATABASE, "train", len(keys), shards, **how).read_all()
     found = [*zip(*(table.column(name).to_pylist() for name in ("shard", "key")), strict=True)]
     assert [shard for shard, _ in found] == sorted(shard for shard, _ in found)
     return [[key for shard, key in found if shard == number] for number in range(shards)]
+
+
+def even_sizes(images: int, shards: int) -> list[int]:
+    """Within 1, the longer ones first."""
+    return [images // shards + (number < images % shards) for number in range(shards)]
 
 
 def reference(
@@ -63,8 +70,8 @@ def reference(
 ) -> list[list[str]]:
     """The same as the documentation has it."""
     if shuffle == "none":
-        bounds = [shard_bounds(len(keys), shards, number) for number in range(shards)]
-        return [sorted(keys)[start:stop] for start, stop in bounds]
+        ends = [0, *accumulate(even_sizes(len(keys), shards))]
+        return [sorted(keys)[start:stop] for start, stop in pairwise(ends)]
 
     def image_hash(key: str) -> int:
         return int.from_bytes(hashlib.md5(f"{seed}\0train\0{key}".encode()).digest(), "little")
@@ -73,25 +80,22 @@ def reference(
         return image_hash(key) % (1 << 64), image_hash(key)
 
     category = dict(zip(keys, categories, strict=True))
-    deck = sorted(
+    in_turn = sorted(
         keys, key=lambda key: (category[key] * (shuffle == "stratified"), image_hash(key))
     )
-    return [sorted(deck[number::shards], key=lower_half_first) for number in range(shards)]
+    return [sorted(in_turn[number::shards], key=lower_half_first) for number in range(shards)]
 
 
-@given(decks(), st.sampled_from(SHUFFLES), st.randoms(use_true_random=False))
+@given(images(), st.sampled_from(SHUFFLES), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_it_is_what_is_documented_and_even_however_images_were_found(
-    deck: tuple[list[str], list[int], int], shuffle: Shuffle, generator: random.Random
+    found_images: tuple[list[str], list[int], int], shuffle: Shuffle, generator: random.Random
 ) -> None:
-    keys, categories, shards = deck
+    keys, categories, shards = found_images
     found = assigned(keys, categories, shards, shuffle)
     assert found == reference(keys, categories, shards, shuffle)
     sizes = [len(shard) for shard in found]
-    assert sum(sizes) == len(keys)
-    assert max(sizes) - min(sizes) <= 1
-    bounds = [shard_bounds(len(keys), shards, number) for number in range(shards)]
-    assert sizes == [stop - start for start, stop in bounds]
+    assert sizes == even_sizes(len(keys), shards)
     if shuffle == "stratified":
         category_of = dict(zip(keys, categories, strict=True))
         for category in set(categories):
@@ -101,6 +105,29 @@ def test_it_is_what_is_documented_and_even_however_images_were_found(
     generator.shuffle(pairs)
     mixed = [key for key, _ in pairs], [category for _, category in pairs]
     assert assigned(*mixed, shards, shuffle) == found
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=9), st.integers(1, 9))
+@settings(max_examples=60, deadline=None)
+def test_what_is_recorded_keeps_its_order_and_its_shards_or_gets_even_ones(
+    sizes: list[int], count: int
+) -> None:
+    count = min(count, sum(sizes))
+    shards = [number for number, size in enumerate(sizes) for _ in range(size)]
+    DATABASE.execute(
+        "create or replace table recorded as select 'train' as split, unnest($1) as shard, "
+        "unnest(range(len($1))) as file_row_number, 1 as position",
+        [shards],
+    )
+    same = count == len(sizes)
+    columns = "file_row_number"
+    table = as_recorded(DATABASE, "train", len(shards), count, same=same, columns=columns)
+    found = table.read_all()
+    assert found["file_row_number"].to_pylist() == [*range(len(shards))]
+    expected = sizes if same else even_sizes(len(shards), count)
+    assert found["shard"].to_pylist() == [
+        number for number, size in enumerate(expected) for _ in range(size)
+    ]
 
 
 def test_another_seed_is_another_order() -> None:
@@ -140,20 +167,13 @@ ROWS = [
 def kept(find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The order of 50 images in 4 shards, in blocks of 7."""
     monkeypatch.setattr(module, "_BLOCK", 7)
-    images = find(Scanned({"train": ROWS}))
-    images.choose(["train"], ["a", "b", "c"], multilabel=False, seed=0, limit=None)
+    found = find(Scanned({"train": ROWS}))
+    found.choose(["train"], ["a", "b", "c"], multilabel=False, seed=0, limit=None)
     directory = tmp_path / "order"
     directory.mkdir()
-    write_order(
-        directory,
-        images,
-        split="train",
-        images=50,
-        shards=4,
-        shuffle="stratified",
-        seed=0,
-        token=TOKEN,
-    )
+    how = {"shuffle": "stratified", "seed": 0, "columns": order_columns(found)}
+    batches = shuffled(found.database, "train", 50, 4, **how)
+    write_order(directory, batches, split="train", images=50, shards=4, token=TOKEN)
     return directory
 
 
