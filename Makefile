@@ -85,6 +85,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 # An hour of hostile inputs, other ones each time; docs/reliability.md.
 fuzz: setup

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dataprep import errors as errors  # dataprep.errors, with no import of its own
+from dataprep.version import __version__
 
 if TYPE_CHECKING:
     from dataprep.api.calls import compact, convert, diff, prepare, stage, status, verify
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from dataprep.sealed.verify import Verified
     from dataprep.sinks.example import Example
 
-__version__ = "0.1.0"
 __all__ = [
     "Contents",
     "Difference",

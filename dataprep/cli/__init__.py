@@ -21,7 +21,7 @@ from importlib.metadata import entry_points
 
 import click
 
-from dataprep import __version__
+from dataprep.version import __version__
 from dataprep.api.parameters import meant
 from dataprep.api.progress import forget_stdout
 from dataprep.cli.output import open_streams, say

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from dataprep import __version__
+from dataprep.version import __version__
 from dataprep.cli.output import say
 from dataprep.errors import DataprepError
 from dataprep.plugins import OUR_PACKAGE

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from dataprep import __version__
+from dataprep.version import __version__
 from dataprep.errors import DatasetError
 from dataprep.jobs.convert import refuse_damaged, unstored_rows
 from dataprep.jobs.engine import Engine, Reporter, working

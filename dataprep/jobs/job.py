@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from dataprep import __version__
+from dataprep.version import __version__
 from dataprep.errors import UsageError
 from dataprep.images import Measured, codec_versions
 from dataprep.images.fingerprint import Fingerprint

@@ -31,7 +31,7 @@ from multiprocessing.connection import wait
 from queue import Empty, SimpleQueue
 from typing import Self
 
-from dataprep import __version__
+from dataprep.version import __version__
 from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
 from dataprep.staging.agreement import Agreed, Alone, Peers, Report
 from dataprep.staging.copying import Watch
