@@ -24,9 +24,9 @@ from dataprep.archives.open_files import ForwardStream
 from dataprep.archives.tar import AGAIN, Archive, ArchiveMember, members, walk
 from dataprep.archives.zip import zip_members
 from dataprep.errors import SourceError
+from dataprep.rows import Ignored, Packing
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import open_regular
-from dataprep.tables import Ignored, Packing
 
 Kind = Literal["tar", "gzip", "zip"]
 

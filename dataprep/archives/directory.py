@@ -15,8 +15,8 @@ from dataprep.archives.listing import (
     is_image_name,
     refusal,
 )
+from dataprep.rows import Ignored
 from dataprep.system.messages import unreadable
-from dataprep.tables import Ignored
 
 _Identity = tuple[int, int]
 """Device and inode: the same for a directory and all links to it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from dataprep.tables import Ignored, Member, Packing, Row
+from dataprep.rows import Ignored, Member, Packing, Row
 
 _IMAGES: Final = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
 # Images that are not read: they count for --max_bad, where leaving them out would be silent.

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from dataprep.archives.open_files import Descriptor, read_at
 from dataprep.errors import ImageError, SourceError
+from dataprep.rows import Row
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import open_descriptor
 from dataprep.system.throttle import pay
-from dataprep.tables import Row
 
 if TYPE_CHECKING:
     from dataprep.archives.gzip import Restarts

@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 
 from dataprep.archives.open_files import ByteStream, FileRange
 from dataprep.errors import SourceError
+from dataprep.rows import Packing
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import open_regular
-from dataprep.tables import Packing
 
 AGAIN: Final = "copy or download it again"
 """What to do about an archive that is damaged, for messages."""

@@ -18,9 +18,9 @@ from typing import Final
 from dataprep.archives.open_files import SharedFile, read_at
 from dataprep.archives.tar import AGAIN, ArchiveMember
 from dataprep.errors import SourceError
+from dataprep.rows import Packing
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import open_regular
-from dataprep.tables import Packing
 
 # A member's own header, from the length of its name on. Source: APPNOTE.TXT, section 4.3.7.
 _LOCAL: Final = struct.Struct("<4s22xHH")

@@ -21,13 +21,13 @@ from importlib.metadata import entry_points
 
 import click
 
-from dataprep.version import __version__
 from dataprep.api.parameters import meant
 from dataprep.api.progress import forget_stdout
 from dataprep.cli.output import open_streams, say
 from dataprep.errors import DataprepError, UsageError
 from dataprep.system.cores import one_thread_each
 from dataprep.system.messages import refusal
+from dataprep.version import __version__
 
 _HELP = ["-h", "--help"]
 _LONGEST = 500  # characters of a message

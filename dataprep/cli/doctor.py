@@ -12,7 +12,6 @@ from pathlib import Path
 
 import click
 
-from dataprep.version import __version__
 from dataprep.cli.output import say
 from dataprep.errors import DataprepError
 from dataprep.plugins import OUR_PACKAGE
@@ -22,6 +21,7 @@ from dataprep.system.cores import usable_cores
 from dataprep.system.filesystems import filesystem_of, scratch_conventions, space_of
 from dataprep.system.job_limits import available_memory, group_cores, group_memory
 from dataprep.system.messages import sized, some_of
+from dataprep.version import __version__
 
 _ENDLESS = 1 << 60  # the kernel has several numbers for no limit
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from dataprep.errors import ImageError
 from dataprep.images.recipe import Color, Filter, Resize
-from dataprep.tables import Box
+from dataprep.rows import Box
 
 try:
     import cykooz_resizer as fast

@@ -15,7 +15,7 @@ from dataprep.images.pixels import WHOLE, Level, Pixels
 from dataprep.images.png import Header
 from dataprep.images.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
 from dataprep.images.statistics import Measured, as_channels, histogram_of
-from dataprep.tables import Box
+from dataprep.rows import Box
 
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
 

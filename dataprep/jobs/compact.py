@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from dataprep.version import __version__
 from dataprep.errors import DatasetError
 from dataprep.jobs.convert import refuse_damaged, unstored_rows
 from dataprep.jobs.engine import Engine, Reporter, working
@@ -29,6 +28,7 @@ from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import SealedSet
 from dataprep.sealed.verify import Verified
 from dataprep.tables.records import RecordsTable
+from dataprep.version import __version__
 from dataprep_schemas.manifest import Identity
 
 if TYPE_CHECKING:

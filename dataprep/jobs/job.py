@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from dataprep.version import __version__
 from dataprep.errors import UsageError
 from dataprep.images import Measured, codec_versions
 from dataprep.images.fingerprint import Fingerprint
@@ -22,6 +21,7 @@ from dataprep.sinks import DatasetInfo, ShardName, Sink
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, sized, some_of
 from dataprep.tables import Box, Value
+from dataprep.version import __version__
 from dataprep_schemas.manifest import Shuffle, SinkConfig
 from dataprep_schemas.state import CommitRecord
 

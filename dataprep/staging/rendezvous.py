@@ -31,7 +31,6 @@ from multiprocessing.connection import wait
 from queue import Empty, SimpleQueue
 from typing import Self
 
-from dataprep.version import __version__
 from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
 from dataprep.staging.agreement import Agreed, Alone, Peers, Report
 from dataprep.staging.copying import Watch
@@ -50,6 +49,7 @@ from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.secret import Offer, offer
 from dataprep.staging.waiting import Waiting
 from dataprep.system.messages import one_line, printable, some_of
+from dataprep.version import __version__
 
 _PORTS = 16  # that a job tries, for some may be taken
 # Below 32768, where Linux begins to take ports for outgoing connections.

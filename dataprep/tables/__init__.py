@@ -6,7 +6,7 @@ is imported where it is needed.
 
 from __future__ import annotations
 
-from dataprep.tables.rows import (
+from dataprep.rows import (
     Box,
     Ignored,
     Member,

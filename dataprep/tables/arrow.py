@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataprep.errors import SourceError
+from dataprep.rows import Box, Member, Packing, Row, Scanned, Value
 from dataprep.system.messages import printable
 from dataprep.system.parquet_files import open_parquet
-from dataprep.tables.rows import Box, Member, Packing, Row, Scanned, Value
 from dataprep_schemas.tables import INDEX, ORDER, Kind, schema_of
 
 Attributes = tuple[tuple[str, Kind], ...]

@@ -36,13 +36,13 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from dataprep.errors import PipelineError, SinkError
+from dataprep.rows import Row
 from dataprep.system.durable_files import write_durably
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import is_intact, read_state, write_state
 from dataprep.tables.arrow import blocks, order_rows
 from dataprep.tables.database import Database, column_list
 from dataprep.tables.images import HASH, Images
-from dataprep.tables.rows import Row
 from dataprep_schemas.manifest import Shuffle
 from dataprep_schemas.state import StoredOrder
 from dataprep_schemas.tables import ORDER
