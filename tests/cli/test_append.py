@@ -236,7 +236,7 @@ def test_a_new_shard_that_is_damaged_before_it_is_added_is_found(cli: Cli, grown
     shard.write_bytes(shard.read_bytes()[::-1])
     words = grown.command(grown.out, "--append", "--max_bad", 1, "--verify_before_seal")
     error = cli(*words).error
-    assert "not what was written there, so nothing is added to the data set; check" in error
+    assert "not what was written there, so nothing is sealed; check" in error
     assert hashes(grown.out) == grown.files
     assert cli(*words).code == 0
     assert verify(grown.out, "records", threads=1).problems == ()
