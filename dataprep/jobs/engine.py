@@ -12,7 +12,7 @@ from typing import Protocol
 
 from dataprep.datasets import Dataset, ScanUnit
 from dataprep.jobs.build_directory import remove_build_directories
-from dataprep.jobs.identity import remove_partial_files
+from dataprep.jobs.clearing import remove_partial_files
 from dataprep.jobs.index_parts import IndexParts
 from dataprep.jobs.job import Job
 from dataprep.jobs.lock import Lease, locked

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from dataprep.errors import DatasetError
-from dataprep.jobs.identity import is_shard, store_grown
+from dataprep.jobs.clearing import is_shard
+from dataprep.jobs.identity import store_grown
 from dataprep.jobs.lock import Lease, check_held
 from dataprep.jobs.seal import describe_split, publish_manifest
 from dataprep.jobs.workspace import Workspace

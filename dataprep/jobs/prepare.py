@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataprep.datasets import Dataset, Found, close_archives
-from dataprep.errors import DatasetError
+from dataprep.errors import DatasetError, UsageError
 from dataprep.jobs.engine import Engine, Reporter, Workers, working
 from dataprep.jobs.growth import images_before, sized_like
-from dataprep.jobs.identity import check_places, claim, claim_generation, is_other_job
+from dataprep.jobs.identity import claim, claim_generation, is_other_job
 from dataprep.jobs.index_parts import check_unchanged, shared_index_directory
 from dataprep.jobs.job import Job, SplitJob, choose_shard_count, describe_splits, kept_info
 from dataprep.jobs.raw_images import STORED_WITH_8_BITS, RawImages
@@ -70,7 +71,7 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
     request = settle(absolute(request), dataset)
     close_archives()  # a new search starts from the files as they are now
     what = dataset.find(request.raw, request.splits)
-    check_places(request, what)
+    _check_places(request, what)
     if what.splits is not None:
         check_splits(request.num_shards, what.splits)
     engine.check()
@@ -82,6 +83,32 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
     splits, overwrite = what.splits or (), request.overwrite
     with working(workspace, engine, places, splits, reporter, overwrite) as workers:
         yield RawData(request, dataset, what, workers, reporter.line)
+
+
+def _check_places(request: Request, found: Found) -> None:
+    """Refuse, before anything is scanned, what can only go wrong.
+
+    Raises:
+        UsageError: a directory is in the raw data or among the shards, where its files would be
+            taken for images or shards.
+    """
+    raw, out, index = request.raw.resolve(), request.out.resolve(), request.index_dir
+    containers = [Path(unit.container) for unit in found.units]
+    scanned = {raw.joinpath(*path.parts[:1]) for path in containers if not path.is_absolute()}
+    if found.whole:
+        scanned.add(raw)
+    chosen = {"--out": out} | ({"--index_dir": index.resolve()} if index else {})
+    for option, place in chosen.items():
+        if place == raw or any(each == place or each in place.parents for each in scanned):
+            raise UsageError(
+                f"{option} {place} is in the raw data, where a later run would take its files "
+                "for images; choose a directory of its own"
+            )
+        if option == "--index_dir" and place in (out, *(out / name for name in found.splits or ())):
+            raise UsageError(
+                f"{option} {place} is where shards go, and readers would take its files for "
+                "shards; choose a directory of its own"
+            )
 
 
 def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.jobs import commit, engine, identity, merge, prepare, seal, shard, workspace
+from dataprep.jobs import clearing, commit, engine, identity, merge, prepare, seal, shard, workspace
 from dataprep.jobs.lock import Lease
 from dataprep.review import report
 from dataprep.sinks import hashed_file
@@ -126,10 +126,10 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
         "tfrecord-1",
         instead(engine, "remove_partial_files", nothing),
     ),
-    "what is overwritten may come back": ("overwrite", instead(identity, "_remove", deleted)),
+    "what is overwritten may come back": ("overwrite", instead(clearing, "_remove", deleted)),
     "what is overwritten is sealed meanwhile": (
         "overwrite",
-        instead(identity, "planned_paths", lambda _: []),
+        instead(clearing, "_planned", lambda _: []),
     ),
     "the journal is not flushed": ("append", instead(merge, "write_state", torn)),
     "the journal's directory is not flushed": ("append", instead(merge, "sync_directory", nothing)),

@@ -11,8 +11,8 @@ import pytest
 
 from dataprep.errors import PipelineError
 from dataprep.images import Recipe
+from dataprep.jobs.clearing import remove_partial_files
 from dataprep.jobs.commit import CommitRecord
-from dataprep.jobs.identity import remove_partial_files
 from dataprep.jobs.job import Job
 from dataprep.jobs.lock import locked
 from dataprep.jobs.prepare import prepare

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dataprep.errors import PipelineError
+from dataprep.jobs.clearing import remove_partial_files
 from dataprep.jobs.commit import (
     commit,
     publish,
@@ -21,7 +22,6 @@ from dataprep.jobs.commit import (
     read_records,
     temporary_files,
 )
-from dataprep.jobs.identity import remove_partial_files
 from dataprep.jobs.workspace import Workspace
 from dataprep.system.durable_files import partial_path
 from dataprep.system.state_files import hashed, write_state
