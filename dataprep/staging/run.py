@@ -26,9 +26,9 @@ from dataprep.staging.node_dir.cleaning import clean
 from dataprep.staging.node_dir.directory import StageDirectory, private_name
 from dataprep.staging.placement import Placement, find_placement
 from dataprep.staging.plan import find_place
+from dataprep.staging.rendezvous import SECRET
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.schedulers import Job, find_job, short_name
-from dataprep.staging.secret import SECRET
 from dataprep.staging.stage import stage
 from dataprep.staging.status import read_staged
 from dataprep.system.messages import printable

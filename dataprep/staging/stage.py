@@ -45,7 +45,7 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
     """Every node reads what it needs from the source."""
 
     def connect(watch: Watch) -> AbstractContextManager[Peers]:
-        return connected(request, placement, watch, reporter)
+        return connected(request, placement, watch.stop, reporter)
 
     plan: StagePlan | None = None
     try:

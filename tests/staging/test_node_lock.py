@@ -16,9 +16,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from dataprep.staging.node_dir import node_lock as module
 
 from dataprep.errors import StagingError
+from dataprep.staging.node_dir import node_lock as module
 from dataprep.staging.node_dir.directory import StageDirectory
 from dataprep.staging.node_dir.node_lock import LOCK, NodeLock, describe_holder, node_lock, try_lock
 from dataprep.staging.node_dir.paths import PRIVATE

@@ -16,7 +16,7 @@ from typing import Any
 
 from dataprep.cli.signals import resumable
 from dataprep.errors import NoRoomError
-from dataprep.staging import mpi, waiting
+from dataprep.staging import agreement, mpi
 from dataprep.staging.agreement import Agreed, NodeStart
 from dataprep.staging.broadcast import broadcast_files
 from dataprep.staging.copying import Watch
@@ -49,7 +49,7 @@ def copy(
 ) -> None:
     if target is None:
         raise NoRoomError("too little here")
-    waiting.FIRST_SECONDS = mine.get("patience", 10.0)
+    agreement.FIRST_SECONDS = mine.get("first seconds", 10.0)
     time.sleep(mine.get("late", 0.0))
     agreed = peers.exchange(NodeStart("ä\udcff", peers.index, "d", "t", 0, 0), told)
     assert agreed.total == str([*range(peers.count)])
