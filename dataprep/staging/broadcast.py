@@ -33,10 +33,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dataprep.errors import DataprepError, StagingError
-from dataprep.staging.copying import Watch
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.mpi import MpiPeers
 from dataprep.staging.node_dir.paths import Verify
+from dataprep.staging.progress import Progress
 from dataprep.staging.reading import SourceReader
 from dataprep.staging.writing import TargetWriter
 from dataprep.system.throttle import Bandwidth
@@ -110,7 +110,7 @@ def broadcast_files(
     *,
     lacking: Collection[str],
     verify: Verify,
-    watch: Watch,
+    progress: Progress,
     on_copied: Callable[[CopiedFile], None],
     bandwidth: float | None = None,
     chunk_bytes: int = _CHUNK,
@@ -125,7 +125,7 @@ def broadcast_files(
         target: an open descriptor of the directory they go into.
         lacking: paths of those that this node needs; may be none.
         verify: what is proven of each file, on every node by itself.
-        watch: told of every chunk that is stored here; stops all nodes.
+        progress: told of every chunk that is stored here; stops all nodes.
         on_copied: called once a file is in its place here.
         bandwidth: bytes a second that this node reads, at most.
         chunk_bytes: what travels at a time; the same on every node.
@@ -153,7 +153,7 @@ def broadcast_files(
             target,
             needed,
             verify,
-            watch,
+            progress,
             on_copied,
             Bandwidth(bandwidth),
             spare=deque(bytearray(chunk_bytes + 1) for _ in range(_READ_BUFFERS)),
@@ -174,7 +174,7 @@ class _Broadcast:
     target: int
     needed: Collection[str]
     verify: Verify
-    watch: Watch
+    progress: Progress
     on_copied: Callable[[CopiedFile], None]
     limit: Bandwidth
     # For what is read here, and for what arrives; behind each chunk's bytes is one that says
@@ -234,7 +234,7 @@ class _Broadcast:
         from mpi4py import MPI
 
         try:
-            self.watch.check()
+            self.progress.check()
         except DataprepError as error:
             self.peers.note(error)
         vote = bytearray([self.peers.failure is not None])
@@ -274,11 +274,11 @@ class _Broadcast:
                     chunk.file,
                     source=self.source,
                     verify=self.verify,
-                    check=self.watch.check,
+                    check=self.progress.check,
                 )
             if (writer := self._writers.get(chunk.lane)) is not None:
                 writer.write(memoryview(buffer)[: chunk.length], chunk.offset)
-                self.watch.advance(chunk.length)
+                self.progress.advance(chunk.length)
                 if chunk.is_last:
                     copied = writer.finish()
                     self._drop(chunk.lane)

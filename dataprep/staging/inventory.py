@@ -135,8 +135,7 @@ def _listed(source: Path) -> Inventory:
         raise DatasetError(f"{printable(str(source))} holds no files, so there is nothing to stage")
     digest = hashlib.sha256()
     for file in files:
-        line = f"{file.path}\0{file.bytes}\0{file.modified}\0"
-        digest.update(line.encode("utf-8", "surrogateescape"))
+        digest.update(f"{file.path}\0{file.bytes}\0{file.modified}\0".encode())
     return Inventory(source, digest.hexdigest(), tuple(files), None)
 
 
@@ -147,6 +146,11 @@ def _walk(source: Path) -> Iterator[SourceFile]:
         with os.scandir(source / below) as entries:
             for entry in entries:
                 path = below + entry.name
+                if not _is_text(path):
+                    raise DatasetError(
+                        f"the name {printable(entry.path)} is not UTF-8, so it cannot be staged; "
+                        "rename it"
+                    )
                 if entry.is_dir(follow_symlinks=False):
                     if not entry.name.startswith(_OURS):
                         waiting.append(f"{path}/")
@@ -157,6 +161,14 @@ def _walk(source: Path) -> Iterator[SourceFile]:
                     )
                 elif entry.name != _LMDB_LOCK and not is_partial(Path(entry.name)):
                     yield _file(entry, path)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _file(entry: os.DirEntry[str], path: str) -> SourceFile:

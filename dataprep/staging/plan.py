@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.errors import StagingError
-from dataprep.staging.inventory import Inventory, read_inventory
+from dataprep.sealed.part import NAME as PART
+from dataprep.sealed.set import NAME as MANIFEST
+from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
 from dataprep.staging.node_dir.directory import StageDirectory
 from dataprep.staging.node_dir.sentinel import PLANNED, other_jobs, read_sentinel
 from dataprep.staging.placement import Placement, require_node
@@ -62,6 +64,21 @@ class StagePlan:
     inventory: Inventory
     selection: Selection
     target: Target
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What makes the target a data set, or a part of one; none of a plain directory.
+
+        They are not copied, but written when all else is there: so whatever kills a copier, what
+        it leaves behind does not look like a finished data set. In this order they go: without its
+        part, a manifest means all.
+        """
+        return (MANIFEST, PART) if self.inventory.manifest is not None else ()
+
+    @property
+    def copied_files(self) -> list[SourceFile]:
+        """What is copied of the selection: all but the labels."""
+        return [file for file in self.selection.files if file.path not in self.labels]
 
 
 def make_plan(request: StageRequest, placement: Placement) -> StagePlan:

@@ -153,7 +153,7 @@ def _selection(
     named = "\0".join([inventory.digest, text, *(file.path for file in files)])
     return Selection(
         files=tuple(files),
-        digest=hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest(),
+        digest=hashlib.sha256(named.encode()).hexdigest(),
         part=part,
         notes=tuple(notes),
     )

@@ -6,10 +6,13 @@ import hashlib
 import json
 import os
 import shutil
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dataprep.staging.progress import Progress
 from tests.conftest import Cli, Made, Raw, hashes, make, write_tiny_raw
 
 PRIVATE = ".dataprep-stage"
@@ -120,3 +123,19 @@ def write_plain(path: Path) -> dict[str, str]:
         (path / name).write_bytes(os.urandom(size))
     (path / "empty").touch()
     return hashes(path)
+
+
+class Counting(Progress):
+    """Tells every step, and how many bytes are done."""
+
+    def __init__(self, on_advance: Callable[[int], None] = lambda _: None) -> None:
+        super().__init__()
+        self.done = 0
+        self._counting = threading.Lock()
+        self._on_advance = on_advance
+
+    def advance(self, count: int) -> None:
+        with self._counting:
+            self.done += count
+        self._on_advance(count)
+        super().advance(count)

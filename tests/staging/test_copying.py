@@ -19,9 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import StagingError
-from dataprep.staging.copying import Watch, copy_files, in_order
+from dataprep.staging.copying import copy_files, in_order
 from dataprep.staging.inventory import SourceFile
 from dataprep_schemas.state import CopiedFile
+from tests.staging.staged_sets import Counting
 
 _PIECE = 1 << 22
 _SIZES = {
@@ -74,7 +75,7 @@ def copy(source: Path, files: list[SourceFile], target: int, **options: Any) -> 
     defaults = {
         "verify": "copy",
         "streams": 2,
-        "watch": Watch(),
+        "progress": Counting(),
         "on_copied": landed.append,
     }
     copy_files(source, files, target, **{**defaults, **options})
@@ -90,15 +91,15 @@ def test_every_byte_arrives(
     source: Path, place: Path, target: int, verify: str, streams: int
 ) -> None:
     files = sealed(source)
-    watch = Watch()
-    landed = copy(source, files, target, verify=verify, streams=streams, watch=watch)
+    progress = Counting()
+    landed = copy(source, files, target, verify=verify, streams=streams, progress=progress)
     assert everything(place) == sorted(_SIZES)
     for file, one in zip(files, landed, strict=True):
         assert (place / file.path).read_bytes() == (source / file.path).read_bytes()
         assert (one.path, one.bytes) == (file.path, file.bytes)
         assert one.sha256 == (None if verify == "none" else file.sha256)
         assert one.modified == (place / file.path).stat().st_mtime_ns
-    assert watch.done == sum(_SIZES.values())
+    assert progress.done == sum(_SIZES.values())
 
 
 def test_a_plain_directory_is_hashed_too(source: Path, target: int) -> None:
@@ -122,12 +123,12 @@ def test_a_damaged_source_ends_everything_and_keeps_what_landed(
     data[-1] ^= 1
     (source / name).write_bytes(data)
     landed: list[CopiedFile] = []
-    watch = Watch()
+    progress = Counting()
     says = f"{name} has SHA-256 .*run dataprep verify {source}"
     with pytest.raises(StagingError, match=says):
-        copy(source, files, target, streams=streams, watch=watch, on_copied=landed.append)
+        copy(source, files, target, streams=streams, progress=progress, on_copied=landed.append)
     with pytest.raises(StagingError, match=says):
-        watch.check()  # which is what stops the other streams
+        progress.check()  # which is what stops the other streams
     assert everything(place) == sorted(one.path for one in landed)
     assert name not in everything(place)
 
@@ -159,13 +160,13 @@ def test_the_failure_of_another_node_stops_every_stream(
     source: Path, place: Path, target: int
 ) -> None:
     def fail(count: int) -> None:
-        watch.stop(StagingError("n7: no space left"))
+        progress.stop(StagingError("n7: no space left"))
 
-    watch = Watch(fail)
+    progress = Counting(fail)
     with pytest.raises(StagingError, match="n7: no space left"):
-        copy(source, sealed(source), target, streams=3, watch=watch)
+        copy(source, sealed(source), target, streams=3, progress=progress)
     assert everything(place) == []
-    assert watch.done < sum(_SIZES.values())
+    assert progress.done < sum(_SIZES.values())
 
 
 def test_no_descriptor_and_no_thread_is_left(source: Path, place: Path, target: int) -> None:
@@ -186,10 +187,15 @@ import os, signal, sys
 from pathlib import Path
 from dataprep.staging.copying import copy_files
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.copying import Watch
+from dataprep.staging.progress import Progress
 
 class Stopped(Exception):
     pass
+
+class Saying(Progress):
+    def advance(self, count):
+        print("piece", flush=True)
+        super().advance(count)
 
 def stop(*_):
     raise Stopped
@@ -202,7 +208,7 @@ target = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
 try:
     copy_files(
         source, files, target, verify="copy", streams=2, on_copied=print,
-        watch=Watch(lambda count: print("piece", flush=True)), bandwidth=8 << 20,
+        progress=Saying(), bandwidth=8 << 20,
     )
 except (Stopped, KeyboardInterrupt) as error:
     print(type(error).__name__, sorted(os.listdir(place)))

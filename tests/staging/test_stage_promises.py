@@ -270,12 +270,7 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
 
-def misplace(path: Path) -> None:
-    path.unlink()
-    (path / "sub").mkdir(parents=True)
-
-
-@pytest.mark.parametrize("damage", [flip, cut, empty, misplace])
+@pytest.mark.parametrize("damage", [flip, cut, empty])
 @pytest.mark.parametrize(
     ("note", "step"), [("complete", 0), ("planned", 0), ("outcome", 0), ("lease", 1)]
 )

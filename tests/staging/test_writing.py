@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import StagingError
-from dataprep.staging.copying import Watch, rehash_files
+from dataprep.staging.copying import rehash_files
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.node_dir.paths import Verify, partial_name, remove_files
 from dataprep.staging.writing import TargetWriter
 from dataprep.system import state_files
 from dataprep_schemas.state import CopiedFile
+from tests.staging.staged_sets import Counting
 
 _DATA = random.Random(0).randbytes(10_000)  # the same in every worker: it is in names of tests
 _SHA256 = hashlib.sha256(_DATA).hexdigest()
@@ -191,13 +192,13 @@ def test_a_file_that_is_there_is_believed_only_with_the_right_hash(
     (place / "damaged").write_bytes(_DATA[:-1] + bytes([_DATA[-1] ^ 1]))
     names = [*(file.path for file in good), "link", "pipe", "damaged", "absent", "train"]
     files = [SourceFile(name, len(_DATA), _SHA256) for name in names]
-    watch = Watch()
-    found = rehash_files(target, files, streams=3, watch=watch)
+    progress = Counting()
+    found = rehash_files(target, files, streams=3, progress=progress)
     assert sorted(file.path for file in found) == [file.path for file in good]
-    assert watch.done == 4 * len(_DATA)
-    watch.stop(StagingError("another node failed"))
+    assert progress.done == 4 * len(_DATA)
+    progress.stop(StagingError("another node failed"))
     with pytest.raises(StagingError, match="another node failed"):
-        rehash_files(target, files, streams=2, watch=watch)
+        rehash_files(target, files, streams=2, progress=progress)
 
 
 def test_what_killed_copiers_left_is_removed_and_nothing_else(

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from urllib.parse import quote, unquote
-
-from msgspec.structs import replace
 
 from dataprep.staging.node_dir.directory import StageDirectory, private_name
 from dataprep.staging.node_dir.paths import opened_parent
@@ -26,8 +23,7 @@ _LEASE = "lease"
 
 def read_sentinel(directory: StageDirectory, name: str = SENTINEL) -> Sentinel | None:
     """The sentinel, or what was `PLANNED`; None if there is none that is as it was written."""
-    written = directory.read_private(name, Sentinel)
-    return None if written is None else _renamed(written, _unquoted)
+    return directory.read_private(name, Sentinel)
 
 
 def write_sentinel(directory: StageDirectory, sentinel: Sentinel, name: str = SENTINEL) -> None:
@@ -38,26 +34,7 @@ def write_sentinel(directory: StageDirectory, sentinel: Sentinel, name: str = SE
     Raises:
         StagingError: the storage is full, read-only, damaged, or gone.
     """
-    directory.write_private(name, _renamed(sentinel, _quoted))
-
-
-def _renamed(sentinel: Sentinel, rename: Callable[[str], str]) -> Sentinel:
-    """The same with other paths. Files' names are any bytes, and those of JSON are not."""
-    files = tuple(
-        file if (path := rename(file.path)) is file.path else replace(file, path=path)
-        for file in sentinel.files
-    )
-    return replace(sentinel, source=rename(sentinel.source), files=files)
-
-
-def _quoted(path: str) -> str:
-    if path.isprintable() and "%" not in path:  # as good as all, of which there may be 300,000
-        return path
-    return quote(path, errors="surrogateescape")
-
-
-def _unquoted(path: str) -> str:
-    return unquote(path, errors="surrogateescape")  # itself if there is no %
+    directory.write_private(name, sentinel)
 
 
 def planned_paths(directory: StageDirectory) -> frozenset[str]:

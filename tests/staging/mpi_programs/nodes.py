@@ -19,8 +19,8 @@ from dataprep.errors import NoRoomError
 from dataprep.staging import agreement, mpi
 from dataprep.staging.agreement import Agreed, NodeStart
 from dataprep.staging.broadcast import broadcast_files
-from dataprep.staging.copying import Watch
 from dataprep.staging.inventory import SourceFile
+from tests.staging.staged_sets import Counting
 
 
 def main(scenarios: list[dict[str, Any]]) -> None:
@@ -58,11 +58,11 @@ def copy(
         raise NoRoomError("too little here")
 
     def on_advance(count: int) -> None:
-        if watch.done >= mine.get("signal at", 1 << 60):
+        if progress.done >= mine.get("signal at", 1 << 60):
             os.kill(os.getpid(), mine["signal"])
             time.sleep(0.2)  # nothing is stored meanwhile, so the others cannot get far ahead
 
-    watch = Watch(on_advance)
+    progress = Counting(on_advance)
     files = [SourceFile(*file) for file in mine["files"]]
     lacking = mine.get("lacking", [file.path for file in files])
     descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
@@ -77,7 +77,7 @@ def copy(
             descriptor,
             lacking=lacking,
             verify=mine.get("verify", "copy"),
-            watch=watch,
+            progress=progress,
             on_copied=lambda copied: result["copied"].append(copied.path),
             chunk_bytes=mine["chunk"],
         )
