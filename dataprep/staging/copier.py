@@ -48,7 +48,7 @@ from dataprep.staging.progress import Progress
 from dataprep.staging.request import StageReporter
 from dataprep.staging.writing import TargetWriter
 from dataprep.system.durable_files import is_partial
-from dataprep.system.filesystems import is_memory, space_of
+from dataprep.system.filesystems import filesystem_of, is_memory, space_of
 from dataprep.system.job_limits import available_memory
 from dataprep.system.messages import counted, printable, sized
 from dataprep.system.state_files import digest_of, encode
@@ -122,7 +122,8 @@ class Copier:
     def _start(self, present: Present) -> NodeStart:
         """What this node needs, and what it has."""
         plan, space = self.plan, space_of(self.directory.descriptor)
-        free = min(space.free, available_memory()) if is_memory(plan.target.kind) else space.free
+        in_memory = is_memory(filesystem_of(self.directory.path))
+        free = min(space.free, available_memory()) if in_memory else space.free
         lacking = sum(-(-file.bytes // space.block) * space.block for file in present.lacking)
         freed = sum(file.bytes // space.block * space.block for file in present.obsolete)
         return NodeStart(
@@ -138,11 +139,11 @@ class Copier:
     def _announcement(self) -> Iterator[str]:
         """What the user should see before anything is copied."""
         selection, target = self.plan.selection, self.plan.target
-        kind = f", {target.kind}" if target.kind else ""
+        kind = filesystem_of(target.path)
         yield (
             f"{printable(str(self.plan.inventory.source))}: "
             f"{counted(len(selection.files), 'file')}, {sized(selection.bytes)}, to "
-            f"{printable(str(target.path))} ({target.why}{kind})"
+            f"{printable(str(target.path))} ({target.why}{kind and f', {kind}'})"
         )
         yield from selection.notes
 

@@ -135,7 +135,13 @@ def _listed(source: Path) -> Inventory:
         raise DatasetError(f"{printable(str(source))} holds no files, so there is nothing to stage")
     digest = hashlib.sha256()
     for file in files:
-        digest.update(f"{file.path}\0{file.bytes}\0{file.modified}\0".encode())
+        try:
+            digest.update(f"{file.path}\0{file.bytes}\0{file.modified}\0".encode())
+        except UnicodeEncodeError as error:
+            raise DatasetError(
+                f"the name {printable(file.path)} in {printable(str(source))} is not UTF-8, so it "
+                "cannot be staged; rename it"
+            ) from error
     return Inventory(source, digest.hexdigest(), tuple(files), None)
 
 
@@ -146,11 +152,6 @@ def _walk(source: Path) -> Iterator[SourceFile]:
         with os.scandir(source / below) as entries:
             for entry in entries:
                 path = below + entry.name
-                if not _is_text(path):
-                    raise DatasetError(
-                        f"the name {printable(entry.path)} is not UTF-8, so it cannot be staged; "
-                        "rename it"
-                    )
                 if entry.is_dir(follow_symlinks=False):
                     if not entry.name.startswith(_OURS):
                         waiting.append(f"{path}/")
@@ -161,14 +162,6 @@ def _walk(source: Path) -> Iterator[SourceFile]:
                     )
                 elif entry.name != _LMDB_LOCK and not is_partial(Path(entry.name)):
                     yield _file(entry, path)
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _file(entry: os.DirEntry[str], path: str) -> SourceFile:

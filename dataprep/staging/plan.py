@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dataprep.errors import StagingError
 from dataprep.sealed.part import NAME as PART
@@ -32,19 +33,16 @@ from dataprep.system.messages import printable
 _LONGEST_NAME = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """Where the copy goes.
 
     Attributes:
         path: absolute; the files go directly into it. It need not exist.
         why: what chose it, for messages: ``--to``, ``$SLURM_TMPDIR``.
-        kind: the file system's type, e.g. ``ext4``, ``tmpfs``; empty if it cannot be told.
     """
 
     path: Path
     why: str
-    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +150,11 @@ def find_target(
                 f"{printable(str(path))} (--to) is on {kind}, which other nodes share; name "
                 "node-local storage with --to"
             )
-        return Target(path, "--to", kind)
+        return Target(path, "--to")
     scratch = _choose(environment)
     job = "shared" if shared else _component(placement.job or "nojob")
     path = scratch.path / f"dataprep-{_component(user_name())}" / job / _component(name)
-    return Target(path, scratch.why, filesystem_of(scratch.path))
+    return Target(path, scratch.why)
 
 
 def _choose(environment: Mapping[str, str]) -> Scratch:

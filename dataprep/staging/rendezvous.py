@@ -63,27 +63,23 @@ from dataprep.system.messages import one_line, printable, some_of
 from dataprep.system.regular_files import open_regular
 
 SECRET = "DATAPREP_RENDEZVOUS_SECRET"  # noqa: S105  # the variable's name
+MOST_UNPROVEN = 256  # connections of whom nothing is known yet; each has a thread
 
 _FILE = Path(".config", "dataprep", "rendezvous")  # in the home directory, which nodes share
-_EXPORT = f"export {SECRET}=$(openssl rand -hex 32) before the nodes are started"
 _LONGEST = 1 << 16  # bytes of a message
-MOST_UNPROVEN = 256  # connections of whom nothing is known yet; each has a thread
-_POLL_SECONDS = 0.05
 _TIMEOUT = 10  # seconds that a handshake waits for the other end to say anything
-_CONNECT_SECONDS = 2.0  # a firewall that swallows everything must not hold up the other ports
-_PORTS = 16  # that a job tries, for some may be taken
+_CONNECT_SECONDS = 2.0  # a firewall that swallows everything must not hold up a node
+_POLL_SECONDS = 0.05
 # Below 32768, where Linux begins to take ports for outgoing connections.
-_FIRST_PORT, _LAST_PORT = 20_000, 32_767
+_FIRST_PORT, _PORTS = 20_000, 12_768
 _FILES = 256 + MOST_UNPROVEN  # descriptors besides those for nodes
 _ADVICE = (
     "see what was said there, whether its storage hangs, and whether a firewall is between "
     "(--rendezvous names a HOST:PORT); srun -K ends all when one fails"
 )
 
-
-_Link: TypeAlias = "Connection[Any, Any]"
-
 _MESSAGES: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+_Link: TypeAlias = "Connection[Any, Any]"
 
 
 def connected(
@@ -116,16 +112,13 @@ def connected(
         return Alone(placement.node, placement.nodes)
     # With the source: one step may stage several things side by side.
     token = one_line(f"{placement.step or address} {request.source} {os.getuid()}")
-    ports = candidate_ports(token)
-    if address is not None:
-        host, port = parse_address(address)
-        ports = [port]
+    host, port = parse_address(address) if address else (str(host), port_of(token))
     met = _Nodes(placement, f"{token}\n{placement.nodes}\n{__version__}", on_failure)
     try:
         if placement.node == 0:
-            met.gather(ports, _make_secret(reporter), request.rendezvous_seconds)
+            met.gather(port, _make_secret(reporter), request.rendezvous_seconds)
         else:
-            met.join(str(host), ports, request.rendezvous_seconds)
+            met.join(host, port, request.rendezvous_seconds)
     except BaseException as error:
         met.__exit__(None, error, None)
         raise
@@ -153,65 +146,56 @@ class _Nodes:
         self._over = False  # all know of a failure, or this node leaves
         self._thread = threading.Thread(target=self._listen, daemon=True)
 
-    def gather(self, ports: Sequence[int], secret: bytes, seconds: float) -> None:
+    def gather(self, port: int, secret: bytes, seconds: float) -> None:
         """On node 0: wait until all nodes are there. Nobody is let in after that."""
         deadline, waiting = time.monotonic() + seconds, Waiting(seconds)
-        with _listener(ports, self.count) as listener:
-            newcomers = Newcomers(_key(secret, self._agreed, listener.getsockname()[1]))
-            with newcomers:
-                while len(self._names) < self.count:
-                    with suppress(OSError):  # nobody has come, or there is no room for more
-                        newcomers.hear(as_link(listener.accept()[0]))
-                    for link, hello in newcomers.proven():
-                        self._welcome(link, hello)
-                    missing = [str(k) for k in range(self.count) if k not in self._names]
-                    what = f"node {some_of(missing)} of {self.count}"
-                    if missing and time.monotonic() > deadline:
-                        raise StagingError(
-                            f"{what} did not come to node 0 within {seconds:g} s; {_ADVICE}"
-                        )
-                    if missing and not waiting.left:
-                        waiting.tell(f"{what} to come to {self._names[0]}")
+        newcomers = Newcomers(_key(secret, self._agreed, port))
+        with _listener(port, self.count) as listener, newcomers:
+            while missing := [str(node) for node in range(self.count) if node not in self._names]:
+                with suppress(OSError):  # nobody has come, or there is no room for more
+                    newcomers.hear(as_link(listener.accept()[0]))
+                for link, hello in newcomers.proven():
+                    self._welcome(link, hello)
+                what = f"node {some_of(missing)} of {self.count}"
+                if time.monotonic() > deadline:
+                    raise StagingError(
+                        f"{what} did not come to node 0 within {seconds:g} s; {_ADVICE}"
+                    )
+                if not waiting.left:
+                    waiting.tell(f"{what} to come to {self._names[0]}")
         self._thread.start()
         self._tell(Agreed())
 
     def _welcome(self, link: _Link, hello: Hello) -> None:
         node, name = hello.node, named(hello.node, hello.host)
-        self._links[node if node not in self._names else -1] = link  # it is told, too
         if node in self._names:
+            self._links[-1] = link  # it is told, too
             raise StagingError(
                 f"{self._names[node]} and {name} have the same index; start one process a node, "
                 "each with its own (--rank, --world_size)"
             )
-        self._names[node] = name
+        self._links[node], self._names[node] = link, name
 
-    def join(self, host: str, ports: Sequence[int], seconds: float) -> None:
+    def join(self, host: str, port: int, seconds: float) -> None:
         """On any other node: find node 0, which may come later, and wait until all are there."""
         deadline, waiting = time.monotonic() + seconds, Waiting(seconds)
+        me = self._names[self.index]
         # A crowd that is turned away together must not come back together.
         pause = 0.05 * (1 + self.index % 97 / 97)
         while not self._links:
-            answers, silences = [], []
-            for port in ports:
-                # Of thousands of nodes a few say it.
-                if not waiting.left and self.index & (self.index - 1) == 0:
-                    waiting.tell(f"node 0, which {self._names[self.index]} does not find at {host}")
-                try:
-                    link = _introduced(host, port, self._agreed)
-                    _send(link, Hello(self.index, self._host))
-                    self._links[0], self._names[0] = link, named(0, host)
-                    break
-                except ValueError as error:
-                    answers.append(f"port {port}: {error}")
-                except OSError as error:
-                    silences.append(f"port {port}: {error}")
-            else:
+            # Of thousands of nodes a few say it.
+            if not waiting.left and self.index & (self.index - 1) == 0:
+                waiting.tell(f"node 0, which {me} does not find at {host}")
+            try:
+                link = _introduced(host, port, self._agreed)
+                _send(link, Hello(self.index, self._host))
+                self._links[0], self._names[0] = link, named(0, host)
+            except (OSError, ValueError) as error:
                 if time.monotonic() + pause > deadline:
-                    reason = [*answers, *reversed(silences)][0]  # who answers is worth more
                     raise StagingError(
-                        f"{self._names[self.index]} did not find node 0 at {printable(host)} "
-                        f"within {seconds:g} s: {reason}; {_ADVICE}"
-                    )
+                        f"{me} did not find node 0 at {printable(host)} within {seconds:g} s: port "
+                        f"{port}: {error}; {_ADVICE}"
+                    ) from error
                 time.sleep(pause)
                 pause = min(2 * pause, 2.0)
         self._thread.start()
@@ -356,23 +340,19 @@ def _introduced(host: str, port: int, agreed: str) -> _Link:
         OSError: nobody answers there, or not in time.
         ValueError: somebody else does, or there is no secret here.
     """
-    try:
-        secret, origin = _read_secret()
-    except OSError as error:
-        raise ValueError(
-            f"~/{_FILE}, which node 0 may go by, cannot be read here ({error.strerror}); {_EXPORT}"
-        ) from error
+    secret, origin = _read_secret()
     link = as_link(socket.create_connection((host, port), _CONNECT_SECONDS))
     try:
         prove(link, _key(secret, agreed, port), is_node_0=False)
-    except BaseException as error:
+    except ValueError as error:
         link.close()
-        if not isinstance(error, ValueError):
-            raise
         raise ValueError(
             "another program answers, another job, another version of dataprep, or not the same "
             f"--world_size, or secret (this node goes by {origin})"
         ) from error
+    except BaseException:
+        link.close()
+        raise
     return link
 
 
@@ -445,8 +425,7 @@ def _make_secret(reporter: StageReporter) -> bytes:
         secret, origin = _read_secret()
     except (OSError, ValueError) as error:
         raise StagingError(
-            f"nodes have no secret by which they know each other: ${SECRET} is not set, and "
-            f"{printable(str(path))} cannot be used ({error}); {_EXPORT}"
+            f"nodes have no secret by which they know each other: {error}"
         ) from error
     if origin != f"${SECRET}":
         reporter.line(f"nodes know each other by {origin}")
@@ -457,28 +436,31 @@ def _read_secret() -> tuple[bytes, str]:
     """What only one user's processes know, on all nodes, and where it is from.
 
     Raises:
-        OSError: it is not there, or cannot be read.
-        ValueError: what is there is not as it was made.
+        ValueError: there is none.
     """
     if given := os.environ.get(SECRET):
         return os.fsencode(given), f"${SECRET}"
     path = Path.home() / _FILE
     name = printable(str(path))
-    with open_regular(path, link=False) as file:
-        found = os.fstat(file.fileno())
+    try:
+        with open_regular(path, link=False) as file:
+            found, text = os.fstat(file.fileno()), file.read(100)
+        flaw = "is not 64 hexadecimal digits; delete it"
         if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            raise ValueError(f"{name} is not a file of yours alone (mode 0600)")
-        text = file.read(100)
-    if not re.fullmatch(rb"[0-9a-f]{64}\n?", text):
-        raise ValueError(f"{name} is not 64 hexadecimal digits; delete it")
-    return text.strip(), name
+            flaw = "is not a file of yours alone (mode 0600)"
+        elif re.fullmatch(rb"[0-9a-f]{64}\n?", text):
+            return text.strip(), name
+    except OSError as error:
+        flaw = f"cannot be read here ({error.strerror})"
+    raise ValueError(
+        f"${SECRET} is not set, and {name} {flaw}; export {SECRET}=$(openssl rand -hex 32) before "
+        "the nodes are started"
+    )
 
 
-def candidate_ports(token: str) -> Sequence[int]:
-    """The ports where the token's job meets, in the order in which they are tried."""
-    number = int.from_bytes(hashlib.sha256(token.encode()).digest())
-    first = _FIRST_PORT + number % (_LAST_PORT - _FIRST_PORT + 2 - _PORTS)
-    return range(first, first + _PORTS)
+def port_of(token: str) -> int:
+    """The port where the token's job meets."""
+    return _FIRST_PORT + int.from_bytes(hashlib.sha256(token.encode()).digest()) % _PORTS
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -493,23 +475,20 @@ def parse_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _listener(ports: Sequence[int], nodes: int) -> socket.socket:
-    """Node 0's socket, on the first port that is free, on all of its networks."""
+def _listener(port: int, nodes: int) -> socket.socket:
+    """Node 0's socket, on all of its networks."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # a connection a node
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(nodes + _FILES, hard)), hard))
     dual = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual else socket.AF_INET
-    for port in ports:
-        try:
-            listener = socket.create_server(
-                ("", port), family=family, dualstack_ipv6=dual, backlog=socket.SOMAXCONN
-            )
-        except OSError as error:
-            reason = f"port {port}: {error.strerror or error}"
-        else:
-            listener.settimeout(_POLL_SECONDS)
-            return listener
-    raise StagingError(
-        f"node 0 cannot listen on {reason}; name another with --rendezvous HOST:PORT, the same on "
-        "all nodes"
-    )
+    try:
+        listener = socket.create_server(
+            ("", port), family=family, dualstack_ipv6=dual, backlog=socket.SOMAXCONN
+        )
+    except OSError as error:
+        raise StagingError(
+            f"node 0 cannot listen on port {port}: {error.strerror or error}; name another with "
+            "--rendezvous HOST:PORT, the same on all nodes"
+        ) from error
+    listener.settimeout(_POLL_SECONDS)
+    return listener

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
 from dataprep.staging.inventory import Inventory, SourceFile
-from dataprep.staging.selection import Selection, Share, deal_shards, select
+from dataprep.staging.selection import Selection, Share, assign_shards, select
 from dataprep.system.state_files import encode, parse
 from dataprep_schemas.manifest import (
     Examples,
@@ -264,7 +264,7 @@ def test_a_plain_directory_has_no_splits() -> None:
 def hands(sizes: list[int], nodes: int) -> list[list[int]]:
     """The shards of every node."""
     dealt: list[list[int]] = [[] for _ in range(nodes)]
-    for shard, node in enumerate(deal_shards(sizes, nodes)):
+    for shard, node in enumerate(assign_shards(sizes, nodes)):
         dealt[node].append(shard)
     return dealt
 
@@ -282,12 +282,12 @@ def test_no_two_nodes_differ_by_more_than_the_largest_shard(sizes: list[int], no
 
 @given(st.lists(_SIZE, max_size=60), st.integers(1, 12))
 def test_no_node_gets_a_second_shard_while_another_has_none(sizes: list[int], nodes: int) -> None:
-    assert [*deal_shards(sizes, nodes)][:nodes] == [*range(min(nodes, len(sizes)))]
+    assert [*assign_shards(sizes, nodes)][:nodes] == [*range(min(nodes, len(sizes)))]
 
 
 @given(st.integers(0, 60), st.integers(1, 12), st.integers(1, 2000))
 def test_shards_of_one_size_go_round(shards: int, nodes: int, size: int) -> None:
-    assert [*deal_shards([size] * shards, nodes)] == [shard % nodes for shard in range(shards)]
+    assert [*assign_shards([size] * shards, nodes)] == [shard % nodes for shard in range(shards)]
 
 
 def test_a_deal_never_changes() -> None:
