@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import stat
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -13,11 +11,11 @@ from dataprep.errors import StagingError
 from dataprep.sealed.foreign import foreign_files
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.node_dir.directory import StageDirectory
-from dataprep.staging.node_dir.paths import opened_parent, target_error
 from dataprep.staging.node_dir.sentinel import (
     PLANNED,
     add_lease,
     changed_files,
+    find_file,
     other_jobs,
     planned_paths,
     read_sentinel,
@@ -73,7 +71,7 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
     doubtful: list[SourceFile] = []
     lacking: list[SourceFile] = []
     for file in files:
-        there, before = _find(directory, file.path), recorded.get(file.path)
+        there, before = find_file(directory, file.path), recorded.get(file.path)
         untouched = None if file.path in changed else before
         sha256 = file.sha256 or (before.sha256 if before and same_source else None)
         # A source that was made anew may have shards of the same sizes: these alone never tell.
@@ -89,7 +87,7 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
             good.append(untouched or there)
         else:
             lacking.append(file)
-    found = [_find(directory, path) for path in sorted(ours - wanted)]
+    found = [find_file(directory, path) for path in sorted(ours - wanted)]
     # What is no regular file has been put in the place of one: a directory, by a newer source.
     obsolete = [file for file in found if file is not None and file.bytes >= 0]
     hashes = {path: file.sha256 for path, file in recorded.items() if path not in changed}
@@ -142,26 +140,13 @@ def _refuse_foreign(
                 "would take it in; move it away, or stage into another directory (--to)"
             )
     for path in sorted(wanted - ours):
-        there = _find(directory, path)
+        there = find_file(directory, path)
         is_folder = there is not None and there.bytes < 0
         if there and not (is_folder and any(each.startswith(f"{path}/") for each in ours)):
             raise StagingError(
                 f"{directory.path}/{printable(path)} is in the way, and dataprep did not stage it; "
                 "move it away, or stage into another directory (--to)"
             )
-
-
-def _find(directory: StageDirectory, path: str) -> CopiedFile | None:
-    """What is in the target under that name; None if nothing is. No file has -1 bytes."""
-    try:
-        with opened_parent(directory.descriptor, path) as (parent, name):
-            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise target_error(error, directory.path, f"looking at {path}") from error
-    size = found.st_size if stat.S_ISREG(found.st_mode) else -1
-    return CopiedFile(path, size, None, found.st_mtime_ns)
 
 
 def _claim(plan: StagePlan, directory: StageDirectory) -> Sentinel | None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from itertools import groupby
 
 from dataprep.staging.node_dir.directory import StageDirectory, private_name
-from dataprep.staging.node_dir.paths import opened_parent
+from dataprep.staging.node_dir.paths import opened_parent, target_error
 from dataprep_schemas.state import CopiedFile, JobLease, Sentinel
 
 SENTINEL = "complete.json"
@@ -74,23 +73,31 @@ def other_jobs(directory: StageDirectory, job: str | None) -> list[str]:
 
 
 def changed_files(directory: StageDirectory, files: Sequence[CopiedFile]) -> list[str]:
-    """Those that are not there any more as they were copied: absent, of another size or time."""
-    changed: list[str] = []
-    for _, group in groupby(files, key=lambda file: file.path.rpartition("/")[0]):
-        siblings = list(group)
-        try:
-            with opened_parent(directory.descriptor, siblings[0].path) as (parent, _):
-                changed += [file.path for file in siblings if not _is_unchanged(file, parent)]
-        except OSError:  # not there, or a link in its place
-            changed += [file.path for file in siblings]
+    """Those that are not there any more as they were copied: absent, of another size or time.
+
+    Raises:
+        StagingError: as `find_file`.
+    """
+    changed = []
+    for file in files:
+        there = find_file(directory, file.path)
+        if there is None or (there.bytes, there.modified) != (file.bytes, file.modified):
+            changed.append(file.path)
     return changed
 
 
-def _is_unchanged(file: CopiedFile, parent: int) -> bool:
-    name = file.path.rpartition("/")[2]
+def find_file(directory: StageDirectory, path: str) -> CopiedFile | None:
+    """What is in the target under that name; None if nothing is. No file has -1 bytes.
+
+    Raises:
+        StagingError: the storage does not tell.
+    """
     try:
-        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except OSError:
-        return False
-    found = stat.S_ISREG(status.st_mode), status.st_size, status.st_mtime_ns
-    return found == (True, file.bytes, file.modified)
+        with opened_parent(directory.descriptor, path) as (parent, name):
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise target_error(error, directory.path, f"looking at {path}") from error
+    size = found.st_size if stat.S_ISREG(found.st_mode) else -1
+    return CopiedFile(path, size, None, found.st_mtime_ns)
