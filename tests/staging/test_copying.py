@@ -102,15 +102,6 @@ def test_every_byte_arrives(
     assert progress.done == sum(_SIZES.values())
 
 
-def test_a_plain_directory_is_hashed_too(source: Path, target: int) -> None:
-    plain = [
-        replace(file, sha256=None, modified=(source / file.path).stat().st_mtime_ns)
-        for file in sealed(source)
-    ]
-    hashes = [one.sha256 for one in copy(source, plain, target)]
-    assert hashes == [file.sha256 for file in sealed(source)]
-
-
 # --- failures ---
 
 
@@ -154,19 +145,6 @@ def test_a_piece_that_is_not_stored_is_never_overlooked(
     with pytest.raises(StagingError, match="huge"):
         copy(source, files, target)
     assert everything(place) == []
-
-
-def test_the_failure_of_another_node_stops_every_stream(
-    source: Path, place: Path, target: int
-) -> None:
-    def fail(count: int) -> None:
-        progress.stop(StagingError("n7: no space left"))
-
-    progress = Counting(fail)
-    with pytest.raises(StagingError, match="n7: no space left"):
-        copy(source, sealed(source), target, streams=3, progress=progress)
-    assert everything(place) == []
-    assert progress.done < sum(_SIZES.values())
 
 
 def test_no_descriptor_and_no_thread_is_left(source: Path, place: Path, target: int) -> None:

@@ -26,7 +26,7 @@ import pytest
 
 from dataprep.errors import NoRoomError, StagingError, UsageError
 from dataprep.staging import agreement, rendezvous
-from dataprep.staging.agreement import Agreed, Failed, Hello, Message, NodeStart, Peers
+from dataprep.staging.agreement import Agreed, Failed, Hello, NodeStart, Peers
 from dataprep.staging.placement import Placement
 from dataprep.staging.rendezvous import (
     SECRET,
@@ -407,18 +407,6 @@ def said(data: bytes) -> Iterator[Connection]:
         theirs.send_bytes(data)
         theirs.close()
         yield ours
-
-
-@pytest.mark.parametrize(
-    "message",
-    [Hello(3, "n3"), report(3), Agreed("é"), Failed("no room", no_room=True)],
-    ids=lambda message: type(message).__name__,
-)
-def test_a_message_arrives_as_it_was_sent(message: Message) -> None:
-    with said(msgspec.json.encode(message)) as link:
-        assert receive(link) == message
-        with pytest.raises(ValueError, match="no message"):
-            receive(link)
 
 
 DEEP = msgspec.Raw(b"[" * 500 + b"]" * 500)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,45 +58,6 @@ def as_written(directory: StageDirectory) -> Sentinel | None:
     """What is read, without the hash that it has got."""
     found = read_sentinel(directory)
     return found and replace(found, sha256="")
-
-
-def flip_each_byte(data: bytes) -> Iterator[bytes]:
-    for at in range(len(data)):
-        yield bytes([*data[:at], data[at] ^ 1 << at % 8, *data[at + 1 :]])
-
-
-def cut_anywhere(data: bytes) -> Iterator[bytes]:
-    return (data[:length] for length in range(len(data)))
-
-
-@pytest.mark.parametrize("damage", [flip_each_byte, cut_anywhere])
-@pytest.mark.parametrize("name", [SENTINEL, PLANNED])
-def test_what_is_damaged_anywhere_is_not_believed(
-    directory: StageDirectory, name: str, damage: Callable[[bytes], Iterator[bytes]]
-) -> None:
-    write_sentinel(directory, sentinel(copied(directory, "a")), name)
-    path = directory.path / PRIVATE / name
-    for damaged in damage(path.read_bytes()):
-        path.write_bytes(damaged)
-        assert read_sentinel(directory, name) is None
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"digest": "no hash"},
-        {"shared": None},
-        {"files": (("a", 1, None),)},
-        {"files": (CopiedFile(1, 1, None, 1),)},  # type: ignore[arg-type]
-        {"files": 1},
-    ],
-    ids=str,
-)
-def test_a_sentinel_that_makes_no_sense_is_not_believed(
-    directory: StageDirectory, wrong: dict[str, object]
-) -> None:
-    directory.write_private(SENTINEL, replace(sentinel(), **wrong))
-    assert read_sentinel(directory) is None
 
 
 def test_what_leads_elsewhere_is_not_followed(directory: StageDirectory, tmp_path: Path) -> None:

@@ -104,18 +104,6 @@ def test_storage_that_gives_back_something_else_is_found_by_reading_it_back(
     assert everything(place) == []
 
 
-def test_too_few_bytes_never_land(place: Path, target: int) -> None:
-    with pytest.raises(StagingError, match="9,000 bytes, expected 10,000"):
-        write(target, "shard", data=_DATA[:9000], verify="none")
-    assert everything(place) == []
-
-
-def test_an_older_file_is_replaced(place: Path, target: int) -> None:
-    (place / "shard").write_bytes(b"an earlier one")
-    write(target, "shard")
-    assert (place / "shard").read_bytes() == _DATA
-
-
 def test_a_name_that_fills_its_file_system_s_limit_lands_too(place: Path, target: int) -> None:
     name = "ä" * 127 + "x"
     write(target, name)
