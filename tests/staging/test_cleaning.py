@@ -162,7 +162,7 @@ def test_a_job_that_ends_while_another_one_copies_is_waited_for_by_nobody(tmp_pa
             add_lease(directory, job)
         with node_lock(directory):
             left = f"the copy stays, used by slurm-1; {BY_HAND}"
-            assert clean(target, "slurm-2", patience=0) == Cleaned(0, 0, left)
+            assert clean(target, "slurm-2", timeout=0) == Cleaned(0, 0, left)
     assert clean(target, "slurm-1").files == 4
 
 
@@ -174,9 +174,9 @@ def test_a_copy_in_the_making_is_not_cleaned(tmp_path: Path) -> None:
     ):
         assert lock is not None
         lock.note("1 of 5 GB")
-        for patience in (0, 0.1):
+        for timeout in (0, 0.1):
             with pytest.raises(StagingError, match=rf"process {os.getpid()} on .*1 of 5 GB"):
-                clean(tmp_path / "job", JOB, patience=patience)
+                clean(tmp_path / "job", JOB, timeout=timeout)
     assert clean(tmp_path / "job", JOB).files == 4
 
 
