@@ -5,6 +5,7 @@
     node k                                        node 0
                   ◀──  each proves the secret  ──▶
     Hello                       ───────▶
+                                ◀───────   Hello
                                 ◀───────   Agreed       once all are there
     NodeStart, NodeDone         ───────▶
                                 ◀───────   Agreed       once all have reported
@@ -64,6 +65,7 @@ from dataprep.system.regular_files import open_regular
 
 SECRET = "DATAPREP_RENDEZVOUS_SECRET"  # noqa: S105  # the variable's name
 MOST_UNPROVEN = 256  # connections of whom nothing is known yet; each has a thread
+GRACE_SECONDS = 1.0  # that each of them has, however many others wait
 
 _FILE = Path(".config", "dataprep", "rendezvous")  # in the home directory, which nodes share
 _LONGEST = 1 << 16  # bytes of a message
@@ -152,8 +154,9 @@ class _Nodes:
         newcomers = Newcomers(_key(secret, self._agreed, port))
         with _listener(port, self.count) as listener, newcomers:
             while missing := [str(node) for node in range(self.count) if node not in self._names]:
-                with suppress(OSError):  # nobody has come, or there is no room for more
-                    newcomers.hear(as_link(listener.accept()[0]))
+                with suppress(OSError):  # nobody has come, or no descriptor is left
+                    if newcomers.have_room():
+                        newcomers.hear(as_link(listener.accept()[0]))
                 for link, hello in newcomers.proven():
                     self._welcome(link, hello)
                 what = f"node {some_of(missing)} of {self.count}"
@@ -168,6 +171,8 @@ class _Nodes:
 
     def _welcome(self, link: _Link, hello: Hello) -> None:
         node, name = hello.node, named(hello.node, hello.host)
+        with suppress(OSError):  # the thread that listens finds out
+            _send(link, Hello(0, self._host))
         if node in self._names:
             self._links[-1] = link  # it is told, too
             raise StagingError(
@@ -187,9 +192,9 @@ class _Nodes:
             if not waiting.left and self.index & (self.index - 1) == 0:
                 waiting.tell(f"node 0, which {me} does not find at {host}")
             try:
-                link = _introduced(host, port, self._agreed)
-                _send(link, Hello(self.index, self._host))
-                self._links[0], self._names[0] = link, named(0, host)
+                hello = Hello(self.index, self._host)
+                self._links[0], name = _introduced(host, port, self._agreed, hello)
+                self._names[0] = named(0, name)
             except (OSError, ValueError) as error:
                 if time.monotonic() + pause > deadline:
                     raise StagingError(
@@ -289,31 +294,47 @@ class _Nodes:
 class Newcomers:
     """Those who have come to node 0, each heard in a thread of its own. A context manager.
 
-    So who says nothing is in nobody's way; when too many have come, the first of them must go.
+    So who says nothing is in nobody's way; when too many have come, those who have proved nothing
+    for longest must go.
     """
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._turn = threading.Lock()
-        self._unproven: list[_Link] = []
+        self._unproven: dict[_Link, float] = {}  # since when they are here
         self._proven: list[tuple[_Link, Hello]] = []
+
+    def have_room(self) -> bool:
+        """Whether one more may come now; waits a little if not."""
+        with self._turn:
+            if len(self._unproven) < MOST_UNPROVEN:
+                return True
+            for link, since in self._unproven.items():
+                if time.monotonic() - since > GRACE_SECONDS:
+                    _hang_up(link)
+        time.sleep(_POLL_SECONDS)
+        return False
 
     def hear(self, link: _Link) -> None:
         """Begin to listen to somebody who has come."""
         with self._turn:
-            self._unproven.append(link)
-            if len(self._unproven) > MOST_UNPROVEN:
-                _hang_up(self._unproven[0])
-        threading.Thread(target=self._hear, args=(link,), daemon=True).start()
+            self._unproven[link] = time.monotonic()
+        try:
+            threading.Thread(target=self._hear, args=(link,), daemon=True).start()
+        except RuntimeError:  # the user may have no more threads
+            self._heard(link, None)
 
     def _hear(self, link: _Link) -> None:
-        hello: Message | None = None
+        hello: Hello | None = None
         with suppress(OSError, ValueError):
             prove(link, self._key, is_node_0=True)
-            hello = receive(link)
+            hello = _receive_hello(link)
+        self._heard(link, hello)
+
+    def _heard(self, link: _Link, hello: Hello | None) -> None:
         with self._turn:
-            self._unproven.remove(link)
-            if isinstance(hello, Hello):
+            del self._unproven[link]
+            if hello is not None:
                 self._proven.append((link, hello))
             else:
                 link.close()
@@ -333,8 +354,8 @@ class Newcomers:
                 _hang_up(link)
 
 
-def _introduced(host: str, port: int, agreed: str) -> _Link:
-    """A connection to node 0, each end of which knows that the other one has the secret.
+def _introduced(host: str, port: int, agreed: str, hello: Hello) -> tuple[_Link, str]:
+    """A connection to node 0, each end of which knows the other one; and node 0's own name.
 
     Raises:
         OSError: nobody answers there, or not in time.
@@ -344,6 +365,8 @@ def _introduced(host: str, port: int, agreed: str) -> _Link:
     link = as_link(socket.create_connection((host, port), _CONNECT_SECONDS))
     try:
         prove(link, _key(secret, agreed, port), is_node_0=False)
+        _send(link, hello)
+        return link, _receive_hello(link).host
     except ValueError as error:
         link.close()
         raise ValueError(
@@ -353,7 +376,6 @@ def _introduced(host: str, port: int, agreed: str) -> _Link:
     except BaseException:
         link.close()
         raise
-    return link
 
 
 def prove(link: _Link, key: bytes, *, is_node_0: bool) -> None:
@@ -381,6 +403,13 @@ def receive(link: _Link) -> Message:
         return _MESSAGES.decode(link.recv_bytes(_LONGEST))
     except (EOFError, RecursionError, ValueError) as error:
         raise ValueError("no message") from error
+
+
+def _receive_hello(link: _Link) -> Hello:
+    message = receive(link)
+    if not isinstance(message, Hello):
+        raise ValueError("it does not say which node it is")  # noqa: TRY004  # nor is it a type's
+    return message
 
 
 def _send(link: _Link, message: Message) -> None:

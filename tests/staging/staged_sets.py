@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dataprep.staging.progress import Progress
-from tests.conftest import Cli, Made, Raw, hashes, make, write_tiny_raw
+from tests.conftest import Cli, Made, Raw, Result, hashes, make, write_tiny_raw
 
 PRIVATE = ".dataprep-stage"
 SHARDS = {"train": 7, "validation": 3}
@@ -139,3 +139,12 @@ class Counting(Progress):
             self.done += count
         self._on_advance(count)
         super().advance(count)
+
+
+def refused(result: Result, *words: object, code: int = 1) -> str:
+    """The one line of the error, with all that it must name."""
+    assert result.code == code, result
+    for word in words:
+        assert str(word) in result.error, result.error
+    assert "unexpected" not in result.error
+    return result.error

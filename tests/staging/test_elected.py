@@ -96,12 +96,3 @@ def test_what_nobody_expected_is_told_in_one_line(
     with pytest.raises(StagingError) as caught:
         works(directory)
     assert str(caught.value) == line
-
-
-def test_a_failure_before_this_call_does_not_count(
-    directory: StageDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with suppress(StagingError):
-        works(directory, StagingError("broken"))
-    monkeypatch.setattr(module, "_STAGGER", 0.0)
-    assert works(directory)

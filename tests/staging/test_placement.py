@@ -6,7 +6,6 @@ import itertools
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -287,40 +286,6 @@ def test_the_job_the_launch_and_the_first_node_are_named(
 ) -> None:
     found = place({name: text.format(**written) for name, text in environment.items()}, host)
     assert (found.origin, found.job, found.step, found.leader) == (origin, job, step, leader)
-
-
-_ANOTHER_S = ("SLURM", "PBS", "LSB", "OMPI", "PMI", "PALS", "MPI")  # if this is itself in a job
-
-
-def test_real_open_mpi_is_understood(tmp_path: Path) -> None:
-    path = shutil.which("mpirun")
-    if (
-        path is None
-        or "Open MPI"
-        not in subprocess.run(
-            [path, "--version"], capture_output=True, text=True, check=False
-        ).stdout
-    ):
-        pytest.skip("Open MPI is not installed")
-    # To files: mpirun mixes what its processes print, even within a line.
-    script = (
-        "import sys; from dataprep.staging.placement import find_placement as f; p = f();"
-        "file = open(f'{sys.argv[1]}/{p.local_rank}', 'x');"
-        "print(p.node, p.nodes, p.local_rank, p.origin, p.step is not None, file=file)"
-    )
-    words = ("--allow-run-as-root", "--oversubscribe", "-n", "2", sys.executable, "-c", script)
-    done = subprocess.run(
-        [path, *words, tmp_path],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env={name: text for name, text in os.environ.items() if not name.startswith(_ANOTHER_S)},
-    )
-    if done.returncode != 0:
-        pytest.skip(f"mpirun does not work here: {done.stderr.strip()[-300:]}")
-    found = [file.read_text() for file in sorted(tmp_path.iterdir())]
-    assert found == ["0 1 0 Open MPI True\n", "0 1 1 Open MPI True\n"]
 
 
 # --- the user ---

@@ -6,7 +6,6 @@ import errno
 import hashlib
 import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,20 +22,6 @@ from tests.staging.staged_sets import Counting
 _DATA = random.Random(0).randbytes(10_000)  # the same in every worker: it is in names of tests
 _SHA256 = hashlib.sha256(_DATA).hexdigest()
 _SOURCE = Path("/lustre/set")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    path = tmp_path / "target"
-    path.mkdir(mode=0o700)
-    return path
-
-
-@pytest.fixture
-def target(place: Path) -> Iterator[int]:
-    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-    yield descriptor
-    os.close(descriptor)
 
 
 def write(
