@@ -154,11 +154,6 @@ class _Nodes:
         newcomers = Newcomers(_key(secret, self._agreed, port))
         with _listener(port, self.count) as listener, newcomers:
             while missing := [str(node) for node in range(self.count) if node not in self._names]:
-                with suppress(OSError):  # nobody has come, or no descriptor is left
-                    if newcomers.have_room():
-                        newcomers.hear(as_link(listener.accept()[0]))
-                for link, hello in newcomers.proven():
-                    self._welcome(link, hello)
                 what = f"node {some_of(missing)} of {self.count}"
                 if time.monotonic() > deadline:
                     raise StagingError(
@@ -166,6 +161,11 @@ class _Nodes:
                     )
                 if not waiting.left:
                     waiting.tell(f"{what} to come to {self._names[0]}")
+                with suppress(OSError):  # nobody has come, or no descriptor is left
+                    if newcomers.have_room():
+                        newcomers.hear(as_link(listener.accept()[0]))
+                for link, hello in newcomers.proven():
+                    self._welcome(link, hello)
         self._thread.start()
         self._tell(Agreed())
 
