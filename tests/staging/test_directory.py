@@ -228,21 +228,6 @@ def test_a_directory_that_was_removed_or_replaced_is_noticed(tmp_path: Path) -> 
             directory.write_private("note", JobLease("x"))
 
 
-def plant_link(path: Path) -> None:
-    path.symlink_to("/etc/passwd")
-
-
-def plant_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-@pytest.mark.parametrize("plant", [plant_link, plant_pipe])
-def test_what_is_no_plain_file_is_not_read(tmp_path: Path, plant: Callable[[Path], None]) -> None:
-    with StageDirectory.make(tmp_path / "job") as directory:
-        plant(tmp_path / "job" / PRIVATE / "note")
-        assert directory.read_private("note", JobLease) is None
-
-
 @given(st.text(), st.text())
 def test_private_names_are_safe_and_different(one: str, other: str) -> None:
     names = [private_name("lease", one), private_name("lease", other)]

@@ -198,7 +198,7 @@ def _splits(found: Inventory) -> dict[str, Split]:
     return found.manifest.splits
 
 
-def test_a_plain_directory_is_dealt_by_bytes() -> None:
+def test_a_plain_directory_is_shared_by_bytes() -> None:
     found = [select(plain(9, 1, 1, 1, 5), share=Share(node, 2)) for node in range(2)]
     assert [paths(each) for each in found] == [["f0"], ["f1", "f2", "f3", "f4"]]
     assert [(each.part, each.notes) for each in found] == [(None, ())] * 2
@@ -226,10 +226,10 @@ def test_a_plain_directory_has_no_splits() -> None:
 
 def hands(sizes: list[int], nodes: int) -> list[list[int]]:
     """The shards of every node."""
-    dealt: list[list[int]] = [[] for _ in range(nodes)]
+    assigned: list[list[int]] = [[] for _ in range(nodes)]
     for shard, node in enumerate(assign_shards(sizes, nodes)):
-        dealt[node].append(shard)
-    return dealt
+        assigned[node].append(shard)
+    return assigned
 
 
 # Some of nothing and some huge.
