@@ -71,7 +71,6 @@ PROGRAMS = (
     "chromedriver",
     "slurmctld",
     "slurmd",
-    "munged",
     "mpirun.openmpi",
     "shellcheck",
 )

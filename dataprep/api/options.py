@@ -110,32 +110,32 @@ def compact_options() -> list[Option]:
 
 def stage_options() -> list[Option]:
     """The options of ``stage``: what is copied, where to, how, and by whom."""
-    splits = "Only this split. May be repeated. [default: all]"
+    splits = "Copy only this split. May be repeated. [default: all]"
     share = (
-        "node: each node gets a part of the shards; node loads differ by at most one shard. A "
-        "split with fewer shards than nodes is staged whole. [default: every node gets all]"
+        "node: give each of N nodes 1/N of the shards; node loads differ by at most one shard. A "
+        "split with fewer shards than nodes is copied whole. [default: everything to every node]"
     )
     to = (
-        "The files go directly into DIR. [default: a directory of this job in $DATAPREP_SCRATCH, "
+        "Put the files directly into DIR. [default: a directory of this job in $DATAPREP_SCRATCH, "
         "$SLURM_TMPDIR, $LOCAL_SCRATCH, $PBS_JOBFS, /mnt/bb/$USER, $TMPDIR, /local/scratch or "
-        "/tmp, the first that there is]"
+        "/tmp, the first that exists]"
     )
     verify = (
-        "none: sizes. copy: hash what is read, and compare it with the manifest. reread: and read "
-        "the copy back from the node's storage."
+        "How to check the copy. none: compare sizes. copy: also hash what is read, and compare it "
+        "with the manifest. reread: also read the copy back from the node's storage."
     )
     broadcast = (
-        "mpi: read every byte once and send it to all nodes; needs the extra mpi, and mpirun or "
+        "mpi: read every byte once and send it to all nodes. Needs the extra mpi, and mpirun or "
         "srun --mpi."
     )
-    rank = "This node's number, from 0, where no scheduler or MPI tells, such as under pdsh."
+    rank = "This node's number, from 0, where no scheduler or MPI sets it, such as under pdsh."
     rendezvous = (
-        "Where the nodes tell each other that all have room and all are done; HOST is node 0. "
-        "none: they do not. [default: the job's first node, if the scheduler names it]"
+        "Where nodes coordinate: HOST:PORT of node 0, or none. [default: the job's first node, if "
+        "the scheduler names it]"
     )
-    shared = "Several jobs of yours on a node use one copy; give it in all of them."
-    bandwidth = "A node reads at most so much a second, e.g. 500MB. [default: no bound]"
-    meeting = "How long nodes wait for each other before anything is copied."
+    shared = "Let several of your jobs on a node use one copy; give it in all of them."
+    bandwidth = "Read at most this much a second on each node, e.g. 500MB. [default: no limit]"
+    meeting = "Give up if not all nodes have come after this long; nothing is copied then."
     seconds: dict[str, Any] = {"type": click.FloatRange(min=1), "metavar": "SECONDS"}
     return [
         option("split", splits, multiple=True, metavar="NAME"),
@@ -146,7 +146,7 @@ def stage_options() -> list[Option]:
         option("bandwidth", bandwidth, type=byte_size(_LEAST_RATE), metavar="SIZE"),
         choice("broadcast", ["mpi"], None, broadcast),
         number("rank", "N", rank, least=0),
-        number("world_size", "N", "How many nodes there are."),
+        number("world_size", "N", "Number of nodes."),
         option("rendezvous", rendezvous, metavar="HOST:PORT"),
         option("rendezvous_seconds", meeting, default=300, **seconds),
     ]

@@ -29,8 +29,8 @@ def _hook(
 
     For example: dataprep hook slurm SRC --to '$TMPDIR/data' > train.sh
 
-    The script can be submitted as it is but for what your site wants in its header. In the place
-    of your training command it lists the staged files.
+    Edit the header for your site, and put your training command in the place of the one that lists
+    the staged files.
     """
     from dataprep.staging.hooks import render
     from dataprep.staging.request import StageRequest
@@ -50,17 +50,17 @@ def _hook(
 
 def _own() -> list[click.Option]:
     to = (
-        "Where the copies go on every node; quote it so that variables of the job stay as they "
-        "are: '$TMPDIR/data'. [default: as `dataprep stage` chooses]"
+        "Where the copies go on every node. Quote variables of the job: '$TMPDIR/data'. [default: "
+        "as `dataprep stage` chooses]"
     )
-    keep = "A job that is stopped leaves its copies, for its requeue to find."
+    keep = "Keep the copies if the job is stopped, for its requeue to use."
     epilog = (
-        "Instead, without SRC: what a site runs on every node at the end of a job, for jobs that "
-        "were killed before they could clean."
+        "Instead, without SRC: print what a site runs on every node at the end of a job, to clean "
+        "up after jobs that were killed."
     )
     return [
         option("to", to, metavar="DIR"),
-        number("nodes", "N", "How many nodes the job asks for.", default=4),
+        number("nodes", "N", "Number of nodes of the job.", default=4),
         flag("keep", keep),
         flag("epilog", epilog),
     ]

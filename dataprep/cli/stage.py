@@ -43,19 +43,19 @@ class _WithCommand(click.Command):
 
 @click.pass_context
 def _stage(context: click.Context, /, *, source: Path | None, **values: Any) -> None:
-    """Copy a data set to every node's own storage, hashed on the way, before training starts.
+    """Copy a data set to every node's own storage before training starts, and check the copy.
 
     SRC is a directory that dataprep made, or any directory of files.
 
-    In a batch script: dataprep stage SRC -- srun python train.py. The copies are made on every node
-    of the job, COMMAND runs with DATA_DIR set, signals are passed on to it, and the copies are
-    removed at the end.
+    In a batch script: dataprep stage SRC -- srun python train.py. This makes the copies on every
+    node of the job, runs COMMAND with DATA_DIR set, passes signals on to it, and removes the copies
+    at the end.
 
     Without COMMAND, start it on every node: srun --ntasks-per-node=1 -K dataprep stage SRC --to
-    "$TMPDIR/imagenet". Of several processes on a node one copies, and the others wait for it. A
-    copy that is there already is used again if every file has the size and time that it was copied
-    with; with --verify reread, and the hash. Exit code 4: a node has too little space, and nothing
-    was copied anywhere.
+    "$TMPDIR/imagenet". If a node has several processes, one copies and the others wait. An existing
+    copy is used again if all files have the size and time that they were copied with; with --verify
+    reread, also the hash. Exit code 4: a node has too little space, and nothing was copied
+    anywhere.
     """
     words, training, divided = context.obj
     instead = values["status"] or values["clean"]
@@ -187,26 +187,25 @@ def _find_place(source: Path | None, values: Mapping[str, Any]) -> tuple[Path, s
 def _modes() -> list[click.Option]:
     """Options that Python has no use for."""
     printed = (
-        "Print nothing on stdout but where the copy is: DATA_DIR=$(dataprep stage --print_dir …) "
-        "|| exit; export DATA_DIR. Every process prints it: under srun, pipe the lines through "
-        "sort -u."
+        "Print only the directory of the copy on stdout: DATA_DIR=$(dataprep stage --print_dir …) "
+        "|| exit; export DATA_DIR. Every process prints it; under srun, use sort -u."
     )
     status = (
-        "Instead: tell what is there. Exit code 1 if it is not a whole copy, by sizes and times; "
-        "with --verify reread, by hashes."
+        "Instead of copying: show what is there. Exit code 1 if it is not a whole copy, by sizes "
+        "and times; with --verify reread, by hashes."
     )
     return [
         flag("print_dir", printed),
         flag(
             "keep",
-            "With COMMAND: a job that is stopped leaves its copies, for its requeue to find.",
+            "With COMMAND: keep the copies if the job is stopped, for its requeue to use.",
         ),
         flag("status", status),
-        flag("json", "--status: print it as JSON."),
+        flag("json", "With --status: print JSON."),
         flag(
             "clean",
-            "Instead: delete what this job staged, and nothing else; without SRC and --to, all of "
-            "it in this node's scratch.",
+            "Instead of copying: delete what this job staged, and nothing else; without SRC and "
+            "--to, all of it in this node's scratch.",
         ),
         # How `dataprep stage SRC -- COMMAND` starts itself on every node.
         choice("launched", ["copy", "clean"], None, "", hidden=True),

@@ -1,16 +1,28 @@
-"""What the nodes of a job tell each other, and what follows from it for all of them."""
+"""What the nodes of a job tell each other, what follows from it for all, and who is waited for."""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from dataprep.errors import NoRoomError, StagingError
-from dataprep.system.messages import counted, printable, sized
+from dataprep.system.messages import counted, one_line, printable, sized
 
 _NAMED = 5  # nodes that a message names
+
+FIRST_SECONDS = 10.0  # of waiting, before it is said who for
+NEXT_SECONDS = 60.0  # until it is said again
+
+
+class Hello(Struct, frozen=True, forbid_unknown_fields=True, tag="hello"):
+    """Which node this is."""
+
+    node: int
+    host: str
 
 
 class NodeStart(Struct, frozen=True, forbid_unknown_fields=True, tag="start"):
@@ -71,6 +83,14 @@ class Agreed(Struct, frozen=True, forbid_unknown_fields=True, tag="agreed"):
     trouble: str = ""
 
 
+class Failed(Struct, frozen=True, forbid_unknown_fields=True, tag="failed"):
+    """Why there is no copy, and whether it is for too little room."""
+
+    reason: str
+    no_room: bool = False
+
+
+Message: TypeAlias = Hello | NodeStart | NodeDone | Agreed | Failed
 Report = TypeVar("Report", NodeStart, NodeDone)
 
 
@@ -98,6 +118,32 @@ class Peers(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None: ...
+
+
+class Waiting:
+    """Says on stderr who is waited for, after ten seconds and every minute.
+
+    Args:
+        seconds: after which the caller gives up; None if it does not.
+    """
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._seconds, self._clock = seconds, time.strftime("%H:%M:%S")
+        self._begun = time.monotonic()
+        self._next = self._begun + FIRST_SECONDS
+
+    @property
+    def left(self) -> float:
+        """Seconds until it is to be said; 0 if it is now."""
+        return max(0.0, self._next - time.monotonic())
+
+    def tell(self, who: str) -> None:
+        """Say it."""
+        self._next = time.monotonic() + NEXT_SECONDS
+        waited = time.monotonic() - self._begun
+        end = "" if self._seconds is None else f"; giving up in {self._seconds - waited:.0f} s"
+        text = f"dataprep: waiting for {who} since {self._clock} ({waited:.0f} s){end}"
+        print(one_line(text), file=sys.stderr, flush=True)  # noqa: T201  # whatever stdout is for
 
 
 class Alone:
@@ -205,4 +251,15 @@ def _total(nodes: Sequence[NodeDone]) -> str:
 
 
 def _named(report: NodeStart | NodeDone) -> str:
-    return f"node {report.node} ({printable(report.host)})"
+    return named(report.node, report.host)
+
+
+def named(node: int, host: str) -> str:
+    """A node, as messages call it."""
+    return f"node {node} ({printable(host)})"
+
+
+def failure(error: BaseException, who: str = "") -> Failed:
+    """What to tell the other nodes of an error."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return Failed(one_line(f"{who}{reason}"), no_room=isinstance(error, NoRoomError))

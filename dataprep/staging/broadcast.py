@@ -25,18 +25,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dataprep.errors import DataprepError, StagingError
-from dataprep.staging.copying import Watch
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.mpi import MpiPeers
 from dataprep.staging.node_dir.paths import Verify
+from dataprep.staging.progress import Progress
 from dataprep.staging.reading import SourceReader
 from dataprep.staging.writing import TargetWriter
 from dataprep.system.throttle import Bandwidth
@@ -110,7 +108,7 @@ def broadcast_files(
     *,
     lacking: Collection[str],
     verify: Verify,
-    watch: Watch,
+    progress: Progress,
     on_copied: Callable[[CopiedFile], None],
     bandwidth: float | None = None,
     chunk_bytes: int = _CHUNK,
@@ -125,7 +123,7 @@ def broadcast_files(
         target: an open descriptor of the directory they go into.
         lacking: paths of those that this node needs; may be none.
         verify: what is proven of each file, on every node by itself.
-        watch: told of every chunk that is stored here; stops all nodes.
+        progress: told of every chunk that is stored here; stops all nodes.
         on_copied: called once a file is in its place here.
         bandwidth: bytes a second that this node reads, at most.
         chunk_bytes: what travels at a time; the same on every node.
@@ -146,149 +144,186 @@ def broadcast_files(
         anywhere = bytearray(file.path in needed for file in files)
         peers.nodes.Allreduce(MPI.IN_PLACE, [anywhere, MPI.BYTE], MPI.BOR)
         travelling = [file for file, lacks in zip(files, anywhere, strict=True) if lacks]
-        broadcast = _Broadcast(
-            peers,
-            partial(chunks, travelling, nodes=peers.count, lanes=_LANES, length=chunk_bytes),
-            source,
-            target,
-            needed,
-            verify,
-            watch,
-            on_copied,
-            Bandwidth(bandwidth),
-            spare=deque(bytearray(chunk_bytes + 1) for _ in range(_READ_BUFFERS)),
-            free=deque(bytearray(chunk_bytes + 1) for _ in range(_BUFFERS)),
+        order = partial(chunks, travelling, nodes=peers.count, lanes=_LANES, length=chunk_bytes)
+        mine = (chunk for chunk in order() if chunk.reader == peers.index)
+        new_writer = partial(
+            TargetWriter, target, source=source, verify=verify, check=progress.check
         )
-        broadcast.run()
+        with (
+            _Reader(peers, source, mine, Bandwidth(bandwidth), chunk_bytes) as reader,
+            _Storage(peers, needed, new_writer, progress, on_copied) as storage,
+        ):
+            _travel(peers, order(), reader, storage, progress)
         peers.settle()
-    return broadcast.bytes_read
+    return reader.bytes_read
 
 
-@dataclass
-class _Broadcast:
-    """One node's part: a thread that reads, the calls of MPI, and a thread a lane that stores."""
+def _travel(
+    peers: MpiPeers,
+    order: Iterator[Chunk],
+    reader: _Reader,
+    storage: _Storage,
+    progress: Progress,
+) -> None:
+    """Let every chunk travel through this node, to the end or until a node has failed."""
+    from mpi4py import MPI
 
-    peers: MpiPeers
-    order: Callable[[], Iterator[Chunk]]
-    source: Path
-    target: int
-    needed: Collection[str]
-    verify: Verify
-    watch: Watch
-    on_copied: Callable[[CopiedFile], None]
-    limit: Bandwidth
-    # For what is read here, and for what arrives; behind each chunk's bytes is one that says
-    # whether the reader has succeeded.
-    spare: deque[bytearray]
-    free: deque[bytearray]
-    bytes_read: int = 0
-    _ahead: deque[Future[bytearray]] = field(default_factory=deque)
-    _under_way: deque[tuple[Chunk, bytearray, MPI.Request]] = field(default_factory=deque)
-    _writers: dict[int, TargetWriter] = field(default_factory=dict)  # by lane
-    _telling: threading.Lock = field(default_factory=threading.Lock)
+    free = deque(bytearray(reader.length + 1) for _ in range(_BUFFERS))
+    under_way: deque[tuple[Chunk, bytearray, MPI.Request]] = deque()
 
-    def run(self) -> None:
-        """Take part, to the end or until a node has failed."""
-        from mpi4py import MPI
+    def complete() -> None:
+        """Wait for the chunk that has been under way for longest, and have it stored."""
+        chunk, buffer, request = under_way.popleft()
+        request.Wait()
+        storage.store(chunk, buffer, reader.spare if chunk.reader == peers.index else free)
 
-        with ExitStack() as stack:
-            pools = [stack.enter_context(ThreadPoolExecutor(1)) for _ in range(1 + _LANES)]
-            self._reading, self._storing = pools[0], pools[1:]
-            self._mine = (each for each in self.order() if each.reader == self.peers.index)
-            for number, chunk in enumerate(self.order(), 1):
-                buffer = self._next_buffer(chunk)
-                data = memoryview(buffer)[: chunk.length + 1]
-                request = self.peers.nodes.Ibcast([data, MPI.BYTE], chunk.reader)
-                self._under_way.append((chunk, buffer, request))
-                if len(self._under_way) == _UNDER_WAY:
-                    self._complete()
-                if number % _CHUNKS_A_VOTE == 0 and self._has_any_failed():
-                    break
-            while self._under_way:
-                self._complete()
-        for lane in [*self._writers]:
-            self._drop(lane)
-
-    def _next_buffer(self, chunk: Chunk) -> bytearray:
+    def next_buffer(chunk: Chunk) -> bytearray:
         """What this node has read of the chunk; or, if another one reads it, room for it."""
         while True:
-            while self.spare and (mine := next(self._mine, None)) is not None:
-                self._ahead.append(self._reading.submit(self._read, mine, self.spare.pop()))
-            if chunk.reader != self.peers.index and self.free:
-                return self.free.pop()
-            if chunk.reader == self.peers.index and self._ahead[0].done():
-                return self._ahead.popleft().result()
+            reader.read_ahead()
+            if chunk.reader == peers.index:
+                if (read := reader.take()) is not None:
+                    return read
+            elif free:
+                return free.pop()
             # Meanwhile chunks go on travelling through this node.
-            if self._under_way and self._under_way[0][2].Test():
-                self._complete()
+            if under_way and under_way[0][2].Test():
+                complete()
             else:
                 time.sleep(_PAUSE)
 
-    def _complete(self) -> None:
-        """Wait for the chunk that has been under way for longest, and hand it to its lane."""
-        chunk, buffer, request = self._under_way.popleft()
-        request.Wait()
-        self._storing[chunk.lane].submit(self._store, chunk, buffer)
+    for number, chunk in enumerate(order, 1):
+        buffer = next_buffer(chunk)
+        data = memoryview(buffer)[: chunk.length + 1]
+        under_way.append((chunk, buffer, peers.nodes.Ibcast([data, MPI.BYTE], chunk.reader)))
+        if len(under_way) == _UNDER_WAY:
+            complete()
+        if number % _CHUNKS_A_VOTE == 0 and _has_any_failed(peers, progress):
+            break
+    while under_way:
+        complete()
 
-    def _has_any_failed(self) -> bool:
-        from mpi4py import MPI
 
-        try:
-            self.watch.check()
-        except DataprepError as error:
-            self.peers.note(error)
-        vote = bytearray([self.peers.failure is not None])
-        request = self.peers.nodes.Iallreduce(MPI.IN_PLACE, [vote, MPI.BYTE], MPI.BOR)
-        while not request.Test():
-            time.sleep(_PAUSE)  # and leave the core to those that hash
-        return vote[0] != 0
+def _has_any_failed(peers: MpiPeers, progress: Progress) -> bool:
+    """All nodes vote."""
+    from mpi4py import MPI
+
+    try:
+        progress.check()
+    except DataprepError as error:
+        peers.note(error)
+    vote = bytearray([peers.failure is not None])
+    request = peers.nodes.Iallreduce(MPI.IN_PLACE, [vote, MPI.BYTE], MPI.BOR)
+    while not request.Test():
+        time.sleep(_PAUSE)  # and leave the core to those that hash
+    return vote[0] != 0
+
+
+class _Reader:
+    """Reads this node's chunks ahead of their turn, in a thread. A context manager.
+
+    Behind each chunk's bytes is one that says whether they could be read.
+
+    Attributes:
+        length: of a chunk, in bytes, at most.
+        spare: buffers that are free again.
+        bytes_read: so far.
+    """
+
+    def __init__(
+        self, peers: MpiPeers, source: Path, mine: Iterator[Chunk], limit: Bandwidth, length: int
+    ) -> None:
+        self.length, self.bytes_read = length, 0
+        self.spare = deque(bytearray(length + 1) for _ in range(_READ_BUFFERS))
+        self._peers, self._source, self._mine, self._limit = peers, source, mine, limit
+        self._ahead: deque[Future[bytearray]] = deque()
+        self._thread = ThreadPoolExecutor(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown()
+
+    def read_ahead(self) -> None:
+        """Begin to read as much as there are buffers for."""
+        while self.spare and (chunk := next(self._mine, None)) is not None:
+            self._ahead.append(self._thread.submit(self._read, chunk, self.spare.pop()))
+
+    def take(self) -> bytearray | None:
+        """The next chunk, if it is read by now."""
+        return self._ahead.popleft().result() if self._ahead[0].done() else None
 
     def _read(self, chunk: Chunk, buffer: bytearray) -> bytearray:
-        """In the thread that reads. After a failure chunks still travel, marked as bad."""
+        """After a failure chunks still travel, marked as bad."""
         buffer[chunk.length] = 0
         try:
             self._check()
-            self.limit.take(chunk.length, self._check)
+            self._limit.take(chunk.length, self._check)
             # Opened anew: other nodes read what is before it and behind it.
-            with SourceReader(self.source, chunk.file, scattered=True) as reader:
+            with SourceReader(self._source, chunk.file, scattered=True) as reader:
                 reader.read(chunk.offset, memoryview(buffer)[: chunk.length])
                 reader.check_unchanged()
             self.bytes_read += chunk.length
             buffer[chunk.length] = 1
         except BaseException as error:  # noqa: BLE001  # raised where all nodes have heard of it
-            self.peers.note(error)
+            self._peers.note(error)
         return buffer
 
     def _check(self) -> None:
-        if self.peers.failure is not None:
+        if self._peers.failure is not None:
             raise StagingError("stopped")  # never seen: what has stopped it came first
 
-    def _store(self, chunk: Chunk, buffer: bytearray) -> None:
-        """In a lane's thread: hash and store what has arrived, if it is lacking."""
+
+class _Storage:
+    """Hashes and stores what arrives and is lacking, in a thread a lane. A context manager."""
+
+    def __init__(
+        self,
+        peers: MpiPeers,
+        needed: Collection[str],
+        new_writer: Callable[[SourceFile], TargetWriter],
+        progress: Progress,
+        on_copied: Callable[[CopiedFile], None],
+    ) -> None:
+        self._peers, self._needed, self._new_writer = peers, needed, new_writer
+        self._progress, self._on_copied = progress, on_copied
+        self._threads = [ThreadPoolExecutor(1) for _ in range(_LANES)]
+        self._writers: dict[int, TargetWriter] = {}  # by lane
+        self._telling = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for thread in self._threads:
+            thread.shutdown()
+        for lane in [*self._writers]:
+            self._drop(lane)
+
+    def store(self, chunk: Chunk, buffer: bytearray, free: deque[bytearray]) -> None:
+        """Begin to, and put the buffer among the free ones when that is done."""
+        self._threads[chunk.lane].submit(self._store, chunk, buffer, free)
+
+    def _store(self, chunk: Chunk, buffer: bytearray, free: deque[bytearray]) -> None:
         try:
-            if not buffer[chunk.length] or self.peers.failure is not None:
+            if not buffer[chunk.length] or self._peers.failure is not None:
                 self._drop(chunk.lane)
-            elif chunk.offset == 0 and chunk.file.path in self.needed:
-                self._writers[chunk.lane] = TargetWriter(
-                    self.target,
-                    chunk.file,
-                    source=self.source,
-                    verify=self.verify,
-                    check=self.watch.check,
-                )
+            elif chunk.offset == 0 and chunk.file.path in self._needed:
+                self._writers[chunk.lane] = self._new_writer(chunk.file)
             if (writer := self._writers.get(chunk.lane)) is not None:
                 writer.write(memoryview(buffer)[: chunk.length], chunk.offset)
-                self.watch.advance(chunk.length)
+                self._progress.advance(chunk.length)
                 if chunk.is_last:
                     copied = writer.finish()
                     self._drop(chunk.lane)
                     with self._telling:
-                        self.on_copied(copied)
+                        self._on_copied(copied)
         except BaseException as error:  # noqa: BLE001  # raised once all nodes know
-            self.peers.note(error)
+            self._peers.note(error)
             self._drop(chunk.lane)
         finally:
-            (self.spare if chunk.reader == self.peers.index else self.free).append(buffer)
+            free.append(buffer)
 
     def _drop(self, lane: int) -> None:
         """A file that is not finished leaves nothing."""

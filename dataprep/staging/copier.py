@@ -1,4 +1,4 @@
-"""What the one copier of a node does, once it holds the lock and knows the other nodes."""
+"""What the one copier of a node does, once it knows the other nodes: agree, copy, seal."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from dataprep.errors import StagingError
+from dataprep.sealed.part import NAME as PART
+from dataprep.sealed.set import NAME as MANIFEST
 from dataprep.staging.agreement import (
     Alone,
     NodeDone,
@@ -20,19 +23,11 @@ from dataprep.staging.agreement import (
     agree_to_start,
 )
 from dataprep.staging.broadcast import broadcast_files
-from dataprep.staging.copying import Watch, copy_files, default_streams, rehash_files
-from dataprep.staging.existing import (
-    Present,
-    copied_files,
-    labels_of,
-    look,
-    remove_labels,
-    write_labels,
-)
+from dataprep.staging.copying import copy_files, default_streams, rehash_files
+from dataprep.staging.existing import Present, look
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.local_ranks import Progress
 from dataprep.staging.mpi import MpiPeers
-from dataprep.staging.node_dir.directory import StageDirectory
+from dataprep.staging.node_dir.directory import StageDirectory, remove_file
 from dataprep.staging.node_dir.node_lock import node_lock, try_lock
 from dataprep.staging.node_dir.paths import (
     opened_parent,
@@ -49,11 +44,14 @@ from dataprep.staging.node_dir.sentinel import (
     write_sentinel,
 )
 from dataprep.staging.plan import StagePlan
+from dataprep.staging.progress import Progress
 from dataprep.staging.request import StageReporter
-from dataprep.system.filesystems import is_memory, space_of
+from dataprep.staging.writing import TargetWriter
+from dataprep.system.durable_files import is_partial
+from dataprep.system.filesystems import filesystem_of, is_memory, space_of
 from dataprep.system.job_limits import available_memory
 from dataprep.system.messages import counted, printable, sized
-from dataprep.system.state_files import digest_of
+from dataprep.system.state_files import digest_of, encode
 from dataprep_schemas.state import CopiedFile, Sentinel
 
 _MARGIN = 1 << 20  # for directories, the sentinel and the like
@@ -67,17 +65,15 @@ class Copier:
         plan: what is to be where.
         directory: the target.
         peers: the other nodes.
-        watch: stops everything when another node fails.
+        progress: counts; stops everything when another node fails.
         reporter: told how it goes.
-        progress: told what is waited for.
     """
 
     plan: StagePlan
     directory: StageDirectory
     peers: Peers
-    watch: Watch
-    reporter: StageReporter
     progress: Progress
+    reporter: StageReporter
 
     def run(self, on_whole: Callable[[], None] = lambda: None) -> None:
         """Make this node's copy whole, and wait until those of the other nodes are.
@@ -92,11 +88,12 @@ class Copier:
             NoRoomError: a node has too little space; nothing was copied on any node.
             StagingError: a copy could not be made here or on another node.
         """
-        plan, directory, peers = self.plan, self.directory, self.peers
+        directory, peers = self.directory, self.peers
         with try_lock(directory) as free:
             if free is not None:
                 self._sweep()  # what it takes is about to be counted
-        self._agree(look(plan, directory))
+        start = self._start(look(self.plan, directory))
+        peers.exchange(start, partial(agree_to_start, nodes=peers.count))
         if peers.index == 0:
             for line in self._announcement():
                 self.reporter.line(line)
@@ -109,24 +106,27 @@ class Copier:
         agreed = peers.exchange(done, agree_to_finish)
         if agreed.trouble:
             remove_sentinel(directory)  # nobody knows whose bytes are the right ones
-            remove_labels(plan, directory)
+            self._remove_labels()
             raise StagingError(agreed.trouble)
         if peers.index == 0 or isinstance(peers, Alone):
             self.reporter.line(agreed.total)
 
     def _sweep(self) -> None:
         """Remove what killed copiers have left half-done; the lock must be held."""
+        for name in self.directory.private_names():
+            if is_partial(Path(name)) and name.startswith((f".{PLANNED}", f".{SENTINEL}")):
+                self.directory.remove_private(name)
         names = {*planned_paths(self.directory), *(each.path for each in self.plan.selection.files)}
-        remove_files(self.directory.private, (PLANNED, SENTINEL), finished=False)
         remove_files(self.directory.descriptor, names, finished=False)
 
-    def _agree(self, present: Present) -> None:
-        """Go on only if every node has the room, and all mean the same."""
+    def _start(self, present: Present) -> NodeStart:
+        """What this node needs, and what it has."""
         plan, space = self.plan, space_of(self.directory.descriptor)
-        free = min(space.free, available_memory()) if is_memory(plan.target.kind) else space.free
+        in_memory = is_memory(filesystem_of(self.directory.path))
+        free = min(space.free, available_memory()) if in_memory else space.free
         lacking = sum(-(-file.bytes // space.block) * space.block for file in present.lacking)
         freed = sum(file.bytes // space.block * space.block for file in present.obsolete)
-        start = NodeStart(
+        return NodeStart(
             host=plan.placement.host,
             node=self.peers.index,
             digest=plan.inventory.digest,
@@ -135,16 +135,15 @@ class Copier:
             free=free,
             options=plan.request.options,
         )
-        self.peers.exchange(start, partial(agree_to_start, nodes=self.peers.count))
 
     def _announcement(self) -> Iterator[str]:
         """What the user should see before anything is copied."""
         selection, target = self.plan.selection, self.plan.target
-        kind = f", {target.kind}" if target.kind else ""
+        kind = filesystem_of(target.path)
         yield (
             f"{printable(str(self.plan.inventory.source))}: "
             f"{counted(len(selection.files), 'file')}, {sized(selection.bytes)}, to "
-            f"{printable(str(target.path))} ({target.why}{kind})"
+            f"{printable(str(target.path))} ({target.why}{kind and f', {kind}'})"
         )
         yield from selection.notes
 
@@ -160,7 +159,7 @@ class Copier:
         if not present.is_whole:
             # Also the names of those that a killed call has brought.
             sync_folders(directory.descriptor, (file.path for file in data))
-            files = [*data, *write_labels(plan, directory)]
+            files = [*data, *self._write_labels()]
             write_sentinel(directory, self._sentinel(present, files))  # last
         elif present.sentinel and present.sentinel.job is None and plan.placement.job is not None:
             # Made outside of any job, it is now this one's, and nobody else's to clean or change.
@@ -179,31 +178,50 @@ class Copier:
 
     def _open_up(self, present: Present) -> None:
         """From here on this is no copy, and what may be put here is on record."""
-        plan, directory = self.plan, self.directory
-        remove_sentinel(directory)
+        plan, target = self.plan, self.directory.descriptor
+        remove_sentinel(self.directory)
         wanted = {file.path for file in plan.selection.files}
-        paths = sorted({*wanted, *labels_of(plan), *present.planned})
+        paths = sorted({*wanted, *plan.labels, *present.planned})
         planned = [CopiedFile(path, 0, None, 0) for path in paths]
-        write_sentinel(directory, self._sentinel(present, planned), PLANNED)
-        remove_labels(plan, directory)
-        for before, path in present.renamed:
-            try:
+        write_sentinel(self.directory, self._sentinel(present, planned), PLANNED)
+        self._remove_labels()
+        try:
+            for path, before in present.renamed.items():
                 with (
-                    opened_parent(directory.descriptor, before) as (old_parent, old),
-                    opened_parent(directory.descriptor, path, create=True) as (parent, name),
+                    opened_parent(target, before) as (old_parent, old),
+                    opened_parent(target, path, create=True) as (parent, name),
                 ):
                     os.rename(old, name, src_dir_fd=old_parent, dst_dir_fd=parent)
                     os.fsync(parent)
-            except OSError as error:
-                raise target_error(error, directory.path, f"renaming {before}") from error
-        for file in present.obsolete:
-            try:
-                with opened_parent(directory.descriptor, file.path) as (parent, name):
+            for file in present.obsolete:
+                with opened_parent(target, file.path) as (parent, name):
                     os.unlink(name, dir_fd=parent)
-            except OSError as error:
-                raise target_error(error, directory.path, f"removing {file.path}") from error
+        except OSError as error:
+            raise target_error(error, self.directory.path, "removing what is old") from error
         # A file may be about to get a directory's name. Also of those removed by a killed call.
-        remove_empty_folders(directory.descriptor, present.planned - wanted)
+        remove_empty_folders(target, present.planned - wanted)
+
+    def _remove_labels(self) -> None:
+        """From here on it is no data set, nor a part of one."""
+        for name in self.plan.labels:
+            remove_file(self.directory.descriptor, name)
+
+    def _write_labels(self) -> list[CopiedFile]:
+        """Make it a data set, or a part of one, durably; the manifest last of all but the sentinel.
+
+        Raises:
+            StagingError: the storage is full, read-only, damaged, or gone.
+        """
+        target, source = self.directory.descriptor, self.plan.inventory.source
+        part, written = self.plan.selection.part, []
+        for name, data in ((PART, part and encode(part)), (MANIFEST, self.plan.inventory.data)):
+            if data:
+                file = SourceFile(name, len(data))
+                with TargetWriter(target, file, source=source, verify="copy") as writer:
+                    writer.write(data, 0)
+                    written.append(writer.finish())
+                sync_folders(target, [name])
+        return written
 
     def _sentinel(self, present: Present, files: Sequence[CopiedFile]) -> Sentinel:
         plan, before = self.plan, present.sentinel
@@ -220,26 +238,26 @@ class Copier:
 
     def _bring(self, present: Present) -> tuple[list[CopiedFile], list[CopiedFile]]:
         """Prove what can be proven, and copy the rest; returns both."""
-        copied: list[CopiedFile] = []
         proven: list[CopiedFile] = []
+        copied: list[CopiedFile] = []
         try:
             if present.doubtful:
-                self._tell(present.doubtful)
+                self._report(present.doubtful)
                 proven = rehash_files(
                     self.directory.descriptor,
                     present.doubtful,
                     streams=default_streams(),
-                    watch=self.watch,
+                    progress=self.progress,
                 )
             good = {file.path for file in proven}
             bad = [file for file in present.doubtful if file.path not in good]
-            self._tell([*bad, *present.lacking])
+            self._report([*bad, *present.lacking])
             self._transfer([*bad, *present.lacking], copied.append)
         finally:
             self.reporter.finished()
         return proven, copied
 
-    def _tell(self, files: Sequence[SourceFile]) -> None:
+    def _report(self, files: Sequence[SourceFile]) -> None:
         self.reporter.copying(len(files), sum(file.bytes for file in files))
 
     def _transfer(
@@ -251,31 +269,30 @@ class Copier:
             broadcast_files(
                 self.peers,
                 plan.inventory.source,
-                copied_files(plan),
+                plan.copied_files,
                 target,
                 lacking={file.path for file in files},
                 verify=request.verify,
-                watch=self.watch,
+                progress=self.progress,
                 on_copied=on_copied,
                 bandwidth=request.bandwidth,
             )
-            return
-        copy_files(
-            plan.inventory.source,
-            files,
-            target,
-            verify=request.verify,
-            streams=default_streams(),
-            watch=self.watch,
-            on_copied=on_copied,
-            bandwidth=request.bandwidth,
-            node=plan.placement.node,
-        )
+        else:
+            copy_files(
+                plan.inventory.source,
+                files,
+                target,
+                verify=request.verify,
+                streams=default_streams(),
+                progress=self.progress,
+                on_copied=on_copied,
+                bandwidth=request.bandwidth,
+                node=plan.placement.node,
+            )
 
 
 def _content(files: Sequence[CopiedFile]) -> str | None:
     """A digest that is the same on every node that holds the same; None if not all was hashed."""
     if any(file.sha256 is None for file in files):
         return None
-    # As bytes, which a name may be that is no text.
-    return digest_of(sorted((os.fsencode(file.path), file.bytes, file.sha256) for file in files))
+    return digest_of(sorted((file.path, file.bytes, file.sha256) for file in files))

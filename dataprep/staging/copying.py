@@ -15,6 +15,7 @@ from pathlib import Path
 from dataprep.errors import DataprepError, StagingError
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.node_dir.paths import Verify, opened_parent
+from dataprep.staging.progress import Progress
 from dataprep.staging.reading import SourceReader
 from dataprep.staging.writing import TargetWriter
 from dataprep.system.cores import usable_cores
@@ -24,43 +25,6 @@ from dataprep_schemas.state import CopiedFile
 
 _MOST = 8  # more of one node's streams gain nothing, and 1536 nodes open files too
 _FEWEST = 2  # one waits for the storage while the other hashes
-
-
-class Watch:
-    """Counts bytes, and stops every stream of this node at its next chunk. Safe between threads.
-
-    Args:
-        on_advance: called with the number of bytes that a stream has just finished, from that
-            stream's thread.
-    """
-
-    def __init__(self, on_advance: Callable[[int], None] = lambda _: None) -> None:
-        self._lock = threading.Lock()
-        self._done = 0
-        self._error: DataprepError | None = None
-        self._on_advance = on_advance
-
-    @property
-    def done(self) -> int:
-        """Bytes finished so far."""
-        return self._done
-
-    def advance(self, count: int) -> None:
-        """A stream has finished ``count`` more bytes; raises if all must stop."""
-        with self._lock:
-            self._done += count
-        self._on_advance(count)
-        self.check()
-
-    def stop(self, error: DataprepError) -> None:
-        """Let every stream raise ``error`` when it next counts; the first error stands."""
-        with self._lock:
-            self._error = self._error or error
-
-    def check(self) -> None:
-        """Raise what stopped the copying, if anything did."""
-        if self._error is not None:
-            raise self._error
 
 
 def default_streams() -> int:
@@ -85,7 +49,7 @@ def in_order(files: Sequence[SourceFile], node: int) -> list[SourceFile]:
 def run_streams(
     files: Sequence[SourceFile],
     streams: int,
-    watch: Watch,
+    progress: Progress,
     new_worker: Callable[[], Callable[[SourceFile], None]],
 ) -> None:
     """Give every file to a worker, each of which has a thread of its own.
@@ -93,11 +57,11 @@ def run_streams(
     Args:
         files: in the order to begin them.
         streams: how many threads, at most.
-        watch: stops all of them.
+        progress: stops all of them.
         new_worker: makes what works on one file after the other; called in its thread.
 
     Raises:
-        DataprepError: what stopped the watch first; a worker's error does.
+        DataprepError: what stopped all first; a worker's error does.
         BaseException: any other error of a worker, or what a signal raised in this thread; all
             threads have ended before.
     """
@@ -106,7 +70,7 @@ def run_streams(
     def run() -> None:
         work = new_worker()
         while (file := next(waiting, None)) is not None:
-            watch.check()
+            progress.check()
             work(file)
 
     with ThreadPoolExecutor(streams) as pool:
@@ -115,9 +79,9 @@ def run_streams(
                 done.result()
         except BaseException as error:
             reason = f"the copying was stopped by {type(error).__name__}"
-            watch.stop(error if isinstance(error, DataprepError) else StagingError(reason))
+            progress.stop(error if isinstance(error, DataprepError) else StagingError(reason))
             raise
-    watch.check()
+    progress.check()
 
 
 _PIECE = 1 << 22  # what parallel file systems read at full speed
@@ -131,7 +95,7 @@ def copy_files(
     *,
     verify: Verify,
     streams: int,
-    watch: Watch,
+    progress: Progress,
     on_copied: Callable[[CopiedFile], None],
     bandwidth: float | None = None,
     node: int = 0,
@@ -145,7 +109,7 @@ def copy_files(
         target: an open descriptor of the directory they go into; nothing is reached but through it.
         verify: ``none`` compares sizes; ``copy`` also hashes what is read and compares it with
             what the manifest says; ``reread`` also reads it back from the target's storage.
-        watch: told of every piece; stops all streams.
+        progress: told of every piece; stops all streams.
         on_copied: called once a file is in its place, from any stream's thread, one at a time.
         bandwidth: bytes a second of all streams together, at most.
         node: makes every node begin elsewhere, so that they do not walk the storage in lockstep.
@@ -164,10 +128,10 @@ def copy_files(
             with (
                 SourceReader(source, file) as reader,
                 TargetWriter(
-                    target, file, source=source, verify=verify, check=watch.check
+                    target, file, source=source, verify=verify, check=progress.check
                 ) as writer,
             ):
-                _move(reader, writer, buffers, watch, limit)
+                _move(reader, writer, buffers, progress, limit)
                 reader.check_unchanged()
                 copied = writer.finish()
             with telling:
@@ -175,25 +139,25 @@ def copy_files(
 
         return copy
 
-    run_streams(in_order(files, node), streams, watch, new_worker)
+    run_streams(in_order(files, node), streams, progress, new_worker)
 
 
 def rehash_files(
-    target: int, files: Sequence[SourceFile], *, streams: int, watch: Watch
+    target: int, files: Sequence[SourceFile], *, streams: int, progress: Progress
 ) -> list[CopiedFile]:
     """Hash what an earlier call left in the target.
 
     Args:
         target: an open descriptor of the directory.
         files: what to look at, with the hash that it must have.
-        watch: counts what has been hashed; stops all streams.
+        progress: counts what has been hashed; stops all streams.
 
     Returns:
         Those that are what they must be. The others are absent, or unreadable, or something else:
         copying them again will tell what is wrong.
 
     Raises:
-        DataprepError: what the watch was stopped with.
+        DataprepError: what the progress was stopped with.
     """
     good: list[CopiedFile] = []
 
@@ -202,10 +166,10 @@ def rehash_files(
             found = os.stat(name, dir_fd=parent, follow_symlinks=False)
             if not stat.S_ISREG(found.st_mode) or found.st_size != file.bytes:
                 return
-            if file_sha256(Path(f"/proc/self/fd/{parent}/{name}"), watch.advance) == file.sha256:
+            if file_sha256(Path(f"/proc/self/fd/{parent}/{name}"), progress.advance) == file.sha256:
                 good.append(CopiedFile(file.path, file.bytes, file.sha256, found.st_mtime_ns))
 
-    run_streams(sorted(files, key=lambda file: -file.bytes), streams, watch, lambda: look)
+    run_streams(sorted(files, key=lambda file: -file.bytes), streams, progress, lambda: look)
     return good
 
 
@@ -213,16 +177,16 @@ def _move(
     reader: SourceReader,
     writer: TargetWriter,
     buffers: Sequence[memoryview],
-    watch: Watch,
+    progress: Progress,
     limit: Bandwidth,
 ) -> None:
     """Read the next pieces while the last ones are hashed and stored."""
     pieces = [*reader.pieces(len(buffers[0]))]
     if len(pieces) == 1:  # starting two threads takes longer than they would save
         ((_, count),) = pieces
-        limit.take(count, watch.check)
+        limit.take(count, progress.check)
         writer.write(reader.read(0, buffers[0][:count]), 0)
-        watch.advance(count)
+        progress.advance(count)
         return
     busy: deque[tuple[Future[None], Future[None]]] = deque()
     # Left only when both are idle, so nothing is stored by way of a descriptor that was closed.
@@ -230,11 +194,11 @@ def _move(
         for number, (offset, count) in enumerate(pieces):
             if len(busy) == len(buffers):
                 _await(*busy.popleft())
-            limit.take(count, watch.check)
+            limit.take(count, progress.check)
             data = reader.read(offset, buffers[number % len(buffers)][:count])
             store = storing.submit(writer.store, data, offset)
             busy.append((hashing.submit(writer.hash, data), store))
-            watch.advance(count)
+            progress.advance(count)
         while busy:
             _await(*busy.popleft())
 

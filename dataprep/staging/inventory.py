@@ -135,8 +135,13 @@ def _listed(source: Path) -> Inventory:
         raise DatasetError(f"{printable(str(source))} holds no files, so there is nothing to stage")
     digest = hashlib.sha256()
     for file in files:
-        line = f"{file.path}\0{file.bytes}\0{file.modified}\0"
-        digest.update(line.encode("utf-8", "surrogateescape"))
+        try:
+            digest.update(f"{file.path}\0{file.bytes}\0{file.modified}\0".encode())
+        except UnicodeEncodeError as error:
+            raise DatasetError(
+                f"the name {printable(file.path)} in {printable(str(source))} is not UTF-8, so it "
+                "cannot be staged; rename it"
+            ) from error
     return Inventory(source, digest.hexdigest(), tuple(files), None)
 
 

@@ -26,8 +26,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from dataprep.errors import NoRoomError, StagingError
-from dataprep.staging.agreement import Agreed, Report
-from dataprep.staging.waiting import Waiting
+from dataprep.staging.agreement import Agreed, Report, Waiting
 from dataprep.system.messages import one_line, some_of
 
 if TYPE_CHECKING:

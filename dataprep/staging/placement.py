@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dataprep.errors import UsageError
@@ -44,13 +45,13 @@ class Placement:
     """
 
     host: str
-    node: int
-    nodes: int
-    local_rank: int
-    job: str | None
-    step: str | None
-    leader: str | None
-    origin: str
+    node: int = 0
+    nodes: int = 1
+    local_rank: int = 0
+    job: str | None = None
+    step: str | None = None
+    leader: str | None = None
+    origin: str = "nothing"
     doubt: str | None = None
 
 
@@ -69,7 +70,7 @@ def find_placement(
 
     Args:
         environment: Slurm's, PBS's, LSF's, Open MPI's, PMIx's, MPICH's variables are known.
-        rank: ``--rank``, the node's index, for loops of ssh; both or none.
+        rank: ``--rank``, the node's index, for loops of ssh, with one process a node; both or none.
         hostname: this host's name; the system's if None.
 
     Returns:
@@ -88,7 +89,10 @@ def find_placement(
             f"--rank {rank} is not one of {world_size} nodes; they count from 0 to --world_size "
             "less 1"
         )
-    return _as_told(environment, host, rank, world_size)
+    told = Placement(host, rank, world_size, origin="--rank")
+    with suppress(UsageError):  # variables that the user has just overruled
+        return replace(told, job=_name(find_job(environment)))
+    return told
 
 
 def require_node(placement: Placement, purpose: str) -> None:
@@ -116,33 +120,13 @@ def _from_environment(environment: Mapping[str, str], host: str) -> Placement:
     elif job is not None:
         found = _in_job(job, host)
     else:
-        found = Placement(host, 0, 1, 0, None, None, host, "nothing")
+        found = Placement(host, leader=host)
     if found.node >= found.nodes:
         raise UsageError(
             f"{found.origin}'s variables contradict each other: node {found.node} of {found.nodes},"
             " counted from 0; unset what another job has left, or give --rank and --world_size"
         )
     return found
-
-
-def _as_told(environment: Mapping[str, str], host: str, rank: int, nodes: int) -> Placement:
-    """What the user says of the nodes, and what the variables say of all else."""
-    try:
-        found = _from_environment(environment, host)
-    except UsageError:  # variables that the user has just overruled
-        found = Placement(host, 0, 1, 0, None, None, None, "nothing")
-    # A loop of launches, one a node, has a step for each of them.
-    same = found.doubt is not None or found.nodes == nodes
-    agreed = found.doubt is None and (found.node, found.nodes) == (rank, nodes)
-    return replace(
-        found,
-        node=rank,
-        nodes=nodes,
-        step=found.step if same else None,
-        leader=found.leader if agreed else None,
-        origin="--rank",
-        doubt=None,
-    )
 
 
 def _in_slurm_step(environment: Mapping[str, str], job: Job, host: str) -> Placement:
@@ -172,7 +156,7 @@ def _in_job(job: Job, host: str) -> Placement:
     if node is None:
         # In Slurm, the shell of salloc, on a login node.
         node = 0 if job.index is None and job.origin == "Slurm" else job.index
-    found = Placement(host, 0, 1, 0, job.name, None, None, job.origin)
+    found = Placement(host, job=job.name, origin=job.origin)
     if (nodes is None and not node) or (nodes == 1 and node is None):
         return found
     if node is None or nodes is None:
@@ -182,28 +166,23 @@ def _in_job(job: Job, host: str) -> Placement:
 
 def _launched(launch: Launch, job: Job | None, host: str) -> Placement:
     hosts = job.hosts if job else ()
+    step = ".".join([*([job.name] if job else []), f"{launch.origin}-{launch.name}"])
+    found = Placement(
+        host,
+        local_rank=launch.local_rank or 0,
+        job=_name(job),
+        step=step.replace(" ", "-") if launch.name else None,
+        origin=launch.origin,
+    )
     place = _node_of(launch, hosts, host)
-    node, nodes = place or (0, 1)
-    leader = doubt = None
     if place is None:
         doubt = f"{launch.origin} does not tell which node of how many this is"
-    elif nodes == 1:
-        leader = host
-    elif len(hosts) == nodes and _index_of(host, hosts) == node:
+        return replace(found, doubt=doubt)
+    node, nodes = place
+    leader = host if nodes == 1 else None
+    if len(hosts) == nodes and _index_of(host, hosts) == node:
         leader = hosts[0]  # the launch counts hosts as the scheduler lists them
-    names = [job.name] if job else []
-    step = [*names, f"{launch.origin}-{launch.name}".replace(" ", "-")]
-    return Placement(
-        host=host,
-        node=node,
-        nodes=nodes,
-        local_rank=launch.local_rank or 0,
-        job=job.name if job else None,
-        step=".".join(step) if launch.name else None,
-        leader=leader,
-        origin=launch.origin,
-        doubt=doubt,
-    )
+    return replace(found, node=node, nodes=nodes, leader=leader)
 
 
 def _node_of(launch: Launch, hosts: Sequence[str], host: str) -> tuple[int, int] | None:
@@ -228,3 +207,7 @@ def _index_of(host: str, hosts: Sequence[str]) -> int | None:
     """With or without a domain."""
     names = [short_name(name) for name in hosts]
     return names.index(short_name(host)) if short_name(host) in names else None
+
+
+def _name(job: Job | None) -> str | None:
+    return job.name if job else None

@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dataprep.errors import StagingError
-from dataprep.staging.inventory import Inventory, read_inventory
+from dataprep.sealed.part import NAME as PART
+from dataprep.sealed.set import NAME as MANIFEST
+from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
 from dataprep.staging.node_dir.directory import StageDirectory
 from dataprep.staging.node_dir.sentinel import PLANNED, other_jobs, read_sentinel
 from dataprep.staging.placement import Placement, require_node
@@ -30,19 +33,16 @@ from dataprep.system.messages import printable
 _LONGEST_NAME = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """Where the copy goes.
 
     Attributes:
         path: absolute; the files go directly into it. It need not exist.
         why: what chose it, for messages: ``--to``, ``$SLURM_TMPDIR``.
-        kind: the file system's type, e.g. ``ext4``, ``tmpfs``; empty if it cannot be told.
     """
 
     path: Path
     why: str
-    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,21 @@ class StagePlan:
     inventory: Inventory
     selection: Selection
     target: Target
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What makes the target a data set, or a part of one; none of a plain directory.
+
+        They are not copied, but written when all else is there: so whatever kills a copier, what
+        it leaves behind does not look like a finished data set. In this order they go: without its
+        part, a manifest means all.
+        """
+        return (MANIFEST, PART) if self.inventory.manifest is not None else ()
+
+    @property
+    def copied_files(self) -> list[SourceFile]:
+        """What is copied of the selection: all but the labels."""
+        return [file for file in self.selection.files if file.path not in self.labels]
 
 
 def make_plan(request: StageRequest, placement: Placement) -> StagePlan:
@@ -135,11 +150,11 @@ def find_target(
                 f"{printable(str(path))} (--to) is on {kind}, which other nodes share; name "
                 "node-local storage with --to"
             )
-        return Target(path, "--to", kind)
+        return Target(path, "--to")
     scratch = _choose(environment)
     job = "shared" if shared else _component(placement.job or "nojob")
     path = scratch.path / f"dataprep-{_component(user_name())}" / job / _component(name)
-    return Target(path, scratch.why, filesystem_of(scratch.path))
+    return Target(path, scratch.why)
 
 
 def _choose(environment: Mapping[str, str]) -> Scratch:

@@ -26,9 +26,9 @@ from dataprep.staging.node_dir.cleaning import clean
 from dataprep.staging.node_dir.directory import StageDirectory, private_name
 from dataprep.staging.placement import Placement, find_placement
 from dataprep.staging.plan import find_place
+from dataprep.staging.rendezvous import SECRET
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.schedulers import Job, find_job, short_name
-from dataprep.staging.secret import SECRET
 from dataprep.staging.stage import stage
 from dataprep.staging.status import read_staged
 from dataprep.system.messages import printable
@@ -153,27 +153,16 @@ class _Signals:
         try:
             for number in early:
                 process.send_signal(number)
-            with _listening():
-                out, _ = process.communicate()
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    # Woken up now and then: a signal that comes right before the blocking call,
+                    # or to another thread, does not interrupt it.
+                    out, _ = process.communicate(timeout=_LISTENING_SECONDS)
+                    break
         finally:
             self._working = None
         code = process.returncode
         return code if code >= 0 else 128 - code, out or ""
-
-
-@contextmanager
-def _listening() -> Iterator[None]:
-    """Interrupt whatever blocks once a second, so that Python looks whether a signal has come.
-
-    One that comes right before the blocking call, or to another thread, does not interrupt it.
-    """
-    before = signal.signal(signal.SIGALRM, lambda *_: None)
-    signal.setitimer(signal.ITIMER_REAL, _LISTENING_SECONDS, _LISTENING_SECONDS)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _run(command: Sequence[str], place: Path, signals: _Signals) -> int:

@@ -58,7 +58,7 @@ def select(
 ) -> Selection:
     """What a node gets.
 
-    The shards of each split are dealt by their records, the files of a plain directory by their
+    The shards of each split are assigned by their records, the files of a plain directory by their
     bytes. Every node gets all of a split that has fewer shards than there are nodes. Files that are
     made once for a split, such as a mean image, are of all its shards, and come only with all.
 
@@ -80,8 +80,8 @@ def select(
         )
     notes: list[str] = []
     sizes = [file.bytes for file in inventory.files]
-    dealt = _deal(sizes, share, "the directory", "file", notes)
-    return _selection(inventory, [inventory.files[number] for number in dealt], None, notes)
+    own = _own(sizes, share, "the directory", "file", notes)
+    return _selection(inventory, [inventory.files[number] for number in own], None, notes)
 
 
 def _of_data_set(
@@ -98,24 +98,22 @@ def _of_data_set(
     left_out: set[str] = set()
     notes: list[str] = []
     for name, split in manifest.splits.items():
-        own = [file.path for file in split.files]
-        dealt: Sequence[int] = ()
+        here: Sequence[int] = ()
         if name in wanted:
             sizes = [shard.records for shard in split.shards]
-            dealt = numbers[name] = _deal(sizes, share, name, "shard", notes)
-        here = {*dealt}
-        if len(here) == len(split.shards):
-            split_files += own
-        else:
-            left_out.update(own)
-            if own and name in wanted:
-                notes.append(
-                    f"{printable(name)}: left out {some_of(own)}, made once for all its shards; "
-                    "without --share they come along"
-                )
-        for number, shard in enumerate(split.shards):
-            if number not in here:
-                left_out.update(file.path for file in shard.files)
+            here = numbers[name] = _own(sizes, share, name, "shard", notes)
+        absent = {*range(len(split.shards))}.difference(here)
+        left_out.update(file.path for number in absent for file in split.shards[number].files)
+        made_once = [file.path for file in split.files]
+        if not absent:
+            split_files += made_once
+            continue
+        left_out.update(made_once)
+        if made_once and name in wanted:
+            notes.append(
+                f"{printable(name)}: left out {some_of(made_once)}, made once for all its shards; "
+                "without --share they come along"
+            )
     part = None
     if left_out:
         part = Part(
@@ -129,20 +127,19 @@ def _of_data_set(
     return _selection(inventory, files, part, notes)
 
 
-def _deal(
+def _own(
     sizes: Sequence[int], share: Share | None, what: str, noun: str, notes: list[str]
 ) -> tuple[int, ...]:
     """The numbers of this node's: all where parts are not asked for, or not every node gets one."""
-    if share is None:
-        return tuple(range(len(sizes)))
-    if len(sizes) < share.nodes:
+    if share is not None and len(sizes) < share.nodes:
         notes.append(
             f"{printable(what)}: {counted(len(sizes), noun)}, too few for {share.nodes} nodes, so "
             "all of it is staged on every node"
         )
-        return tuple(range(len(sizes)))
-    dealt = deal_shards(sizes, share.nodes)
-    return tuple(number for number, node in enumerate(dealt) if node == share.node)
+    elif share is not None:
+        nodes = assign_shards(sizes, share.nodes)
+        return tuple(number for number, node in enumerate(nodes) if node == share.node)
+    return tuple(range(len(sizes)))
 
 
 def _selection(
@@ -151,15 +148,11 @@ def _selection(
     text = "" if part is None else encode(part).decode()
     # No path holds a NUL, so no two selections are the same text.
     named = "\0".join([inventory.digest, text, *(file.path for file in files)])
-    return Selection(
-        files=tuple(files),
-        digest=hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest(),
-        part=part,
-        notes=tuple(notes),
-    )
+    digest = hashlib.sha256(named.encode()).hexdigest()
+    return Selection(tuple(files), digest, part, tuple(notes))
 
 
-def deal_shards(sizes: Sequence[int], nodes: int) -> Iterator[int]:
+def assign_shards(sizes: Sequence[int], nodes: int) -> Iterator[int]:
     """Give every shard to the node that has the least so far.
 
     Of nodes with equally much, the one with fewer shards comes first, then the one with the lower

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, suppress
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from dataprep.errors import DataprepError
+from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
 from dataprep.staging import mpi
 from dataprep.staging.agreement import Peers
 from dataprep.staging.copier import Copier
-from dataprep.staging.copying import Watch
-from dataprep.staging.local_ranks import Progress, election
-from dataprep.staging.node_dir.directory import StageDirectory
+from dataprep.staging.node_dir.directory import StageDirectory, private_name
+from dataprep.staging.node_dir.node_lock import node_lock
+from dataprep.staging.node_dir.sentinel import read_sentinel
 from dataprep.staging.placement import Placement, find_placement
 from dataprep.staging.plan import StagePlan, find_place, make_plan, share_of
+from dataprep.staging.progress import Progress
 from dataprep.staging.rendezvous import connected
 from dataprep.staging.request import StageReporter, StageRequest
+from dataprep.system.messages import one_line
+from dataprep_schemas.state import Outcome
+
+_OUTCOME = "outcome"
+_LAUNCH = "launch"  # of the locks that say who does the work for one launch
+_STAGGER = 10.0  # seconds within which the processes of one launch begin on a node
 
 
 def stage(request: StageRequest, reporter: StageReporter) -> Path:
@@ -44,8 +54,8 @@ def stage(request: StageRequest, reporter: StageReporter) -> Path:
 def _stage_by_reading(request: StageRequest, placement: Placement, reporter: StageReporter) -> Path:
     """Every node reads what it needs from the source."""
 
-    def connect(watch: Watch) -> AbstractContextManager[Peers]:
-        return connected(request, placement, watch, reporter)
+    def connect(progress: Progress) -> AbstractContextManager[Peers]:
+        return connected(request, placement, progress.stop, reporter)
 
     plan: StagePlan | None = None
     try:
@@ -58,19 +68,18 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
     except DataprepError:
         if placement.local_rank == 0:
             # The other nodes must not wait for this one; whether they can be told or not, it ends.
-            with suppress(DataprepError), connect(Watch()):
+            with suppress(DataprepError), connect(Progress()):
                 raise
         raise
     with directory:
         progress = Progress(reporter if placement.node == 0 else None)
         quiet = placement.node != 0  # thousands of processes need not say that they wait
         on_wait = (lambda _: None) if quiet else reporter.line
-        with election(directory, request, placement, progress, on_wait) as tell:
+        with elected(directory, request, placement, progress, on_wait) as tell:
             if tell is not None:
-                watch = Watch(progress)
-                with connect(watch) as peers:
+                with connect(progress) as peers:
                     plan = plan or make_plan(request, placement)
-                    Copier(plan, directory, peers, watch, reporter, progress).run(tell)
+                    Copier(plan, directory, peers, progress, reporter).run(tell)
         directory.check_current()  # other nodes may have been waited for
     return place
 
@@ -86,6 +95,72 @@ def _stage_by_broadcast(
                 request, replace(placement, node=peers.index, nodes=peers.count, doubt=None)
             )
             progress = Progress(reporter if peers.index == 0 else None)
-            Copier(plan, directory, peers, Watch(progress), reporter, progress).run()
+            Copier(plan, directory, peers, progress, reporter).run()
             directory.check_current()
     return place
+
+
+@contextmanager
+def elected(
+    directory: StageDirectory,
+    request: StageRequest,
+    placement: Placement,
+    progress: Progress,
+    on_wait: Callable[[str], None],
+) -> Iterator[Callable[[], None] | None]:
+    """Be the one process of a launch on this node that does the work, or wait until it is done.
+
+    Where no launcher names its launch, the processes learn nothing from each other: each looks for
+    itself what is there.
+
+    Args:
+        progress: of the one that is elected, for the others.
+
+    Yields:
+        If this process is to do the work, what it must call as soon as all is well here; what
+        it raises is told to the others. None if the copy is there.
+
+    Raises:
+        DataprepError: what the one that did the work has ended with.
+    """
+    if placement.step is None:
+        yield lambda: None
+        return
+    # The same in all processes of a call, without a look at the source.
+    call = repr((request.source, request.options)).encode()
+    launch = f"{placement.step}.{hashlib.sha256(call).hexdigest()[:16]}"
+    told, since = private_name(_OUTCOME, launch), time.time() - _STAGGER
+
+    def settled() -> Outcome | None:
+        """Only failures of this call count; a success does as long as there is a copy."""
+        seen = directory.read_private(told, Outcome)
+        if seen is None or (seen.error is not None and seen.time < since):
+            return None
+        return seen if seen.error is not None or read_sentinel(directory) else None
+
+    def tell(error: Exception | None = None) -> None:
+        outcome = Outcome(time=time.time())
+        if error is not None:
+            line = one_line(" ".join(str(error).split())) or type(error).__name__
+            code = getattr(error, "exit_code", StagingError.exit_code)
+            outcome = Outcome(error=line, exit_code=code, time=outcome.time)
+        directory.write_private(told, outcome)
+
+    name = private_name(_LAUNCH, launch)
+    with node_lock(
+        directory, done=lambda: settled() is not None, on_wait=on_wait, name=name
+    ) as lock:
+        if lock is None:
+            seen = settled()
+            if seen is not None and seen.error is not None:
+                kinds = {kind.exit_code: kind for kind in (NoRoomError, UsageError)}
+                raise kinds.get(seen.exit_code, StagingError)(seen.error)
+            yield None
+            return
+        progress.tell(lock)
+        try:
+            yield tell
+        except Exception as error:
+            with suppress(DataprepError):  # what went wrong first is what the user must know
+                tell(error)
+            raise

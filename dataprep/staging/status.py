@@ -9,7 +9,7 @@ from dataprep.errors import DatasetError
 from dataprep.sealed.part import NAME as PART
 from dataprep.sealed.part import described
 from dataprep.sealed.set import SealedSet
-from dataprep.staging.copying import Watch, default_streams, rehash_files
+from dataprep.staging.copying import default_streams, rehash_files
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.node_dir.directory import StageDirectory
 from dataprep.staging.node_dir.node_lock import describe_holder
@@ -19,6 +19,7 @@ from dataprep.staging.node_dir.sentinel import (
     planned_paths,
     read_sentinel,
 )
+from dataprep.staging.progress import Progress
 from dataprep.system.messages import counted, one_line, printable, sized, some_of
 
 
@@ -119,7 +120,7 @@ def read_staged(path: Path, *, reread: bool = False) -> StagedStatus:
                 if file.sha256 is not None
             ]
             streams = default_streams()
-            found = rehash_files(directory.descriptor, known, streams=streams, watch=Watch())
+            found = rehash_files(directory.descriptor, known, streams=streams, progress=Progress())
             good = {file.path for file in found}
             changed |= {file.path for file in known} - good
         return StagedStatus(

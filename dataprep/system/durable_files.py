@@ -63,17 +63,23 @@ def rename(temporary: Path, path: Path, check: Callable[[], object] = lambda: No
 
 
 def write_durably(
-    path: Path, data: bytes, *, flush: bool = True, check: Callable[[], object] = lambda: None
+    path: Path,
+    data: bytes,
+    *,
+    flush: bool = True,
+    check: Callable[[], object] = lambda: None,
+    mode: int = 0o666,
 ) -> None:
     """Put ``data`` at ``path``: whole or not at all, even after a power cut.
 
     Args:
         flush: False: after a power cut it may be torn, which whoever reads it must find out.
         check: as for `rename`.
+        mode: its permissions, from the start; the umask takes from them.
     """
     temporary = partial_path(path)
     try:
-        _write_new(temporary, data, flush=flush)
+        _write_new(temporary, data, flush=flush, mode=mode)
         rename(temporary, path, check)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -265,3 +265,19 @@ def source(sets: Sets) -> Path:
 def mine(sets: Sets, tmp_path: Path) -> Path:
     """The same, for one test to change and to damage."""
     return sets.first.copy(tmp_path / "mine")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """An empty directory to copy into."""
+    path = tmp_path / "target"
+    path.mkdir(mode=0o700)
+    return path
+
+
+@pytest.fixture
+def target(place: Path) -> Iterator[int]:
+    """Its descriptor."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    yield descriptor
+    os.close(descriptor)

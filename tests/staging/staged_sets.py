@@ -6,11 +6,14 @@ import hashlib
 import json
 import os
 import shutil
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.conftest import Cli, Made, Raw, hashes, make, write_tiny_raw
+from dataprep.staging.progress import Progress
+from tests.conftest import Cli, Made, Raw, Result, hashes, make, write_tiny_raw
 
 PRIVATE = ".dataprep-stage"
 SHARDS = {"train": 7, "validation": 3}
@@ -120,3 +123,28 @@ def write_plain(path: Path) -> dict[str, str]:
         (path / name).write_bytes(os.urandom(size))
     (path / "empty").touch()
     return hashes(path)
+
+
+class Counting(Progress):
+    """Tells every step, and how many bytes are done."""
+
+    def __init__(self, on_advance: Callable[[int], None] = lambda _: None) -> None:
+        super().__init__()
+        self.done = 0
+        self._counting = threading.Lock()
+        self._on_advance = on_advance
+
+    def advance(self, count: int) -> None:
+        with self._counting:
+            self.done += count
+        self._on_advance(count)
+        super().advance(count)
+
+
+def refused(result: Result, *words: object, code: int = 1) -> str:
+    """The one line of the error, with all that it must name."""
+    assert result.code == code, result
+    for word in words:
+        assert str(word) in result.error, result.error
+    assert "unexpected" not in result.error
+    return result.error

@@ -52,11 +52,6 @@ def finish(*reports: NodeDone) -> Agreed:
     return agree_to_finish(reports)
 
 
-def test_nodes_that_have_the_room_and_see_the_same_agree() -> None:
-    agree([start(node, needed=100 * GB) for node in range(4)])
-    agree([start(3)])
-
-
 @pytest.mark.parametrize(
     ("change", "what"),
     [({"digest": "e"}, "do not see the same"), ({"options": "x"}, "were started with different")],

@@ -164,7 +164,7 @@ def _clusters(path: Path) -> dict[str, Cluster]:
         # Rank 2 does not know where to copy to, and raises inside.
         "lost": Cluster(path, files, {2: {"target": None}}),
         "lost between": Cluster(path, files, {2: {"fails between": True}}),
-        "late": Cluster(path, files, {1: {"late": 0.5}, 0: {"patience": 0.1}}),
+        "late": Cluster(path, files, {1: {"late": 0.5}, 0: {"first seconds": 0.1}}),
         # After all failures: the processes are as good as new.
         "again": Cluster(path, files),
     }

@@ -21,9 +21,7 @@ from dataprep.staging.node_dir.paths import partial_name
 from dataprep.staging.node_dir.sentinel import (
     PLANNED,
     add_lease,
-    other_jobs,
     planned_paths,
-    read_sentinel,
     write_sentinel,
 )
 from dataprep_schemas.state import CopiedFile, Sentinel
@@ -129,31 +127,6 @@ def test_a_link_in_a_folders_place_is_not_followed(tmp_path: Path) -> None:
     assert (target / "train").is_symlink()
 
 
-@pytest.mark.parametrize(("job", "whole"), [("slurm-2", True), (None, False)])
-def test_another_jobs_copy_is_refused(tmp_path: Path, job: str | None, whole: bool) -> None:
-    stage(tmp_path / "job", whole=whole)
-    before = tree(tmp_path)
-    with pytest.raises(StagingError, match=r"was staged by slurm-1, this is .*; " + BY_HAND):
-        clean(tmp_path / "job", job)
-    assert tree(tmp_path) == before
-
-
-def test_a_shared_copy_stays_until_its_last_job_is_over(tmp_path: Path) -> None:
-    target = tmp_path / "shared"
-    stage(target, shared=True)
-    with StageDirectory.make(target) as directory:
-        for job in ("slurm-1", "slurm-2", "slurm-3"):
-            add_lease(directory, job)
-        left = f"the copy stays, used by slurm-2, slurm-3; {BY_HAND}"
-        assert clean(target, "slurm-1") == Cleaned(0, 0, left)
-        assert other_jobs(directory, None) == ["slurm-2", "slurm-3"]
-        assert clean(target, "slurm-1").left == left  # an epilog may run twice
-        assert clean(target, "slurm-3").left is not None
-        assert read_sentinel(directory) is not None
-    assert clean(target, "slurm-2") == Cleaned(4, 20, None)
-    assert tree(tmp_path) == []
-
-
 def test_a_job_that_ends_while_another_one_copies_is_waited_for_by_nobody(tmp_path: Path) -> None:
     target = tmp_path / "shared"
     stage(target, shared=True, whole=False)
@@ -162,7 +135,7 @@ def test_a_job_that_ends_while_another_one_copies_is_waited_for_by_nobody(tmp_pa
             add_lease(directory, job)
         with node_lock(directory):
             left = f"the copy stays, used by slurm-1; {BY_HAND}"
-            assert clean(target, "slurm-2", patience=0) == Cleaned(0, 0, left)
+            assert clean(target, "slurm-2", timeout=0) == Cleaned(0, 0, left)
     assert clean(target, "slurm-1").files == 4
 
 
@@ -174,9 +147,9 @@ def test_a_copy_in_the_making_is_not_cleaned(tmp_path: Path) -> None:
     ):
         assert lock is not None
         lock.note("1 of 5 GB")
-        for patience in (0, 0.1):
+        for timeout in (0, 0.1):
             with pytest.raises(StagingError, match=rf"process {os.getpid()} on .*1 of 5 GB"):
-                clean(tmp_path / "job", JOB, patience=patience)
+                clean(tmp_path / "job", JOB, timeout=timeout)
     assert clean(tmp_path / "job", JOB).files == 4
 
 

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import StagingError
-from dataprep.staging.copying import Watch, copy_files, in_order
+from dataprep.staging.copying import copy_files, in_order
 from dataprep.staging.inventory import SourceFile
 from dataprep_schemas.state import CopiedFile
+from tests.staging.staged_sets import Counting
 
 _PIECE = 1 << 22
 _SIZES = {
@@ -42,20 +42,6 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    path = tmp_path / "target"
-    path.mkdir(mode=0o700)
-    return path
-
-
-@pytest.fixture
-def target(place: Path) -> Iterator[int]:
-    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-    yield descriptor
-    os.close(descriptor)
-
-
 def sealed(source: Path) -> list[SourceFile]:
     """As a manifest lists them."""
     return [
@@ -74,7 +60,7 @@ def copy(source: Path, files: list[SourceFile], target: int, **options: Any) -> 
     defaults = {
         "verify": "copy",
         "streams": 2,
-        "watch": Watch(),
+        "progress": Counting(),
         "on_copied": landed.append,
     }
     copy_files(source, files, target, **{**defaults, **options})
@@ -90,24 +76,15 @@ def test_every_byte_arrives(
     source: Path, place: Path, target: int, verify: str, streams: int
 ) -> None:
     files = sealed(source)
-    watch = Watch()
-    landed = copy(source, files, target, verify=verify, streams=streams, watch=watch)
+    progress = Counting()
+    landed = copy(source, files, target, verify=verify, streams=streams, progress=progress)
     assert everything(place) == sorted(_SIZES)
     for file, one in zip(files, landed, strict=True):
         assert (place / file.path).read_bytes() == (source / file.path).read_bytes()
         assert (one.path, one.bytes) == (file.path, file.bytes)
         assert one.sha256 == (None if verify == "none" else file.sha256)
         assert one.modified == (place / file.path).stat().st_mtime_ns
-    assert watch.done == sum(_SIZES.values())
-
-
-def test_a_plain_directory_is_hashed_too(source: Path, target: int) -> None:
-    plain = [
-        replace(file, sha256=None, modified=(source / file.path).stat().st_mtime_ns)
-        for file in sealed(source)
-    ]
-    hashes = [one.sha256 for one in copy(source, plain, target)]
-    assert hashes == [file.sha256 for file in sealed(source)]
+    assert progress.done == sum(_SIZES.values())
 
 
 # --- failures ---
@@ -122,12 +99,12 @@ def test_a_damaged_source_ends_everything_and_keeps_what_landed(
     data[-1] ^= 1
     (source / name).write_bytes(data)
     landed: list[CopiedFile] = []
-    watch = Watch()
+    progress = Counting()
     says = f"{name} has SHA-256 .*run dataprep verify {source}"
     with pytest.raises(StagingError, match=says):
-        copy(source, files, target, streams=streams, watch=watch, on_copied=landed.append)
+        copy(source, files, target, streams=streams, progress=progress, on_copied=landed.append)
     with pytest.raises(StagingError, match=says):
-        watch.check()  # which is what stops the other streams
+        progress.check()  # which is what stops the other streams
     assert everything(place) == sorted(one.path for one in landed)
     assert name not in everything(place)
 
@@ -155,19 +132,6 @@ def test_a_piece_that_is_not_stored_is_never_overlooked(
     assert everything(place) == []
 
 
-def test_the_failure_of_another_node_stops_every_stream(
-    source: Path, place: Path, target: int
-) -> None:
-    def fail(count: int) -> None:
-        watch.stop(StagingError("n7: no space left"))
-
-    watch = Watch(fail)
-    with pytest.raises(StagingError, match="n7: no space left"):
-        copy(source, sealed(source), target, streams=3, watch=watch)
-    assert everything(place) == []
-    assert watch.done < sum(_SIZES.values())
-
-
 def test_no_descriptor_and_no_thread_is_left(source: Path, place: Path, target: int) -> None:
     before = len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
     files = sealed(source)
@@ -186,10 +150,15 @@ import os, signal, sys
 from pathlib import Path
 from dataprep.staging.copying import copy_files
 from dataprep.staging.inventory import SourceFile
-from dataprep.staging.copying import Watch
+from dataprep.staging.progress import Progress
 
 class Stopped(Exception):
     pass
+
+class Saying(Progress):
+    def advance(self, count):
+        print("piece", flush=True)
+        super().advance(count)
 
 def stop(*_):
     raise Stopped
@@ -202,7 +171,7 @@ target = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
 try:
     copy_files(
         source, files, target, verify="copy", streams=2, on_copied=print,
-        watch=Watch(lambda count: print("piece", flush=True)), bandwidth=8 << 20,
+        progress=Saying(), bandwidth=8 << 20,
     )
 except (Stopped, KeyboardInterrupt) as error:
     print(type(error).__name__, sorted(os.listdir(place)))

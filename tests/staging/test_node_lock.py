@@ -38,22 +38,6 @@ with StageDirectory.make(pathlib.Path(sys.argv[1])) as directory:
         sys.stdin.read()
 """
 
-# As every local rank does: whoever gets the lock does the work, the others find it done.
-_RANK = """
-import pathlib, sys, time
-from dataprep.staging.node_dir.directory import StageDirectory
-from dataprep.staging.node_dir.node_lock import node_lock
-place = pathlib.Path(sys.argv[1])
-with StageDirectory.make(place) as directory:
-    with node_lock(directory, done=(place / "whole").exists) as lock:
-        if lock is None:
-            print("waited")
-        else:
-            time.sleep(0.2)
-            (place / "whole").touch()
-            print("copied")
-"""
-
 
 class Clock:
     """Time that passes only while somebody sleeps."""
@@ -126,13 +110,6 @@ def test_a_free_lock_is_taken_and_given_back(directory: StageDirectory) -> None:
             assert lock is not None
             assert f"process {os.getpid()} on " in str(describe_holder(directory))
     assert describe_holder(directory) is None
-
-
-def test_of_many_processes_one_copies_and_the_others_wait(target: Path) -> None:
-    ranks = [start(_RANK, target) for _ in range(5)]
-    said = sorted(rank.communicate(timeout=120)[0].strip() for rank in ranks)
-    assert said == ["copied"] + ["waited"] * 4
-    assert [rank.returncode for rank in ranks] == [0] * 5
 
 
 def test_the_lock_of_a_killed_holder_is_free_even_if_its_child_lives_on(

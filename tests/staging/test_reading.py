@@ -56,13 +56,6 @@ def test_the_pieces_are_the_file(tmp_path: Path, size: int) -> None:
         reader.check_unchanged()
 
 
-def test_a_link_in_the_source_is_read_as_what_it_leads_to(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").write_bytes(b"here")
-    (tmp_path / "a").symlink_to("elsewhere")
-    with SourceReader(tmp_path, listed(tmp_path, "a")) as reader:
-        assert read_all(reader, 1000) == b"here"
-
-
 def test_the_source_does_not_stay_in_memory(tmp_path: Path) -> None:
     if filesystem_of(tmp_path) in ("tmpfs", "ramfs", "overlay", ""):
         pytest.skip("the temporary directory is memory, or may be: set TMPDIR to one on a disk")

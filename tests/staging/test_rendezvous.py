@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import secrets
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,14 +22,17 @@ import msgspec
 import pytest
 
 from dataprep.errors import NoRoomError, StagingError, UsageError
-from dataprep.staging import links, rendezvous, waiting
-from dataprep.staging.agreement import Agreed, NodeStart, Peers
-from dataprep.staging.copying import Watch
-from dataprep.staging.links import MESSAGES, Failed, Greeting, Hello, Link, Message
+from dataprep.staging import agreement, rendezvous
+from dataprep.staging.agreement import Agreed, Failed, Hello, NodeStart, Peers
 from dataprep.staging.placement import Placement
-from dataprep.staging.rendezvous import candidate_ports, connected, parse_address
+from dataprep.staging.rendezvous import (
+    SECRET,
+    connected,
+    parse_address,
+    port_of,
+    receive,
+)
 from dataprep.staging.request import StageRequest
-from dataprep.staging.secret import SECRET
 
 LONG = 20.0  # seconds; a bound for tests in which nothing is to time out
 
@@ -57,15 +60,13 @@ def meet(
     line: Callable[[str], None] = lambda _: None,
 ) -> Peers:
     """Meet for a source of this name."""
-    watch = Watch()
-    watch.stop = on_failure  # type: ignore[method-assign]
     request = StageRequest(Path(token), rendezvous=address, rendezvous_seconds=seconds)
     reporter = SimpleNamespace(line=line)
-    return connected(request, placement, watch, reporter).__enter__()  # type: ignore[arg-type]
+    return connected(request, placement, on_failure, reporter).__enter__()  # type: ignore[arg-type]
 
 
-def ports_of(token: str) -> Sequence[int]:
-    return candidate_ports(f"slurm-1.0 {token} {os.getuid()}")
+def port(token: str) -> int:
+    return port_of(f"slurm-1.0 {token} {os.getuid()}")
 
 
 @pytest.fixture(autouse=True)
@@ -75,11 +76,11 @@ def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def token() -> str:
-    """One whose first port is free."""
+    """One whose port is free."""
     while True:
         token = secrets.token_hex(8)
         with suppress(OSError):
-            socket.create_server(("", ports_of(token)[0])).close()
+            socket.create_server(("", port(token))).close()
             return token
 
 
@@ -157,7 +158,7 @@ def test_the_same_nodes_may_meet_again_at_once(token: str) -> None:
 def test_an_address_that_is_given_is_used(token: str, host: str) -> None:
     if host == "[::1]" and not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
-    address = f"{host}:{ports_of(token)[3]}"
+    address = f"{host}:{port(token)}"
     assert together(token, 2, count_reports, address=address) == [2, 2]
 
 
@@ -182,8 +183,8 @@ def test_a_node_0_that_is_not_found_is_named_with_its_place(token: str) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "FIRST_SECONDS", 0.05)
-    monkeypatch.setattr(waiting, "NEXT_SECONDS", 0.1)
+    monkeypatch.setattr(agreement, "FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(agreement, "NEXT_SECONDS", 0.1)
 
 
 SINCE = r" since \d\d:\d\d:\d\d \(0 s\)"
@@ -288,25 +289,29 @@ def test_two_processes_with_the_same_index_end_it(token: str) -> None:
 # --- strangers ---
 
 
-def framed(message: object, *, signed: bool = True) -> bytes:
-    """What a stranger says who knows all but the secret."""
-    text = msgspec.json.encode(message)
-    data = secrets.token_bytes(32) + text if signed else text
+def framed(data: bytes) -> bytes:
+    """As the library sends it."""
     return len(data).to_bytes(4) + data
 
 
+HELLO = msgspec.json.encode(Hello(1, "n1"))
+
+
 def visit(token: str, say: bytes) -> bytes:
-    """What node 0 answers to a stranger behind its greeting, until it hangs up."""
+    """What node 0 answers to a stranger behind its challenge, until it hangs up."""
     deadline = time.monotonic() + LONG
     while True:
         try:
-            place = ("127.0.0.1", ports_of(token)[0])
+            place = ("127.0.0.1", port(token))
             with socket.create_connection(place, LONG) as connection:
                 length = int.from_bytes(connection.recv(4, socket.MSG_WAITALL))
                 assert len(connection.recv(length, socket.MSG_WAITALL)) == length
                 connection.sendall(say)
                 connection.shutdown(socket.SHUT_WR)
-                return connection.recv(100)
+                answer = b""
+                while more := connection.recv(100):
+                    answer += more
+                return answer
         except ConnectionResetError:
             return b""
         except OSError:
@@ -319,11 +324,12 @@ def visit(token: str, say: bytes) -> bytes:
     [
         b"",
         b"GET / HTTP/1.1\r\n\r\n",
-        bytes(32) + (1 << 16).to_bytes(4) + bytes(1 << 10),
-        bytes(32) + framed(Hello(1, "m")),
-        bytes(32) + framed(Failed("x")),
+        (1 << 16).to_bytes(4) + bytes(1 << 10),
+        framed(bytes(16)) + framed(HELLO),
+        framed(HELLO) * 3,
+        framed(b"#WELCOME#") + framed(b"#CHALLENGE#" + bytes(20)),
     ],
-    ids=["nothing", "http", "cut off", "a guess", "a failure"],
+    ids=["nothing", "http", "cut off", "a guess", "no proof", "of the library"],
 )
 def test_strangers_are_dropped_and_harm_nobody(token: str, garbage: bytes) -> None:
     with ThreadPoolExecutor(1) as pool:
@@ -331,7 +337,7 @@ def test_strangers_are_dropped_and_harm_nobody(token: str, garbage: bytes) -> No
 
         def work(node: int) -> int:
             if node == 1:
-                assert stranger.result() == b""
+                assert stranger.result() in (b"", framed(b"#FAILURE#"))
             with meet(placed(node, 2), token) as peers:
                 return count_reports(peers)
 
@@ -342,12 +348,11 @@ def test_strangers_are_dropped_and_harm_nobody(token: str, garbage: bytes) -> No
 def test_who_does_not_know_the_secret_is_not_let_in(
     token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(SECRET, "hush")
     with ThreadPoolExecutor(1) as pool:
         zero = pool.submit(meet, placed(0, 2), token, seconds=2)
-        visit(token, b"?" * 50)  # it is there, with its key
+        visit(token, b"")  # it is there, with its key
         monkeypatch.setenv(SECRET, "guessed")
-        with pytest.raises(StagingError, match="did not find node 0"):
+        with pytest.raises(StagingError, match=rf"secret \(this node goes by \${SECRET}\)"):
             meet(placed(1, 2), token, seconds=0.3)
         assert "did not come" in str(zero.exception())
 
@@ -355,11 +360,12 @@ def test_who_does_not_know_the_secret_is_not_let_in(
 def test_many_who_come_and_say_nothing_keep_nobody_out(
     token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "MOST_UNPROVEN", 8)
+    monkeypatch.setattr(rendezvous, "MOST_UNPROVEN", 8)
+    monkeypatch.setattr(rendezvous, "GRACE_SECONDS", 0.05)
     with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
         zero = pool.submit(meet, placed(0, 2), token)
-        visit(token, b"?" * 50)  # it is there
-        place = ("127.0.0.1", ports_of(token)[0])
+        visit(token, b"")  # it is there
+        place = ("127.0.0.1", port(token))
         silent = [stack.enter_context(socket.create_connection(place, LONG)) for _ in range(66)]
         with meet(placed(1, 2), token), zero.result():
             for connection in silent:  # and all of them have been let go
@@ -368,61 +374,37 @@ def test_many_who_come_and_say_nothing_keep_nobody_out(
 
 
 def test_who_passes_on_from_another_port_what_nodes_say_is_passed_over(token: str) -> None:
-    """Else it could hang up once both are sure of each other, and node 1 would be lost."""
-    first, second = ports_of(token)[:2]
+    """Else it could hear, and change, what nodes tell each other."""
 
     def pass_on(source: socket.socket, to: socket.socket) -> None:
         with suppress(OSError):
-            to.sendall(source.recv(5000))
+            while data := source.recv(5000):
+                to.sendall(data)
+        with suppress(OSError):
+            to.shutdown(socket.SHUT_WR)
 
-    def between() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(4) as pool:
+        zero = pool.submit(meet, placed(0, 2), token, seconds=2)
+        visit(token, b"")  # it is there
+        elsewhere = f"127.0.0.1:{server.getsockname()[1]}"
+        one = pool.submit(meet, placed(1, 2), token, address=elsewhere, seconds=0.01)
         other, _ = server.accept()
-        with other:
-            while True:
-                with suppress(ConnectionRefusedError):
-                    zero = socket.create_connection(("127.0.0.1", second), LONG)
-                    break
-            with zero:
-                for source, to in ((zero, other), (other, zero), (other, zero), (zero, other)):
-                    pass_on(source, to)
-
-    with socket.create_server(("", first)) as server, ThreadPoolExecutor(1) as pool:
-        relayed = pool.submit(between)
-        assert together(token, 2, count_reports) == [2, 2]
-        relayed.result()
+        with other, socket.create_connection(("127.0.0.1", port(token)), LONG) as real:
+            both = [pool.submit(pass_on, real, other), pool.submit(pass_on, other, real)]
+            assert "another program answers" in str(one.exception())
+            for each in both:
+                each.result()
+        assert "node 1 of 2 did not come" in str(zero.exception())
 
 
 @contextmanager
-def linked() -> Iterator[tuple[Link, socket.socket]]:
-    """Node 0's end of a connection, and what the other one goes through."""
-    ours, theirs = socket.socketpair()
+def said(data: bytes) -> Iterator[Connection]:
+    """A connection on which a node has said that, and has hung up."""
+    ours, theirs = Pipe()
     with ours, theirs:
-        yield Link(ours, bytes(32), is_node_0=True), theirs
-
-
-def signed_by_node(message: object) -> bytes:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        Link(ours, bytes(32), is_node_0=False).send(message)  # type: ignore[arg-type]
-        return theirs.recv(1 << 17)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [Hello(3, "n3"), report(3), Agreed("é"), Failed("no room", no_room=True)],
-    ids=lambda message: type(message).__name__,
-)
-def test_a_message_counts_once_and_in_its_direction(message: Message) -> None:
-    with linked() as (zero, other):
-        other.sendall(signed_by_node(message) * 2)
-        assert zero.receive(MESSAGES) == message
-        with pytest.raises(ValueError, match="another program"):
-            zero.receive(MESSAGES)
-    with linked() as (zero, other):
-        zero.send(message)
-        other.sendall(other.recv(1000))
-        with pytest.raises(ValueError, match="another program"):
-            zero.receive(MESSAGES)
+        theirs.send_bytes(data)
+        theirs.close()
+        yield ours
 
 
 DEEP = msgspec.Raw(b"[" * 500 + b"]" * 500)
@@ -442,34 +424,13 @@ DEEP = msgspec.Raw(b"[" * 500 + b"]" * 500)
     ids=["five deep", "500 deep", "more", "long", "too little", "no type", "no object"],
 )
 def test_what_a_node_says_is_bounded(message: object) -> None:
-    with linked() as (zero, other):
-        other.sendall(signed_by_node(message)[: 1 << 16])
-        with pytest.raises(ValueError, match="another program"):
-            zero.receive(MESSAGES)
+    with said(msgspec.json.encode(message)) as link, pytest.raises((ValueError, OSError)):
+        receive(link)
 
 
-@contextmanager
-def taken(port: int, answer: bytes = b"") -> Iterator[None]:
-    """A port that is somebody else's, who says something to everyone, and hangs up."""
-    with socket.create_server(("", port)) as other:
-        stopped = threading.Event()
-
-        def serve() -> None:
-            while True:
-                connection, _ = other.accept()
-                with connection:
-                    if stopped.is_set():
-                        return
-                    connection.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield
-        finally:
-            stopped.set()
-            socket.create_connection(("127.0.0.1", port)).close()
-            thread.join()
+def test_nothing_is_unpickled() -> None:
+    with said(pickle.dumps(Hello(3, "n3"))) as link, pytest.raises(ValueError, match="no message"):
+        receive(link)
 
 
 @pytest.mark.parametrize(
@@ -477,98 +438,22 @@ def taken(port: int, answer: bytes = b"") -> Iterator[None]:
     [
         b"",
         b"SSH-2.0-OpenSSH_9.2\r\n" + bytes(100),
-        framed(Greeting("0", "environment", ""), signed=False)
-        + framed(Hello(0, "n0"))
-        + framed(Agreed()),
-        framed(Failed("x"), signed=False) + framed(Failed("x")),
-        (4096).to_bytes(4) + b"[" * 4096,
+        framed(b"#CHALLENGE#" + bytes(20)) + framed(b"#WELCOME#") + framed(bytes(16)),
+        framed(msgspec.json.encode(Failed("x"))) * 2,
     ],
-    ids=["hangs up", "ssh", "a guess", "a failure", "depth"],
+    ids=["hangs up", "ssh", "a guess", "a failure"],
 )
-def test_a_port_that_is_taken_is_passed_over(token: str, answer: bytes) -> None:
-    with taken(ports_of(token)[0], answer):
-        assert together(token, 3, count_reports) == [3, 3, 3]
-
-
-def test_two_jobs_that_try_the_same_ports_do_not_mix(
-    token: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ports = ports_of(token)
-    monkeypatch.setattr(rendezvous, "candidate_ports", lambda other: ports)
-    both = threading.Barrier(6)
-
-    def work(peers: Peers, job: str) -> Any:
-        both.wait(LONG)  # both are running at the same time
-        return peers.exchange(report(peers.index, job), listed).total
-
-    with ThreadPoolExecutor(2) as pool:
-        runs = {
-            job: pool.submit(together, f"{token}{job}", 3, lambda peers, job=job: work(peers, job))
-            for job in ("a", "b")
-        }
-        assert {job: run.result() for job, run in runs.items()} == {
-            job: [f"0 {job}|1 {job}|2 {job}"] * 3 for job in ("a", "b")
-        }
-
-
-def test_no_free_port_is_said(token: str) -> None:
-    port = ports_of(token)[0]
-    with taken(port), pytest.raises(StagingError, match=f"node 0 cannot listen on port {port}: "):
-        meet(placed(0, 2), token, address=f"127.0.0.1:{port}")
-
-
-_NODE = """
-import sys, time
-from pathlib import Path
-from types import SimpleNamespace
-from dataprep.errors import StagingError
-from dataprep.staging.agreement import Agreed, NodeStart
-from dataprep.staging.copying import Watch
-from dataprep.staging.links import Link
-from dataprep.staging.placement import Placement
-from dataprep.staging.rendezvous import connected
-from dataprep.staging.request import StageRequest
-from dataprep.staging.secret import SECRET
-node, nodes, token = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-place = Placement(f"n{node}", node, nodes, 0, None, "step", "localhost", "test")
-watch = Watch()
-try:
-    with connected(StageRequest(Path(token)), place, watch, None) as peers:
-        start = NodeStart(f"n{node}", node, "d", "/to", 0, 0)
-        peers.exchange(start, lambda starts: Agreed())
-        print("here", flush=True)
-        while True:
-            watch.check()
-            time.sleep(0.01)
-except StagingError as error:
-    print(error)
-"""
-
-
-@pytest.mark.parametrize("victim", [0, 2], ids=["node 0", "another"])
-def test_a_node_that_is_killed_is_lost_to_all_the_others_at_once(token: str, victim: int) -> None:
-    nodes = [
-        subprocess.Popen(
-            [sys.executable, "-c", _NODE, str(node), "3", token],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for node in range(3)
-    ]
-    try:
-        for node in nodes:
-            assert node.stdout is not None
-            assert node.stdout.readline() == "here\n"
-        nodes[victim].send_signal(signal.SIGKILL)
-        told = {node.communicate(timeout=LONG)[0] for node in nodes if node is not nodes[victim]}
-    finally:
-        for node in nodes:
-            node.kill()
-            node.communicate()
-    (message,) = told
-    assert message.startswith(f"node {victim} (n{victim}) is lost: its connection ended")
-    assert message.count("\n") == 1
+def test_another_program_in_the_place_of_node_0_is_not_believed(token: str, answer: bytes) -> None:
+    with socket.create_server(("", port(token))) as other, ThreadPoolExecutor(1) as pool:
+        one = pool.submit(meet, placed(1, 2), token, seconds=0.01)
+        connection, _ = other.accept()
+        with connection:
+            with suppress(OSError):  # it may have heard enough
+                connection.sendall(answer)
+                connection.shutdown(socket.SHUT_WR)
+            assert "did not find node 0" in str(one.exception())
+        with pytest.raises(StagingError, match=f"node 0 cannot listen on port {port(token)}: "):
+            meet(placed(0, 2), token)
 
 
 def test_addresses_are_understood_or_refused() -> None:
@@ -579,8 +464,67 @@ def test_addresses_are_understood_or_refused() -> None:
             parse_address(address)
 
 
-def test_candidate_ports_are_the_same_everywhere_and_others_in_other_jobs() -> None:
-    ports = candidate_ports("slurm-1")
-    assert all(20_000 <= port < 32_768 for port in ports)
-    assert ports != candidate_ports("slurm-2")
-    assert ports[0] == 26268  # processes of different versions of Python must agree
+def test_the_port_is_the_same_everywhere_and_another_one_in_other_jobs() -> None:
+    assert 20_000 <= port_of("slurm-1") < 32_768
+    assert port_of("slurm-2") != port_of("slurm-1") == 20574  # whatever the version of Python
+
+
+# --- by what they know each other ---
+
+FILE = Path(".config", "dataprep", "rendezvous")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home directory, and no secret in the environment."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv(SECRET, raising=False)
+    return tmp_path
+
+
+def met(token: str) -> set[str]:
+    """What three nodes were told that meet."""
+    told: list[str] = []
+    assert together(token, 3, count_reports, line=told.append) == [3, 3, 3]
+    return {*told}
+
+
+def test_a_secret_in_the_environment_counts_and_need_not_be_told(
+    token: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SECRET, "hush")
+    assert met(token) == set()
+    assert not [*home.iterdir()]
+
+
+def test_else_a_file_of_the_home_directory_is_made_and_told(token: str, home: Path) -> None:
+    assert met(token) == {f"nodes know each other by {home / FILE}"}
+    assert (home / FILE).stat().st_mode & 0o777 == 0o600
+    assert (home / FILE).parent.stat().st_mode & 0o777 == 0o700
+    before = (home / FILE).read_bytes()
+    met(token)
+    assert (home / FILE).read_bytes() == before
+
+
+def test_a_file_that_others_may_read_or_that_is_none_is_refused(home: Path, token: str) -> None:
+    def refused(match: str) -> None:
+        with pytest.raises(StagingError, match=match):
+            meet(placed(0, 2), token, seconds=0.1)
+
+    refused("did not come")
+    file = home / FILE
+    file.chmod(0o640)
+    refused(rf"{FILE} is not a file of yours alone.* export {SECRET}")
+    file.rename(home / "elsewhere")
+    (home / "elsewhere").chmod(0o600)
+    file.symlink_to(home / "elsewhere")
+    refused("cannot be read here")
+    file.unlink()
+    file.write_text("password\n")
+    file.chmod(0o600)
+    refused("64 hexadecimal digits; delete it")
+
+
+def test_who_does_not_come_by_the_secret_is_told_why(token: str, home: Path) -> None:
+    with pytest.raises(StagingError, match=r"rendezvous cannot be read here \(No such"):
+        meet(placed(1, 2), token, seconds=0.1)

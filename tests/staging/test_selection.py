@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
 from dataprep.staging.inventory import Inventory, SourceFile
-from dataprep.staging.selection import Selection, Share, deal_shards, select
+from dataprep.staging.selection import Selection, Share, assign_shards, select
 from dataprep.system.state_files import encode, parse
 from dataprep_schemas.manifest import (
     Examples,
@@ -116,29 +116,6 @@ def part(**values: Any) -> bytes:
     return encode(Part(manifest_sha256=DIGEST, **values))
 
 
-def test_everything() -> None:
-    found = select(small())
-    assert found.files == small().files
-    assert (found.part, found.notes) == (None, ())
-    assert found.bytes == sum(entry.bytes for entry in small().files)
-
-
-def test_one_split() -> None:
-    found = select(small(), splits=["validation"])
-    assert paths(found) == [
-        *("i/validation0", "i/validation1", "manifest.json", "records.parquet"),
-        *("validation/0", "validation/1"),
-    ]
-    assert found.notes == ()
-    assert encode(part_of(found)) == part(splits={"validation": (0, 1)})
-
-
-def test_the_files_of_a_whole_split_come_with_it() -> None:
-    found = select(small(), splits=["train"])
-    assert {"train.h5", "train.txt"} <= {*paths(found)}
-    assert part_of(found).split_files == ("train.h5", "train.txt")
-
-
 def test_a_share() -> None:
     found = select(small(), share=Share(1, 2))
     assert paths(found) == [
@@ -221,24 +198,10 @@ def _splits(found: Inventory) -> dict[str, Split]:
     return found.manifest.splits
 
 
-def test_a_plain_directory() -> None:
-    found = select(plain(1, 2, 3))
-    assert found.files == plain(1, 2, 3).files
-    assert (found.part, found.notes) == (None, ())
-
-
-def test_a_plain_directory_is_dealt_by_bytes() -> None:
+def test_a_plain_directory_is_shared_by_bytes() -> None:
     found = [select(plain(9, 1, 1, 1, 5), share=Share(node, 2)) for node in range(2)]
     assert [paths(each) for each in found] == [["f0"], ["f1", "f2", "f3", "f4"]]
     assert [(each.part, each.notes) for each in found] == [(None, ())] * 2
-
-
-def test_of_a_plain_directory_with_fewer_files_than_nodes_every_node_gets_all() -> None:
-    found = select(plain(9, 1), share=Share(1, 3))
-    assert found.files == plain(9, 1).files
-    assert found.notes == (
-        "the directory: 2 files, too few for 3 nodes, so all of it is staged on every node",
-    )
 
 
 def refused(*arguments: Any, **options: Any) -> str:
@@ -263,10 +226,10 @@ def test_a_plain_directory_has_no_splits() -> None:
 
 def hands(sizes: list[int], nodes: int) -> list[list[int]]:
     """The shards of every node."""
-    dealt: list[list[int]] = [[] for _ in range(nodes)]
-    for shard, node in enumerate(deal_shards(sizes, nodes)):
-        dealt[node].append(shard)
-    return dealt
+    assigned: list[list[int]] = [[] for _ in range(nodes)]
+    for shard, node in enumerate(assign_shards(sizes, nodes)):
+        assigned[node].append(shard)
+    return assigned
 
 
 # Some of nothing and some huge.
@@ -280,15 +243,6 @@ def test_no_two_nodes_differ_by_more_than_the_largest_shard(sizes: list[int], no
     assert max(found) - min(found) <= max(sizes, default=0)
 
 
-@given(st.lists(_SIZE, max_size=60), st.integers(1, 12))
-def test_no_node_gets_a_second_shard_while_another_has_none(sizes: list[int], nodes: int) -> None:
-    assert [*deal_shards(sizes, nodes)][:nodes] == [*range(min(nodes, len(sizes)))]
-
-
 @given(st.integers(0, 60), st.integers(1, 12), st.integers(1, 2000))
 def test_shards_of_one_size_go_round(shards: int, nodes: int, size: int) -> None:
-    assert [*deal_shards([size] * shards, nodes)] == [shard % nodes for shard in range(shards)]
-
-
-def test_a_deal_never_changes() -> None:
-    assert hands([5, 3, 3, 8, 1, 1, 2, 4], 3) == [[0, 6], [1, 3], [2, 4, 5, 7]]
+    assert [*assign_shards([size] * shards, nodes)] == [shard % nodes for shard in range(shards)]

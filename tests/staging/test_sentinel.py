@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dataprep.errors import StagingError
@@ -62,64 +60,6 @@ def as_written(directory: StageDirectory) -> Sentinel | None:
     return found and replace(found, sha256="")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(source=st.binary(), path=st.binary())
-def test_any_path_comes_back(directory: StageDirectory, source: bytes, path: bytes) -> None:
-    file = CopiedFile(os.fsdecode(path), 0, None, 1)
-    written = replace(sentinel(file), source=os.fsdecode(source))
-    write_sentinel(directory, written)
-    assert as_written(directory) == written
-
-
-@pytest.mark.parametrize("path", ["train/\udcff \nä%41", "100%", "%2e%2e/x", "\u202e"])
-def test_odd_paths_are_quoted_and_only_those(directory: StageDirectory, path: str) -> None:
-    written = sentinel(CopiedFile(path, 0, None, 1), CopiedFile("train/ä 1", 0, None, 1))
-    write_sentinel(directory, written)
-    text = (directory.path / PRIVATE / SENTINEL).read_text()
-    assert '"train/ä 1"' in text
-    assert f'"{path}"' not in text
-    assert as_written(directory) == written
-
-
-def flip_each_byte(data: bytes) -> Iterator[bytes]:
-    for at in range(len(data)):
-        yield bytes([*data[:at], data[at] ^ 1 << at % 8, *data[at + 1 :]])
-
-
-def cut_anywhere(data: bytes) -> Iterator[bytes]:
-    return (data[:length] for length in range(len(data)))
-
-
-@pytest.mark.parametrize("damage", [flip_each_byte, cut_anywhere])
-@pytest.mark.parametrize("name", [SENTINEL, PLANNED])
-def test_what_is_damaged_anywhere_is_not_believed(
-    directory: StageDirectory, name: str, damage: Callable[[bytes], Iterator[bytes]]
-) -> None:
-    write_sentinel(directory, sentinel(copied(directory, "a")), name)
-    path = directory.path / PRIVATE / name
-    for damaged in damage(path.read_bytes()):
-        path.write_bytes(damaged)
-        assert read_sentinel(directory, name) is None
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"digest": "no hash"},
-        {"shared": None},
-        {"files": (("a", 1, None),)},
-        {"files": (CopiedFile(1, 1, None, 1),)},  # type: ignore[arg-type]
-        {"files": 1},
-    ],
-    ids=str,
-)
-def test_a_sentinel_that_makes_no_sense_is_not_believed(
-    directory: StageDirectory, wrong: dict[str, object]
-) -> None:
-    directory.write_private(SENTINEL, replace(sentinel(), **wrong))
-    assert read_sentinel(directory) is None
-
-
 def test_what_leads_elsewhere_is_not_followed(directory: StageDirectory, tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
     for name in (SENTINEL, PLANNED):
@@ -127,33 +67,6 @@ def test_what_leads_elsewhere_is_not_followed(directory: StageDirectory, tmp_pat
         with pytest.raises(StagingError, match="is no path below a directory"):
             clean(directory.path, "slurm-1")
         assert (tmp_path / "precious").exists()
-
-
-@pytest.mark.parametrize("full", [False, True], ids=["empty", "full"])
-def test_a_directory_in_the_place_of_what_is_noted_makes_way(
-    directory: StageDirectory, full: bool
-) -> None:
-    places = [SENTINEL, PLANNED, private_name("lease", "slurm-1")]
-
-    def misplace() -> None:
-        for name in places:
-            inside = directory.path / PRIVATE / name / "sub"
-            inside.mkdir(parents=True) if full else inside.parent.mkdir()
-
-    misplace()
-    assert read_sentinel(directory) is None
-    assert other_jobs(directory, None) == [places[2]]  # somebody may have been here
-    for name in places[:2]:
-        write_sentinel(directory, sentinel(), name)
-        assert read_sentinel(directory, name) is not None
-    add_lease(directory, "slurm-1")
-    assert other_jobs(directory, None) == ["slurm-1"]
-    for name in places:
-        directory.remove_private(name)
-    misplace()
-    for name in places:
-        directory.remove_private(name)
-    assert directory.private_names() == []
 
 
 @pytest.mark.parametrize("damaged", [b"", b"{", b'{"format": "dataprep-lease-2"}'])

@@ -237,21 +237,24 @@ def test_a_plain_directory_arrives_as_it_is(cli: Cli, tmp_path: Path, more: tupl
     assert times(to) == before
 
 
-def test_names_that_are_no_text_are_staged_as_they_are(cli: Cli, tmp_path: Path) -> None:
-    plain, to = tmp_path / os.fsdecode(b"pl\xffin%41"), tmp_path / os.fsdecode(b"t\xffo%")
-    for name in (b"a\xff", b"%41", b"\xfe/100%", "ä\n".encode()):
-        path = plain / os.fsdecode(name)
+def test_odd_names_are_staged_as_they_are_and_such_as_are_no_text_refused(
+    cli: Cli, tmp_path: Path
+) -> None:
+    plain, to = tmp_path / "pl\tin%41", tmp_path / "to%"
+    for name in ("%41", "\u202e/100%", "ä\n"):
+        path = plain / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(name)
+        path.write_text(name)
     staged(cli, plain, to)
     assert arrived(to) == arrived(plain)
     assert "nothing to copy" in staged(cli, plain, to).out
-    (plain / "%41").write_bytes(b"new")
-    assert "in 1 file copied" in staged(cli, plain, to).out
-    assert arrived(to) == arrived(plain)
     told = json.loads(cli("stage", plain, "--to", to, "--status", "--json").out)
-    assert (told["is_whole"], told["source"], told["files"]) == (True, str(plain), 4)
-    assert "removed 4 files" in cli("stage", plain, "--to", to, "--clean").out
+    assert (told["is_whole"], told["source"], told["files"]) == (True, str(plain), 3)
+    assert "removed 3 files" in cli("stage", plain, "--to", to, "--clean").out
+    assert not to.exists()
+    (plain / os.fsdecode(b"a\xff")).touch()
+    refused = cli("stage", plain, "--to", to)
+    assert (refused.code, r"the name a\udcff in " in refused.error) == (1, True), refused
     assert not to.exists()
 
 

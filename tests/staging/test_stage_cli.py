@@ -79,12 +79,6 @@ def test_wrong_usage_is_one_line_and_makes_nothing(
     assert not list(scratch.rglob("manifest.json"))
 
 
-def test_striping_nowhere_is_refused(cli: Cli) -> None:
-    result = cli("stripe", "")
-    assert result.code == 2
-    assert "an argument is empty; is a variable not set?" in result.error
-
-
 # --- what is there ---
 
 

@@ -18,6 +18,7 @@ from tests.staging.staged_sets import (
     is_sealed,
     named,
     partials,
+    refused,
     shards,
     times,
     write_plain,
@@ -39,15 +40,6 @@ def mended(cli: Cli, source: Path, to: Path, *more: object) -> Result:
     assert is_sealed(to)
     assert partials(to) == []
     return result
-
-
-def refused(result: Result, *words: object, code: int = 1) -> str:
-    """The one line of the error, with all that it must name."""
-    assert result.code == code, result
-    for word in words:
-        assert str(word) in result.error, result.error
-    assert "unexpected" not in result.error
-    return result.error
 
 
 def midway(forks: Forks, source: Path, to: Path) -> Midway:

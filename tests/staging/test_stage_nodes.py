@@ -255,7 +255,7 @@ def test_when_the_copier_fails_all_ranks_of_the_node_fail_alike_and_a_retry_trie
     assert not is_sealed(to)
     damaged.write_bytes(whole)
     # The same step again, as in a loop in its script, begins after the failure of the first try.
-    later = "import dataprep.staging.local_ranks as ranks; ranks._STAGGER = 0.0"
+    later = "import dataprep.staging.stage as it; it._STAGGER = 0.0"
     words = ("stage", mine, "--to", to)
     calls = [forks.start(*words, environment=slurm(at), patch=later) for at in range(4)]
     assert [call.done().code for call in calls] == [0] * 4

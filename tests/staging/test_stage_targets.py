@@ -12,19 +12,11 @@ import pytest
 
 from tests.conftest import Cli, Result
 from tests.staging.conftest import Forks, Midway, eventually
-from tests.staging.staged_sets import PRIVATE, arrived, is_sealed, named, shards
+from tests.staging.staged_sets import PRIVATE, arrived, is_sealed, named, refused, shards
 
 pytestmark = pytest.mark.usefixtures("outside", "unflushed")
 
 Job = Callable[..., Result]
-
-
-def refused(result: Result, *words: object, code: int = 1) -> str:
-    assert result.code == code, result
-    for word in words:
-        assert str(word) in result.error, result.error
-    assert "unexpected" not in result.error
-    return result.error
 
 
 @pytest.fixture

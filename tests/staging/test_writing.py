@@ -6,36 +6,22 @@ import errno
 import hashlib
 import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dataprep.errors import StagingError
-from dataprep.staging.copying import Watch, rehash_files
+from dataprep.staging.copying import rehash_files
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.node_dir.paths import Verify, partial_name, remove_files
 from dataprep.staging.writing import TargetWriter
 from dataprep.system import state_files
 from dataprep_schemas.state import CopiedFile
+from tests.staging.staged_sets import Counting
 
 _DATA = random.Random(0).randbytes(10_000)  # the same in every worker: it is in names of tests
 _SHA256 = hashlib.sha256(_DATA).hexdigest()
 _SOURCE = Path("/lustre/set")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    path = tmp_path / "target"
-    path.mkdir(mode=0o700)
-    return path
-
-
-@pytest.fixture
-def target(place: Path) -> Iterator[int]:
-    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-    yield descriptor
-    os.close(descriptor)
 
 
 def write(
@@ -101,18 +87,6 @@ def test_storage_that_gives_back_something_else_is_found_by_reading_it_back(
         with pytest.raises(StagingError, match="this node's storage gives back other bytes"):
             writer.finish()
     assert everything(place) == []
-
-
-def test_too_few_bytes_never_land(place: Path, target: int) -> None:
-    with pytest.raises(StagingError, match="9,000 bytes, expected 10,000"):
-        write(target, "shard", data=_DATA[:9000], verify="none")
-    assert everything(place) == []
-
-
-def test_an_older_file_is_replaced(place: Path, target: int) -> None:
-    (place / "shard").write_bytes(b"an earlier one")
-    write(target, "shard")
-    assert (place / "shard").read_bytes() == _DATA
 
 
 def test_a_name_that_fills_its_file_system_s_limit_lands_too(place: Path, target: int) -> None:
@@ -191,13 +165,13 @@ def test_a_file_that_is_there_is_believed_only_with_the_right_hash(
     (place / "damaged").write_bytes(_DATA[:-1] + bytes([_DATA[-1] ^ 1]))
     names = [*(file.path for file in good), "link", "pipe", "damaged", "absent", "train"]
     files = [SourceFile(name, len(_DATA), _SHA256) for name in names]
-    watch = Watch()
-    found = rehash_files(target, files, streams=3, watch=watch)
+    progress = Counting()
+    found = rehash_files(target, files, streams=3, progress=progress)
     assert sorted(file.path for file in found) == [file.path for file in good]
-    assert watch.done == 4 * len(_DATA)
-    watch.stop(StagingError("another node failed"))
+    assert progress.done == 4 * len(_DATA)
+    progress.stop(StagingError("another node failed"))
     with pytest.raises(StagingError, match="another node failed"):
-        rehash_files(target, files, streams=2, watch=watch)
+        rehash_files(target, files, streams=2, progress=progress)
 
 
 def test_what_killed_copiers_left_is_removed_and_nothing_else(

@@ -26,7 +26,7 @@ from dataprep.system.messages import counted, printable, sized, some_of
 
 # A copier that was told to stop ends with the chunk that it is at. Where a job is cancelled, it and
 # the cleaning are told at the same moment; batch systems give them 30 seconds as a rule.
-PATIENCE = 20.0
+_TIMEOUT = 20.0
 
 _BY_HAND = "when those jobs are gone and it is still there, delete the directory by hand"
 _JOBS_DIRECTORY = "dataprep-"  # see `find_target`: dataprep-USER/JOB/NAME
@@ -55,21 +55,20 @@ class Cleaned:
         return f"{done}; {self.left}" if self.left else done
 
 
-def clean(path: Path, job: str | None, *, patience: float | None = None) -> Cleaned:
+def clean(path: Path, job: str | None, *, timeout: float = _TIMEOUT) -> Cleaned:
     """Remove a copy: the files that staging put there, then the directories left empty.
 
     Killed in between, it can be called again. Where nothing was staged, nothing is done.
 
     Args:
         job: the one that asks; None outside of any.
-        patience: seconds to wait for somebody who is copying into it: they may be stopping;
-            `PATIENCE` if None.
+        timeout: seconds to wait for somebody who is copying into it: they may be stopping.
 
     Raises:
         StagingError: it is another job's, somebody goes on copying into it, or it is not safe to
             go there.
     """
-    end = time.monotonic() + (PATIENCE if patience is None else patience)
+    end = time.monotonic() + timeout
     while directory := StageDirectory.existing(path):
         with directory:
             try:

@@ -6,18 +6,17 @@ import errno
 import hashlib
 import os
 import re
-import shutil
 import stat
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self, TypeVar
 
-from dataprep.errors import DatasetError, StagingError
-from dataprep.staging.node_dir.paths import PRIVATE, partial_name, place_of, target_error
+from dataprep.errors import StagingError
+from dataprep.staging.node_dir.paths import PRIVATE, place_of, target_error
+from dataprep.system.durable_files import write_durably
 from dataprep.system.messages import printable
 from dataprep.system.ownership import flaw_of, owner_name
-from dataprep.system.regular_files import open_regular
-from dataprep.system.state_files import encode, parse
+from dataprep.system.state_files import encode, read_state
 from dataprep_schemas.state import State
 
 AnyState = TypeVar("AnyState", bound=State)
@@ -28,7 +27,6 @@ _LONGEST_NAME = 80
 # Search permission is all that a directory on the way must grant; O_DIRECTORY wakes automounts.
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class StageDirectory:
@@ -112,12 +110,7 @@ class StageDirectory:
 
     def read_private(self, name: str, kind: type[AnyState]) -> AnyState | None:
         """What was written to a private file; None if not exactly that is there."""
-        place = f"/proc/self/fd/{self.private}/{name}"
-        try:
-            with open_regular(place, link=False) as file:
-                return parse(file.read(), kind, place, "")
-        except (OSError, DatasetError):
-            return None
+        return read_state(self._private_path(name), kind)
 
     def write_private(self, name: str, state: State, *, copied: bool = True) -> None:
         """Put a state into a private file: whole or not at all, even after a power cut.
@@ -129,20 +122,8 @@ class StageDirectory:
             NoRoomError: the storage is full, and nothing has been copied.
             StagingError: the storage is full, read-only, damaged, or gone.
         """
-        data, temporary = encode(state), partial_name(name)
-        self._make_way(name)
         try:
-            descriptor = os.open(temporary, _WRITE, 0o600, dir_fd=self.private)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(descriptor)
-                os.rename(temporary, name, src_dir_fd=self.private, dst_dir_fd=self.private)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(temporary, dir_fd=self.private)
-                raise
+            write_durably(self._private_path(name), encode(state), mode=0o600)
             os.fsync(self.private)
         except OSError as error:
             place = place_of(self.private)
@@ -150,14 +131,11 @@ class StageDirectory:
 
     def remove_private(self, name: str) -> None:
         """Remove a private file, see `remove_file`."""
-        self._make_way(name)
         remove_file(self.private, name)
 
-    def _make_way(self, name: str) -> None:
-        """Remove a directory where a private file belongs, as a damaged disk may leave it."""
-        with suppress(OSError):
-            if stat.S_ISDIR(os.stat(name, dir_fd=self.private, follow_symlinks=False).st_mode):
-                shutil.rmtree(name, dir_fd=self.private)
+    def _private_path(self, name: str) -> Path:
+        """By which a private file is reached wherever the directory is now."""
+        return Path(f"/proc/self/fd/{self.private}") / name
 
     def close(self) -> None:
         """Close both descriptors; what is in the directory stays."""

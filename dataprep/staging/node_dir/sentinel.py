@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Sequence
-from itertools import groupby
-from urllib.parse import quote, unquote
-
-from msgspec.structs import replace
+from collections.abc import Sequence
 
 from dataprep.staging.node_dir.directory import StageDirectory, private_name
-from dataprep.staging.node_dir.paths import opened_parent
+from dataprep.staging.node_dir.paths import opened_parent, target_error
 from dataprep_schemas.state import CopiedFile, JobLease, Sentinel
 
 SENTINEL = "complete.json"
@@ -26,8 +22,7 @@ _LEASE = "lease"
 
 def read_sentinel(directory: StageDirectory, name: str = SENTINEL) -> Sentinel | None:
     """The sentinel, or what was `PLANNED`; None if there is none that is as it was written."""
-    written = directory.read_private(name, Sentinel)
-    return None if written is None else _renamed(written, _unquoted)
+    return directory.read_private(name, Sentinel)
 
 
 def write_sentinel(directory: StageDirectory, sentinel: Sentinel, name: str = SENTINEL) -> None:
@@ -38,26 +33,7 @@ def write_sentinel(directory: StageDirectory, sentinel: Sentinel, name: str = SE
     Raises:
         StagingError: the storage is full, read-only, damaged, or gone.
     """
-    directory.write_private(name, _renamed(sentinel, _quoted))
-
-
-def _renamed(sentinel: Sentinel, rename: Callable[[str], str]) -> Sentinel:
-    """The same with other paths. Files' names are any bytes, and those of JSON are not."""
-    files = tuple(
-        file if (path := rename(file.path)) is file.path else replace(file, path=path)
-        for file in sentinel.files
-    )
-    return replace(sentinel, source=rename(sentinel.source), files=files)
-
-
-def _quoted(path: str) -> str:
-    if path.isprintable() and "%" not in path:  # as good as all, of which there may be 300,000
-        return path
-    return quote(path, errors="surrogateescape")
-
-
-def _unquoted(path: str) -> str:
-    return unquote(path, errors="surrogateescape")  # itself if there is no %
+    directory.write_private(name, sentinel)
 
 
 def planned_paths(directory: StageDirectory) -> frozenset[str]:
@@ -97,23 +73,31 @@ def other_jobs(directory: StageDirectory, job: str | None) -> list[str]:
 
 
 def changed_files(directory: StageDirectory, files: Sequence[CopiedFile]) -> list[str]:
-    """Those that are not there any more as they were copied: absent, of another size or time."""
-    changed: list[str] = []
-    for _, group in groupby(files, key=lambda file: file.path.rpartition("/")[0]):
-        siblings = list(group)
-        try:
-            with opened_parent(directory.descriptor, siblings[0].path) as (parent, _):
-                changed += [file.path for file in siblings if not _is_unchanged(file, parent)]
-        except OSError:  # not there, or a link in its place
-            changed += [file.path for file in siblings]
+    """Those that are not there any more as they were copied: absent, of another size or time.
+
+    Raises:
+        StagingError: as `find_file`.
+    """
+    changed = []
+    for file in files:
+        there = find_file(directory, file.path)
+        if there is None or (there.bytes, there.modified) != (file.bytes, file.modified):
+            changed.append(file.path)
     return changed
 
 
-def _is_unchanged(file: CopiedFile, parent: int) -> bool:
-    name = file.path.rpartition("/")[2]
+def find_file(directory: StageDirectory, path: str) -> CopiedFile | None:
+    """What is in the target under that name; None if nothing is. No file has -1 bytes.
+
+    Raises:
+        StagingError: the storage does not tell.
+    """
     try:
-        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except OSError:
-        return False
-    found = stat.S_ISREG(status.st_mode), status.st_size, status.st_mtime_ns
-    return found == (True, file.bytes, file.modified)
+        with opened_parent(directory.descriptor, path) as (parent, name):
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise target_error(error, directory.path, f"looking at {path}") from error
+    size = found.st_size if stat.S_ISREG(found.st_mode) else -1
+    return CopiedFile(path, size, None, found.st_mtime_ns)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
-from dataprep.staging.hooks import SCHEDULERS, for_the_job, render
+from dataprep.staging.hooks import for_the_job, render
 from dataprep.staging.request import StageRequest
 from tests.conftest import Cli
 from tests.staging.hooks.goldens import DIRECTORY, goldens
@@ -68,11 +68,6 @@ def test_an_awkward_path_reaches_the_program_as_it_is(
     )
     what = "--clean" if epilog else AWKWARD
     assert done.stdout.split("\0")[:4] == ["stage", what, "--to", AWKWARD]
-
-
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_the_script_is_short(scheduler: str) -> None:
-    assert 15 <= render(scheduler, StageRequest(Path("/data"))).count("\n") <= 25
 
 
 @given(st.text(st.characters(exclude_characters="$\0", exclude_categories=["Cs"]), min_size=1))

@@ -16,11 +16,11 @@ from typing import Any
 
 from dataprep.cli.signals import resumable
 from dataprep.errors import NoRoomError
-from dataprep.staging import mpi, waiting
+from dataprep.staging import agreement, mpi
 from dataprep.staging.agreement import Agreed, NodeStart
 from dataprep.staging.broadcast import broadcast_files
-from dataprep.staging.copying import Watch
 from dataprep.staging.inventory import SourceFile
+from tests.staging.staged_sets import Counting
 
 
 def main(scenarios: list[dict[str, Any]]) -> None:
@@ -49,7 +49,7 @@ def copy(
 ) -> None:
     if target is None:
         raise NoRoomError("too little here")
-    waiting.FIRST_SECONDS = mine.get("patience", 10.0)
+    agreement.FIRST_SECONDS = mine.get("first seconds", 10.0)
     time.sleep(mine.get("late", 0.0))
     agreed = peers.exchange(NodeStart("ä\udcff", peers.index, "d", "t", 0, 0), told)
     assert agreed.total == str([*range(peers.count)])
@@ -58,11 +58,11 @@ def copy(
         raise NoRoomError("too little here")
 
     def on_advance(count: int) -> None:
-        if watch.done >= mine.get("signal at", 1 << 60):
+        if progress.done >= mine.get("signal at", 1 << 60):
             os.kill(os.getpid(), mine["signal"])
             time.sleep(0.2)  # nothing is stored meanwhile, so the others cannot get far ahead
 
-    watch = Watch(on_advance)
+    progress = Counting(on_advance)
     files = [SourceFile(*file) for file in mine["files"]]
     lacking = mine.get("lacking", [file.path for file in files])
     descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
@@ -77,7 +77,7 @@ def copy(
             descriptor,
             lacking=lacking,
             verify=mine.get("verify", "copy"),
-            watch=watch,
+            progress=progress,
             on_copied=lambda copied: result["copied"].append(copied.path),
             chunk_bytes=mine["chunk"],
         )

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
-from dataprep.staging import local_ranks
-from dataprep.staging.local_ranks import Progress, election
+from dataprep.staging import stage as module
 from dataprep.staging.node_dir.directory import StageDirectory
-from dataprep.staging.node_dir.paths import PRIVATE
 from dataprep.staging.node_dir.sentinel import remove_sentinel, write_sentinel
 from dataprep.staging.placement import Placement
+from dataprep.staging.progress import Progress
 from dataprep.staging.request import StageRequest
 from dataprep_schemas.state import Sentinel
 
@@ -37,7 +36,7 @@ def works(
     rank: Placement = RANK,
 ) -> bool:
     """Whether this process is the one that does the work; with what it ends."""
-    with election(directory, request, rank, Progress(None), lambda _: None) as tell:
+    with module.elected(directory, request, rank, Progress(), lambda _: None) as tell:
         if tell is None:
             return False
         if error is not None:
@@ -45,11 +44,6 @@ def works(
         write_sentinel(directory, Sentinel("/data/set", "d" * 64, "e" * 64, None, False, ()))
         tell()
         return True
-
-
-def outcome_of(directory: StageDirectory) -> Path:
-    (path,) = (directory.path / PRIVATE).glob("outcome-*")
-    return path
 
 
 def test_whoever_comes_later_finds_the_work_done(directory: StageDirectory) -> None:
@@ -102,31 +96,3 @@ def test_what_nobody_expected_is_told_in_one_line(
     with pytest.raises(StagingError) as caught:
         works(directory)
     assert str(caught.value) == line
-
-
-def test_a_failure_before_this_call_does_not_count(
-    directory: StageDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with suppress(StagingError):
-        works(directory, StagingError("broken"))
-    monkeypatch.setattr(local_ranks, "_STAGGER", 0.0)
-    assert works(directory)
-
-
-@pytest.mark.parametrize("error", [None, StagingError("broken")], ids=["success", "failure"])
-def test_an_outcome_that_is_damaged_is_none(
-    directory: StageDirectory, error: StagingError | None
-) -> None:
-    with suppress(StagingError):
-        works(directory, error)
-    path = outcome_of(directory)
-    told = path.read_bytes()
-    flips = (bytes([*told[:at], told[at] ^ 4, *told[at + 1 :]]) for at in range(len(told)))
-    for damaged in (b"", told[:-1], b"{}", b"[" * 100_000, *flips):
-        path.write_bytes(damaged)
-        assert works(directory), damaged
-        assert path.read_bytes() != damaged
-    path.unlink()
-    (path / "sub").mkdir(parents=True)
-    assert works(directory)
-    assert not works(directory)
