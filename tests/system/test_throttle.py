@@ -116,7 +116,7 @@ class Recorder:
 def meter(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     """What everything is paid to."""
     recorder = Recorder()
-    monkeypatch.setattr(throttle, "_own", recorder)
+    monkeypatch.setattr(throttle._OF_PROCESS, "take", recorder.take)
     return recorder
 
 
