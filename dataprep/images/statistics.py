@@ -110,12 +110,13 @@ class Statistics:
         Raises:
             SinkError: the mean image is wanted, and the images have different sizes.
         """
-        histogram, levels = counted.histogram, counted.levels
-        self._include(
-            counted,
-            histogram and np.array(histogram, np.int64),
-            levels and np.frombuffer(zlib.decompress(levels.zlib), _STORED).reshape(levels.shape),
-        )
+        histogram = levels = None
+        if counted.histogram is not None:
+            histogram = np.array(counted.histogram, np.int64)
+        if counted.levels is not None:
+            plain = zlib.decompress(counted.levels.zlib)
+            levels = np.frombuffer(plain, _STORED).reshape(counted.levels.shape)
+        self._include(counted, histogram, levels)
 
     def _include(
         self, counted: Counted, histogram: NDArray[Any] | None, levels: NDArray[Any] | None
