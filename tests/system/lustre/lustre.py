@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dataprep.system import filesystems
-from dataprep.system.lustre import striping
+from dataprep.system import lustre as module
 
 _SCRIPT = Path(__file__).with_name("fake_lfs.py")
 _MIB = 1 << 20
@@ -111,12 +111,9 @@ def make_lustre(
     values = {
         "mount": str(mount),
         "osts": 16,
-        "inactive": [],
-        "states": {},
         "default": layout((1, _MIB, None, "")),
         "restricted": False,
-        "cap": None,
-        "mute": "",
+        "mute": False,
         "fails": {},
         "pools": ["flash"],
         "layouts": {},
@@ -137,7 +134,7 @@ def make_lustre(
 
 
 def _run_here(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = striping._lfs
+    real = module._lfs
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         if shutil.which("lfs") != str(program):
@@ -153,7 +150,7 @@ def _run_here(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         out, err = ("".join(said[is_error]) for is_error in (False, True))
         return subprocess.CompletedProcess(words, code, out, err)
 
-    monkeypatch.setattr(striping, "_lfs", run)
+    monkeypatch.setattr(module, "_lfs", run)
 
 
 @functools.cache
