@@ -11,7 +11,7 @@ from PIL import Image
 from dataprep.errors import ImageError
 from dataprep.images import Recipe, prepare
 from dataprep.images.decode import raw_to_png, to_pixels
-from dataprep.images.sniff import Sniffed, sniff
+from dataprep.images.sniff import sniff
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,9 @@ def test_raw_survives_png(height: int, width: int, channels: int, data: st.DataO
 @pytest.mark.parametrize("name", ["baseline", "restarts", "grey progressive", "RGB colour space"])
 def test_header_of_a_jpeg(jpegs: dict[str, bytes], name: str) -> None:
     data = jpegs[name]
-    assert sniff(data) == Sniffed("JPEG", height=70, width=90)
+    found = sniff(data)
+    assert (found.format, found.height, found.width) == ("JPEG", 70, 90)
+    assert found.grey == name.startswith("grey")
     for end in range(0, len(data) - 1, 19):
         with pytest.raises(ImageError):
             sniff(data[:end])
