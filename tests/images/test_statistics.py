@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -20,6 +19,7 @@ from dataprep.images.statistics import (
 )
 from dataprep_schemas import manifest
 from dataprep_schemas.state import Counted
+from tests.images.files import JPEGS, pixels_of
 
 SIDES = st.integers(1, 6)
 
@@ -184,15 +184,11 @@ def test_mean_image_needs_one_size_and_says_how_to_get_it() -> None:
     ],
 )
 def test_measured_pixels_are_those_stored_before_encoding(
-    jpegs: dict[str, bytes],
-    pixels_of: Callable[[bytes], Any],
-    name: str,
-    color: Any,
-    options: dict[str, Any],
+    name: str, color: Any, options: dict[str, Any]
 ) -> None:
-    done = prepare(jpegs[name], Recipe(color=color, statistics="mean", **options))
+    done = prepare(JPEGS[name], Recipe(color=color, statistics="mean", **options))
     shape = {key: value for key, value in options.items() if key != "encoding"}
-    before = pixels_of(prepare(jpegs[name], Recipe(color=color, encoding="png", **shape)).data)
+    before = pixels_of(prepare(JPEGS[name], Recipe(color=color, encoding="png", **shape)).data)
     expected = as_channels(before.astype(np.uint8), 1 if color == "gray" else 3)
     measured = done.measured
     assert measured is not None
