@@ -12,7 +12,6 @@ from PIL import Image
 
 from dataprep.errors import ImageError
 from dataprep.images.recipe import Color, Filter, Resize
-from dataprep.tables import Box
 
 try:
     import cykooz_resizer as fast
@@ -26,6 +25,9 @@ Pixels: TypeAlias = NDArray[np.uint8]
 Levels: TypeAlias = NDArray[Any]
 # What can be reshaped, likewise.
 Level = TypeVar("Level", np.uint8, np.uint16)
+
+# (xmin, ymin, xmax, ymax) as fractions of width and height.
+Box: TypeAlias = tuple[float, float, float, float]
 
 WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
 """The part of a picture that is left where nothing is cut off."""
@@ -191,8 +193,7 @@ def cropped(
     """The boxes as they lie in a part of the picture.
 
     Args:
-        boxes: (xmin, ymin, xmax, ymax) as fractions of width and height.
-        part: the part of the picture that is left, likewise.
+        part: the part of the picture that is left.
 
     Returns:
         The boxes as fractions of the part, cut off at its edges, without those of which nothing

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from dataprep.images import codecs, foreign, jpeg, pixels, png, sniff
 from dataprep.images.fingerprint import Fingerprint, fingerprint, small_grey
-from dataprep.images.pixels import WHOLE, Level, Pixels
+from dataprep.images.pixels import WHOLE, Box, Level, Pixels
 from dataprep.images.png import Header
 from dataprep.images.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
 from dataprep.images.statistics import Measured, as_channels, histogram_of
-from dataprep.tables import Box
 
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
 
