@@ -143,12 +143,12 @@ def _unusual(header: Header, recipe: Recipe, *, plain: bool) -> str:
 
 
 def _prepare_other(data: bytes, kind: str, recipe: Recipe) -> Prepared:
-    found = foreign.decode(data, kind, recipe.max_pixels)
-    turn = 1 if recipe.exif == "ignore" else found.orientation
-    deep = found.pixels.dtype == np.uint16
-    words = ("16-bit " if deep else "") + kind + (" (its first image)" if found.several else "")
+    found, orientation, several = foreign.decode(data, kind, recipe.max_pixels)
+    turn = 1 if recipe.exif == "ignore" else orientation
+    deep = found.dtype == np.uint16
+    words = ("16-bit " if deep else "") + kind + (" (its first image)" if several else "")
     kept = deep and recipe.depth == "keep" and recipe.color != "rgb"
-    levels = found.pixels if kept else pixels.eight_bits(found.pixels)
+    levels = found if kept else pixels.eight_bits(found)
     return _store(levels, recipe, recipe.target(kind), turn, _misplaced(words, recipe))
 
 
@@ -243,7 +243,5 @@ def _shaped(found: NDArray[Level], recipe: Recipe, turn: int) -> tuple[NDArray[L
         pixels.require_size(*size, recipe.max_pixels)
         shaped = pixels.resized(shaped, size, recipe.filter)
     if recipe.center_crop is not None:
-        height, width = shaped.shape[:2]
-        shaped = pixels.center_cropped(shaped, recipe.center_crop)
-        part = pixels.center_part(width, height, recipe.center_crop)
+        shaped, part = pixels.center_cropped(shaped, recipe.center_crop)
     return pixels.recolored(shaped, recipe.color), part

@@ -3,15 +3,12 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from PIL import Image
 
 from dataprep.errors import ImageError
@@ -122,48 +119,6 @@ def test_pillows_own_limit_neither_warns_nor_refuses(monkeypatch: pytest.MonkeyP
         picture = PHOTO.quantize(16) if format_ == "GIF" else PHOTO
         options: dict[str, Any] = {"save_all": True} if format_ == "GIF" else {}
         assert prepare(encoded(picture, format_, **options), recipe).width == 30
-
-
-def _mutate(data: bytes, edits: list[tuple[int, int, int]]) -> bytes:
-    out = bytearray(data)
-    for kind, place, value in edits:
-        at = place % max(1, len(out))
-        if kind == 0:
-            out[at : at + 1] = bytes([value])
-        elif kind == 1:
-            del out[at : at + 1 + value % 9]
-        elif kind == 2:
-            out[at:at] = bytes([value, 255 - value])
-        else:
-            out[at:] = out[at : at + 2 * value]
-    return bytes(out)
-
-
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    which=st.integers(0, 13),
-    recipe=st.sampled_from(RECIPES),
-    edits=st.lists(
-        st.tuples(
-            st.integers(0, 3), st.integers(0, 200) | st.integers(0, 4000), st.integers(0, 255)
-        ),
-        min_size=1,
-        max_size=5,
-    ),
-)
-def test_damage_is_either_survived_or_an_image_error_of_one_line(
-    corpus: list[bytes], which: int, recipe: Recipe, edits: list[tuple[int, int, int]]
-) -> None:
-    data = _mutate(corpus[which], edits)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        try:
-            done = prepare(data, recipe)
-            outcome = f"{done.width}x{done.height}"
-        except ImageError as error:
-            outcome = str(error)
-    assert outcome
-    assert "\n" not in outcome
 
 
 def test_threads_get_the_same_bytes_and_no_warnings(corpus: list[bytes]) -> None:

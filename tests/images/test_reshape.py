@@ -38,9 +38,10 @@ def test_crop_is_centred_or_refused(width: int, height: int, side: int) -> None:
             center_cropped(pixels, side)
         return
     left, top = (width - side) // 2, (height - side) // 2
-    assert np.array_equal(
-        center_cropped(pixels, side), pixels[top : top + side, left : left + side]
-    )
+    square, part = center_cropped(pixels, side)
+    assert np.array_equal(square, pixels[top : top + side, left : left + side])
+    assert part[:2] == (left / width, top / height)
+    assert part[2:] == ((left + side) / width, (top + side) / height)
 
 
 @pytest.mark.parametrize(

@@ -155,12 +155,6 @@ def test_layouts_of_every_form(text: str, layout: Layout | None) -> None:
     assert parse_layout(text) == layout
 
 
-@given(st.text())
-def test_no_text_is_too_strange(text: str) -> None:
-    parse_layout(text)
-    count_targets(text)
-
-
 def test_the_table_of_targets() -> None:
     text = """UUID                   1K-blocks        Used   Available Use% Mounted on
 testfs-MDT0000_UUID      4194304      391168     3803136   9% /mnt/testfs[MDT:0]
