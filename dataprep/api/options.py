@@ -34,7 +34,7 @@ from dataprep.errors import DataprepError
 if TYPE_CHECKING:
     from dataprep.datasets.base import Dataset
     from dataprep.datasets.base import Option as DatasetOption
-    from dataprep.system.lustre.rules import Striping
+    from dataprep.system.lustre import Striping
 
 _LEAST_RATE: Final = 100_000  # bytes a second; below, a forgotten unit is likelier than the wish
 
@@ -165,7 +165,7 @@ def own_values(dataset: type[Dataset], values: Mapping[str, Any]) -> dict[str, s
 
 def chosen_striping(values: Mapping[str, Any]) -> Striping:
     """What the Lustre options say; by default automatic, and silent where there is no Lustre."""
-    from dataprep.system.lustre.rules import Striping
+    from dataprep.system.lustre import Striping
 
     count, most, pool = (
         values[name] for name in ("lustre_stripe", "lustre_max_stripes", "lustre_pool")

@@ -223,7 +223,7 @@ def stripes(*words: str) -> Parsed:
     """One of the words, or a number of stripes; -1 for all targets."""
 
     def parse(value: object) -> int | str:
-        from dataprep.system.lustre.rules import MOST_STRIPES
+        from dataprep.system.lustre import MOST_STRIPES
 
         text = str(value)
         if text in words:

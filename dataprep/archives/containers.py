@@ -70,14 +70,11 @@ def list_container(
     Raises:
         SourceError: it is unreadable, damaged, truncated, or no directory or archive.
     """
-    try:
-        mode = (raw / container).stat().st_mode
-    except OSError as error:
-        raise unreadable(container, error) from error
-    if stat.S_ISDIR(mode):
+    status = _status(raw, container)
+    if stat.S_ISDIR(status.st_mode):
         return list_folder(raw, container, deep=deep, gone=gone)
     kind = container_kind(container)
-    if kind is None or not stat.S_ISREG(mode):
+    if kind is None or not stat.S_ISREG(status.st_mode):
         raise SourceError(
             f"{printable(container)} cannot be read in place; expected a folder, .tar, .tar.gz, "
             ".tgz or .zip; pack its images again as one of these, or move it away"
@@ -86,7 +83,7 @@ def list_container(
     if kind == "gzip":
         return _list_gzip(raw, archive, restarts_name)
     if kind == "zip":
-        return _listing(zip_members(raw, container), archive, _mtime(raw, container))
+        return _listing(zip_members(raw, container), archive, status.st_mtime_ns)
     return list_archive(raw, archive)
 
 
@@ -99,7 +96,7 @@ def list_archive(raw: Path, archive: Archive) -> Listing:
     Raises:
         SourceError: the archive is unreadable, damaged or truncated.
     """
-    return _listing(members(raw, archive), archive, _mtime(raw, archive.container))
+    return _listing(members(raw, archive), archive, _status(raw, archive.container).st_mtime_ns)
 
 
 def stat_fingerprint(raw: Path, container: str) -> list[int]:
@@ -108,15 +105,15 @@ def stat_fingerprint(raw: Path, container: str) -> list[int]:
     Raises:
         SourceError: it is gone or unreadable.
     """
-    try:
-        status = (raw / container).stat()
-    except OSError as error:
-        raise unreadable(container, error) from error
+    status = _status(raw, container)
     return [status.st_size, status.st_mtime_ns]
 
 
-def _mtime(raw: Path, container: str) -> int:
-    return stat_fingerprint(raw, container)[1]
+def _status(raw: Path, container: str) -> os.stat_result:
+    try:
+        return (raw / container).stat()
+    except OSError as error:
+        raise unreadable(container, error) from error
 
 
 def _list_gzip(raw: Path, archive: Archive, restarts_name: str) -> Listing:

@@ -18,9 +18,6 @@ from dataprep.archives.listing import (
 from dataprep.rows import Ignored
 from dataprep.system.messages import unreadable
 
-_Identity = tuple[int, int]
-"""Device and inode: the same for a directory and all links to it."""
-
 
 def list_folder(
     raw: Path, folder: str, *, deep: bool = False, gone: list[str] | None = None
@@ -35,21 +32,33 @@ def list_folder(
         folder: the directory, relative to `raw`; empty for `raw` itself.
         deep: whether its sub-directories are searched as well, but for hidden and system ones;
             then images are sorted by path. Otherwise they are in no particular order.
+        gone: as for `list_container`.
 
     Raises:
         SourceError: a directory or a file in it cannot be read, or a link leads nowhere.
     """
     images: list[StoredImage] = []
     ignored: list[Ignored] = []
-    # Files are looked up in directory order: parallel file systems prefetch in that order.
-    for place, entry, reason in _walk(raw, folder, deep=deep):
-        if entry is not None:
-            path = "/".join(filter(None, (place[len(folder) :].lstrip("/"), entry.name)))
-            lost = not reason and entry.is_symlink() and not Path(entry).exists()
-            if lost and gone is not None:
-                gone.append(f"{place}/{entry.name}")
-            elif reason := reason or _take(entry, place, path, images):
-                ignored.append(Ignored(folder, path, reason))
+    for place, files, left_out in _search(raw, folder, deep=deep):
+        above = _joined(place[len(folder) :].lstrip("/"), "")
+        ignored += [Ignored(folder, above + name, reason) for name, reason in left_out]
+        # Files are looked up in directory order: parallel file systems prefetch in that order.
+        for entry in files:
+            container = _joined(place, entry.name)
+            try:
+                status = entry.stat()
+            except OSError as error:
+                if gone is None or not isinstance(error, FileNotFoundError):
+                    raise unreadable(container, error) from error
+                gone.append(container)
+                continue
+            if stat.S_ISREG(status.st_mode):
+                size, modified = status.st_size, status.st_mtime_ns
+                seconds = int(status.st_mtime)
+                image = StoredImage(above + entry.name, container, 0, size, seconds, (), modified)
+                images.append(image)
+            else:
+                ignored.append(Ignored(folder, above + entry.name, "not a regular file"))
     if deep:
         images.sort(key=lambda image: image.path)
         ignored.sort(key=lambda entry: entry.name)
@@ -68,9 +77,7 @@ def folder_fingerprint(raw: Path, folder: str) -> str:
         SourceError: one of the directories is gone or cannot be read.
     """
     seen = []
-    for place, entry, _ in _walk(raw, folder, deep=True):
-        if entry is not None:
-            continue
+    for place, *_ in _search(raw, folder, deep=True):
         try:
             status = (raw / place).stat()
         except OSError as error:
@@ -79,48 +86,42 @@ def folder_fingerprint(raw: Path, folder: str) -> str:
     return hashlib.sha256("".join(sorted(seen)).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _walk(
+def _search(
     raw: Path, folder: str, *, deep: bool
-) -> Iterator[tuple[str, os.DirEntry[str] | None, str]]:
-    """Each directory that is searched, then its other entries and why they are no images."""
-    waiting: list[tuple[str, tuple[_Identity, ...]]] = [(folder, ())]
+) -> Iterator[tuple[str, list[os.DirEntry[str]], list[tuple[str, str]]]]:
+    """Each directory that is searched: its path, files named like images, and why not the rest."""
+    waiting = [folder]
     while waiting:
-        place, above = waiting.pop()
-        yield place, None, ""
+        place = waiting.pop()
+        files, left_out = [], []
         try:
-            if deep:
-                above = (*above, _identity((raw / place).stat()))
             with os.scandir(raw / place) as entries:
                 for entry in entries:
                     # Asked of the listing alone, but for links that are not named like images.
                     follow = deep and entry.is_symlink() and not is_image_name(entry.name)
                     if not entry.is_dir(follow_symlinks=follow):
-                        yield place, entry, refusal(entry.name)
+                        reason = refusal(entry.name)
+                        files += [] if reason else [entry]
                     elif not deep:
-                        yield place, entry, "folder, not searched for images"
+                        reason = "folder, not searched for images"
                     elif is_clutter_folder(entry.name):
-                        yield place, entry, "hidden or system folder, not searched for images"
-                    elif follow and _identity(entry.stat()) in above:
-                        yield place, entry, "symbolic link to a folder that it is in"
+                        reason = "hidden or system folder, not searched for images"
+                    elif follow and _leads_back(entry, raw / place):
+                        reason = "symbolic link to a folder that it is in"
                     else:
-                        waiting.append((f"{place}/{entry.name}" if place else entry.name, above))
+                        reason = ""
+                        waiting.append(_joined(place, entry.name))
+                    left_out += [(entry.name, reason)] if reason else []
         except OSError as error:
             raise unreadable(place, error) from error
+        yield place, files, left_out
 
 
-def _identity(status: os.stat_result) -> _Identity:
-    return status.st_dev, status.st_ino
+def _leads_back(link: os.DirEntry[str], place: Path) -> bool:
+    """Whether a link is to a directory on the way to the one that it is in."""
+    above = (place, *place.absolute().parents)
+    return any(os.path.samestat(link.stat(), each.stat()) for each in above)
 
 
-def _take(entry: os.DirEntry[str], folder: str, path: str, images: list[StoredImage]) -> str:
-    """Add a file to the images; says why not if it is no regular one."""
-    container = f"{folder}/{entry.name}" if folder else entry.name
-    try:
-        status = entry.stat()
-    except OSError as error:
-        raise unreadable(container, error) from error
-    if not stat.S_ISREG(status.st_mode):
-        return "not a regular file"
-    place = (container, 0, status.st_size, int(status.st_mtime))
-    images.append(StoredImage(path, *place, container_mtime=status.st_mtime_ns))
-    return ""
+def _joined(above: str, name: str) -> str:
+    return f"{above}/{name}" if above else name

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from dataprep.archives.open_files import Descriptor, SharedFile, read_at
+from dataprep.archives.open_files import Descriptor, read_at, read_some
 
 _WINDOW: Final = 32 << 10  # how many bytes before a place deflate may refer back to
 _PACKED_AT_ONCE: Final = 128 << 10
@@ -46,7 +46,7 @@ def unpack(descriptor: int) -> Iterator[bytes]:
         zlib.error, gzip.BadGzipFile: it is damaged, or something else than zeros follows.
         EOFError: it is truncated.
     """
-    with gzip.GzipFile(fileobj=SharedFile(descriptor)) as file:
+    with gzip.GzipFile(fileobj=_SharedFile(descriptor)) as file:
         while piece := file.read(_UNPACKED_AT_ONCE):
             yield piece
 
@@ -67,7 +67,7 @@ def find_restarts(descriptor: int, unpacked: int, images: int) -> bytes:
     spacing = max(_LEAST, min(few, _MOST), unpacked // _MOST_POINTS)
     exported = io.BytesIO()
     with IndexedGzipFile(
-        fileobj=SharedFile(descriptor), spacing=spacing, window_size=_WINDOW, buffer_size=4096
+        fileobj=_SharedFile(descriptor), spacing=spacing, window_size=_WINDOW, buffer_size=4096
     ) as file:
         file.build_full_index()
         file.export_index(fileobj=exported)
@@ -110,7 +110,7 @@ class Restarts:
         index = io.BytesIO(self._index_at(offset))
         try:
             with Unbuffered(
-                fileobj=_EndingFile(descriptor), auto_build=False, readbuf_size=_PACKED_AT_ONCE
+                fileobj=_SharedFile(descriptor), auto_build=False, readbuf_size=_PACKED_AT_ONCE
             ) as file:
                 file.import_index(fileobj=index)
                 file.seek(offset)
@@ -129,14 +129,37 @@ class Restarts:
         return head + bytes(self._points[place].tobytes()) + end.tobytes() + window
 
 
-class _EndingFile(SharedFile):
-    """A file at whose end nobody waits: `indexed_gzip` does for data that restart points invent."""
+class _SharedFile(io.RawIOBase):
+    """An open file with a position of its own, for libraries; what they read is paid for.
 
-    _waited = 0
+    It has no number, which `indexed_gzip` would open again. Nor can one wait for ever at its end,
+    as `indexed_gzip` does for data that restart points invent.
+    """
+
+    mode = "rb"
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._position = self._ends = 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        size = os.fstat(self._descriptor).st_size
+        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.tell()}.get(whence, size)
+        return self._position
 
     def read(self, size: int = -1, /) -> bytes:
-        data = super().read(size)
-        self._waited += not data
-        if self._waited > _MOST_ENDS:
+        """Read up to `size` bytes; to the end if it is negative."""
+        if size < 0:
+            size = os.fstat(self._descriptor).st_size - self._position
+        data = read_some(self._descriptor, self._position, size)
+        self._position += len(data)
+        self._ends += not data
+        if self._ends > _MOST_ENDS:
             raise EOFError("its compressed data end too early")
         return data

@@ -58,41 +58,6 @@ def read_some(descriptor: int, offset: int, size: int) -> bytes:
     return data
 
 
-class SharedFile(io.RawIOBase):
-    """An open file with a position of its own, for libraries; what they read is paid for.
-
-    It has no number, which `indexed_gzip` would open again.
-    """
-
-    mode = "rb"
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._position = 0
-
-    def seekable(self) -> bool:
-        """Always."""
-        return True
-
-    def tell(self) -> int:
-        """Where the next read starts."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Choose where the next read starts."""
-        size = os.fstat(self._descriptor).st_size
-        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.tell()}.get(whence, size)
-        return self._position
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Read up to `size` bytes; to the end if it is negative."""
-        if size < 0:
-            size = os.fstat(self._descriptor).st_size - self._position
-        data = read_some(self._descriptor, self._position, size)
-        self._position += len(data)
-        return data
-
-
 class ByteStream(io.BufferedIOBase):
     """Bytes from a start on, as `tarfile` reads them: at a place, a few at a time."""
 

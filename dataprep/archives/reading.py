@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # The usual limit of a process is 1024 open files; the sinks and Beam need some of them.
 _MOST_OPEN_ARCHIVES: Final = 64
+_REMEDY: Final = "restore it, or start anew with --overwrite, which indexes the raw data again"
 _RAW_DEFLATE: Final = -15  # zlib's code for deflate without a header, with a window of 32 KiB
 
 
@@ -56,13 +57,18 @@ def read_image(raw: Path, row: Row, index: Path | None = None, *, most: int | No
             return _read_file(path, row)
         archive = _open_archive(path)
         _require_unchanged(row, archive.mtime)
-        if not row.packing:
-            return _read_member(archive, row, row.size)
-        if row.packing[0] == "stored":
-            return _checked(row, _read_member(archive, row, row.size), row.packing[1])
-        if row.packing[0] == "deflate":
-            return _read_deflated(archive, row)
+        match row.packing:
+            case ():
+                return _read_member(archive, row, row.size)
+            case ("stored", crc):
+                return _checked(row, _read_member(archive, row, row.size), crc)
+            case ("deflate", int(size), crc):
+                packed = _read_member(archive, row, size)
+                unpacker = zlib.decompressobj(_RAW_DEFLATE)
+                return _checked(row, unpacker.decompress(packed, row.size + 1), crc)
         return _read_gzip(archive, index, row)
+    except zlib.error as error:
+        raise _damaged(row, str(error)) from error
     except FileNotFoundError as error:
         raise _changed(row, "it no longer exists") from error
     except OSError as error:
@@ -138,16 +144,6 @@ def _read_member(archive: Descriptor, row: Row, size: int) -> bytes:
     return data
 
 
-def _read_deflated(archive: Descriptor, row: Row) -> bytes:
-    _, size, crc = row.packing
-    packed = _read_member(archive, row, int(size))
-    try:
-        data = zlib.decompressobj(_RAW_DEFLATE).decompress(packed, row.size + 1)
-    except zlib.error as error:
-        raise _damaged(row, str(error)) from error
-    return _checked(row, data, crc)
-
-
 def _checked(row: Row, data: bytes, crc: int | str) -> bytes:
     if len(data) != row.size or zlib.crc32(data) != crc:
         raise _damaged(row, "its CRC-32 or size is not what the archive says")
@@ -166,7 +162,7 @@ def _read_gzip(archive: Descriptor, index: Path | None, row: Row) -> bytes:
             f"the index lacks {printable(name)}, the restart points of {printable(row.container)}; "
             "start anew with --overwrite, which indexes the raw data again"
         ) from error
-    except (zlib.error, struct.error, ValueError) as error:  # the last two: torn restart points
+    except (struct.error, ValueError) as error:  # torn restart points
         raise _damaged(row, str(error)) from error
     if len(data) < row.size:
         raise _damaged(row, "its compressed data end too early")
@@ -176,8 +172,7 @@ def _read_gzip(archive: Descriptor, index: Path | None, row: Row) -> bytes:
 def _damaged(row: Row, reason: str) -> SourceError:
     return SourceError(
         f"cannot unpack {printable(row.key)} from {printable(row.container)}, which is damaged or "
-        f"changed since it was indexed: {printable(reason)}; restore it, or start anew with "
-        "--overwrite, which indexes the raw data again"
+        f"changed since it was indexed: {printable(reason)}; {_REMEDY}"
     )
 
 
@@ -188,6 +183,5 @@ def _require_unchanged(row: Row, mtime: int) -> None:
 
 def _changed(row: Row, finding: str) -> SourceError:
     return SourceError(
-        f"{printable(row.container)} changed since it was indexed: {finding}; restore it, or "
-        "start anew with --overwrite, which indexes the raw data again"
+        f"{printable(row.container)} changed since it was indexed: {finding}; {_REMEDY}"
     )

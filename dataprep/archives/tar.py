@@ -30,8 +30,7 @@ _BLOCK: Final = tarfile.BLOCKSIZE
 _RECORD: Final = tarfile.RECORDSIZE
 _MOST_AT_ONCE: Final = 1 << 20
 _LARGEST_RECORD: Final = 1 << 21  # tar -b 4096
-_LARGEST_ODD_RECORD: Final = 1 << 17  # of a length that is no power of two
-_SMALL: Final = 1 << 15  # of which an archive may be one alone
+_LARGEST_ODD_RECORD: Final = 1 << 15  # of a length that is no power of two
 _MOST_ZEROS: Final = 64 << 20  # that are counted: a .tar.gz can have any number of them
 # Name, size, modification time, checksum, kind, magic, and the first byte of the name's prefix.
 _HEADER: Final = struct.Struct("100s24x12s12s8ss100x5s83xc166x")
@@ -131,29 +130,27 @@ def walk(stream: ByteStream, archive: Archive) -> Iterator[ArchiveMember]:
     """
     try:
         with _Tar.open(
-            fileobj=stream,
-            mode="r:",
-            tarinfo=_Info,
-            encoding="utf-8",
-            errors="surrogateescape",
+            fileobj=stream, mode="r:", tarinfo=_Info, encoding="utf-8", errors="surrogateescape"
         ) as tar:
             while True:
-                while tar.firstmember is None and not tar.pax_headers:
-                    plain = _plain_member(stream, archive, tar.offset)
-                    if plain is None:
-                        break
-                    end = plain.offset - archive.offset + -(-plain.size // _BLOCK) * _BLOCK
-                    if (reached := stream.reach(end)) < end:
-                        raise _truncated(archive, plain.name, end, reached)
-                    tar.offset = end
-                    yield plain
-                if (info := tar.next()) is None:
+                found: ArchiveMember | tarfile.TarInfo | None = None
+                if tar.firstmember is None and not tar.pax_headers:
+                    found = _plain_member(stream, archive, tar.offset)
+                if isinstance(found, ArchiveMember):
+                    tar.offset = found.offset - archive.offset + -(-found.size // _BLOCK) * _BLOCK
+                elif (found := tar.next()) is None:
                     break
                 tar.members.clear()  # or every header ever read stays in memory
                 if (reached := stream.reach(tar.offset)) < tar.offset:
-                    raise _truncated(archive, info.name, tar.offset, reached)
-                if not info.isdir():
-                    yield _member(info, archive, tar.offset)
+                    raise _faulty(
+                        archive,
+                        f"is truncated: it has {reached} bytes, but its member "
+                        f"{printable(found.name)} ends at byte {tar.offset}",
+                    )
+                if isinstance(found, ArchiveMember):
+                    yield found
+                elif not found.isdir():
+                    yield _member(found, archive, tar.offset)
             _require_end(stream, archive, tar.offset)
     except _DAMAGE as error:
         reason = printable(str(error)) or type(error).__name__
@@ -214,7 +211,7 @@ def _require_end(stream: ByteStream, archive: Archive, offset: int) -> None:
     undefined. One zero block is accepted when nothing but zeros follows. Anything else after the
     mark means that headers were lost: a hole left by an unfinished download, or joined archives.
     So do more zeros than fill a record: of 10,240 bytes, or of another length (`tar -b`, `dd`), of
-    which the archive has a whole number: a power of two, a small one, or two at least.
+    which the archive has a whole number: a power of two, or at most 32 KiB.
     """
     stream.seek(offset)
     mark = stream.read(2 * _BLOCK)
@@ -240,8 +237,7 @@ def _require_end(stream: ByteStream, archive: Archive, offset: int) -> None:
             )
         rest = stream.read(_MOST_AT_ONCE)
     zeros = (size := stream.tell()) - offset
-    most = min(size // 2, _LARGEST_ODD_RECORD)
-    lengths = range(_BLOCK, max(most, _SMALL) + 1, _BLOCK)
+    lengths = range(_BLOCK, _LARGEST_ODD_RECORD + 1, _BLOCK)
     records = (length for length in lengths if size % length == 0)
     if zeros - 2 * _BLOCK > max(_RECORD, min(size & -size, _LARGEST_RECORD), *records):
         least = "at least " if rest else ""
@@ -250,11 +246,6 @@ def _require_end(stream: ByteStream, archive: Archive, offset: int) -> None:
             f"has {least}{zeros} bytes of zeros after its last member, from byte {offset} on; "
             f"expected less than {_RECORD + 2 * _BLOCK}: the transfer was probably cut off",
         )
-
-
-def _truncated(archive: Archive, name: str, end: int, size: int) -> SourceError:
-    member = f"its member {printable(name)} ends at byte {end}"
-    return _faulty(archive, f"is truncated: it has {size} bytes, but {member}")
 
 
 def _faulty(archive: Archive, finding: str) -> SourceError:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dataprep.archives.open_files import SharedFile, read_at
+from dataprep.archives.open_files import read_at
 from dataprep.archives.tar import AGAIN, ArchiveMember
 from dataprep.errors import SourceError
 from dataprep.rows import Packing
@@ -64,10 +64,11 @@ def zip_members(raw: Path, container: str) -> Iterator[ArchiveMember]:
     try:
         with open_regular(raw / container) as file:
             try:
-                with zipfile.ZipFile(SharedFile(file.fileno())) as archive:
+                with zipfile.ZipFile(file) as archive:
                     _require_all(file.fileno(), len(archive.infolist()))
                     for info in archive.infolist():
-                        name = _name(info.filename)
+                        name = info.filename
+                        name = name if "/" in name else name.replace("\\", "/")
                         if not name.endswith("/"):
                             yield _member(file.fileno(), info, name)
             except _DAMAGE as error:
@@ -92,10 +93,6 @@ def _require_all(descriptor: int, found: int) -> None:
         modulus = 1 << 64
     if found % modulus != promised:
         raise zipfile.BadZipFile(f"its end promises {promised} entries, its directory has {found}")
-
-
-def _name(written: str) -> str:
-    return written if "/" in written else written.replace("\\", "/")
 
 
 def _member(descriptor: int, info: zipfile.ZipInfo, name: str) -> ArchiveMember:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,9 +13,6 @@ from dataprep.api.parameters import byte_size, option, stripes
 from dataprep.cli.output import say
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.messages import counted
-
-if TYPE_CHECKING:
-    from dataprep.system.lustre.striping import Plan
 
 _SHARD = 150_000_000  # what shards are made to be; any size below 1 GiB means the same
 
@@ -28,8 +24,15 @@ def _stripe(directory: Path, **options: Any) -> None:
     made if it is not there. Elsewhere than on Lustre nothing is done.
     """
     from dataprep.system.filesystems import filesystem_of
-    from dataprep.system.lustre.rules import SIZE_LIMIT, SIZE_UNIT, Striping
-    from dataprep.system.lustre.striping import LUSTRE, explain_other, plan_directories
+    from dataprep.system.lustre import (
+        LUSTRE,
+        SIZE_LIMIT,
+        SIZE_UNIT,
+        Striping,
+        carry_out,
+        explain_other,
+        plan_directories,
+    )
 
     striping = Striping(
         count=options["count"],
@@ -56,7 +59,17 @@ def _stripe(directory: Path, **options: Any) -> None:
         largest = dict.fromkeys(largest, options["file_size"])
     plans = plan_directories(largest, striping)
     moving = there and any(plan.changes for plan in plans)
-    _carry_out(plans)
+    outcomes = []
+    for plan in plans:
+        given, line = carry_out(plan)
+        say(line)
+        outcomes.append(given)
+    if refused := outcomes.count(False):
+        raise DatasetError(
+            f"{refused} of {counted(len(plans), 'directory', 'directories')} did not get the "
+            "layout that was asked for; ask for what the site allows (--count, "
+            "--lustre_max_stripes, --lustre_pool), or go on with what is in force"
+        )
     if moving:
         say(
             f"{counted(len(there), 'file')} there already: the layout stays as it is; "
@@ -77,22 +90,6 @@ def _files_in(root: Path) -> dict[Path, int]:
             if file.is_file() and not file.is_symlink():
                 found[file] = file.stat().st_size
     return found
-
-
-def _carry_out(plans: Sequence[Plan]) -> None:
-    from dataprep.system.lustre.striping import carry_out
-
-    refused = 0
-    for plan in plans:
-        given, line = carry_out(plan)
-        say(line)
-        refused += not given
-    if refused:
-        raise DatasetError(
-            f"{refused} of {counted(len(plans), 'directory', 'directories')} did not get the "
-            "layout that was asked for; ask for what the site allows (--count, "
-            "--lustre_max_stripes, --lustre_pool), or go on with what is in force"
-        )
 
 
 def _options() -> list[click.Option]:

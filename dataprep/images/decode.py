@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from dataprep.errors import ImageError
-from dataprep.images import codecs, jpeg, png
+from dataprep.images import codecs, png
 from dataprep.images.pixels import Pixels, eight_bits, packed, recolored, require_size, upright
 from dataprep.images.recipe import MAX_PIXELS
 from dataprep.images.sniff import orientation_of, sniff
@@ -45,10 +45,10 @@ def to_pixels(
             f"{found.format} of {found.width}x{found.height} pixels, expected {format} of "
             f"{width}x{height}"
         )
-    if format == "PNG":
-        stored = eight_bits(png.decode(png.read_header(data), png.split(data)))
+    if isinstance(found, png.Header):
+        stored = eight_bits(png.decode(found, png.split(data)))
     else:
-        stored, _ = codecs.decode(data, jpeg.read_frame(data), grey=color == "gray")
+        stored, _ = codecs.decode(data, found, grey=color == "gray")
     return packed(recolored(upright(stored, orientation_of(data)), color))
 
 

@@ -8,7 +8,6 @@ large images through the process-wide warnings filter, which threads cannot chan
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from typing import Final
 
 from PIL import ImageFile
@@ -32,22 +31,7 @@ _PLUGINS: Final[dict[str, type[ImageFile.ImageFile]]] = {
 _TIFF_TILE: Final = (322, 323)  # TIFF 6.0, section 15: width and height of a tile
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """The (first) image of a file.
-
-    Attributes:
-        pixels: 8-bit grey or RGB, or 16-bit grey.
-        orientation: by its EXIF tag, 1 to 8; not applied.
-        several: whether there are more images behind it.
-    """
-
-    pixels: Levels
-    orientation: int
-    several: bool
-
-
-def decode(data: bytes, kind: str, max_pixels: int) -> Decoded:
+def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Levels, int, bool]:
     """Decode the (first) image; alpha is dropped, not composited.
 
     Grey stays grey, palettes and CMYK become RGB; 16-bit RGB keeps the high byte.
@@ -55,6 +39,10 @@ def decode(data: bytes, kind: str, max_pixels: int) -> Decoded:
     Args:
         kind: ``GIF``, ``BMP``, ``TIFF`` or ``WebP``.
         max_pixels: the limit, checked before anything is decoded; of TIFF at most the default.
+
+    Returns:
+        The pixels, 8-bit grey or RGB, or 16-bit grey; the orientation by the EXIF tag, 1 to 8, not
+        applied; and whether there are more images behind this one.
 
     Raises:
         ImageError: the file is damaged, or larger than `max_pixels`.
@@ -74,7 +62,7 @@ def decode(data: bytes, kind: str, max_pixels: int) -> Decoded:
                 raise ImageError(f"unsupported {kind}: 32 bits a sample, expected 8 or 16")
             levels = levels_of(image, grey=image.mode in ("1", "L", "LA", "La"))
             exif = image.info.get("exif", b"").removeprefix(b"Exif\0\0") if kind == "WebP" else b""
-            return Decoded(levels, of_tiff(data if kind == "TIFF" else exif), _several(image))
+            return levels, of_tiff(data if kind == "TIFF" else exif), _several(image)
     except PILLOW_ERRORS as error:
         raise ImageError(f"broken {kind}: {str(error) or type(error).__name__}") from error
 

@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dataprep.errors import ImageError
 
@@ -37,16 +38,22 @@ class Frame:
     """What the header promises.
 
     Attributes:
-        height: in pixels.
-        width: in pixels.
+        height: in pixels, as is the width.
         components: 1 (grey), 3 (YCbCr or RGB) or 4 (CMYK or YCCK).
         scan: offset in bytes of the first start-of-scan marker.
     """
+
+    format: ClassVar = "JPEG"
 
     height: int
     width: int
     components: int
     scan: int
+
+    @property
+    def grey(self) -> bool:
+        """Whether it has luma only."""
+        return self.components == 1
 
 
 def segments(data: bytes) -> Iterator[tuple[int, int, int]]:

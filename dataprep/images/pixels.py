@@ -12,7 +12,6 @@ from PIL import Image
 
 from dataprep.errors import ImageError
 from dataprep.images.recipe import Color, Filter, Resize
-from dataprep.rows import Box
 
 try:
     import cykooz_resizer as fast
@@ -26,6 +25,9 @@ Pixels: TypeAlias = NDArray[np.uint8]
 Levels: TypeAlias = NDArray[Any]
 # What can be reshaped, likewise.
 Level = TypeVar("Level", np.uint8, np.uint16)
+
+# (xmin, ymin, xmax, ymax) as fractions of width and height.
+Box: TypeAlias = tuple[float, float, float, float]
 
 WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
 """The part of a picture that is left where nothing is cut off."""
@@ -149,8 +151,11 @@ def eight_bits(pixels: NDArray[Level]) -> Pixels:
     return (pixels >> 8 if pixels.dtype == np.uint16 else pixels).astype(np.uint8, copy=False)
 
 
-def center_cropped(pixels: NDArray[Level], side: int) -> NDArray[Level]:
+def center_cropped(pixels: NDArray[Level], side: int) -> tuple[NDArray[Level], Box]:
     """Cut a `side` x `side` square from the middle; an odd margin leaves more at the far edge.
+
+    Returns:
+        The square, and which part of the picture it is.
 
     Raises:
         ImageError: the image is smaller than the square.
@@ -160,15 +165,10 @@ def center_cropped(pixels: NDArray[Level], side: int) -> NDArray[Level]:
         raise ImageError(f"{width}x{height} pixels: smaller than the {side}x{side} centre crop")
     top, left = (height - side) // 2, (width - side) // 2
     whole = padded(pixels)
-    if whole is not None:
-        return np.ascontiguousarray(whole[top : top + side, left : left + side])[:, :, :3]
-    return np.ascontiguousarray(pixels[top : top + side, left : left + side])
-
-
-def center_part(width: int, height: int, side: int) -> Box:
-    """The part of a picture that `center_cropped` leaves, as fractions of width and height."""
-    left, top = (width - side) // 2, (height - side) // 2
-    return left / width, top / height, (left + side) / width, (top + side) / height
+    source = pixels if whole is None else whole
+    square = np.ascontiguousarray(source[top : top + side, left : left + side])
+    part = (left / width, top / height, (left + side) / width, (top + side) / height)
+    return (square if whole is None else square[:, :, :3]), part
 
 
 def turned(boxes: Iterable[Box], orientation: int) -> tuple[Box, ...]:
@@ -191,8 +191,7 @@ def cropped(
     """The boxes as they lie in a part of the picture.
 
     Args:
-        boxes: (xmin, ymin, xmax, ymax) as fractions of width and height.
-        part: the part of the picture that is left, likewise.
+        part: the part of the picture that is left.
 
     Returns:
         The boxes as fractions of the part, cut off at its edges, without those of which nothing

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from PIL.PngImagePlugin import PngImageFile
 
@@ -31,11 +31,12 @@ class Header:
     """What the IHDR chunk says.
 
     Attributes:
-        width: in pixels.
-        height: in pixels.
+        width: in pixels, as is the height.
         depth: bits a sample, or of an index into the palette.
         color: the colour type: 0 grey, 2 RGB, 3 palette, 4 grey and alpha, 6 RGBA.
     """
+
+    format: ClassVar = "PNG"
 
     width: int
     height: int
@@ -49,9 +50,9 @@ class Header:
         return name if self.depth == 8 or self.color == PALETTE else f"{self.depth}-bit {name}"
 
     @property
-    def channels(self) -> int:
-        """Of the pixels, alpha left out: 1 or 3 (a palette has 3)."""
-        return 1 if self.color in (GREY, GREY_ALPHA) else 3
+    def grey(self) -> bool:
+        """Whether its pixels have one channel, alpha left out; a palette's have three."""
+        return self.color in (GREY, GREY_ALPHA)
 
     @property
     def opaque(self) -> bool:
@@ -136,7 +137,7 @@ def find_flaw(
         with _opened(data, header, verified=decoded) as image:
             if decoded:
                 image.load()
-                return None, levels_of(image, grey=header.channels == 1)
+                return None, levels_of(image, grey=header.grey)
     except PILLOW_ERRORS:
         return "something that Pillow refuses", None
     return None, None
@@ -154,7 +155,7 @@ def decode(header: Header, chunks: Chunks) -> Levels:
     try:
         with _opened(chunks.critical, header, verified=True) as image:
             image.load()
-            return levels_of(image, grey=header.channels == 1)
+            return levels_of(image, grey=header.grey)
     except PILLOW_ERRORS as error:
         raise ImageError(f"broken PNG: {str(error) or type(error).__name__}") from error
 

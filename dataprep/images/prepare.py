@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from dataprep.images import codecs, foreign, jpeg, pixels, png, sniff
 from dataprep.images.fingerprint import Fingerprint, fingerprint, small_grey
-from dataprep.images.pixels import WHOLE, Level, Pixels
+from dataprep.images.pixels import WHOLE, Box, Level, Pixels
 from dataprep.images.png import Header
 from dataprep.images.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
 from dataprep.images.statistics import Measured, as_channels, histogram_of
-from dataprep.rows import Box
 
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
 
@@ -114,48 +113,43 @@ def _prepare_png(data: bytes, recipe: Recipe) -> Prepared:
     pixels.require_size(header.width, header.height, recipe.max_pixels)
     chunks = png.split(data)
     turn = 1 if recipe.exif == "ignore" else sniff.of_tiff(chunks.exif)
-    target = recipe.target("PNG")
-    original = _unusual(header, recipe, target)
-    plain = header.opaque and (header.depth == 8 or (header.depth == 16 and recipe.depth == "keep"))
-    if plain and _passes("PNG", header.channels, recipe, turn):
+    channels, deep = 1 if header.grey else 3, header.depth == 16
+    kept = deep and recipe.depth == "keep"
+    stays_deep = kept and header.color == png.GREY and recipe.color != "rgb"
+    original = _unusual(header, recipe, plain=header.opaque and (header.depth == 8 or stays_deep))
+    plain = header.opaque and (header.depth == 8 or kept)
+    if plain and _passes("PNG", channels, recipe, turn):
         flaw, levels = png.find_flaw(data, header, chunks, decoded=recipe.check != "header")
         if flaw is None:
             seen = None if levels is None else pixels.eight_bits(levels)
             grey = None if seen is None else small_grey(seen)
-            size = (header.height, header.width, header.channels)
+            size = (header.height, header.width, channels)
             return _prepared(data, "PNG", size, seen, recipe, grey=grey)
         original = f"{header.name} PNG with {flaw}"
     found = png.decode(header, chunks)
-    levels = found if _stays_deep(header, recipe) else pixels.eight_bits(found)
-    return _store(levels, recipe, target, turn, original, None)
+    levels = found if stays_deep else pixels.eight_bits(found)
+    return _store(levels, recipe, recipe.target("PNG"), turn, original)
 
 
-def _prepare_other(data: bytes, kind: str, recipe: Recipe) -> Prepared:
-    found = foreign.decode(data, kind, recipe.max_pixels)
-    turn = 1 if recipe.exif == "ignore" else found.orientation
-    deep = found.pixels.dtype == np.uint16
-    words = ("16-bit " if deep else "") + kind + (" (its first image)" if found.several else "")
-    kept = deep and recipe.depth == "keep" and recipe.color != "rgb"
-    levels = found.pixels if kept else pixels.eight_bits(found.pixels)
-    return _store(levels, recipe, recipe.target(kind), turn, _misplaced(words, recipe), None)
-
-
-def _stays_deep(header: Header, recipe: Recipe) -> bool:
-    """Whether a PNG that must be re-encoded is so in 16 bits."""
-    kept = recipe.depth == "keep" and header.depth == 16
-    return kept and header.color == png.GREY and recipe.color != "rgb"
-
-
-def _unusual(header: Header, recipe: Recipe, target: Format) -> str:
+def _unusual(header: Header, recipe: Recipe, *, plain: bool) -> str:
     """What a PNG is that its owner should know of; empty for one that was only asked to change."""
-    plain = header.opaque and (header.depth == 8 or _stays_deep(header, recipe))
     if "PNG" in recipe.passes or recipe.depth == "keep":
         return "" if plain else f"{header.name} PNG"
-    deep = header.depth == 16 and not plain
+    target, deep = recipe.target("PNG"), header.depth == 16
     kind = f"{header.name} PNG" if deep else "PNG"
     if target == "PNG":
         return kind if deep else ""
     return "" if target == "RAW" and plain else _misplaced(kind, recipe)
+
+
+def _prepare_other(data: bytes, kind: str, recipe: Recipe) -> Prepared:
+    found, orientation, several = foreign.decode(data, kind, recipe.max_pixels)
+    turn = 1 if recipe.exif == "ignore" else orientation
+    deep = found.dtype == np.uint16
+    words = ("16-bit " if deep else "") + kind + (" (its first image)" if several else "")
+    kept = deep and recipe.depth == "keep" and recipe.color != "rgb"
+    levels = found if kept else pixels.eight_bits(found)
+    return _store(levels, recipe, recipe.target(kind), turn, _misplaced(words, recipe))
 
 
 def _misplaced(kind: str, recipe: Recipe) -> str:
@@ -181,7 +175,7 @@ def _store(
     target: Format,
     turn: int,
     original: str,
-    warning: str | None,
+    warning: str | None = None,
 ) -> Prepared:
     """Shape and encode decoded pixels; `original` says what had to be repaired, if anything."""
     shaped, part = _shaped(found, recipe, turn)
@@ -249,7 +243,5 @@ def _shaped(found: NDArray[Level], recipe: Recipe, turn: int) -> tuple[NDArray[L
         pixels.require_size(*size, recipe.max_pixels)
         shaped = pixels.resized(shaped, size, recipe.filter)
     if recipe.center_crop is not None:
-        height, width = shaped.shape[:2]
-        shaped = pixels.center_cropped(shaped, recipe.center_crop)
-        part = pixels.center_part(width, height, recipe.center_crop)
+        shaped, part = pixels.center_cropped(shaped, recipe.center_crop)
     return pixels.recolored(shaped, recipe.color), part

@@ -34,7 +34,6 @@ CHROMA = "420"
 REPAIR_CHROMA = "444"
 REPAIR_QUALITY = 100
 
-
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "check": get_args(Check),
     "filter": get_args(Filter),
@@ -44,6 +43,12 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "exif": get_args(Exif),
     "statistics": get_args(Measuring),
     "passes": get_args(Form),
+}
+_MOST: Final = {
+    "quality": 100,
+    "center_crop": MAX_SIDE,
+    "max_pixels": 1 << 40,
+    "max_image_bytes": 1 << 40,
 }
 
 
@@ -60,9 +65,9 @@ class Resize:
     height: int | None = None
 
     def __post_init__(self) -> None:
-        for side in (self.width, self.width if self.height is None else self.height):
-            if not 1 <= side <= MAX_SIDE:
-                raise UsageError(f"--resize: {side} pixels; a side has 1 to {MAX_SIDE} pixels")
+        for side in (self.width, self.height):
+            if side is not None and not 1 <= side <= MAX_SIDE:
+                raise UsageError(f"--resize: {side} is not between 1 and {MAX_SIDE}")
 
     @classmethod
     def parse(cls, text: str) -> Resize:
@@ -156,16 +161,10 @@ class Recipe:
                 "--depth keep: JPEG and arrays of pixels have 8 bits a sample; use --encoding png "
                 "in a format that holds image files, or --depth 8"
             )
-        if not 1 <= self.quality <= 100:
-            raise UsageError(f"--quality: {self.quality} is not between 1 and 100")
-        if self.max_pixels < 1:
-            raise UsageError(f"--max_pixels: {self.max_pixels} is not a positive number of pixels")
-        if self.max_image_bytes < 1:
-            raise UsageError(f"--max_image_bytes: {self.max_image_bytes} is not a positive number")
-        if self.center_crop is not None and not 1 <= self.center_crop <= MAX_SIDE:
-            raise UsageError(
-                f"--center_crop: {self.center_crop} pixels; a side has 1 to {MAX_SIDE} pixels"
-            )
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= most:
+                raise UsageError(f"--{name}: {value} is not between 1 and {most}")
         if self.resize and self.center_crop and self.center_crop > self.resize.shortest:
             raise UsageError(
                 f"--center_crop: {self.center_crop} is larger than the {self.resize.shortest} "

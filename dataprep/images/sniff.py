@@ -8,7 +8,6 @@ OpenCV, this reads EXIF only, not the copy of the tag that XMP can hold.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from dataprep.errors import ImageError
@@ -35,28 +34,16 @@ _SEGMENTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Sniffed:
-    """Format (``JPEG`` or ``PNG``), height and width in pixels, and whether it is grey."""
-
-    format: str
-    height: int
-    width: int
-    grey: bool = field(default=False, compare=False)
-
-
-def sniff(data: bytes) -> Sniffed:
-    """Read the header; no pixel is decoded.
+def sniff(data: bytes) -> jpeg.Frame | png.Header:
+    """Read the header: its format, the size, and whether it is grey.
 
     Raises:
         ImageError: it is neither a JPEG nor a PNG, or its header is damaged.
     """
     if data.startswith(jpeg.MAGIC):
-        frame = jpeg.read_frame(data)
-        return Sniffed("JPEG", frame.height, frame.width, frame.components == 1)
+        return jpeg.read_frame(data)
     if data.startswith(png.MAGIC):
-        header = png.read_header(data)
-        return Sniffed("PNG", header.height, header.width, header.channels == 1)
+        return png.read_header(data)
     raise ImageError(f"neither JPEG nor PNG: it begins with {data[:8]!r}")
 
 

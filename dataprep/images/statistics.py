@@ -12,10 +12,11 @@ import zlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import add
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
@@ -37,9 +38,7 @@ ASPECT_RATIO_EDGES: Final = (0.4, 0.6, 0.7, 0.85, 0.95, 1.05, 1.2, 1.4, 1.6, 2.5
 _HUNDREDTHS = tuple(round(100 * edge) for edge in ASPECT_RATIO_EDGES)
 _LEVELS = 256
 _DECIMALS = 6
-_SUM = np.dtype("<u8")
-_NONE = Sum(0, None, None)
-Count = TypeVar("Count", np.int64, np.uint64)
+_STORED = np.dtype("<u8")
 
 
 @dataclass(slots=True, eq=False)
@@ -81,19 +80,13 @@ def as_channels(pixels: Pixels, channels: int) -> Pixels:
     return np.broadcast_to(whole, (*whole.shape[:2], channels))
 
 
-@dataclass(slots=True)
 class Statistics:
-    """A running count over images; `merge` is associative, commutative and exact."""
+    """A running count over images, one by one or a shard at a time; exact in any order."""
 
-    _images: int = 0
-    _bytes: Sum = _NONE
-    _height: Sum = _NONE
-    _width: Sum = _NONE
-    _formats: Counter[str] = field(default_factory=Counter)
-    _shorter_side: tuple[int, ...] = (0,) * (len(SHORTER_SIDE_EDGES) + 1)
-    _aspect_ratio: tuple[int, ...] = (0,) * (len(ASPECT_RATIO_EDGES) + 1)
-    _histogram: NDArray[np.int64] | None = None
-    _sums: NDArray[Any] | None = None  # of levels
+    def __init__(self) -> None:
+        self._counted = _NOTHING  # but for the pixels, which are added up here:
+        self._histogram: NDArray[np.int64] | None = None
+        self._levels: NDArray[np.uint64] | None = None
 
     def add(self, measured: Measured) -> None:
         """Count one image; nothing is counted if it is refused.
@@ -101,113 +94,103 @@ class Statistics:
         Raises:
             SinkError: the mean image is wanted, and this image has another size than the others.
         """
-        height, width, size = measured.height, measured.width, measured.bytes
-        one = Statistics(
-            1,
-            Sum(size, size, size),
-            Sum(height, height, height),
-            Sum(width, width, width),
-            Counter([measured.format]),
+        height, width = measured.height, measured.width
+        sizes = tuple(Sum(size, size, size) for size in (measured.bytes, height, width))
+        bins = (
             _binned(min(height, width), SHORTER_SIDE_EDGES),
             # floor(100 w / h) reaches a whole edge exactly when 100 w / h does.
             _binned(100 * width // height, _HUNDREDTHS),
-            measured.histogram,
-            measured.pixels,
         )
-        self.merge(one)
+        one = Counted(1, {measured.format: 1}, sizes, *bins)
+        self._include(one, measured.histogram, measured.pixels)
 
-    def merge(self, other: Statistics) -> None:
-        """Add everything that ``other`` counted; it stays as it is.
+    def merge(self, counted: Counted) -> None:
+        """Count the images of a shard, as its commit record says.
 
         Raises:
             SinkError: the mean image is wanted, and the images have different sizes.
         """
-        mine, theirs = self._sums, other._sums
-        if mine is not None and theirs is not None and mine.shape != theirs.shape:
-            found, expected = (f"{array.shape[0]}x{array.shape[1]}" for array in (theirs, mine))
+        histogram = levels = None
+        if counted.histogram is not None:
+            histogram = np.array(counted.histogram, np.int64)
+        if counted.levels is not None:
+            plain = zlib.decompress(counted.levels.zlib)
+            levels = np.frombuffer(plain, _STORED).reshape(counted.levels.shape)
+        self._include(counted, histogram, levels)
+
+    def _include(
+        self, counted: Counted, histogram: NDArray[Any] | None, levels: NDArray[Any] | None
+    ) -> None:
+        if self._levels is not None and levels is not None and self._levels.shape != levels.shape:
+            found, expected = (
+                f"{each.shape[0]}x{each.shape[1]}" for each in (levels, self._levels)
+            )
             raise SinkError(
                 f"the mean image needs one fixed size: found {found} (height x width), "
                 f"expected {expected}; add --resize WIDTHxHEIGHT or --center_crop"
             )
-        self._sums = _sum(mine, theirs, np.uint64)
-        self._histogram = _sum(self._histogram, other._histogram, np.int64)
-        self._images += other._images
-        self._bytes = _added(self._bytes, other._bytes)
-        self._height = _added(self._height, other._height)
-        self._width = _added(self._width, other._width)
-        self._formats.update(other._formats)
-        self._shorter_side = tuple(map(add, self._shorter_side, other._shorter_side))
-        self._aspect_ratio = tuple(map(add, self._aspect_ratio, other._aspect_ratio))
+        self._levels = _sum(self._levels, levels, np.uint64)
+        self._histogram = _sum(self._histogram, histogram, np.int64)
+        if (mine := self._counted).images:
+            counted = Counted(
+                mine.images + counted.images,
+                dict(Counter(mine.formats) + Counter(counted.formats)),
+                tuple(map(_added, mine.sizes, counted.sizes)),
+                tuple(map(add, mine.shorter_side, counted.shorter_side)),
+                tuple(map(add, mine.aspect_ratio, counted.aspect_ratio)),
+            )
+        self._counted = counted
+
+    def counted(self) -> Counted:
+        """Everything counted, for commit records; equal counts give equal values."""
+        histogram, levels = self._histogram, self._levels
+        return msgspec.structs.replace(
+            self._counted,
+            histogram=None if histogram is None else tuple(map(tuple, histogram.tolist())),
+            levels=None
+            if levels is None
+            else Levels(levels.shape, zlib.compress(levels.astype(_STORED).tobytes())),
+        )
 
     def mean_image(self) -> NDArray[np.float64] | None:
         """The mean of every pixel, 0 to 255: float64, (height, width, channels), RGB order.
 
         None unless the recipe's statistics are ``mean`` and every image is decoded.
         """
-        if self._sums is None:
-            return None
-        return self._sums.astype(np.float64) / self._images
+        return None if self._levels is None else self._levels / float(self._counted.images)
 
     def summary(self) -> manifest.Statistics:
         """For the manifest: the same on every machine for the same stored pixels."""
-        images, mean, std = self._images, *self._moments()
-        return manifest.Statistics(
-            images=images,
-            bytes=manifest.TotalRange(*_range(self._bytes, images), self._bytes.total),
-            formats=dict(self._formats),
-            height=manifest.Range(*_range(self._height, images)),
-            width=manifest.Range(*_range(self._width, images)),
-            shorter_side=manifest.Histogram(SHORTER_SIDE_EDGES, self._shorter_side),
-            aspect_ratio=manifest.Histogram(ASPECT_RATIO_EDGES, self._aspect_ratio),
-            pixels=0 if self._histogram is None else int(self._histogram[0].sum()),
-            mean=mean,
-            std=std,
-        )
-
-    def _moments(self) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
-        if self._histogram is None:
-            return None, None
+        counted = self._counted
+        ranges = [
+            (size.min, round(size.total / counted.images, _DECIMALS), size.max)
+            for size in counted.sizes
+        ]
         means, stds = list[float](), list[float]()
         # Python's integers do not overflow, and it rounds their quotient correctly.
-        for counts in self._histogram.tolist():
+        histogram = [] if self._histogram is None else self._histogram.tolist()
+        for counts in histogram:
             pixels = sum(counts)
             first = sum(level * count for level, count in enumerate(counts))
             second = sum(level * level * count for level, count in enumerate(counts))
             means.append(round(first / pixels, _DECIMALS))
             variance = (pixels * second - first * first) / (pixels * pixels)
             stds.append(round(math.sqrt(variance), _DECIMALS))
-        return tuple(means), tuple(stds)
-
-    def counted(self) -> Counted:
-        """Everything counted, for commit records; equal counts give equal values."""
-        histogram, sums = self._histogram, self._sums
-        return Counted(
-            images=self._images,
-            bytes=self._bytes,
-            height=self._height,
-            width=self._width,
-            formats=dict(self._formats),
-            shorter_side=self._shorter_side,
-            aspect_ratio=self._aspect_ratio,
-            histogram=None if histogram is None else tuple(map(tuple, histogram.tolist())),
-            sums=None if sums is None else _packed(sums, self._images),
+        return manifest.Statistics(
+            images=counted.images,
+            bytes=manifest.TotalRange(*ranges[0], counted.sizes[0].total),
+            formats=counted.formats,
+            height=manifest.Range(*ranges[1]),
+            width=manifest.Range(*ranges[2]),
+            shorter_side=manifest.Histogram(SHORTER_SIDE_EDGES, counted.shorter_side),
+            aspect_ratio=manifest.Histogram(ASPECT_RATIO_EDGES, counted.aspect_ratio),
+            pixels=sum(histogram[0]) if histogram else 0,
+            mean=tuple(means) or None,
+            std=tuple(stds) or None,
         )
 
-    @classmethod
-    def of(cls, counted: Counted) -> Statistics:
-        """The inverse of `counted`."""
-        histogram, sums = counted.histogram, counted.sums
-        return cls(
-            counted.images,
-            counted.bytes,
-            counted.height,
-            counted.width,
-            Counter(counted.formats),
-            counted.shorter_side,
-            counted.aspect_ratio,
-            None if histogram is None else np.array(histogram, np.int64),
-            None if sums is None else _unpacked(sums),
-        )
+
+_NOTHING: Final = Counted(0, {}, (), (), ())
 
 
 def _binned(value: int, edges: Sequence[int]) -> tuple[int, ...]:
@@ -216,31 +199,11 @@ def _binned(value: int, edges: Sequence[int]) -> tuple[int, ...]:
 
 
 def _added(mine: Sum, theirs: Sum) -> Sum:
-    smallest = min((end for end in (mine.min, theirs.min) if end is not None), default=None)
-    largest = max((end for end in (mine.max, theirs.max) if end is not None), default=None)
-    return Sum(mine.total + theirs.total, smallest, largest)
+    return Sum(mine.total + theirs.total, min(mine.min, theirs.min), max(mine.max, theirs.max))
 
 
-def _range(found: Sum, images: int) -> tuple[int | None, float | None, int | None]:
-    """Smallest, mean and largest."""
-    return found.min, round(found.total / images, _DECIMALS) if images else None, found.max
-
-
-def _sum(
-    mine: NDArray[Count] | None, theirs: NDArray[Any] | None, kind: type[Count]
-) -> NDArray[Count] | None:
-    if theirs is None:
-        return mine
-    if mine is None:
-        return theirs.astype(kind)
+def _sum(mine: NDArray[Any] | None, theirs: NDArray[Any] | None, kind: Any) -> NDArray[Any] | None:
+    if mine is None or theirs is None:
+        return mine if theirs is None else theirs.astype(kind)
     mine += theirs
     return mine
-
-
-def _packed(sums: NDArray[np.uint64], images: int) -> Levels:
-    return Levels(images, sums.shape, zlib.compress(sums.astype(_SUM).tobytes()))
-
-
-def _unpacked(levels: Levels) -> NDArray[np.uint64]:
-    plain = zlib.decompress(levels.zlib)
-    return np.frombuffer(plain, _SUM).reshape(levels.shape).astype(np.uint64)

@@ -27,7 +27,7 @@ from dataprep.system.filesystems import (
     node_local_scratch,
     scratch_places,
 )
-from dataprep.system.lustre.striping import (
+from dataprep.system.lustre import (
     LUSTRE,
     LfsError,
     carry_out,

@@ -14,7 +14,7 @@ from dataprep.errors import UsageError
 from dataprep.images import Recipe
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo, Layout, Sink
-from dataprep.system.lustre.rules import Striping
+from dataprep.system.lustre import Striping
 from dataprep.system.messages import printable
 
 if TYPE_CHECKING:

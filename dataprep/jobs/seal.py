@@ -250,7 +250,7 @@ def merged_statistics(records: Sequence[CommitRecord]) -> Statistics | None:
         return None
     merged = Statistics()
     for statistics in collected:
-        merged.merge(Statistics.of(statistics))
+        merged.merge(statistics)
     return merged
 
 

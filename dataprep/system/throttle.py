@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 _BURST_SECONDS = 0.1  # what may be moved at once after a pause
 _NAP_SECONDS = 0.1  # between two looks at whether to stop
@@ -29,15 +30,23 @@ class Bandwidth:
     """
 
     def __init__(self, bytes_per_second: float | None) -> None:
-        self._rate = bytes_per_second
         self._lock = threading.Lock()
         self._free_at = time.monotonic()  # when everything that was taken has been paid for
+        self.bound(bytes_per_second)
+
+    def bound(self, bytes_per_second: float | None) -> None:
+        """Exchange the bound; without one nobody waits any more. A signal's handler may call it."""
+        self._whole = self._rate = bytes_per_second
+
+    def divide(self, parts: int) -> float | None:
+        """Leave one part of the whole bound to this process; returns that."""
+        self._rate = self._whole and self._whole / parts
+        return self._rate
 
     def take(self, count: int, check: Callable[[], None] = lambda: None) -> None:
-        """Wait until ``count`` bytes may be moved.
+        """Wait until so many bytes may be moved.
 
         Args:
-            count: bytes.
             check: called now and then while waiting; raises to stop.
         """
         rate = self._rate
@@ -50,41 +59,33 @@ class Bandwidth:
             check()
             time.sleep(min(wait, _NAP_SECONDS))
 
-    def lift(self) -> None:
-        """Hold nobody up any more; a signal's handler may call it."""
-        self._rate = None
 
-
-_rate = float(os.environ.get(_VARIABLE, 0)) or None
-_own = Bandwidth(_rate)
+_OF_PROCESS: Final = Bandwidth(float(os.environ.get(_VARIABLE, 0)) or None)
 
 
 def pay(count: int) -> None:
     """Wait until ``count`` bytes, which were read or written just now, fit the bound, if any."""
-    _own.take(count)
+    _OF_PROCESS.take(count)
 
 
 def divide(processes: int) -> None:
     """Let this process, and each that it starts from now on, move so many-th a part."""
-    global _own
-    if _rate is not None:
-        _own = Bandwidth(_rate / processes)
-        os.environ[_VARIABLE] = str(_rate / processes)
+    if (rate := _OF_PROCESS.divide(processes)) is not None:
+        os.environ[_VARIABLE] = str(rate)
 
 
 def lift() -> None:
     """Hold nobody up any more in this process: the run is being stopped."""
-    _own.lift()
+    _OF_PROCESS.bound(None)
 
 
 @contextmanager
 def io_limited(bytes_per_second: int | None) -> Iterator[None]:
     """Bound what this process moves meanwhile, and those that it starts; None for no bound."""
-    global _rate, _own
-    _rate = bytes_per_second
+    _OF_PROCESS.bound(bytes_per_second)
     divide(1)
     try:
         yield
     finally:
-        _rate, _own = None, Bandwidth(None)
+        lift()
         os.environ.pop(_VARIABLE, None)

@@ -59,30 +59,33 @@ class Sum(Value, frozen=True):
     """Sum, smallest and largest of whole numbers."""
 
     total: Count
-    min: Count | None
-    max: Count | None
+    min: Count
+    max: Count
 
 
 class Levels(Value, frozen=True):
     """Sums of pixels by place: little-endian uint64, compressed by zlib."""
 
-    images: Count
     shape: tuple[Count, ...]
     zlib: bytes
 
 
 class Counted(Value, frozen=True):
-    """The statistics of the images of a shard, before anything is divided."""
+    """The statistics of the images of a shard, before anything is divided.
+
+    Attributes:
+        sizes: in bytes, heights and widths.
+        shorter_side: images by bin; so is `aspect_ratio`.
+        histogram: pixels by level, a channel each.
+    """
 
     images: Count
-    bytes: Sum
-    height: Sum
-    width: Sum
     formats: dict[Option, Count]
+    sizes: tuple[Sum, ...]
     shorter_side: tuple[Count, ...]
     aspect_ratio: tuple[Count, ...]
-    histogram: tuple[tuple[Count, ...], ...] | None
-    sums: Levels | None
+    histogram: tuple[tuple[Count, ...], ...] | None = None
+    levels: Levels | None = None
 
 
 class CommitRecord(State, frozen=True, tag="dataprep-commit-2"):

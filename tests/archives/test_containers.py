@@ -77,11 +77,12 @@ def test_names_are_cleaned_and_those_that_lead_out_are_left_out(raw, forms):
         ),
         ("a.tgz", b"<html>", "is damaged or truncated: Not a gzipped file"),
         ("a.tar", b"<html>", "is damaged or not a tar archive"),
+        ("a.tar", b"<html>" * 100, "is damaged or not a tar archive"),
         ("a.zip", b"<html>", "is damaged or not a zip archive"),
         ("a.tar", b"", "has 0 bytes"),
         ("a.tar", gzip.compress(b"x" * 999, mtime=0), ".* must be called .tar.gz"),
     ],
-    ids=["list", "tgz", "tar", "zip", "empty", "gzip"],
+    ids=["list", "tgz", "short", "tar", "zip", "empty", "gzip"],
 )
 def test_anything_else_is_refused(raw, container, content, message):
     raw.write(container, content)

@@ -42,9 +42,8 @@ def almost(tiny: Made, out: Path) -> Path:
 
 
 def test_a_job_s_directories_are_laid_out_before_their_first_file(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Made
+    cli: Cli, lustre: Lustre, tiny: Made
 ) -> None:
-    lustre = make_lustre(tmp_path, monkeypatch, processes=True)
     out = lustre.mount / "out"
     result = cli(*tiny.command(out))
     assert result.code == 0, result

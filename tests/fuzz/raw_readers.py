@@ -33,7 +33,7 @@ from dataprep.errors import DataprepError
 from dataprep.images import Recipe, Resize, jpeg, png, prepare
 from dataprep.staging.schedulers import expand_hosts, find_job, find_launch
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
-from dataprep.system.lustre.striping import count_targets, parse_layout
+from dataprep.system.lustre import count_targets, parse_layout
 
 NEXT = b"\n=== next file ===\n"
 """Between the files of an input that has several."""

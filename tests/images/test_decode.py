@@ -1,17 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from dataprep.errors import ImageError
 from dataprep.images import Recipe, prepare
 from dataprep.images.decode import raw_to_png, to_pixels
-from dataprep.images.sniff import Sniffed, sniff
+from dataprep.images.sniff import sniff
+from tests.images.files import JPEGS, PHOTO, encoded
 
 
 @pytest.mark.parametrize(
@@ -23,14 +22,9 @@ from dataprep.images.sniff import Sniffed, sniff
     ],
 )
 def test_stored_image_decodes_to_what_raw_would_have_stored(
-    photo: Image.Image,
-    jpegs: dict[str, bytes],
-    encoded: Callable[..., bytes],
-    name: str,
-    encoding: Any,
-    color: Any,
+    name: str, encoding: Any, color: Any
 ) -> None:
-    data = {**jpegs, "CMYK": encoded(photo.convert("CMYK"))}[name]
+    data = {**JPEGS, "CMYK": encoded(PHOTO.convert("CMYK"))}[name]
     stored = prepare(data, Recipe(encoding=encoding, color=color))
     found = to_pixels(stored.data, stored.format, 70, 90, color)
     assert found.shape == ((70, 90, 3) if color == "rgb" else (70, 90))
@@ -38,11 +32,9 @@ def test_stored_image_decodes_to_what_raw_would_have_stored(
     assert found.tobytes() == prepare(again, Recipe(encoding="raw", color=color)).data
 
 
-def test_damaged_or_misdescribed_images_are_image_errors(
-    photo: Image.Image, jpegs: dict[str, bytes], encoded: Callable[..., bytes]
-) -> None:
-    jpeg, png, gif = jpegs["baseline"], encoded(photo, "PNG"), encoded(photo, "GIF")
-    raw = photo.tobytes()
+def test_damaged_or_misdescribed_images_are_image_errors() -> None:
+    jpeg, png, gif = JPEGS["baseline"], encoded(PHOTO, "PNG"), encoded(PHOTO, "GIF")
+    raw = PHOTO.tobytes()
     for data, form, size, reason in [
         (jpeg, "JPEG", (70, 91), "JPEG of 90x70 pixels, expected JPEG of 91x70"),
         (png, "PNG", (90, 70), "PNG of 90x70 pixels, expected PNG of 70x90"),
@@ -79,9 +71,11 @@ def test_raw_survives_png(height: int, width: int, channels: int, data: st.DataO
 
 
 @pytest.mark.parametrize("name", ["baseline", "restarts", "grey progressive", "RGB colour space"])
-def test_header_of_a_jpeg(jpegs: dict[str, bytes], name: str) -> None:
-    data = jpegs[name]
-    assert sniff(data) == Sniffed("JPEG", height=70, width=90)
+def test_header_of_a_jpeg(name: str) -> None:
+    data = JPEGS[name]
+    found = sniff(data)
+    assert (found.format, found.height, found.width) == ("JPEG", 70, 90)
+    assert found.grey == name.startswith("grey")
     for end in range(0, len(data) - 1, 19):
         with pytest.raises(ImageError):
             sniff(data[:end])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from dataprep.images import Note, Recipe, Resize, prepare
 from dataprep.images.pixels import eight_bits, resized
 from dataprep.tables.records import SHALLOWER
 from tests.conftest import Cli
+from tests.images.files import pixels_of
 from tests.images.png_files import GREY, RGB, RGBA, png
 
 KEEP = Recipe(passes=("JPEG", "PNG"), depth="keep")
@@ -48,9 +48,7 @@ def test_deep_image_passes_untouched(name: str, check: Any) -> None:
 
 
 @pytest.mark.parametrize("name", GREYS)
-def test_grey_keeps_every_bit_or_its_high_byte(
-    pixels_of: Callable[[bytes], Any], name: str
-) -> None:
+def test_grey_keeps_every_bit_or_its_high_byte(name: str) -> None:
     kind = name.removeprefix("interlaced ")
     done = prepare(DEEP[name], Recipe(encoding="png", depth="keep"))
     assert np.array_equal(_samples(done.data), NOISE[..., 0])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,25 +8,15 @@ from PIL import Image
 
 from dataprep.errors import ImageError
 from dataprep.images import Note, Recipe, prepare
+from tests.images.files import JPEGS, PHOTO, encoded
 
-NAMES = [
-    "baseline",
-    "full chroma",
-    "progressive",
-    "restarts",
-    "grey",
-    "grey progressive",
-    "RGB colour space",
-]
 SOF = b"\xff\xc0\x00\x11\x08"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", JPEGS)
 @pytest.mark.parametrize("check", ["header", "bitstream", "pixels"])
-def test_good_jpeg_passes_through_as_the_same_object(
-    jpegs: dict[str, bytes], name: str, check: Any
-) -> None:
-    data = jpegs[name]
+def test_good_jpeg_passes_through_as_the_same_object(name: str, check: Any) -> None:
+    data = JPEGS[name]
     done = prepare(data, Recipe(check=check))
     assert done.data is data
     assert (done.format, done.width, done.height, done.notes) == ("JPEG", 90, 70, ())
@@ -35,27 +24,23 @@ def test_good_jpeg_passes_through_as_the_same_object(
 
 
 @pytest.mark.parametrize("check", ["header", "bitstream", "pixels"])
-@pytest.mark.parametrize("name", NAMES)
-def test_truncated_jpeg_is_rejected_wherever_it_is_cut(
-    jpegs: dict[str, bytes], name: str, check: Any
-) -> None:
-    data = jpegs[name]
+@pytest.mark.parametrize("name", JPEGS)
+def test_truncated_jpeg_is_rejected_wherever_it_is_cut(name: str, check: Any) -> None:
+    data = JPEGS[name]
     for end in [*range(0, len(data), 23), len(data) - 2, len(data) - 1]:
         for cut in (data[:end], data[:end] + bytes(50)):
             with pytest.raises(ImageError):
                 prepare(cut, Recipe(check=check))
 
 
-def test_end_marker_by_chance_in_trailing_garbage_does_not_save_a_truncated_jpeg(
-    jpegs: dict[str, bytes],
-) -> None:
-    cut = jpegs["baseline"][:-400] + b"\xff\xfe\x00\x20" + b"\xff\xd9"
+def test_end_marker_by_chance_in_trailing_garbage_does_not_save_a_truncated_jpeg() -> None:
+    cut = JPEGS["baseline"][:-400] + b"\xff\xfe\x00\x20" + b"\xff\xd9"
     with pytest.raises(ImageError, match="truncated"):
         prepare(cut, Recipe())
 
 
-def test_extraneous_bytes_before_a_marker_are_a_warning(jpegs: dict[str, bytes]) -> None:
-    data = jpegs["baseline"]
+def test_extraneous_bytes_before_a_marker_are_a_warning() -> None:
+    data = JPEGS["baseline"]
     damaged = data[:20] + b"abc" + data[20:]
     done = prepare(damaged, Recipe())
     assert done.data is damaged
@@ -63,8 +48,8 @@ def test_extraneous_bytes_before_a_marker_are_a_warning(jpegs: dict[str, bytes])
     assert done.notes == (Note("warned", words),)
 
 
-def test_damaged_pixels_are_a_warning_and_survive_a_resize(jpegs: dict[str, bytes]) -> None:
-    short = jpegs["baseline"][:-300] + b"\xff\xd9"
+def test_damaged_pixels_are_a_warning_and_survive_a_resize() -> None:
+    short = JPEGS["baseline"][:-300] + b"\xff\xd9"
     kept = prepare(short, Recipe())
     assert kept.data is short
     assert [note.kind for note in kept.notes] == ["warned"]
@@ -73,9 +58,7 @@ def test_damaged_pixels_are_a_warning_and_survive_a_resize(jpegs: dict[str, byte
     assert again.notes == kept.notes
 
 
-def test_sampling_factors_unknown_to_the_fast_decoder_are_no_damage(
-    encoded: Callable[..., bytes],
-) -> None:
+def test_sampling_factors_unknown_to_the_fast_decoder_are_no_damage() -> None:
     """Flat RGB blocks all code alike, so 15 blocks of 1x1 can be regrouped as 3 of 2+1+2."""
     flat = bytearray(encoded(Image.new("RGB", (40, 8), (128, 128, 128)), keep_rgb=True))
     frame = flat.index(b"\xff\xc0")
@@ -103,27 +86,23 @@ def test_sampling_factors_unknown_to_the_fast_decoder_are_no_damage(
         (SOF, b"\xff\xc0\x00\x01\x08", "cut off"),
     ],
 )
-def test_unusable_headers_are_named(
-    jpegs: dict[str, bytes], old: bytes, new: bytes, reason: str
-) -> None:
-    data = jpegs["baseline"]
+def test_unusable_headers_are_named(old: bytes, new: bytes, reason: str) -> None:
+    data = JPEGS["baseline"]
     assert data.count(old) == 1
     with pytest.raises(ImageError, match=reason):
         prepare(data.replace(old, new), Recipe(check="header"))
 
 
-def test_second_frame_header_with_another_size_is_rejected(jpegs: dict[str, bytes]) -> None:
-    data = jpegs["baseline"]
+def test_second_frame_header_with_another_size_is_rejected() -> None:
+    data = JPEGS["baseline"]
     at = data.index(SOF)
     other = data[at : at + 19].replace(b"\x00\x46\x00\x5a", b"\x00\x10\x00\x10")
     with pytest.raises(ImageError):
         prepare(data[:at] + other + data[at:], Recipe())
 
 
-def test_damaged_metadata_passes_through_untouched(
-    photo: Image.Image, encoded: Callable[..., bytes]
-) -> None:
-    plain = encoded(photo)
+def test_damaged_metadata_passes_through_untouched() -> None:
+    plain = encoded(PHOTO)
     bad = b"".join(
         b"\xff" + bytes([marker]) + (len(body) + 2).to_bytes(2, "big") + body
         for marker, body in [

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from PIL import Image, ImageOps
 from dataprep.images import Recipe, Resize, prepare
 from dataprep.images.pixels import turned, upright
 from dataprep.images.sniff import of_tiff
+from tests.images.files import PHOTO, encoded, pixels_of
 
 TAG = 0x0112
 
@@ -25,25 +25,20 @@ def _exif(value: int) -> Image.Exif:
 
 
 @pytest.mark.parametrize(
-    ("value", "format", "mode"),
+    ("value", "kind", "mode"),
     [
         *((value, "JPEG", "RGB") for value in range(1, 9)),
         *((6, "JPEG", "L"), (8, "PNG", "L"), (5, "WEBP", "RGB"), (3, "TIFF", "RGB")),
     ],
 )
-def test_applied_orientation_equals_pillows(
-    photo: Image.Image,
-    encoded: Callable[..., bytes],
-    pixels_of: Callable[[bytes], Any],
-    value: int,
-    mode: str,
-    format: str,  # noqa: A002 - Pillow's name for it
-) -> None:
-    data = encoded(photo.convert(mode), format, exif=_exif(value))
+def test_applied_orientation_equals_pillows(value: int, mode: str, kind: str) -> None:
+    data = encoded(PHOTO.convert(mode), kind, exif=_exif(value))
     with Image.open(io.BytesIO(data)) as image:
         turned = np.asarray(ImageOps.exif_transpose(image)).astype(np.int16)
     done = prepare(data, Recipe(encoding="png"))
     assert done.turn == value
+    again = prepare(data, Recipe(passes=("PNG",), exif="apply"))
+    assert np.array_equal(pixels_of(again.data), pixels_of(done.data))
     found = pixels_of(done.data)
     assert found.shape == turned.shape
     assert np.abs(found - turned).max() <= 2
@@ -51,10 +46,8 @@ def test_applied_orientation_equals_pillows(
 
 
 @pytest.mark.parametrize("value", range(1, 9))
-def test_only_an_image_that_is_not_upright_is_reencoded(
-    photo: Image.Image, encoded: Callable[..., bytes], value: int
-) -> None:
-    data = encoded(photo, exif=_exif(value))
+def test_only_an_image_that_is_not_upright_is_reencoded(value: int) -> None:
+    data = encoded(PHOTO, exif=_exif(value))
     passed = prepare(data, Recipe())
     assert (passed.data is data, passed.turn) == (True, 1)
     assert prepare(data, Recipe(exif="ignore", resize=Resize(70))).width == 90

@@ -6,7 +6,6 @@ import io
 import struct
 import warnings
 import zlib
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -236,13 +235,6 @@ def test_unusual_png_is_converted_and_noted(
         assert (done.channels, done.notes) == (channels, (note,))
         if encoding == "keep":
             assert prepare(done.data, KEEP).data is done.data
-
-
-def test_exif_turns_a_png_only_if_asked(pixels_of: Callable[[bytes], Any]) -> None:
-    data = png(ROWS, before=chunk(b"eXIf", TURN))
-    done = prepare(data, Recipe(passes=BOTH, exif="apply"))
-    assert (done.format, done.notes) == ("PNG", ())
-    assert np.array_equal(pixels_of(done.data), np.rot90(ROWS, -1))
 
 
 # --- whatever passes, Pillow decodes

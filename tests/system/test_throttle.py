@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from unittest.mock import patch
 
@@ -23,12 +22,9 @@ from dataprep.system import throttle
 from dataprep.system.throttle import Bandwidth, divide, io_limited, pay
 from tests.conftest import Cli, Made, Shelf
 
-_PAY = """
-import time
-from dataprep.system.throttle import pay
-began = time.monotonic()
-pay(1_000_000)
-print(time.monotonic() - began)
+_BOUND = """
+from dataprep.system import throttle
+print(throttle._OF_PROCESS._rate)
 """
 
 
@@ -116,7 +112,7 @@ class Recorder:
 def meter(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     """What everything is paid to."""
     recorder = Recorder()
-    monkeypatch.setattr(throttle, "_own", recorder)
+    monkeypatch.setattr(throttle._OF_PROCESS, "take", recorder.take)
     return recorder
 
 
@@ -129,18 +125,20 @@ def written(meter: Recorder, monkeypatch: pytest.MonkeyPatch) -> Recorder:
     return recorder
 
 
+def _of_child() -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", _BOUND], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
 def test_processes_share_the_bound_equally() -> None:
     with io_limited(4_000_000):
         divide(4)
-        process = subprocess.Popen([sys.executable, "-c", _PAY], stdout=subprocess.PIPE, text=True)
-        assert float(process.communicate(timeout=60)[0]) >= 0.9
-        began = time.monotonic()
-        pay(1_100_000)
-        assert time.monotonic() - began >= 1.0
+        assert _of_child() == str(throttle._OF_PROCESS._rate) == "1000000.0"
         divide(1)
-        began = time.monotonic()
-        pay(8_000_000)
-        assert 1.8 < time.monotonic() - began < 6
+        assert _of_child() == str(throttle._OF_PROCESS._rate) == "4000000.0"
+    assert _of_child() == "None"
 
 
 def test_once_a_signal_lifts_it_no_thread_waits_any_more() -> None:
@@ -161,16 +159,12 @@ def test_what_is_verified_is_paid_for(tiny: Made, meter: Recorder) -> None:
     assert meter.total == found.bytes
 
 
-@pytest.mark.parametrize("name", ["tfrecord"])
 def test_what_is_written_is_paid_for_record_by_record(
-    cli: Cli, shelf: Shelf, tmp_path: Path, written: Recorder, name: str
+    cli: Cli, tiny: Made, tmp_path: Path, written: Recorder
 ) -> None:
-    made = shelf(name)
-    written.paid.clear()
-    assert cli(*made.command(tmp_path / "out", "--workers", 2)).code == 0
-    images = [path.stat().st_size for path in made.raw.path.rglob("*.JPEG")]
-    expected = images if name == "tfrecord" else [16 * 16 * 3] * len(images)
-    assert sorted(written.paid) == sorted(expected)
+    assert cli(*tiny.command(tmp_path / "out", "--workers", 2)).code == 0
+    images = [path.stat().st_size for path in tiny.raw.path.rglob("*.JPEG")]
+    assert sorted(written.paid) == sorted(images)
 
 
 def test_what_is_built_elsewhere_is_paid_for_when_it_is_copied(

@@ -14,7 +14,7 @@ import os
 import sys
 
 ALL = -1
-KIB, GIB = 1 << 10, 1 << 30
+MIB = 1 << 20
 PATH = os.environ["FAKE_LFS"]
 with open(PATH) as file:
     STATE = json.load(file)
@@ -61,10 +61,6 @@ def save():
 # --- setstripe ---
 
 
-def size(text):
-    return int(text[:-1]) * {"K": KIB, "M": KIB**2, "G": GIB}[text[-1]]
-
-
 def asked(words):
     options, paths = getopt.getopt(words, "c:S:p:E:")
     parts, part = [], {}
@@ -72,20 +68,16 @@ def asked(words):
         if flag == "-E":
             if part:
                 parts.append(part)
-            end = None if value == "-1" else size(value)
+            end = None if value == "-1" else int(value)
             part = {**(parts[-1] if parts else {}), "end": end}
         elif flag == "-c":
             part["count"] = int(value)
         elif flag == "-S":
-            part["size"] = size(value)
+            part["size"] = int(value)
         elif flag == "-p":
             part["pool"] = value
-    plain = {"count": 1, "size": 4 * KIB**2, "end": None, "pool": ""}
+    plain = {"count": 1, "size": 4 * MIB, "end": None, "pool": ""}
     parts = [{**plain, **each} for each in [*parts, part]]
-    if STATE["cap"] is not None:  # a site's wrapper around the real one
-        for each in parts:
-            if each["count"] == ALL or each["count"] > STATE["cap"]:
-                each["count"] = STATE["cap"]
     return parts, paths
 
 
@@ -155,13 +147,7 @@ def df(words):
     print("UUID                   1K-blocks        Used   Available Use% Mounted on")
     print(f"site-MDT0000_UUID      1000000       1000      999000   1% {mount}[MDT:0]")
     for index in range(STATE["osts"]):
-        if index in STATE["inactive"]:
-            print(f"OST{index:04x}             : inactive device")
-        else:
-            state = STATE["states"].get(str(index), "")
-            print(
-                f"site-OST{index:04x}_UUID  9000000  1000  8999000   1% {mount}[OST:{index}]{state}"
-            )
+        print(f"site-OST{index:04x}_UUID  9000000  1000  8999000   1% {mount}[OST:{index}]")
     print(f"\nfilesystem_summary:  144000000  16000  143984000   1% {mount}")
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
-import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +12,6 @@ from typing import Any
 import pytest
 
 from dataprep.system import filesystems
-from dataprep.system.lustre import striping
 
 _SCRIPT = Path(__file__).with_name("fake_lfs.py")
 _MIB = 1 << 20
@@ -87,17 +83,8 @@ class Lustre:
         return found
 
 
-def make_lustre(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, *, processes: bool = False
-) -> Lustre:
-    """Mount one below a directory: its type and its `lfs` are found, by this process.
-
-    Args:
-        directory: an empty one.
-        monkeypatch: of the test.
-        processes: whether `Lfs` starts its `lfs`, 30 ms a call; else what the program would do is
-            done here, in a thousandth of the time.
-    """
+def make_lustre(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Lustre:
+    """Mount one below an empty directory: its type and its `lfs` are found, by this process."""
     place = directory.resolve()
     mount, programs, state = place / "lustre", place / "programs", place / "state.json"
     mount.mkdir()
@@ -111,19 +98,14 @@ def make_lustre(
     values = {
         "mount": str(mount),
         "osts": 16,
-        "inactive": [],
-        "states": {},
         "default": layout((1, _MIB, None, "")),
         "restricted": False,
-        "cap": None,
-        "mute": "",
+        "mute": False,
         "fails": {},
         "pools": ["flash"],
         "layouts": {},
     }
     state.write_text(json.dumps(values))
-    if not processes:
-        _run_here(program, monkeypatch)
     real = filesystems.filesystem_of
 
     def filesystem_of(path: Path) -> str:
@@ -134,28 +116,3 @@ def make_lustre(
     monkeypatch.setattr("dataprep.jobs.build_directory.filesystem_of", filesystem_of)
     monkeypatch.setattr("os.path.ismount", lambda path: Path(path) in (mount, Path("/")))
     return Lustre(mount, state)
-
-
-def _run_here(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = striping._lfs
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        if shutil.which("lfs") != str(program):
-            return real(*words)
-        said: dict[bool, list[str]] = {False: [], True: []}
-
-        def write(*values: object, sep: str = " ", end: str = "\n", file: object = None) -> None:
-            said[file is not None].append(sep.join(map(str, values)) + end)
-
-        names: dict[str, Any] = {"__name__": "fake_lfs", "print": write}
-        exec(_code(), names)
-        code = names["main"](words)
-        out, err = ("".join(said[is_error]) for is_error in (False, True))
-        return subprocess.CompletedProcess(words, code, out, err)
-
-    monkeypatch.setattr(striping, "_lfs", run)
-
-
-@functools.cache
-def _code() -> Any:
-    return compile(_SCRIPT.read_text(), _SCRIPT, "exec")
