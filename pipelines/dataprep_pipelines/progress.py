@@ -54,21 +54,18 @@ class RoundWatch:
         self._failures = failures
         self._reporter = reporter
         self._most_failed = most_failed
-        self._known: set[str] = set()
-        self._made = 0
         self._named: set[str] = set()
-        reporter.writing(job, self._new_records())
+        before = read_records(job.workspace)
+        self._known = {str(record.shard) for record in before}
+        self._made = 0
+        reporter.writing(job, before)
 
     def count(self) -> None:
         """Show what was made."""
-        new = self._new_records()
-        self._made += len(new)
-        self._reporter.progress(new, images_under_way(self._workspace))
-
-    def _new_records(self) -> list[CommitRecord]:
         new = read_records(self._workspace, self._known)
         self._known |= {str(record.shard) for record in new}
-        return new
+        self._made += len(new)
+        self._reporter.progress(new, images_under_way(self._workspace))
 
     def look(self) -> None:
         """Show what was made, and what failed.

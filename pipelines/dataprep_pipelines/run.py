@@ -77,7 +77,7 @@ from dataprep.tables.records import SHALLOWER, count_reasons
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.progress import Paced, Reporter, RoundWatch
 from dataprep_pipelines.runners import Engine, Parallelism, RunningEngine
-from dataprep_pipelines.runners.engine import check, started
+from dataprep_pipelines.runners.named import check, started
 from dataprep_pipelines.tasks import TaskSpec, WorkerRequirements, task_file
 from dataprep_schemas.state import CommitRecord
 
@@ -295,7 +295,7 @@ def _working(
                     # Of many workers, each should look less often.
                     lease = replace(lease, look_seconds=running.look_seconds)
                     requirements = None if engine.is_local else WorkerRequirements(places)
-                    failures = FailureLog(lease).reserve()
+                    failures = FailureLog(lease)
                     yield _Workers(engine, running, requirements, lease, failures, reporter)
             finally:
                 # Workers elsewhere that died or were cancelled could not, and nobody else knows.

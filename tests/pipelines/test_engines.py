@@ -18,7 +18,6 @@ from dataprep.cli.signals import resumable
 from dataprep.errors import PipelineError, StoppedError, UsageError
 from dataprep.sinks import ShardName
 from dataprep_pipelines.runners import STOP, Engine, Parallelism
-from dataprep_pipelines.runners.engine import check
 from dataprep_pipelines.runners.local import (
     LARGE,
     LocalEngine,
@@ -26,6 +25,7 @@ from dataprep_pipelines.runners.local import (
     local_parallelism,
     work_queue,
 )
+from dataprep_pipelines.runners.named import check
 
 HAPPENED: list[str] = []
 

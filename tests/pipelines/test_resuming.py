@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import dataprep
-from dataprep.errors import PipelineError, SourceError
+from dataprep.errors import DatasetError, SourceError
 from dataprep.jobs.lock import locked
 from dataprep.jobs.workspace import Workspace
 from dataprep_pipelines.failures import FailureLog
@@ -182,7 +182,5 @@ def test_a_failure_that_was_damaged_is_a_line(tmp_path: Path, damage: tuple[byte
         with log.recorded():
             raise SourceError("the list is upside down")
         lease.failure.write_bytes(lease.failure.read_bytes().replace(*damage))
-        with pytest.raises(
-            PipelineError, match=r"^cannot read \S+, where workers .*: damaged; mend"
-        ):
+        with pytest.raises(DatasetError, match=r"^\S+/failure-\w+\.json.*; mend the file system;"):
             log.reraise()

@@ -179,7 +179,7 @@ class Schedule:
         for directory in (where.private, OUT, where.commits, OUT / "train"):
             for path in directory.glob(".*.partial"):
                 path.unlink(missing_ok=True)
-        failures = FailureLog(lease).reserve()
+        failures = FailureLog(lease)
         self._claim(run, where, lease)
         pending = [shard for shard in SHARDS if finished_shard(where, shard) is None]
         if pending:
