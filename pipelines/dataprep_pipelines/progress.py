@@ -57,14 +57,14 @@ class RoundWatch:
         self._named: set[str] = set()
         before = read_records(job.workspace)
         self._known = {str(record.shard) for record in before}
-        self._made = 0
+        self.made = 0
         reporter.writing(job, before)
 
     def count(self) -> None:
         """Show what was made."""
         new = read_records(self._workspace, self._known)
         self._known |= {str(record.shard) for record in new}
-        self._made += len(new)
+        self.made += len(new)
         self._reporter.progress(new, images_under_way(self._workspace))
 
     def look(self) -> None:
@@ -78,10 +78,10 @@ class RoundWatch:
         for shard in sorted(failed.keys() - self._named)[: _NAMED - len(self._named)]:
             self._named.add(shard)
             self._reporter.line(f"{shard} failed, others go on: {failed[shard]}")
-        if len(failed) >= self._most_failed and len(failed) > self._made:
+        if len(failed) >= self._most_failed and len(failed) > self.made:
             shard, error = next(iter(failed.items()))
             raise type(error)(
-                f"stopped, since more shards fail than are made ({len(failed)} and {self._made}); "
+                f"stopped, since more shards fail than are made ({len(failed)} and {self.made}); "
                 f"{shard}: {error}"
             ) from error
 

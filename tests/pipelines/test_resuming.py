@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -145,42 +145,45 @@ def test_what_was_missing_is_no_longer_told_of_when_it_is_there(cli: Cli, tmp_pa
     assert not told.exists()
 
 
+# --- what workers tell ---
+
+
 class _PluginError(SourceError):
     """A kind of error that only a plugin knows."""
 
 
-def test_an_error_of_a_plugin_s_own_kind_is_told_as_it_is(tmp_path: Path) -> None:
+@pytest.fixture
+def failures(tmp_path: Path) -> Iterator[FailureLog]:
     workspace = Workspace(tmp_path)
     workspace.make()
     with locked(workspace) as lease:
-        log = FailureLog(lease)
-        with log.recorded():
-            raise _PluginError("the list is upside down")
-        with pytest.raises(SourceError, match=r"^the list is upside down$"):
-            log.reraise()
+        yield FailureLog(lease)
 
 
-def test_an_error_with_a_name_that_is_not_utf8_is_told(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
-    workspace.make()
-    with locked(workspace) as lease:
-        log = FailureLog(lease)
-        with log.recorded():
-            raise SourceError("caf\udce9.jpg is upside down")
-        with pytest.raises(SourceError, match=r"^caf\\udce9\.jpg is upside down$"):
-            log.reraise()
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (_PluginError("the list is upside down"), r"^the list is upside down$"),
+        (SourceError("caf\udce9.jpg is upside down"), r"^caf\\udce9\.jpg is upside down$"),
+    ],
+)
+def test_an_error_is_told_as_it_is(failures: FailureLog, error: SourceError, said: str) -> None:
+    """Of a kind that the launcher does not know, and with a name that is not UTF-8."""
+    with failures.recorded():
+        raise error
+    with pytest.raises(SourceError, match=said):
+        failures.reraise()
 
 
 @pytest.mark.parametrize(
     "damage", [(b"upside", b"\xff"), (b'"', b""), (b"down", b"up"), (b"}", b"")]
 )
-def test_a_failure_that_was_damaged_is_a_line(tmp_path: Path, damage: tuple[bytes, bytes]) -> None:
-    workspace = Workspace(tmp_path)
-    workspace.make()
-    with locked(workspace) as lease:
-        log = FailureLog(lease)
-        with log.recorded():
-            raise SourceError("the list is upside down")
-        lease.failure.write_bytes(lease.failure.read_bytes().replace(*damage))
-        with pytest.raises(DatasetError, match=r"^\S+/failure-\w+\.json.*; mend the file system;"):
-            log.reraise()
+def test_a_failure_that_was_damaged_is_a_line(
+    failures: FailureLog, damage: tuple[bytes, bytes]
+) -> None:
+    with failures.recorded():
+        raise SourceError("the list is upside down")
+    path = failures.lease.failure
+    path.write_bytes(path.read_bytes().replace(*damage))
+    with pytest.raises(DatasetError, match=rf"^{path}.*; mend the file system;"):
+        failures.reraise()
