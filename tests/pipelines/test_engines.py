@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from dataprep_pipelines.runners.local import (
     work_queue,
 )
 from dataprep_pipelines.runners.named import check
+from tests.faults.conftest import eventually
 
 HAPPENED: list[str] = []
 
@@ -35,9 +35,8 @@ def _nothing_happened_yet() -> Iterator[None]:
     HAPPENED.clear()
     yield
     STOP.set()
-    end = time.monotonic() + 10
-    while "started" in HAPPENED and "cleaned up" not in HAPPENED and time.monotonic() < end:
-        time.sleep(0.01)  # a worker that was not waited for must not reach the next test
+    # A worker that was not waited for must not reach the next test.
+    eventually(lambda: "started" not in HAPPENED or "cleaned up" in HAPPENED)
     STOP.clear()
 
 
@@ -59,44 +58,37 @@ class Told:
         HAPPENED.append("told")
 
 
-def nothing() -> None:
-    pass
-
-
 def run(work: beam.DoFn, *, watch: Callable[[], None]) -> None:
     LocalEngine(Engine(1)).run([1], work, Parallelism(), watch=watch, failures=Told())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_waits_for_workers_to_clean_up(number: signal.Signals) -> None:
-    def send() -> None:
-        while "started" not in HAPPENED:
-            time.sleep(0.01)
-        time.sleep(0.05)  # the main thread is waiting for Beam by then
-        os.kill(os.getpid(), number)
-
-    sender = threading.Thread(target=send)
-    sender.start()
-    with pytest.raises(StoppedError, match=f"stopped by {number.name}; try again"):  # noqa: SIM117
-        with resumable("try again"):
-            run(SlowToStop(), watch=nothing)
-    sender.join()
-    assert HAPPENED == ["started", "told", "cleaned up"]
+def lose_the_terminal() -> None:
+    raise ValueError("the terminal is gone")
 
 
-def test_an_error_while_watching_stops_the_run() -> None:
+@pytest.mark.parametrize(
+    ("stop", "kind", "said"),
+    [
+        (lose_the_terminal, ValueError, "the terminal is gone"),
+        (lambda: os.kill(os.getpid(), signal.SIGINT), StoppedError, "by SIGINT; try again"),
+        (lambda: os.kill(os.getpid(), signal.SIGTERM), StoppedError, "by SIGTERM; try again"),
+    ],
+)
+def test_who_stops_a_run_waits_for_workers_to_clean_up(
+    stop: Callable[[], None], kind: type[Exception], said: str
+) -> None:
     def watch() -> None:
         if "started" in HAPPENED:
-            raise ValueError("the terminal is gone")
+            stop()
 
-    with pytest.raises(ValueError, match="the terminal is gone"):
+    with pytest.raises(kind, match=said), resumable("try again"):
         run(SlowToStop(), watch=watch)
     assert HAPPENED == ["started", "told", "cleaned up"]
 
 
 def test_a_failure_of_beam_is_one_line() -> None:
     with pytest.raises(PipelineError, match=r"Beam failed: .*the disk is on fire") as caught:
-        run(Fails(), watch=nothing)
+        run(Fails(), watch=lambda: None)
     assert "\n" not in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""What a resumed job must notice: bytes that moved, classes that were renamed, others' files."""
+"""What a resumed job must notice: bytes that moved, classes that were renamed."""
 
 from __future__ import annotations
 
@@ -106,28 +106,6 @@ def test_shards_with_other_classes_are_never_mixed(
     assert hashes(out) == kept
     write(str)
     assert cli(*words(raw, out, "--listing", listing)).code == 0
-    assert hashes(out) == sealed
-
-
-def test_somebody_s_own_file_of_that_name_is_in_the_way(cli: Cli, tmp_path: Path) -> None:
-    raw, out = tmp_path / "raw", tmp_path / "out"
-    raw.mkdir()
-    out.mkdir()
-    pack(raw / "all.tar", sorted(IMAGES))
-    own = out / "records.parquet"
-    own.write_text("mine")
-    for more in ((), ("--overwrite",), ()):
-        result = cli(*words(raw, out, *more))
-        assert result.code == 1
-        assert f"{own} is in the way" in result.error
-        assert own.read_text() == "mine"
-    own.unlink()
-    assert cli(*words(raw, out)).code == 0
-    sealed = hashes(out)
-    assert "records.parquet" in sealed
-    (out / "manifest.json").unlink()
-    assert cli(*words(raw, out)).code == 0  # what is there is ours
-    assert cli(*words(raw, out, "--overwrite")).code == 0
     assert hashes(out) == sealed
 
 
