@@ -20,7 +20,7 @@ from dataprep import errors
 from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
 from dataprep.jobs.lock import Lease
 from dataprep.sinks import ShardName
-from dataprep.system.durable_files import is_full
+from dataprep.system.durable_files import is_full, storage_error
 from dataprep.system.state_files import read_document, write_state
 from dataprep.system.throttle import lift
 from dataprep_schemas.state import Failure
@@ -52,9 +52,12 @@ class FailureLog:
         """Whether the run as a whole has failed.
 
         Raises:
-            OSError: the file system does not say.
+            SinkError: the file system does not say.
         """
-        return self.lease.failure.exists()
+        try:
+            return self.lease.failure.exists()
+        except OSError as error:
+            raise storage_error(error, self.lease.failure.parents[1]) from error
 
     @contextmanager
     def recorded(self, shard: ShardName | None = None) -> Iterator[None]:
