@@ -45,6 +45,9 @@ class RoundWatch:
 
     Args:
         most_failed: how many shards may fail, if more fail than are made.
+
+    Attributes:
+        made: how many shards were made so far.
     """
 
     def __init__(
