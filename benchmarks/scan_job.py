@@ -19,7 +19,7 @@ from dataprep.jobs.job import Job
 from dataprep.jobs.prepare import prepare
 from dataprep.jobs.request import MaxBad, Request
 from dataprep.jobs.workspace import Workspace
-from dataprep_pipelines.run import BeamEngine
+from dataprep_pipelines.run import Launcher
 from dataprep_pipelines.runners import Engine
 
 
@@ -74,7 +74,7 @@ def main(dataset: str, options: dict[str, str], raw: Path, out: Path, cores: int
     )
     start = time.perf_counter()
     try:
-        prepare(request, BeamEngine(Engine(cores)), watch)
+        prepare(request, Launcher(Engine(cores)), watch)
     except _OrderedError:
         end = time.perf_counter()
     else:

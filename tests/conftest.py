@@ -42,8 +42,7 @@ THOROUGH = (
     *("pipelines/test_formats.py", "pipelines/test_invariance_radiographs.py"),
     *("pipelines/test_network_denied.py", "pipelines/test_portable_runner.py"),
     *("pipelines/test_rounds.py", "pipelines/test_scan_processes.py"),
-    *("pipelines/test_slurm_workers.py", "pipelines/test_two_writers.py"),
-    *("review/test_report.py", "staging/test_broadcast.py"),
+    *("pipelines/test_slurm_workers.py", "review/test_report.py", "staging/test_broadcast.py"),
 )
 
 # What tests skip without: packages by the name of their module, and programs.

@@ -85,11 +85,11 @@ def prepare(
     _check_foreign(request.out)
     from dataprep.jobs.append import append
     from dataprep.jobs.prepare import prepare
-    from dataprep_pipelines.run import BeamEngine
+    from dataprep_pipelines.run import Launcher
 
     run = append if request.append else prepare
     with told(progress) as reporter, within_limits(values):
-        return replace(run(request, BeamEngine(engine), reporter), out=request.out)
+        return replace(run(request, Launcher(engine), reporter), out=request.out)
 
 
 def convert(
@@ -137,11 +137,11 @@ def convert(
     engine = _engine(values, beam_options)
     _check_foreign(request.out)
     from dataprep.jobs.convert import convert
-    from dataprep_pipelines.run import BeamEngine
+    from dataprep_pipelines.run import Launcher
 
     with told(progress) as reporter, within_limits(values):
         checked = _verifier(request.source, values["check"], engine, reporter)
-        made = convert(request, BeamEngine(engine), reporter, checked)
+        made = convert(request, Launcher(engine), reporter, checked)
         return replace(made, out=request.out)
 
 
@@ -179,11 +179,11 @@ def compact(
     )
     engine = _engine(values, beam_options)
     from dataprep.jobs.compact import compact
-    from dataprep_pipelines.run import BeamEngine
+    from dataprep_pipelines.run import Launcher
 
     with told(progress) as reporter, within_limits(values):
         checked = _verifier(request.source, values["check"], engine, reporter)
-        made = compact(request, BeamEngine(engine), reporter, checked)
+        made = compact(request, Launcher(engine), reporter, checked)
         sealed = replace(made or SealedSet.read(request.out), out=request.out)
         reporter.line(str(sealed) if made else f"{out} is one generation, nothing to compact")
         return sealed

@@ -1,6 +1,6 @@
 """What a job needs of whoever runs it: an engine, and somebody to tell; and the directory it holds.
 
-Engines are `dataprep_pipelines.run.BeamEngine`; nothing in here knows Beam.
+Engines are `dataprep_pipelines.run.Launcher`; nothing in here knows Beam.
 """
 
 from __future__ import annotations

@@ -2,13 +2,12 @@
 
 Beam would retry an element whose function raises, and wrap the message in its own; so workers
 do not raise. What concerns one shard is written down for that shard, and the others go on. What
-concerns the whole run is written down once, everybody stops, and the launcher raises it. A disk
-that is full to the last byte would not take even that, so a little room is kept free for it.
+concerns the whole run is written down once, everybody stops, and the launcher raises it. Only what
+cannot be written down, on a disk that is full to the last byte, is left to the engine to tell.
 """
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,21 +17,19 @@ from pathlib import Path
 import msgspec
 
 from dataprep import errors
-from dataprep.errors import DataprepError, DatasetError, PipelineError, SinkError, SourceError
+from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
 from dataprep.jobs.lock import Lease
 from dataprep.sinks import ShardName
-from dataprep.system.durable_files import is_full, write_durably
-from dataprep.system.regular_files import read_regular
-from dataprep.system.state_files import encode, parse, write_state
+from dataprep.system.durable_files import is_full, storage_error
+from dataprep.system.state_files import read_document, write_state
 from dataprep.system.throttle import lift
 from dataprep_schemas.state import Failure
 
-WORKER_DIED = "Worker subprocess exited"  # what Beam's SubprocessSdkWorker says
+RESUME = "finished shards are kept: run the same command again to resume"
+"""The end of what a user is told of an engine that failed."""
 
-# What Beam makes of an error of ours that a worker raised.
-_OURS = re.compile(r"dataprep[\w.]*\.(\w+): (.*?) \[while running '.*'\]")
 _LONGEST = 300  # characters of somebody else's words
-_RESERVED = 1 << 13  # bytes
+_LONGEST_TRACEBACK = 3000  # its end
 
 
 class QuietLauncherError(PipelineError):
@@ -45,15 +42,6 @@ class FailureLog:
 
     lease: Lease
 
-    @property
-    def _reserve(self) -> Path:
-        return self.lease.failure.with_name(f"task-{self.lease.failure.stem}-reserve.pickle")
-
-    def reserve(self) -> FailureLog:
-        """Keep room free for a failure."""
-        write_durably(self._reserve, b" " * _RESERVED)
-        return self
-
     def stop(self) -> None:
         """Tell every worker, wherever it runs, that the launcher is stopping."""
         lift()
@@ -64,10 +52,12 @@ class FailureLog:
         """Whether the run as a whole has failed.
 
         Raises:
-            PipelineError: the file system does not say.
+            SinkError: the file system does not say.
         """
-        with _reading(self.lease.failure):
+        try:
             return self.lease.failure.exists()
+        except OSError as error:
+            raise storage_error(error, self.lease.failure.parents[1]) from error
 
     @contextmanager
     def recorded(self, shard: ShardName | None = None) -> Iterator[None]:
@@ -97,30 +87,22 @@ class FailureLog:
         known = (kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
         failure = Failure(
             kind=next(known, type(error).__name__),
-            message=_written(str(error) if isinstance(error, DataprepError) else repr(error)),
-            traceback=_written("".join(traceback.format_exception(error)))[-_RESERVED // 3 :],
+            message=_utf8(str(error) if isinstance(error, DataprepError) else repr(error)),
+            traceback=_utf8("".join(traceback.format_exception(error)))[-_LONGEST_TRACEBACK:],
         )
+        path = self.lease.failure if shard is None else self._path_of(shard)
         try:
-            path = self.lease.failure if shard is None else self._path_of(shard)
             write_state(path, failure)
         except OSError as refused:
-            try:
-                with self._reserve.open("r+b") as file:
-                    file.write(encode(failure))
-                    file.truncate()
-                self._reserve.replace(self.lease.failure)
-            except FileNotFoundError:
-                return  # another worker has used it
-            except OSError:
+            if not is_full(refused) or not is_full(error.__cause__):
                 message = f"{failure.message}; and {path} cannot be written: {refused.strerror}"
                 failure = msgspec.structs.replace(failure, message=message)
-                raise _error_of(failure) from error
+            raise _error_of(failure) from error
 
     def of_shards(self) -> dict[str, DataprepError]:
         """The last failure of every shard that failed, by its name."""
         prefix = self._path_of("").stem
-        with _reading(self.lease.failure.parent):
-            found = sorted(self.lease.failure.parent.glob(f"{prefix}*.json"))
+        found = sorted(self.lease.failure.parent.glob(f"{prefix}*.json"))
         return {path.stem.removeprefix(prefix): _read(path) for path in found}
 
     def forget_shards(self) -> None:
@@ -142,23 +124,11 @@ class FailureLog:
         return self.lease.failure.with_name(f"{self.lease.failure.stem}-{shard}.json")
 
 
-def engine_error(error: BaseException) -> DataprepError:
-    """An error of ours as it is, or a line about the engine's own."""
-    raised = traceback.format_exception_only(error)[-1].rstrip().rpartition("\n")[2]
-    if found := _OURS.fullmatch(raised):
-        ours: DataprepError = getattr(errors, found[1], PipelineError)(found[2])
-        return ours
-    if isinstance(error, DataprepError):
-        return error
-    last = line_of(error, -1)
-    return worker_died(last) if WORKER_DIED in last else PipelineError(f"Beam failed: {last}")
-
-
 def worker_died(how: str) -> PipelineError:
     """What to tell the user when one of this program's processes is gone."""
     return PipelineError(
         f"a worker process died ({how.rstrip('.')}); if the system killed it for want of memory, "
-        "use fewer --workers; finished shards are kept: run the same command again to resume"
+        f"use fewer --workers; {RESUME}"
     )
 
 
@@ -168,28 +138,10 @@ def line_of(error: object, number: int = 0) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, DatasetError) as error:  # a power cut may have torn what is not flushed
-        reason = getattr(error, "strerror", None) or "damaged"
-        raise PipelineError(
-            f"cannot read {path}, where workers say what went wrong: {reason}; mend the file "
-            "system and run the same command again: finished shards are kept"
-        ) from error
-
-
 def _read(path: Path) -> DataprepError:
     """The error that a worker raised, by the name of its class."""
-    with _reading(path):
-        failure = parse(read_regular(path), Failure, path, "")
-    return _error_of(failure)
-
-
-def _written(text: str) -> str:
-    """Words that may have names in them, as files have them: UTF-8."""
-    return text.encode(errors="backslashreplace").decode()
+    # A power cut may have torn what is not flushed.
+    return _error_of(read_document(path, Failure, f"mend the file system; {RESUME}"))
 
 
 def _error_of(failure: Failure) -> DataprepError:
@@ -203,3 +155,8 @@ def _error_of(failure: Failure) -> DataprepError:
         )
     error.__cause__ = RuntimeError(failure.traceback)
     return error
+
+
+def _utf8(text: str) -> str:
+    """Words that may have names in them, as files have them."""
+    return text.encode(errors="backslashreplace").decode()

@@ -12,7 +12,6 @@ from dataprep.jobs.commit import images_under_way, read_records
 from dataprep.jobs.engine import Reporter
 from dataprep.jobs.job import Job
 from dataprep_pipelines.failures import FailureLog
-from dataprep_schemas.state import CommitRecord
 
 _NAMED = 5  # failures of a round that get a line; the last error tells how many more there are
 _LOOKING = 0.05  # of the time: a metadata server should not pay for a progress bar
@@ -23,6 +22,9 @@ class RoundWatch:
 
     Args:
         most_failed: how many shards may fail, if more fail than are made.
+
+    Attributes:
+        made: how many shards were made so far.
     """
 
     def __init__(
@@ -32,21 +34,18 @@ class RoundWatch:
         self._failures = failures
         self._reporter = reporter
         self._most_failed = most_failed
-        self._known: set[str] = set()
-        self._made = 0
         self._named: set[str] = set()
-        reporter.writing(job, self._new_records())
+        before = read_records(job.workspace)
+        self._known = {str(record.shard) for record in before}
+        self.made = 0
+        reporter.writing(job, before)
 
     def count(self) -> None:
         """Show what was made."""
-        new = self._new_records()
-        self._made += len(new)
-        self._reporter.progress(new, images_under_way(self._workspace))
-
-    def _new_records(self) -> list[CommitRecord]:
         new = read_records(self._workspace, self._known)
         self._known |= {str(record.shard) for record in new}
-        return new
+        self.made += len(new)
+        self._reporter.progress(new, images_under_way(self._workspace))
 
     def look(self) -> None:
         """Show what was made, and what failed.
@@ -59,10 +58,10 @@ class RoundWatch:
         for shard in sorted(failed.keys() - self._named)[: _NAMED - len(self._named)]:
             self._named.add(shard)
             self._reporter.line(f"{shard} failed, others go on: {failed[shard]}")
-        if len(failed) >= self._most_failed and len(failed) > self._made:
+        if len(failed) >= self._most_failed and len(failed) > self.made:
             shard, error = next(iter(failed.items()))
             raise type(error)(
-                f"stopped, since more shards fail than are made ({len(failed)} and {self._made}); "
+                f"stopped, since more shards fail than are made ({len(failed)} and {self.made}); "
                 f"{shard}: {error}"
             ) from error
 

@@ -27,7 +27,7 @@ from dataprep.system.messages import counted
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.progress import Paced, RoundWatch
 from dataprep_pipelines.runners import Engine, Parallelism, RunningEngine
-from dataprep_pipelines.runners.engine import check, started
+from dataprep_pipelines.runners.named import check, started
 from dataprep_pipelines.tasks import TaskSpec, WorkerRequirements, task_file
 from dataprep_schemas.state import CommitRecord
 
@@ -37,7 +37,7 @@ _PER_SHARD = 4  # that is written at once: more than a bad node has taken
 
 
 @dataclass(frozen=True, slots=True)
-class BeamEngine:
+class Launcher:
     """An engine as the user chose it; a `dataprep.jobs.engine.Engine`."""
 
     chosen: Engine
@@ -58,18 +58,18 @@ class BeamEngine:
     @contextmanager
     def workers(
         self, workspace: Workspace, places: dict[str, Path], lease: Lease, reporter: Reporter
-    ) -> Iterator[BeamWorkers]:
+    ) -> Iterator[RunningWorkers]:
         """The engine, running; see `dataprep.jobs.engine.Engine.workers`."""
         with started(self.chosen, workspace.private / "slurm", reporter.line) as running:
             # Of many workers, each should look less often.
             lease = replace(lease, look_seconds=running.look_seconds)
             requirements = None if self.is_local else WorkerRequirements(places)
-            failures = FailureLog(lease).reserve()
-            yield BeamWorkers(self.chosen, running, requirements, lease, failures, reporter)
+            failures = FailureLog(lease)
+            yield RunningWorkers(self.chosen, running, requirements, lease, failures, reporter)
 
 
 @dataclass(frozen=True, slots=True)
-class BeamWorkers:
+class RunningWorkers:
     """A run's engine, and what its workers are given and tell.
 
     Attributes:

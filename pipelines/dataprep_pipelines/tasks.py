@@ -28,6 +28,7 @@ from dataprep.errors import PipelineError
 from dataprep.jobs.lock import Lease
 from dataprep.system.durable_files import write_durably
 from dataprep.system.regular_files import read_regular
+from dataprep_pipelines.failures import RESUME
 
 # What has a part in the bytes of a shard besides `codec_versions`, or in graphs sent to workers.
 _PACKAGES = (
@@ -52,10 +53,8 @@ def programs() -> dict[str, str]:
 
     found = dict.fromkeys(_PACKAGES, "none") | codec_versions()
     for name in _PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     for group in _PLUGINS:
         for entry in entry_points(group=group):
             if entry.dist is not None:
@@ -134,8 +133,8 @@ def _load(spec: TaskSpec) -> Any:
         raise CannotWorkError(f"a worker on {host} does not see --out {out}; {_SHARED}") from None
     except OSError as error:
         raise CannotWorkError(
-            f"a worker on {host} cannot read {spec.path}: {error.strerror}; mend the file system "
-            "and run the same command again: finished shards are kept"
+            f"a worker on {host} cannot read {spec.path}: {error.strerror}; mend the file system; "
+            f"{RESUME}"
         ) from error
     except (ImportError, AttributeError) as error:
         raise CannotWorkError(

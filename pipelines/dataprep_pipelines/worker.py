@@ -1,26 +1,26 @@
 """Processes of this machine that work for the launcher: deaf to Ctrl-C, and gone with it.
 
 Ctrl-C on a terminal reaches every process of the job at once. Only the launcher acts on it; its
-workers learn of it through the file system, finish the image they are at, and clean up. There are
-Beam's own workers, run by this module as a program, and pools that help a worker with what keeps
-Python's lock: they scan, and convert images for a shard that one other process writes.
+workers learn of it through the file system, finish the image they are at, and clean up. Both kinds
+run this module as a program: Beam's own workers, and pools that help a worker with what keeps
+Python's lock. Those scan, and convert images for a shard that one other process writes.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from dataprep.system.throttle import divide
@@ -35,7 +35,12 @@ _CLEAN_UP_SECONDS = 5.0  # a worker with a lost lease needs about two to remove 
 def command_line() -> str:
     """The shell command that starts one of Beam's workers of this process."""
     # What the shell ignores, its program ignores from its first moment on.
-    return f"trap '' INT; exec {shlex.quote(sys.executable)} -P -m {__name__} {os.getpid()}"
+    return f"trap '' INT; exec {shlex.join(_program())}"
+
+
+def _program(*arguments: object) -> list[str]:
+    """This module, which imports nothing from the working directory: that may be the data's."""
+    return [sys.executable, "-P", "-m", __name__, str(os.getpid()), *map(str, arguments)]
 
 
 def main(launcher: int) -> None:
@@ -72,8 +77,7 @@ class HelperProcesses(ThreadPoolExecutor):
         divide(count + 1)
         super().__init__(count, "helper", initializer=block_interrupts)
         self._mine = threading.local()
-        self._starting = threading.Lock()
-        self._started: list[tuple[SpawnProcess, Connection]] = []
+        self._started: list[tuple[subprocess.Popen[bytes], Connection]] = []
 
     def submit(self, do: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Have a process do it; raises BrokenExecutor in the future if that dies."""
@@ -82,17 +86,17 @@ class HelperProcesses(ThreadPoolExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Wait for what is being done, and end the processes."""
         super().shutdown(wait, cancel_futures=cancel_futures)
-        for _, connection in self._started:
-            connection.close()
+        for _, orders in self._started:
+            orders.close()
         for process, _ in self._started:
-            process.join()
+            process.wait()
 
     def _hand_on(self, do: Callable[[], Any]) -> Any:
         try:
-            if not hasattr(self._mine, "connection"):
-                self._mine.connection = self._start()
-            self._mine.connection.send(do)
-            done, outcome = self._mine.connection.recv()
+            if not hasattr(self._mine, "orders"):
+                self._mine.orders = self._start()
+            self._mine.orders.send(do)
+            done, outcome = self._mine.orders.recv()
         except (OSError, EOFError) as error:
             raise BrokenExecutor("a process that helps has died") from error
         if not done:
@@ -100,30 +104,13 @@ class HelperProcesses(ThreadPoolExecutor):
         return outcome
 
     def _start(self) -> Connection:
-        # Not fork: other threads of this process hold locks.
-        context = multiprocessing.get_context("spawn")
-        with self._starting:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, os.getpid()))
-            with _safe_path():
-                process.start()
-            theirs.close()
-            self._started.append((process, ours))
+        ours, theirs = Pipe()
+        with theirs:
+            number = theirs.fileno()
+            process = subprocess.Popen(_program(number), pass_fds=[number])  # noqa: S603  # ours
+        self._started.append((process, ours))
+        ours.send(sys.path)
         return ours
-
-
-@contextmanager
-def _safe_path() -> Iterator[None]:
-    """What Python starts imports nothing from the working directory, which may be the data's."""
-    before = os.environ.get("PYTHONSAFEPATH")
-    os.environ["PYTHONSAFEPATH"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PYTHONSAFEPATH"]
-        else:
-            os.environ["PYTHONSAFEPATH"] = before
 
 
 def block_interrupts() -> None:
@@ -131,12 +118,13 @@ def block_interrupts() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
-def _serve(orders: Connection, launcher: int) -> None:
-    """Do what comes, until nothing more can."""
+def serve(launcher: int, orders: Connection) -> None:
+    """Do what a pool hands on, until nothing more comes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # In the midst of something it would not see that the launcher was killed.
     _end_with(launcher, clean_up_seconds=0.0)
     with suppress(EOFError, OSError):
+        sys.path[:] = orders.recv()
         while True:
             do = orders.recv()
             try:
@@ -159,4 +147,7 @@ def _end_with(launcher: int, *, clean_up_seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    if sys.argv[2:]:
+        serve(int(sys.argv[1]), Connection(int(sys.argv[2])))
+    else:
+        main(int(sys.argv[1]))

@@ -1,22 +1,27 @@
-"""A Dask cluster of separate processes on loopback."""
+"""A Dask cluster of separate processes on loopback, and a run that is held up on it."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
-import psutil
 import pytest
 
-from tests.faults.conftest import eventually
-from tests.steering import install_sink, sink_in
+from tests.conftest import Cli, Made, Result
+from tests.faults.conftest import commits, eventually
+from tests.steering import Steer, check_same, install_sink, sink_in
+
+SHARD = "train-00003-of-00006"
+SHARDS = 8  # of the tiny set
+SINK = ("--sink", "steered")
 
 
 @pytest.fixture(scope="session")
@@ -30,11 +35,9 @@ class Cluster:
     """A scheduler and workers, each a process of its own."""
 
     directory: Path
-    environment: Mapping[str, str]
-    scheduler: subprocess.Popen[bytes] | None = None
+    site: Path
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    _started: list[psutil.Process] = field(default_factory=list)
-    _logs: dict[int, Path] = field(default_factory=dict)
+    _started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
     def file(self) -> Path:
@@ -45,105 +48,87 @@ class Cluster:
     def address(self) -> str:
         return str(json.loads(self.file.read_bytes())["address"])
 
+    @property
+    def scheduler(self) -> subprocess.Popen[bytes]:
+        return self._started[0]
+
     def options(self) -> list[str]:
         """What makes dataprep run here."""
         return ["--runner", "dask", "--dask_client_address", self.address]
 
     def start_scheduler(self, **settings: object) -> None:
         """Settings in Dask's way of spelling environment variables, without their beginning."""
-        self.file.unlink(missing_ok=True)
         words = ("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
-        self.scheduler = self._start([*words, "--scheduler-file", str(self.file)], settings)
+        named = {f"DASK_DISTRIBUTED__{name}": str(value) for name, value in settings.items()}
+        self._start([*words, "--scheduler-file", str(self.file)], named)
         eventually(lambda: self.file.exists() and self.file.stat().st_size)
 
     def start_workers(
-        self,
-        count: int,
-        *options: str,
-        before: Sequence[str] = (),
-        nanny: bool = False,
-        **environment: str,
+        self, count: int, *, before: Sequence[str] = (), nanny: bool = False, site: str = ""
     ) -> list[subprocess.Popen[bytes]]:
-        """Start workers of one thread, and wait until the scheduler knows them."""
+        """Start workers of one thread, and wait until the scheduler knows them.
+
+        Args:
+            before: words before the command.
+            site: another directory of packages, which comes first.
+        """
         words = ["worker", "--scheduler-file", str(self.file), "--no-dashboard"]
-        words += ["--nthreads", "1", "--local-directory", str(self.directory), *options]
+        words += ["--nthreads", "1", "--local-directory", str(self.directory)]
         words += ["--nanny" if nanny else "--no-nanny"]
-        new = [self._start(words, {}, before=before, **environment) for _ in range(count)]
+        new = [self._start(words, {}, before=before, site=site) for _ in range(count)]
         self.workers += new
         eventually(lambda: all("Registered to" in self.log(worker).read_text() for worker in new))
         return new
 
     def log(self, process: subprocess.Popen[bytes]) -> Path:
         """What a process of the cluster says."""
-        return self._logs[process.pid]
+        return self.directory / f"{self._started.index(process)}.log"
 
     def close(self) -> None:
         """Leave no process behind."""
-        family = {child for process in self._started for child in _family(process)}
-        for process in family:
-            for number in (signal.SIGKILL, signal.SIGCONT):
-                try:
-                    process.send_signal(number)
-                except psutil.NoSuchProcess:
-                    break
-        for started in [self.scheduler, *self.workers]:
-            if started is not None:
-                started.wait()
-        psutil.wait_procs(family, timeout=60)
+        for process in self._started:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     def _start(
         self,
         words: list[str],
-        settings: Mapping[str, object],
+        settings: Mapping[str, str],
         *,
         before: Sequence[str] = (),
-        **environment: str,
+        site: str = "",
     ) -> subprocess.Popen[bytes]:
-        named = {f"DASK_DISTRIBUTED__{name}": str(value) for name, value in settings.items()}
-        path = self.directory / f"{words[0]}-{len(self._started)}.log"
-        with path.open("wb") as log:
+        places = (site, str(self.site), os.environ.get("PYTHONPATH"))
+        # Deprecations inside other people's programs are none of this suite's business.
+        quiet = {"PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+        path = {"PYTHONPATH": os.pathsep.join(filter(None, places))}
+        with (self.directory / f"{len(self._started)}.log").open("wb") as log:
             process = subprocess.Popen(
                 [*before, sys.executable, "-m", "dask", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **self.environment, **named, **environment},
+                env={**os.environ, **quiet, **path, **settings},
                 start_new_session=True,
             )
-        self._started.append(psutil.Process(process.pid))
-        self._logs[process.pid] = path
+        self._started.append(process)
         return process
-
-
-def _family(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return [process, *process.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return [process]
 
 
 Start = Callable[..., Cluster]
 
 
-def _environment(site: Path) -> dict[str, str]:
-    # Deprecations inside other people's programs are none of this suite's business.
-    path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
-    return {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def _dask_is_installed() -> None:
-    for name in ("dask", "distributed"):
-        if importlib.util.find_spec(name) is None:
-            pytest.skip("the extra dask is not installed")
+    if find_spec("dask") is None or find_spec("distributed") is None:
+        pytest.skip("the extra dask is not installed")
 
 
 @pytest.fixture(scope="session")
-def cluster(
-    _dask_is_installed: None, site: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
+def cluster(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two workers that serve many tests; none may harm it."""
-    shared = Cluster(tmp_path_factory.mktemp("cluster"), _environment(site))
+    shared = Cluster(tmp_path_factory.mktemp("cluster"), site)
     try:
         shared.start_scheduler()
         shared.start_workers(2)
@@ -154,24 +139,23 @@ def cluster(
 
 
 @pytest.fixture
-def own_cluster(_dask_is_installed: None, site: Path, tmp_path: Path) -> Iterator[Start]:
+def own_cluster(site: Path, tmp_path: Path) -> Iterator[Start]:
     """``own_cluster(workers, **settings of the scheduler)``, for a test that kills."""
     clusters: list[Cluster] = []
 
     def start(workers: int, *, nanny: bool = False, **settings: object) -> Cluster:
         directory = tmp_path / f"cluster-{len(clusters)}"
         directory.mkdir()
-        found = Cluster(directory, _environment(site))
-        clusters.append(found)
-        found.start_scheduler(**settings)
-        found.start_workers(workers, nanny=nanny)
-        return found
+        clusters.append(Cluster(directory, site))
+        clusters[-1].start_scheduler(**settings)
+        clusters[-1].start_workers(workers, nanny=nanny)
+        return clusters[-1]
 
     try:
         yield start
     finally:
-        for found in clusters:
-            found.close()
+        for each in clusters:
+            each.close()
 
 
 @pytest.fixture
@@ -179,3 +163,35 @@ def steered(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The sink can be found here, and by processes that are started here."""
     with sink_in(site, monkeypatch):
         yield
+
+
+@dataclass(frozen=True)
+class Held:
+    """A run that has made all shards but one, which waits; another process's, not this one's."""
+
+    cli: Cli
+    made: Made
+    out: Path
+    steer: Steer
+    command: list[str]
+    process: subprocess.Popen[str]
+
+    @classmethod
+    def on(cls, cluster: Cluster, cli: Cli, made: Made, out: Path) -> Held:
+        """Start it, and wait until it is so far."""
+        steer = Steer.of(out)
+        steer.order(SHARD, "wait")
+        command = made.command(out, *SINK, *cluster.options())
+        process = cli.start(*command)
+        eventually(lambda: len(commits(out)) == SHARDS - 1 and steer.obeyed(SHARD))
+        return cls(cli, made, out, steer, command, process)
+
+    def ended(self) -> Result:
+        """What the run said, and its exit code."""
+        return self.cli.done(self.process)
+
+    def resume(self) -> None:
+        """The same command makes what is missing, and the same bytes."""
+        result = self.cli(*self.command)
+        assert result.code == 0, result
+        check_same(self.made, self.out)

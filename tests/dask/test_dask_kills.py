@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.conftest import Cli, Made, Result
-from tests.dask.conftest import Start
+from tests.dask.conftest import SHARD, SHARDS, SINK, Held, Start
 from tests.faults.conftest import commits, eventually
 from tests.steering import Steer, check_same, remains
 
-SHARD = "train-00003-of-00006"
-SHARDS = 8  # of the tiny set
-SINK = ("--sink", "steered")
+pytestmark = pytest.mark.usefixtures("steered")
 
 
 # --- workers ---
 
 
 def test_the_shard_of_a_killed_worker_is_made_by_another(
-    cli: Cli, tiny: Made, own_cluster: Start, steered: None, tmp_path: Path
+    cli: Cli, tiny: Made, own_cluster: Start, tmp_path: Path
 ) -> None:
     cluster = own_cluster(2)
     out = tmp_path / "out"
@@ -38,7 +37,7 @@ def test_the_shard_of_a_killed_worker_is_made_by_another(
 
 
 def test_a_shard_that_kills_every_worker_is_named_when_all_others_are_made(
-    cli: Cli, tiny: Made, own_cluster: Start, steered: None, tmp_path: Path
+    cli: Cli, tiny: Made, own_cluster: Start, tmp_path: Path
 ) -> None:
     cluster = own_cluster(2, nanny=True, SCHEDULER__ALLOWED_FAILURES=1)
     out = tmp_path / "out"
@@ -58,14 +57,13 @@ def test_a_shard_that_kills_every_worker_is_named_when_all_others_are_made(
 
 
 def test_a_worker_that_was_taken_for_dead_does_no_harm_when_it_wakes(
-    cli: Cli, tiny: Made, own_cluster: Start, steered: None, tmp_path: Path
+    cli: Cli, tiny: Made, own_cluster: Start, tmp_path: Path
 ) -> None:
     """Twice: while the run goes on, and when it is over."""
     cluster = own_cluster(4, SCHEDULER__WORKER_TTL="2s", SCHEDULER__WORKER_SATURATION=1.0)
     out = tmp_path / "out"
     steer = Steer.of(out)
-    early, late = "train-00000-of-00006", "train-00001-of-00006"
-    last = "train-00005-of-00006"
+    early, late, last = (f"train-0000{number}-of-00006" for number in (0, 1, 5))
     steer.order(early, "SIGSTOP")
     steer.order(late, "SIGSTOP")
     steer.order(last, "wait", record=2)
@@ -74,9 +72,8 @@ def test_a_worker_that_was_taken_for_dead_does_no_harm_when_it_wakes(
     eventually(lambda: len(commits(out)) == SHARDS - 1)
     sleepers = {shard: steer.obeyed(shard)[0] for shard in (early, late)}
     assert len(set(sleepers.values())) == 2
-    kept = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in commits(out)}
-    files = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in out.glob("train/t*")}
     assert len(list(out.glob("train/.*.partial"))) == 3
+    kept = moments([*commits(out), *out.glob("train/t*")])
     os.kill(sleepers[early], signal.SIGCONT)
     eventually(lambda: not list(out.glob(f"train/.{early}*.partial")))
     steer.go()
@@ -84,15 +81,19 @@ def test_a_worker_that_was_taken_for_dead_does_no_harm_when_it_wakes(
     assert result.code == 0, result
     check_same(tiny, out)
     os.kill(sleepers[late], signal.SIGCONT)
-    eventually(lambda: cluster_has_ended(sleepers[late]))
+    eventually(lambda: has_ended(sleepers[late]))
     check_same(tiny, out)
-    assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in kept} == kept
-    assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in files} == files
+    assert moments(kept) == kept
     made = steer.made()
     assert all(made[shard] - {sleeper} for shard, sleeper in sleepers.items())
 
 
-def cluster_has_ended(process: int) -> bool:
+def moments(paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
+    """When each file was written, and which it is."""
+    return {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in paths}
+
+
+def has_ended(process: int) -> bool:
     """A worker that the scheduler gave up ends when it hears of it."""
     return not psutil.pid_exists(process) or psutil.Process(process).status() == "zombie"
 
@@ -101,30 +102,25 @@ def cluster_has_ended(process: int) -> bool:
 
 
 def test_a_lost_scheduler_ends_the_run_and_a_new_one_resumes_it(
-    cli: Cli, tiny: Made, own_cluster: Start, steered: None, tmp_path: Path
+    cli: Cli, tiny: Made, own_cluster: Start, tmp_path: Path
 ) -> None:
     cluster = own_cluster(2)
-    out = tmp_path / "out"
-    steer = Steer.of(out)
-    steer.order(SHARD, "wait")
-    process = cli.start(*tiny.command(out, *SINK, *cluster.options()))
-    eventually(lambda: len(commits(out)) == SHARDS - 1 and steer.obeyed(SHARD))
-    kept = {path: path.stat().st_mtime_ns for path in commits(out)}
-    assert cluster.scheduler is not None
+    held = Held.on(cluster, cli, tiny, tmp_path / "out")
+    kept = moments(commits(held.out))
     cluster.scheduler.kill()
-    result = cli.done(process)
+    result = held.ended()
     assert result.code == 1
     assert f"the Dask scheduler at {cluster.address} was lost" in result.error
     assert "run the same command again" in result.error
     assert_says_nothing_else(result)
-    steer.go()
+    held.steer.go()
     for worker in cluster.workers:
         worker.wait(60)
-    assert remains(out) == []
-    result = cli(*tiny.command(out, *SINK, *own_cluster(1).options()))
+    assert remains(held.out) == []
+    result = cli(*tiny.command(held.out, *SINK, *own_cluster(1).options()))
     assert result.code == 0, result
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    check_same(tiny, out)
+    assert moments(kept) == kept
+    check_same(tiny, held.out)
 
 
 def assert_says_nothing_else(result: Result) -> None:
@@ -136,60 +132,40 @@ def assert_says_nothing_else(result: Result) -> None:
 # --- the launcher ---
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT])
 def test_a_signal_ends_the_run_and_the_cluster_can_go_on(
-    cli: Cli, tiny: Made, own_cluster: Start, steered: None, tmp_path: Path, number: signal.Signals
+    cli: Cli, tiny: Made, own_cluster: Start, tmp_path: Path
 ) -> None:
     cluster = own_cluster(2)
-    out = tmp_path / "out"
-    steer = Steer.of(out)
-    steer.order(SHARD, "wait")
-    command = tiny.command(out, *SINK, *cluster.options())
-    process = cli.start(*command)
-    eventually(lambda: len(commits(out)) == SHARDS - 1 and steer.obeyed(SHARD))
-    os.killpg(process.pid, number)
-    result = cli.done(process)
-    assert result.code == 128 + number
-    assert f"stopped by {number.name}" in result.error
+    held = Held.on(cluster, cli, tiny, tmp_path / "out")
+    os.killpg(held.process.pid, signal.SIGINT)
+    result = held.ended()
+    assert result.code == 130
+    assert "stopped by SIGINT" in result.error
     assert_says_nothing_else(result)
-    assert not (out / "manifest.json").exists()
-    steer.go()
-    eventually(lambda: remains(out) == [])
-    assert len(commits(out)) == SHARDS - 1  # what was being made was abandoned
-    result = cli(*command)
-    assert result.code == 0, result
-    check_same(tiny, out)
+    assert not (held.out / "manifest.json").exists()
+    held.steer.go()
+    eventually(lambda: remains(held.out) == [])
+    assert len(commits(held.out)) == SHARDS - 1  # what was being made was abandoned
+    held.resume()
     assert [worker.poll() for worker in cluster.workers] == [None, None]
 
 
 def test_workers_of_a_killed_launcher_stop_and_the_same_command_resumes(
-    cli: Cli, tiny: Made, own_cluster: Start, steered: None, tmp_path: Path
+    cli: Cli, tiny: Made, own_cluster: Start, tmp_path: Path
 ) -> None:
     cluster = own_cluster(2)
-    out = tmp_path / "out"
-    steer = Steer.of(out)
-    steer.order(SHARD, "wait")
-    command = tiny.command(out, *SINK, *cluster.options())
-    process = cli.start(*command)
-    eventually(lambda: len(commits(out)) == SHARDS - 1 and steer.obeyed(SHARD))
-    process.kill()
-    process.communicate()
-    steer.go()
-    eventually(lambda: not list(out.glob("train/.*.partial")))
-    assert len(commits(out)) == SHARDS - 1
-    result = cli(*command)
-    assert result.code == 0, result
-    check_same(tiny, out)
+    held = Held.on(cluster, cli, tiny, tmp_path / "out")
+    held.process.kill()
+    held.ended()
+    held.steer.go()
+    eventually(lambda: not list(held.out.glob("train/.*.partial")))
+    assert len(commits(held.out)) == SHARDS - 1
+    held.resume()
     assert [worker.poll() for worker in cluster.workers] == [None, None]
 
 
 def test_when_the_last_worker_dies_and_none_comes_the_run_ends(
-    cli: Cli,
-    tiny: Made,
-    own_cluster: Start,
-    steered: None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    cli: Cli, tiny: Made, own_cluster: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = own_cluster(1)
     monkeypatch.setattr("dataprep_pipelines.runners.dask._WORKERS_SECONDS", 0.1)
@@ -199,7 +175,8 @@ def test_when_the_last_worker_dies_and_none_comes_the_run_ends(
     result = cli(*command)
     assert result.code == 1
     assert "; waiting 1 s for one" in result.out
-    assert "had no worker for 1 s; finished shards are kept: start some" in result.error
+    assert "had no worker for 1 s; start some (dask worker tcp://127.0.0.1:" in result.error
+    assert "; finished shards are kept" in result.error
     cluster.start_workers(1)
     result = cli(*command)
     assert result.code == 0, result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -135,6 +136,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
     yield mounted
     if path.is_mount():
+        gc.collect()  # errors that went through Beam are in cycles, and hold open files
         subprocess.run(["umount", str(path)], check=True)
 
 

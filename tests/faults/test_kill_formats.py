@@ -73,7 +73,7 @@ def test_kills_while_a_shard_is_written_are_healed(
 def helpers_of(process: int) -> list[psutil.Process]:
     with suppress(psutil.NoSuchProcess):
         children = psutil.Process(process).children()
-        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        return [child for child in children if "dataprep_pipelines.worker" in child.cmdline()]
     return []
 
 

@@ -20,7 +20,7 @@ from dataprep.jobs.request import MaxBad, Request
 from dataprep.jobs.workspace import Workspace
 from dataprep.sinks import ShardName
 from dataprep_pipelines.failures import FailureLog
-from dataprep_pipelines.run import BeamEngine
+from dataprep_pipelines.run import Launcher
 from dataprep_pipelines.runners import Engine, Parallelism
 from dataprep_pipelines.runners.local import LocalEngine
 from dataprep_pipelines.tasks import task_file
@@ -93,7 +93,7 @@ def job(tiny: Made, tmp_path: Path) -> Job:
         max_bad=MaxBad(),
         num_shards=counts,
     )
-    prepare(request, BeamEngine(Engine(1)), jobs)
+    prepare(request, Launcher(Engine(1)), jobs)
     return jobs.jobs[0]
 
 

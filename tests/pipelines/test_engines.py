@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,6 @@ from dataprep.cli.signals import resumable
 from dataprep.errors import PipelineError, StoppedError, UsageError
 from dataprep.sinks import ShardName
 from dataprep_pipelines.runners import STOP, Engine, Parallelism
-from dataprep_pipelines.runners.engine import check
 from dataprep_pipelines.runners.local import (
     LARGE,
     LocalEngine,
@@ -26,6 +24,8 @@ from dataprep_pipelines.runners.local import (
     local_parallelism,
     work_queue,
 )
+from dataprep_pipelines.runners.named import check
+from tests.faults.conftest import eventually
 
 HAPPENED: list[str] = []
 
@@ -35,9 +35,8 @@ def _nothing_happened_yet() -> Iterator[None]:
     HAPPENED.clear()
     yield
     STOP.set()
-    end = time.monotonic() + 10
-    while "started" in HAPPENED and "cleaned up" not in HAPPENED and time.monotonic() < end:
-        time.sleep(0.01)  # a worker that was not waited for must not reach the next test
+    # A worker that was not waited for must not reach the next test.
+    eventually(lambda: "started" not in HAPPENED or "cleaned up" in HAPPENED)
     STOP.clear()
 
 
@@ -59,100 +58,85 @@ class Told:
         HAPPENED.append("told")
 
 
-def nothing() -> None:
-    pass
-
-
 def run(work: beam.DoFn, *, watch: Callable[[], None]) -> None:
     LocalEngine(Engine(1)).run([1], work, Parallelism(), watch=watch, failures=Told())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_waits_for_workers_to_clean_up(number: signal.Signals) -> None:
-    def send() -> None:
-        while "started" not in HAPPENED:
-            time.sleep(0.01)
-        time.sleep(0.05)  # the main thread is waiting for Beam by then
-        os.kill(os.getpid(), number)
-
-    sender = threading.Thread(target=send)
-    sender.start()
-    with pytest.raises(StoppedError, match=f"stopped by {number.name}; try again"):  # noqa: SIM117
-        with resumable("try again"):
-            run(SlowToStop(), watch=nothing)
-    sender.join()
-    assert HAPPENED == ["started", "told", "cleaned up"]
+def lose_the_terminal() -> None:
+    raise ValueError("the terminal is gone")
 
 
-def test_an_error_while_watching_stops_the_run() -> None:
+@pytest.mark.parametrize(
+    ("stop", "kind", "said"),
+    [
+        (lose_the_terminal, ValueError, "the terminal is gone"),
+        (lambda: os.kill(os.getpid(), signal.SIGINT), StoppedError, "by SIGINT; try again"),
+        (lambda: os.kill(os.getpid(), signal.SIGTERM), StoppedError, "by SIGTERM; try again"),
+    ],
+)
+def test_who_stops_a_run_waits_for_workers_to_clean_up(
+    stop: Callable[[], None], kind: type[Exception], said: str
+) -> None:
     def watch() -> None:
         if "started" in HAPPENED:
-            raise ValueError("the terminal is gone")
+            stop()
 
-    with pytest.raises(ValueError, match="the terminal is gone"):
+    with pytest.raises(kind, match=said), resumable("try again"):
         run(SlowToStop(), watch=watch)
     assert HAPPENED == ["started", "told", "cleaned up"]
 
 
 def test_a_failure_of_beam_is_one_line() -> None:
     with pytest.raises(PipelineError, match=r"Beam failed: .*the disk is on fire") as caught:
-        run(Fails(), watch=nothing)
+        run(Fails(), watch=lambda: None)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("option", ["--direct_num_worker=2", "stray"])
-def test_an_option_beam_does_not_know_is_a_usage_error(option: str) -> None:
-    with pytest.raises(UsageError, match=f"Beam has no option '{option}'"):
-        check(Engine(1, beam_options=(option,)))
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        (Engine(1, beam_options=("--direct_num_worker=2",)), "Beam has no option '--direct_num"),
+        (Engine(1, beam_options=("stray",)), "Beam has no option 'stray'"),
+        (Engine(1, beam_options=("--runner=FlinkRunner",)), "write it before the `--`"),
+        (Engine(1, "Nope"), r"--runner Nope: .*use direct, dask, or one of Beam's"),
+    ],
+)
+def test_what_beam_does_not_know_is_a_usage_error(engine: Engine, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        check(engine)
 
 
-def test_a_runner_beam_does_not_know_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match=r"--runner Nope: .*use direct, dask, or one of Beam's"):
-        check(Engine(1, "Nope"))
-
-
-def test_the_runner_is_not_an_option_for_beam() -> None:
-    with pytest.raises(UsageError, match="write it before the `--`"):
-        check(Engine(1, beam_options=("--runner=FlinkRunner",)))
-
-
-@pytest.mark.parametrize("name", ["direct", "DirectRunner", "Direct"])
-def test_the_direct_runner_is_this_machine_by_any_of_its_names(name: str) -> None:
-    check(Engine(1, name))
-    assert Engine(1, name).is_local
+def test_the_direct_runner_is_this_machine_by_any_of_its_names() -> None:
+    for name in ("direct", "DirectRunner", "Direct"):
+        check(Engine(1, name))
+        assert Engine(1, name).is_local
     assert not Engine(1, "FnApiRunner").is_local
 
 
+SMALL = LARGE - 1
+
+
 @pytest.mark.parametrize(
-    ("workers", "shards", "expected"),
+    ("workers", "shards", "images", "expected"),
     [
-        (1, 9, Parallelism(1, 1)),
-        (4, 100, Parallelism(1, 4)),
-        (4, 15, Parallelism(1, 4, helpers=4)),
-        (5, 100, Parallelism(2, 2)),
-        (32, 1000, Parallelism(8, 4)),
-        (32, 8, Parallelism(1, 8, helpers=32, helper_processes=True)),
+        (1, 9, SMALL, Parallelism(1, 1)),
+        (4, 100, SMALL, Parallelism(1, 4)),
+        (4, 15, SMALL, Parallelism(1, 4, helpers=4)),
+        (5, 100, SMALL, Parallelism(2, 2)),
+        (32, 1000, SMALL, Parallelism(8, 4)),
+        (32, 8, SMALL, Parallelism(1, 8, helpers=32, helper_processes=True)),
+        (1, 1024, LARGE, Parallelism(1, 1)),
+        (6, 1024, LARGE, Parallelism(3, 2)),
+        (8, 1024, LARGE, Parallelism(4, 2)),
+        (32, 1024, LARGE, Parallelism(8, 4)),
+        (2, 1, LARGE, Parallelism(1, 1, helpers=2)),
+        (32, 8, 0, Parallelism(8, 1)),
     ],
 )
 def test_workers_are_threads_first_and_processes_then(
-    workers: int, shards: int, expected: Parallelism
+    workers: int, shards: int, images: int, expected: Parallelism
 ) -> None:
-    assert local_parallelism(workers, shards, images=LARGE - 1) == expected
-    assert local_parallelism(workers, shards, images=0).helpers == 0
-
-
-@pytest.mark.parametrize(
-    ("workers", "shards", "expected"),
-    [
-        (1, 1024, Parallelism(1, 1)),
-        (6, 1024, Parallelism(3, 2)),
-        (8, 1024, Parallelism(4, 2)),
-        (32, 1024, Parallelism(8, 4)),
-        (2, 1, Parallelism(1, 1, helpers=2)),
-    ],
-)
-def test_a_large_job_is_worth_processes(workers: int, shards: int, expected: Parallelism) -> None:
-    assert local_parallelism(workers, shards, images=LARGE) == expected
+    assert local_parallelism(workers, shards, images=images) == expected
 
 
 # --- the work queue of this machine's processes ---

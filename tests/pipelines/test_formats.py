@@ -17,7 +17,11 @@ def _single_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two workers are two processes: the ways of six and more, at a third of the price."""
     monkeypatch.setattr("dataprep_pipelines.runners.local.THREADS_PER_PROCESS", 1)
     yield
-    helpers = [each for each in psutil.Process().children() if "spawn_main" in str(each.cmdline())]
+    helpers = [
+        each
+        for each in psutil.Process().children()
+        if "dataprep_pipelines.worker" in each.cmdline()
+    ]
     assert helpers == []
 
 

@@ -4,80 +4,26 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import tarfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from dataprep.errors import DatasetError, StoppedError
-from dataprep.images import Recipe
-from dataprep.jobs.commit import CommitRecord
-from dataprep.jobs.job import Job
-from dataprep.jobs.prepare import prepare
-from dataprep.jobs.request import MaxBad, Request
-from dataprep_pipelines.run import BeamEngine
-from dataprep_pipelines.runners import Engine
+from dataprep.errors import StoppedError
+from dataprep_pipelines.progress import RoundWatch
+from dataprep_pipelines.runners import engine
 from dataprep_pipelines.runners.local import processes_for
 from tests.conftest import Cli, Made, Raw, hashes, leftovers
-
-
-@dataclass
-class Recorder:
-    """A reporter that keeps what it is told, and stops the run after so many shards."""
-
-    stop_after: int | None = None
-    lines: list[str] = field(default_factory=list)
-    to_scan: int = 0
-    found: int = 0
-    made: int = 0
-
-    def line(self, text: str) -> None:
-        self.lines.append(text)
-
-    def scanning(self, done: int, total: int) -> None:
-        self.to_scan = total
-
-    def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:
-        self.found = len(committed)
-
-    def progress(self, new: Sequence[CommitRecord], under_way: int) -> None:
-        self.made += len(new)
-        if self.stop_after is not None and self.made >= self.stop_after:
-            raise StoppedError("stopped by the test", 2)
-
-    def finished(self) -> None:
-        pass
-
-
-def request(raw: Path, out: Path, **changes: object) -> Request:
-    fields: dict[str, object] = {"num_shards": {"train": 6, "validation": 2}, **changes}
-    return Request(
-        dataset="imagenet",
-        raw=raw,
-        out=out,
-        recipe=Recipe(),
-        max_bad=MaxBad(),
-        **fields,  # type: ignore[arg-type]
-    )
-
 
 # --- workers and engines ---
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_threads_do_not_show(cli: Cli, photos: Made, tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize("workers", [1, 3, 5])
+def test_workers_do_not_show(cli: Cli, photos: Made, tmp_path: Path, workers: int) -> None:
+    """One thread, some threads, and two processes of them."""
+    assert processes_for(workers) == (2 if workers == 5 else 1)
     result = cli(*photos.command(tmp_path, "--workers", workers))
-    assert result.code == 0, result
-    assert hashes(tmp_path) == photos.files
-    assert leftovers(tmp_path) == []
-
-
-def test_worker_processes_do_not_show(cli: Cli, photos: Made, tmp_path: Path) -> None:
-    assert processes_for(5) == 2
-    result = cli(*photos.command(tmp_path, "--workers", 5))
     assert result.code == 0, result
     assert hashes(tmp_path) == photos.files
     assert leftovers(tmp_path) == []
@@ -113,40 +59,41 @@ def test_hash_seed_and_process_do_not_show(cli: Cli, photos: Made, tmp_path: Pat
 
 
 def test_stopping_again_and_again_does_not_show(
-    photos: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, photos: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dataprep_pipelines.runners.engine._WATCH_SECONDS", 0.001)
-    shards = {"train": 5, "validation": 2}
-    wanted = request(photos.raw.path, tmp_path, num_shards=shards)
+    def stop(watch: RoundWatch) -> None:
+        watch.count()
+        if watch.made:
+            raise StoppedError("stopped by the test", 2)
+
+    monkeypatch.setattr(engine, "_WATCH_SECONDS", 0.001)
+    monkeypatch.setattr(RoundWatch, "look", stop)
+    command = photos.command(tmp_path, "--workers", 1, "--num_shards", "train=5,validation=2")
     stops = 0
-    while not (tmp_path / "manifest.json").exists():
-        try:
-            prepare(wanted, BeamEngine(Engine(1)), Recorder(stop_after=1))
-        except StoppedError:
-            stops += 1
-            left = [name for name in leftovers(tmp_path) if not name.endswith("failure.json")]
-            assert left == []
+    while (result := cli(*command)).code:
+        assert result.code == 130, result
+        stops += 1
+        left = [name for name in leftovers(tmp_path) if not name.endswith("failure.json")]
+        assert left == []
     assert stops
     assert hashes(tmp_path) == photos.files
     assert leftovers(tmp_path) == []
 
 
-def test_finished_shards_are_not_made_again(tiny: Made, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lost", "said"), [(0, "8 shards already there, nothing"), (1, "7 shards already there, 1 to")]
+)
+def test_finished_shards_are_left_alone(
+    cli: Cli, tiny: Made, tmp_path: Path, lost: int, said: str
+) -> None:
     out = tiny.copy(tmp_path / "out")
-    (out / "train" / "train-00003-of-00006").unlink()
-    recorder = Recorder()
-    prepare(request(tiny.raw.path, out), BeamEngine(Engine(1)), recorder)
-    assert any(re.search(r"7 shards .* 1 to make", line) for line in recorder.lines)
-    assert (recorder.found, recorder.made) == (7, 1)
-    assert hashes(out) == tiny.files
-
-
-def test_a_finished_set_is_left_alone(tiny: Made, tmp_path: Path) -> None:
-    out = tiny.copy(tmp_path / "out")
-    recorder = Recorder()
-    prepare(request(tiny.raw.path, out), BeamEngine(Engine(1)), recorder)
-    assert any(re.search(r"8 shards .*already there", line) for line in recorder.lines)
-    assert recorder.made == 0
+    shards = sorted(out.glob("*/*-of-*"))
+    for path in shards[:lost]:
+        path.unlink()
+    before = {path: path.stat() for path in shards[lost:]}
+    result = cli(*tiny.command(out))
+    assert said in result.out, result
+    assert {path: path.stat() for path in before} == before
     assert hashes(out) == tiny.files
 
 
@@ -195,15 +142,16 @@ def test_the_raw_layout_does_not_show(
 
 
 def test_only_the_class_that_changed_is_scanned_and_then_refused_by_name(
-    tiny: Made, tmp_path: Path
+    cli: Cli, tiny: Made, tmp_path: Path
 ) -> None:
-    raw = tiny.raw.copy(tmp_path / "raw").path
-    prepare(request(raw, tmp_path / "out"), BeamEngine(Engine(1)), Recorder())
-    folder = sorted((raw / "train").iterdir())[1]
+    raw, out = tiny.raw.copy(tmp_path / "raw"), tmp_path / "out"
+    assert cli(*raw.command(out)).code == 0
+    parts = {path: path.stat() for path in (out / ".dataprep" / "index").iterdir()}
+    folder = sorted((raw.path / "train").iterdir())[1]
     image = next(folder.iterdir())
     (folder / f"{folder.name}_99.JPEG").write_bytes(image.read_bytes())
-    recorder = Recorder()
-    with pytest.raises(DatasetError, match=f"the raw data of train-{folder.name} changed"):
-        prepare(request(raw, tmp_path / "out"), BeamEngine(Engine(1)), recorder)
-    assert recorder.to_scan == 1
-    assert hashes(tmp_path / "out") == tiny.files
+    result = cli(*raw.command(out))
+    assert f"the raw data of train-{folder.name} changed" in result.error
+    changed = {path.stem for path, before in parts.items() if path.stat() != before}
+    assert changed == {f"train-{folder.name}"}
+    assert hashes(out) == tiny.files

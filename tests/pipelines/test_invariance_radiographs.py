@@ -1,4 +1,4 @@
-"""Radiographs: the same bytes from any number of workers, any raw layout, any place, any stop."""
+"""Radiographs: the same bytes from any raw layout, any place, any index."""
 
 from __future__ import annotations
 
@@ -8,16 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep_pipelines.runners.local import processes_for
-from tests.conftest import Cli, Made, Raw, hashes, leftovers, write_radiographs
-
-
-def test_worker_processes_do_not_show(cli: Cli, radiographs: Made, tmp_path: Path) -> None:
-    assert processes_for(5) == 2
-    result = cli(*radiographs.command(tmp_path, "--workers", 5))
-    assert result.code == 0, result
-    assert hashes(tmp_path) == radiographs.files
-    assert leftovers(tmp_path) == []
+from tests.conftest import Cli, Made, Raw, hashes, write_radiographs
 
 
 @pytest.mark.parametrize("layout", ["tar", "zip", "folders", "flat"])

@@ -72,27 +72,24 @@ def test_what_passes_keeps_its_tag_and_whatever_decodes_turns(raw: Raw, cli: Cli
     assert bright(red) == pytest.approx(UPRIGHT, abs=0.06)  # it is cut to whole pixels
 
 
-@pytest.mark.parametrize("options", [("--resize", 20), ("--exif", "apply")])
+@pytest.mark.parametrize(
+    ("options", "conversion"),
+    [(("--resize", 20), ()), (("--exif", "apply"), ()), ((), ("--quality", 90))],
+)
 def test_what_is_encoded_anew_is_turned_with_its_boxes(
-    raw: Raw, cli: Cli, options: tuple[object, ...]
+    raw: Raw, cli: Cli, options: tuple[object, ...], conversion: tuple[object, ...]
 ) -> None:
-    out = raw.path.parent / "out"
+    out, other = raw.path.parent / "out", raw.path.parent / "other"
     assert cli(*raw.command(out, *options)).code == 0
+    if conversion:
+        words = ("convert", out, "--to", other, "--sink", "tfrecord", "--workers", 1, *conversion)
+        assert cli(*words).code == 0
+        out = other
     example = with_box(out)
     assert (example.orientation, example.height, example.width) == (1, 40, 20)
     assert example.boxes == example.upright_boxes
     assert example.boxes[0] == pytest.approx(UPRIGHT)
     assert bright(example.array()) == pytest.approx(UPRIGHT, abs=0.03)
-
-
-def test_a_conversion_turns_what_it_encodes_anew(raw: Raw, cli: Cli) -> None:
-    out, other = raw.path.parent / "out", raw.path.parent / "other"
-    assert cli(*raw.command(out)).code == 0
-    words = ("convert", out, "--to", other, "--sink", "tfrecord", "--quality", 90, "--workers", 1)
-    assert cli(*words).code == 0
-    example = with_box(other)
-    assert (example.orientation, example.height, example.width) == (1, 40, 20)
-    assert example.boxes[0] == pytest.approx(UPRIGHT)
 
 
 def test_a_set_of_other_rules_is_not_added_to(raw: Raw, cli: Cli) -> None:

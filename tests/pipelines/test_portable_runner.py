@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,18 +44,3 @@ def test_the_portable_runner_makes_the_same_bytes(
     assert "Completed job" in (tmp_path / "log").read_text()  # it was really there
     assert hashes(out) == tiny.files
     assert remains(out) == []
-
-
-def test_adding_images_is_the_same(
-    cli: Cli, folders: Made, job_service: str, tmp_path: Path
-) -> None:
-    cut = ("--fractions", "train=0.7,test=0.3", "--workers", "1")
-    raw = replace(folders.raw.copy(tmp_path / "raw"), options=cut)
-    shutil.copy(raw.path / "bar" / "0.jpg", raw.path / "bar" / "new.jpg")
-    options = (f"--job_endpoint={job_service}", "--environment_type=LOOPBACK")
-    portable = ("--runner", "PortableRunner", "--", *options)
-    for place, words in (("here", ()), ("there", portable)):
-        folders.copy(tmp_path / place)
-        result = cli.done(cli.start(*raw.command(tmp_path / place, "--append", *words)))
-        assert result.code == 0, result
-    assert hashes(tmp_path / "there") == hashes(tmp_path / "here") != folders.files

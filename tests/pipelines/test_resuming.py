@@ -1,18 +1,18 @@
-"""What a resumed job must notice: bytes that moved, classes that were renamed, others' files."""
+"""What a resumed job must notice: bytes that moved, classes that were renamed."""
 
 from __future__ import annotations
 
 import io
 import shutil
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 import dataprep
-from dataprep.errors import PipelineError, SourceError
+from dataprep.errors import DatasetError, SourceError
 from dataprep.jobs.lock import locked
 from dataprep.jobs.workspace import Workspace
 from dataprep_pipelines.failures import FailureLog
@@ -109,28 +109,6 @@ def test_shards_with_other_classes_are_never_mixed(
     assert hashes(out) == sealed
 
 
-def test_somebody_s_own_file_of_that_name_is_in_the_way(cli: Cli, tmp_path: Path) -> None:
-    raw, out = tmp_path / "raw", tmp_path / "out"
-    raw.mkdir()
-    out.mkdir()
-    pack(raw / "all.tar", sorted(IMAGES))
-    own = out / "records.parquet"
-    own.write_text("mine")
-    for more in ((), ("--overwrite",), ()):
-        result = cli(*words(raw, out, *more))
-        assert result.code == 1
-        assert f"{own} is in the way" in result.error
-        assert own.read_text() == "mine"
-    own.unlink()
-    assert cli(*words(raw, out)).code == 0
-    sealed = hashes(out)
-    assert "records.parquet" in sealed
-    (out / "manifest.json").unlink()
-    assert cli(*words(raw, out)).code == 0  # what is there is ours
-    assert cli(*words(raw, out, "--overwrite")).code == 0
-    assert hashes(out) == sealed
-
-
 def test_what_was_missing_is_no_longer_told_of_when_it_is_there(cli: Cli, tmp_path: Path) -> None:
     raw, out = tmp_path / "raw", tmp_path / "out"
     listing = tmp_path / "list.csv"
@@ -145,44 +123,45 @@ def test_what_was_missing_is_no_longer_told_of_when_it_is_there(cli: Cli, tmp_pa
     assert not told.exists()
 
 
+# --- what workers tell ---
+
+
 class _PluginError(SourceError):
     """A kind of error that only a plugin knows."""
 
 
-def test_an_error_of_a_plugin_s_own_kind_is_told_as_it_is(tmp_path: Path) -> None:
+@pytest.fixture
+def failures(tmp_path: Path) -> Iterator[FailureLog]:
     workspace = Workspace(tmp_path)
     workspace.make()
     with locked(workspace) as lease:
-        log = FailureLog(lease)
-        with log.recorded():
-            raise _PluginError("the list is upside down")
-        with pytest.raises(SourceError, match=r"^the list is upside down$"):
-            log.reraise()
+        yield FailureLog(lease)
 
 
-def test_an_error_with_a_name_that_is_not_utf8_is_told(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
-    workspace.make()
-    with locked(workspace) as lease:
-        log = FailureLog(lease)
-        with log.recorded():
-            raise SourceError("caf\udce9.jpg is upside down")
-        with pytest.raises(SourceError, match=r"^caf\\udce9\.jpg is upside down$"):
-            log.reraise()
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (_PluginError("the list is upside down"), r"^the list is upside down$"),
+        (SourceError("caf\udce9.jpg is upside down"), r"^caf\\udce9\.jpg is upside down$"),
+    ],
+)
+def test_an_error_is_told_as_it_is(failures: FailureLog, error: SourceError, said: str) -> None:
+    """Of a kind that the launcher does not know, and with a name that is not UTF-8."""
+    with failures.recorded():
+        raise error
+    with pytest.raises(SourceError, match=said):
+        failures.reraise()
 
 
 @pytest.mark.parametrize(
     "damage", [(b"upside", b"\xff"), (b'"', b""), (b"down", b"up"), (b"}", b"")]
 )
-def test_a_failure_that_was_damaged_is_a_line(tmp_path: Path, damage: tuple[bytes, bytes]) -> None:
-    workspace = Workspace(tmp_path)
-    workspace.make()
-    with locked(workspace) as lease:
-        log = FailureLog(lease)
-        with log.recorded():
-            raise SourceError("the list is upside down")
-        lease.failure.write_bytes(lease.failure.read_bytes().replace(*damage))
-        with pytest.raises(
-            PipelineError, match=r"^cannot read \S+, where workers .*: damaged; mend"
-        ):
-            log.reraise()
+def test_a_failure_that_was_damaged_is_a_line(
+    failures: FailureLog, damage: tuple[bytes, bytes]
+) -> None:
+    with failures.recorded():
+        raise SourceError("the list is upside down")
+    path = failures.lease.failure
+    path.write_bytes(path.read_bytes().replace(*damage))
+    with pytest.raises(DatasetError, match=rf"^{path}.*; mend the file system;"):
+        failures.reraise()

@@ -58,7 +58,7 @@ def test_a_job_that_is_killed_leaves_nothing_on_the_machine(tiny: Made, tmp_path
     # All is killed as soon as there are processes that help; then its /dev/shm is listed.
     inner = f"""mount -t tmpfs none /dev/shm
     setsid "$@" & job=$!
-    while kill -0 $job && ! pgrep -g $job -f multiprocessing.spawn; do sleep 0.05; done
+    while kill -0 $job && ! pgrep -g $job -f dataprep_pipelines.worker; do sleep 0.05; done
     kill -KILL -$job; wait $job; echo $?; ls /dev/shm >{listed}"""
     words = tiny.command(out, *HELPED)
     done = subprocess.run(

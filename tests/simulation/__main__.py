@@ -13,14 +13,13 @@ from tests.simulation.scenario import Schedule, again, simulated, sweep
 _CHUNK = 500
 
 
-def _chunk(first: int) -> tuple[int, dict[int, list[str]]]:
-    return _CHUNK, sweep(range(first, first + _CHUNK))
+def _chunk(first: int) -> dict[int, list[str]]:
+    return sweep(range(first, first + _CHUNK))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("schedules", type=int, nargs="?", default=1_000_000)
-    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int)
     arguments = parser.parse_args()
     if arguments.seed is not None:
@@ -32,9 +31,8 @@ def main() -> int:
     os.nice(19)
     begun, done, bad = time.monotonic(), 0, dict[int, list[str]]()
     with ProcessPoolExecutor() as pool:
-        ends = range(arguments.first, arguments.first + arguments.schedules, _CHUNK)
-        for number, found in pool.map(_chunk, ends):
-            done += number
+        for found in pool.map(_chunk, range(0, arguments.schedules, _CHUNK)):
+            done += _CHUNK
             bad |= found
             for seed, problems in found.items():
                 sys.stdout.write(f"{'; '.join(problems)}; {again(seed)}\n")

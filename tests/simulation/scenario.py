@@ -28,6 +28,7 @@ from dataprep.system import durable_files, state_files
 from dataprep.system.durable_files import write_durably
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.run import _forget
+from dataprep_pipelines.tasks import task_file
 from dataprep_schemas import manifest as shapes
 from dataprep_schemas.state import CommitRecord, RowsFile
 from tests.simulation import system
@@ -179,18 +180,19 @@ class Schedule:
         for directory in (where.private, OUT, where.commits, OUT / "train"):
             for path in directory.glob(".*.partial"):
                 path.unlink(missing_ok=True)
-        failures = FailureLog(lease).reserve()
+        failures = FailureLog(lease)
         self._claim(run, where, lease)
         pending = [shard for shard in SHARDS if finished_shard(where, shard) is None]
         if pending:
             check_held(lease)
             _forget(where, pending)
-            for number, host in enumerate(run.places):
-                shards = pending[number:] + pending[:number]
-                self._start_worker(run, host, where, shards)
-            while not all(worker.dead or worker.ended for worker in run.workers):
-                self.system.sleep(1)
-                failures.reraise()
+            with task_file(run.request, lease, None, "write"):
+                for number, host in enumerate(run.places):
+                    shards = pending[number:] + pending[:number]
+                    self._start_worker(run, host, where, shards)
+                while not all(worker.dead or worker.ended for worker in run.workers):
+                    self.system.sleep(1)
+                    failures.reraise()
             failures.reraise()
             check_held(lease)
             if any(finished_shard(where, shard) is None for shard in pending):

@@ -12,46 +12,20 @@ import errno
 import heapq
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from random import Random
 from types import SimpleNamespace
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, NoReturn, Self
 
+_THREADS = ThreadPoolExecutor(1000)  # used again, since starting one is slow
 LAG = (0.0, 3.0, 60.0)  # for how long names may be cached, one a schedule; 60 s: acdirmax
 
 
 class Killed(BaseException):
     """Ends the thread of a process that is no more; no handler of errors takes it for one."""
-
-
-class Baton:
-    """Of one thread; threads are used again, since starting one is slow."""
-
-    _idle: ClassVar[list[Baton]] = []
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.lock.acquire()
-        self.work: Callable[[], None] = lambda: None
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    @classmethod
-    def of(cls, work: Callable[[], None]) -> Baton:
-        """A thread that does this when it first gets the baton."""
-        baton = cls._idle.pop() if cls._idle else cls()
-        baton.work = work
-        return baton
-
-    def _serve(self) -> None:
-        while True:
-            self.lock.acquire()
-            self.work()
-
-    def free(self) -> None:
-        """It has nothing left to do."""
-        self._idle.append(self)
 
 
 class Host:
@@ -81,13 +55,16 @@ class Process:
 
 
 class Task:
-    """What the scheduler wakes."""
+    """What the scheduler wakes: a thread that waits for the baton."""
 
     def __init__(self, process: Process, work: Callable[[], Any], system: System) -> None:
         self.process = process
         self.done = False
+        self.baton = threading.Lock()
+        self.baton.acquire()
 
         def run() -> None:
+            self.baton.acquire()
             try:
                 system.check()
                 work()
@@ -96,11 +73,9 @@ class Task:
             except BaseException as error:  # noqa: BLE001  # told as a finding
                 process.error = process.error or error
             self.done = True
-            baton = self.baton
             system.leave()
-            baton.free()
 
-        self.baton = Baton.of(run)
+        _THREADS.submit(run)
 
 
 class File:
@@ -189,7 +164,7 @@ class System:
             self.current = following
             if following is task:
                 return False
-            following.baton.lock.release()
+            following.baton.release()
             return True
         self.main.release()
         return True
@@ -199,7 +174,7 @@ class System:
         task = self.current
         self._queue(task, seconds)
         if self._next(task):
-            task.baton.lock.acquire()
+            task.baton.acquire()
         self.check()
 
     def check(self) -> None:
@@ -227,7 +202,7 @@ class System:
             # Its last request is still on its way to the server.
             ghost = Process(process.number, process.host, f"{process.name}'s last")
             ghost.ghost = True
-            self.spawn(ghost, lambda: effect_error(effect), min(seconds, 4))
+            self.spawn(ghost, lambda: unseen(effect), min(seconds, 4))
         if fault and not late:
             self._befall(fault, seconds)
         random = self.random
@@ -238,7 +213,7 @@ class System:
         draw = random.random()
         if draw < self.errors:
             if draw < self.errors / 2:
-                effect_error(effect)  # done, but the answer was lost
+                unseen(effect)  # done, but the answer was lost
             self.log(f"{what}: EIO")
             raise OSError(errno.EIO, "simulated")
         try:
@@ -319,12 +294,10 @@ class System:
             del names[name]
 
 
-def effect_error(effect: Callable[[], Any]) -> None:
+def unseen(effect: Callable[[], Any]) -> None:
     """What is done, although its answer is never seen."""
-    try:
+    with suppress(OSError):
         effect()
-    except OSError:
-        return
 
 
 SYSTEM: System  # the one that runs
@@ -359,9 +332,6 @@ class Handle:
 
     def write(self, data: bytes | str) -> None:
         self.pending += data.encode() if isinstance(data, str) else data
-
-    def truncate(self) -> None:
-        """Nothing: what is written here takes the place of all that there was."""
 
     def flush(self) -> None:
         pass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
@@ -16,6 +15,7 @@ import pytest
 from PIL import Image
 
 from tests.conftest import Made, Raw, hashes, leftovers, make
+from tests.faults.conftest import commits
 from tests.slurm.cluster import OPEN_MPI, Cluster, Ended, Started
 
 # Not imported to find out: dask-jobqueue would be in charge of Ctrl-C from then on.
@@ -25,33 +25,23 @@ pytestmark = [
 ]
 
 JOBS = Path(__file__).parents[2] / "docker" / "jobs"
-_REAL = "DATAPREP_REAL_IMAGES"
 _ONE_WAITS = "nodes=5,cores=1,directive=--exclusive"  # of a cluster of four
 
 
 @pytest.fixture(scope="module")
 def photographs(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """300 photographs, real ones where there are some, in 6 + 1 shards of a second of work."""
+    """304 links to one photograph, in 6 + 1 shards of a second of work."""
     path = tmp_path_factory.mktemp("photographs")
-    real = Path(os.environ.get(_REAL, "nowhere"))
-    found = {folder: sorted(folder.glob("*.JPEG")) for folder in sorted(real.glob("n*"))}
-    found = {folder: (images * 3)[:3] for folder, images in list(found.items())[:100] if images}
-    if not found:
-        photo = path / "photo.jpg"
-        Image.effect_noise((500, 375), 60).convert("RGB").save(photo, quality=92)
-        found = {Path(name): [photo] * 100 for name in ("n01440764", "n02097658", "n03720891")}
-    for folder, images in found.items():
-        target = path / "raw" / "train" / folder.name
-        target.mkdir(parents=True)
-        for number, image in enumerate(images):
-            (target / f"{folder.name}_{number}.JPEG").symlink_to(image)
-    (path / "raw" / "validation").mkdir()
-    for number in range(1, 5):
-        image = list(found.values())[number % len(found)][0]
-        name = f"ILSVRC2012_val_{number:08d}.JPEG"
-        (path / "raw" / "validation" / name).symlink_to(image)
-    options = ("--num_shards", "train=6,validation=1", "--resize", "700", "--max_bad", "100%")
-    return make(Raw(path / "raw", options), path / "out")
+    photo, raw = path / "photo.jpg", path / "raw"
+    Image.effect_noise((500, 375), 60).convert("RGB").save(photo, quality=92)
+    names = [f"validation/ILSVRC2012_val_{number:08d}" for number in range(1, 5)]
+    for synset in ("n01440764", "n02097658", "n03720891"):
+        names += [f"train/{synset}/{synset}_{number}" for number in range(100)]
+    for name in names:
+        (raw / name).parent.mkdir(parents=True, exist_ok=True)
+        (raw / f"{name}.JPEG").symlink_to(photo)
+    options = ("--num_shards", "train=6,validation=1", "--resize", "700")
+    return make(Raw(raw, options), path / "out")
 
 
 @pytest.fixture(autouse=True)
@@ -64,10 +54,6 @@ def queued(cluster: Cluster) -> list[str]:
     """The jobs of the cluster, but for those that are as good as gone."""
     states = "PENDING,RUNNING,CONFIGURING"
     return cluster.run("squeue", "--noheader", f"--states={states}", "--format=%A").out.split()
-
-
-def finished(out: Path) -> list[Path]:
-    return sorted((out / ".dataprep" / "commits").glob("[!.]*.json"))
 
 
 def writing(out: Path) -> list[psutil.Process]:
@@ -188,7 +174,7 @@ def test_a_batch_job_stops_in_order_and_another_one_goes_on(
 ) -> None:
     out = tmp_path / "out"
     job = batch(cluster, photographs, out)
-    cluster.until(lambda: bool(finished(out)), seconds=60)
+    cluster.until(lambda: bool(commits(out)), seconds=60)
     # As --signal of the script has it done.
     cluster.run("scancel", "--batch", "--signal=TERM", job)
     assert cluster.wait(job, seconds=60).code == 143
@@ -227,7 +213,7 @@ def test_worker_jobs_of_a_killed_launcher_end_by_themselves(
 ) -> None:
     out = tmp_path / "out"
     with launch(cluster, photographs, out, _ONE_WAITS) as launched:
-        cluster.until(lambda: bool(finished(out)), seconds=60)
+        cluster.until(lambda: bool(commits(out)), seconds=60)
         launched.end(signal.SIGKILL)
     cluster.until(lambda: not queued(cluster), seconds=60)
     ended = cluster.run("dataprep", *photographs.command(out), seconds=120)

@@ -23,7 +23,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,8 @@ from dataprep.errors import PipelineError
 from dataprep.sinks import ShardName
 from dataprep.system.messages import counted
 from dataprep.system.regular_files import read_regular
-from dataprep_pipelines.failures import FailureLog, QuietLauncherError, line_of
+from dataprep_pipelines.failures import RESUME, FailureLog, QuietLauncherError, line_of
+from dataprep_pipelines.runners.dask_slurm import slurm_cluster
 from dataprep_pipelines.runners.engine import Engine, Parallelism, RunningEngine
 from dataprep_pipelines.tasks import CannotWorkError
 from dataprep_pipelines.worker import DEBUG
@@ -54,7 +55,6 @@ _LOOKS_A_SECOND = 50.0  # of all workers together, each of a few requests to the
 _LONGEST_LOOK = 60.0
 _CONNECT_SECONDS = 20.0  # a batch script starts the scheduler at the same time
 _CLOSE_SECONDS = 10.0
-_RESUME = "finished shards are kept: {} and run the same command again to resume"
 # glibc's bounds for freed memory that it keeps, at which its own learning ends (mallopt(3)).
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
 _LARGEST = 32 << 20  # bytes
@@ -114,7 +114,7 @@ class DaskEngine(RunningEngine):
     """A Dask cluster with at least one worker.
 
     Args:
-        patience: seconds without any worker before the run gives up.
+        timeout: seconds without any worker before the run gives up.
         expecting: whether somebody will bring workers, however long it takes; may raise.
         report: told how many workers there are, when all are gone, and which are of no use.
 
@@ -125,17 +125,17 @@ class DaskEngine(RunningEngine):
     def __init__(
         self,
         client: Client,
-        patience: float,
+        timeout: float,
         expecting: Callable[[], bool],
         report: Callable[[str], None],
     ) -> None:
         self._client = client
         self._address = client.scheduler.address
-        self._patience = patience
+        self._timeout = timeout
         self._expecting = expecting
         self._report = report
         self._useless: set[str] = set()
-        self._able: dict[str, int] = {}
+        self._able: dict[str, int] = {}  # threads by worker, but for those of no use
         self._next_look = 0.0
         self._alone_since: float | None = None
         while not self._able:
@@ -214,15 +214,15 @@ class DaskEngine(RunningEngine):
             raise self._lost()
         # "lost": it was done, and the worker with its (empty) result died thereafter.
         error = future.exception() if future.status == "error" else None
+        if isinstance(error, RefusedError):
+            self._leave_out(*error.args)
+        if isinstance(error, (RefusedError, QuietLauncherError)):
+            return True
         if isinstance(error, ModuleNotFoundError):
             raise PipelineError(
                 f"a Dask worker has no Python package {error.name}; start workers from the "
                 "environment of this command"
             )
-        if isinstance(error, RefusedError):
-            self._leave_out(*error.args)
-        if isinstance(error, (RefusedError, QuietLauncherError)):
-            return True
         if isinstance(error, KilledWorker):
             error = PipelineError(
                 f"{error.allowed_failures + 1} workers died while they made it, the last one "
@@ -257,26 +257,23 @@ class DaskEngine(RunningEngine):
             self._alone_since = None
         elif self._alone_since is None:
             self._alone_since = now
-            wait = f"waiting {self._patience:.0f} s for one"
+            wait = f"waiting {self._timeout:.0f} s for one"
             self._report(f"Dask: no worker at {self._address}; {wait}")
-        elif now - self._alone_since > self._patience:
-            start = _RESUME.format(f"start some (dask worker {self._address})")
+        elif now - self._alone_since > self._timeout:
             raise PipelineError(
-                f"the Dask scheduler at {self._address} had no worker for {self._patience:.0f} s; "
-                f"{start}"
+                f"the Dask scheduler at {self._address} had no worker for {self._timeout:.0f} s; "
+                f"start some (dask worker {self._address}); {RESUME}"
             )
 
     def _able_now(self) -> dict[str, int]:
-        """Threads by worker, of those that can work for this run, as far as is known."""
         try:
-            threads = dict(self._client.nthreads())
+            threads = self._client.nthreads()
         except (OSError, RuntimeError, ValueError):
             return {}  # the scheduler is gone, which its tasks say better
         return {worker: n for worker, n in threads.items() if worker not in self._useless}
 
     def _lost(self) -> PipelineError:
-        start = _RESUME.format("start one")
-        return PipelineError(f"the Dask scheduler at {self._address} was lost; {start}")
+        return PipelineError(f"the Dask scheduler at {self._address} was lost; start one; {RESUME}")
 
 
 def _some_ended(ended: queue.SimpleQueue[Future]) -> Iterator[Future]:
@@ -304,19 +301,15 @@ def dask_cluster(
         for name in ("asyncio", *logging.root.manager.loggerDict):
             if name.partition(".")[0] in ("asyncio", "distributed", "tornado"):
                 logging.getLogger(name).setLevel(logging.CRITICAL)
-    patience = engine.dask_patience
-    if engine.dask_slurm is not None:
-        from dataprep_pipelines.runners.dask_slurm import slurm_cluster
-
-        with (
-            slurm_cluster(engine.dask_slurm, logs, report) as (cluster, expecting),
-            _connected(cluster) as client,
-        ):
-            yield DaskEngine(client, patience, expecting, report)
-        return
-    address = engine.dask_client_address or _address_in(engine.dask_scheduler_file, patience)
-    with _connected(address) as client:
-        yield DaskEngine(client, patience, lambda: False, report)
+    timeout = engine.dask_timeout
+    with ExitStack() as stack:
+        if engine.dask_slurm is not None:
+            cluster = slurm_cluster(engine.dask_slurm, logs, report)
+            where, expecting = stack.enter_context(cluster)
+        else:
+            where = engine.dask_client_address or _address_in(engine.dask_scheduler_file, timeout)
+            expecting = bool  # never
+        yield DaskEngine(stack.enter_context(_connected(where)), timeout, expecting, report)
 
 
 @contextmanager
@@ -351,18 +344,18 @@ class _SchedulerFile(msgspec.Struct, frozen=True):
     address: str
 
 
-def _address_in(file: Path | None, patience: float) -> str:
+def _address_in(file: Path | None, timeout: float) -> str:
     """What a scheduler wrote, or writes soon: a batch script starts all at the same time.
 
     Raises:
         PipelineError: it does not come for so many seconds.
     """
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout
     while file is not None and time.monotonic() <= end:
         with suppress(OSError, ValueError):  # perhaps half written
             return msgspec.json.decode(read_regular(file), type=_SchedulerFile).address
         time.sleep(_WATCH_SECONDS)
     raise PipelineError(
-        f"--dask_scheduler_file {file} has no scheduler's address after {patience:.0f} s; start a "
+        f"--dask_scheduler_file {file} has no scheduler's address after {timeout:.0f} s; start a "
         "scheduler that writes it"
     )

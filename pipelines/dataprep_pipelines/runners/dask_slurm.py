@@ -20,7 +20,7 @@ from typing import Any
 
 from dataprep.errors import PipelineError, UsageError
 from dataprep.system.messages import counted
-from dataprep_pipelines.failures import line_of
+from dataprep_pipelines.failures import RESUME, line_of
 from dataprep_pipelines.runners.local import processes_for
 
 _REPEATED = {"directive": "job_extra_directives", "prologue": "job_script_prologue"}
@@ -171,10 +171,7 @@ def _jobs_are_left(name: str) -> Callable[[], bool]:
                     command, timeout=_COMMAND_SECONDS, start_new_session=True
                 )
             if not said.strip():
-                raise PipelineError(
-                    "no worker job is left in Slurm, nor one that waits; finished shards are kept: "
-                    "run the same command again to resume"
-                )
+                raise PipelineError(f"no worker job is left in Slurm, nor one that waits; {RESUME}")
         return True
 
     return jobs_are_left

@@ -1,31 +1,29 @@
-"""Where Beam graphs run: which engine the user chose, and what each of them can do."""
+"""What an engine is: it takes elements to workers, wherever they are. It knows no engine itself."""
 
 from __future__ import annotations
 
-import importlib.util
-import logging
-import os
-import resource
+import re
 import threading
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dataprep.errors import UsageError
-from dataprep.system.messages import sized
-from dataprep_pipelines.failures import WORKER_DIED, FailureLog, engine_error
-from dataprep_pipelines.worker import DEBUG
+from dataprep import errors
+from dataprep.errors import DataprepError, PipelineError
+from dataprep_pipelines.failures import FailureLog, line_of, worker_died
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
-_CLUSTERS = "--dask_client_address, --dask_scheduler_file or --dask_slurm"
-_ADDRESS_SPACE = 3_000_000_000  # bytes; measured: 2.7 of one worker, 3.1 of 16
 _WATCH_SECONDS = 0.25
 _STOP_SECONDS = 10.0
+_WORKER_DIED = "Worker subprocess exited"  # what Beam's SubprocessSdkWorker says
+# What Beam makes of an error of ours that a worker raised.
+_OURS = re.compile(r"dataprep[\w.]*\.(\w+): (.*?) \[while running '.*'\]")
 
 STOP = threading.Event()
 """Set when this process must stop; workers in it look at it before every image."""
@@ -42,7 +40,7 @@ class Engine:
         dask_client_address: of a Dask scheduler, e.g. ``tcp://10.0.0.1:8786``;
         dask_scheduler_file: or a file in which one wrote its address;
         dask_slurm: or a cluster to be started in Slurm, e.g. ``nodes=4,cores=16,memory=32GB``.
-        dask_patience: seconds without any worker before the run gives up.
+        dask_timeout: seconds without any worker before the run gives up.
     """
 
     workers: int
@@ -51,7 +49,7 @@ class Engine:
     dask_client_address: str | None = None
     dask_scheduler_file: Path | None = None
     dask_slurm: str | None = None
-    dask_patience: float = 300.0
+    dask_timeout: float = 300.0
 
     @property
     def is_local(self) -> bool:
@@ -91,7 +89,7 @@ class Parallelism:
 
 
 class RunningEngine(ABC):
-    """An engine that is ready to run graphs."""
+    """An engine that is ready to take elements to workers."""
 
     @property
     def look_seconds(self) -> float:
@@ -132,28 +130,43 @@ class RunningEngine(ABC):
         """
 
 
-def run_graph(
-    pipeline: beam.Pipeline,
-    elements: Sequence[Any],
-    work: beam.DoFn,
-    *,
-    watch: Callable[[], None],
-    failures: FailureLog,
-) -> None:
-    """Run ``Create | ParDo`` with Beam, as `RunningEngine.run`.
+class BeamEngine(RunningEngine):
+    """One of Beam's runners, on which `run` is ``Create | ParDo``."""
 
-    Beam blocks while it runs, so it runs in a thread of its own; the main thread watches the
-    commit records and takes the signals.
-    """
-    STOP.clear()
-    import apache_beam as beam
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
-    # Made for other languages' transforms. Who is killed could not remove it.
-    with suppress(OSError):
-        Path(pipeline.local_tempdir).rmdir()
-    with _without_cell_labels():
-        _ = pipeline | beam.Create(elements) | beam.ParDo(work)
-    errors: list[BaseException] = []
+    @abstractmethod
+    def graph(
+        self, elements: Sequence[Any], parallelism: Parallelism
+    ) -> AbstractContextManager[tuple[beam.Pipeline, Sequence[Any]]]:
+        """An empty pipeline of the runner, and what to create in it."""
+
+    def run(
+        self,
+        elements: Sequence[Any],
+        work: beam.DoFn,
+        parallelism: Parallelism,
+        *,
+        watch: Callable[[], None],
+        failures: FailureLog,
+    ) -> None:
+        """Run the graph in a thread, since Beam blocks; this one watches, and takes signals."""
+        # Imported here so that `dataprep --help` and staging never load Beam.
+        import apache_beam as beam
+
+        STOP.clear()
+        with self.graph(elements, parallelism) as (pipeline, created):
+            # Made for other languages' transforms. Who is killed could not remove it.
+            with suppress(OSError):
+                Path(pipeline.local_tempdir).rmdir()
+            with _without_cell_labels():
+                _ = pipeline | beam.Create(created) | beam.ParDo(work)
+            _run(pipeline, watch, failures)
+
+
+def _run(pipeline: beam.Pipeline, watch: Callable[[], None], failures: FailureLog) -> None:
+    raised: list[BaseException] = []
     # Not Thread.join: a signal's exception raised in it marks the thread as ended for ever.
     done = threading.Event()
 
@@ -161,15 +174,15 @@ def run_graph(
         try:
             pipeline.run().wait_until_finish()
         except BaseException as error:  # noqa: BLE001  # handed to the main thread below
-            errors.append(error)
+            raised.append(error)
         finally:
             done.set()
 
     def hook(arguments: threading.ExceptHookArgs) -> None:
         # Beam waits for each worker process in a thread, raises in that thread when it was killed,
         # tells nobody, and waits for ever.
-        if WORKER_DIED in str(arguments.exc_value) and arguments.exc_value is not None:
-            errors.append(arguments.exc_value)
+        if arguments.exc_value is not None and _WORKER_DIED in str(arguments.exc_value):
+            raised.append(arguments.exc_value)
             done.set()
         else:
             before(arguments)
@@ -181,15 +194,15 @@ def run_graph(
     try:
         while not done.wait(_WATCH_SECONDS):
             watch()
-        finished = not errors
+        finished = not raised
     finally:
         threading.excepthook = before
         if not finished:
             STOP.set()
             failures.stop()
             done.wait(_STOP_SECONDS)
-    if errors:
-        raise engine_error(errors[0]) from errors[0]
+    if raised:
+        raise engine_error(raised[0]) from raised[0]
 
 
 @contextmanager
@@ -209,69 +222,13 @@ def _without_cell_labels() -> Iterator[None]:
         pipeline.alter_label_if_ipython = before
 
 
-@contextmanager
-def started(engine: Engine, logs: Path, report: Callable[[str], None]) -> Iterator[RunningEngine]:
-    """The engine, ready; whatever was started for it is ended.
-
-    Raises:
-        PipelineError: it does not start.
-    """
-    # What matters is raised; Beam's own words, with a traceback each, would bury it.
-    quiet = logging.ERROR if DEBUG in os.environ else logging.CRITICAL
-    logging.getLogger("apache_beam").setLevel(quiet)
-    if engine.is_local:
-        from dataprep_pipelines.runners.local import LocalEngine
-
-        yield LocalEngine(engine)
-    elif engine.is_dask:
-        from dataprep_pipelines.runners.dask import dask_cluster
-
-        with dask_cluster(engine, logs, report) as running:
-            yield running
-    else:
-        from dataprep_pipelines.runners.named import NamedEngine
-
-        yield NamedEngine(engine)
-
-
-def check(engine: Engine) -> None:
-    """Find out now whether the engine is installed and its options are right.
-
-    Raises:
-        UsageError: it is not, or they are not.
-    """
-    from dataprep_pipelines.runners.named import check_flags, check_runner
-
-    check_flags(engine.beam_options)
-    _check_address_space()
-    if engine.is_dask:
-        _check_dask(engine)
-    elif not engine.is_local:
-        check_runner(engine.runner)
-
-
-def _check_address_space() -> None:
-    """Libraries map much more than they use; with less, some wait for ever or crash."""
-    bound, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if bound != resource.RLIM_INFINITY and bound < _ADDRESS_SPACE:
-        raise UsageError(
-            f"a process may map {sized(bound)} of address space here (ulimit -v {bound >> 10}), "
-            f"and needs {sized(_ADDRESS_SPACE)}, most of which takes no memory; raise that, and "
-            "bound memory by the scheduler or a control group"
-        )
-
-
-def _check_dask(engine: Engine) -> None:
-    places = (engine.dask_client_address, engine.dask_scheduler_file, engine.dask_slurm)
-    if sum(place is not None for place in places) != 1:
-        raise UsageError(f"--runner dask needs to know which cluster: give one of {_CLUSTERS}")
-    for name in ("dask", "distributed", "dask_jobqueue")[: 3 if engine.dask_slurm else 2]:
-        if not importlib.util.find_spec(name):
-            raise UsageError(
-                f"--runner dask needs the Python package {name}, which is not installed; "
-                "install the extra: dask"
-            )
-    if engine.dask_slurm is not None:
-        from dataprep_pipelines.runners.dask_slurm import parse_slurm
-
-        parse_slurm(engine.dask_slurm)
+def engine_error(error: BaseException) -> DataprepError:
+    """An error of ours as it is, or a line about Beam's own."""
+    raised = traceback.format_exception_only(error)[-1].rstrip().rpartition("\n")[2]
+    if found := _OURS.fullmatch(raised):
+        ours: DataprepError = getattr(errors, found[1], PipelineError)(found[2])
+        return ours
+    if isinstance(error, DataprepError):
+        return error
+    last = line_of(error, -1)
+    return worker_died(last) if _WORKER_DIED in last else PipelineError(f"Beam failed: {last}")

@@ -10,15 +10,14 @@ import fcntl
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.system.throttle import divide
-from dataprep_pipelines.failures import FailureLog
-from dataprep_pipelines.runners.engine import Engine, Parallelism, RunningEngine, run_graph
+from dataprep_pipelines.runners.engine import BeamEngine, Parallelism
 from dataprep_pipelines.worker import command_line
 
 if TYPE_CHECKING:
@@ -33,39 +32,30 @@ _FEW = 4  # shards a thread: with fewer, the last ones leave cores idle for long
 _COUNTER_BYTES = 8
 
 
-class LocalEngine(RunningEngine):
+class LocalEngine(BeamEngine):
     """Threads of this process, and further processes of it beyond a few cores."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def parallelism(self, shards: int, *, images: int) -> Parallelism:
         """Divides the shards among processes, or their images where shards are few."""
         return local_parallelism(self._engine.workers, shards, images=images)
 
-    def run(
-        self,
-        elements: Sequence[Any],
-        work: beam.DoFn,
-        parallelism: Parallelism,
-        *,
-        watch: Callable[[], None],
-        failures: FailureLog,
-    ) -> None:
-        """Give every process the same queue, since Beam would divide the elements in advance."""
-        # Imported here so that `dataprep --help` and staging never load Beam.
+    @contextmanager
+    def graph(
+        self, elements: Sequence[Any], parallelism: Parallelism
+    ) -> Iterator[tuple[beam.Pipeline, Sequence[Any]]]:
+        """Every process gets the same queue, since Beam would divide the elements in advance."""
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
 
         processes = parallelism.processes
-        divide(processes)
         # Not --direct_running_mode=multi_processing: it would start Beam's worker, not ours.
         workers = f"--direct_num_workers={processes}"
         options = PipelineOptions([workers, *self._engine.beam_options])
-        pipeline = beam.Pipeline(runner=_runner(options, processes), options=options)
+        divide(processes)
         try:
             with work_queue(elements) as queue:
-                run_graph(pipeline, [queue] * processes, work, watch=watch, failures=failures)
+                pipeline = beam.Pipeline(runner=_runner(options, processes), options=options)
+                yield pipeline, [queue] * processes
         finally:
             divide(1)
 

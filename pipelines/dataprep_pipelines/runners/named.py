@@ -1,26 +1,69 @@
-"""Any other runner that Beam knows by name, with its own options passed through."""
+"""The engine that the user named: checked before anything is done, then started.
+
+By name it is this machine, Dask, or any other runner that Beam knows, with its own options.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import importlib.util
+import logging
+import os
+import resource
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.errors import UsageError
-from dataprep_pipelines.failures import FailureLog, engine_error, line_of
-from dataprep_pipelines.runners.engine import Engine, Parallelism, RunningEngine, run_graph
+from dataprep.system.messages import sized
+from dataprep_pipelines.failures import line_of
+from dataprep_pipelines.runners.engine import (
+    BeamEngine,
+    Engine,
+    Parallelism,
+    RunningEngine,
+    engine_error,
+)
+from dataprep_pipelines.worker import DEBUG
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
+_ADDRESS_SPACE = 3_000_000_000  # bytes; measured: 2.7 of one worker, 3.1 of 16
+_CLUSTERS = "--dask_client_address, --dask_scheduler_file or --dask_slurm"
 _PAUSE_SECONDS = 10.0
 
 
-class NamedEngine(RunningEngine):
-    """One of Beam's runners; how its workers divide the elements is its own affair."""
+@contextmanager
+def started(engine: Engine, logs: Path, report: Callable[[str], None]) -> Iterator[RunningEngine]:
+    """The engine, ready; whatever was started for it is ended.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    Args:
+        logs: a directory for what jobs say that are started in Slurm.
+        report: told which workers there are.
+
+    Raises:
+        PipelineError: it does not start.
+    """
+    # What matters is raised; Beam's own words, with a traceback each, would bury it.
+    quiet = logging.ERROR if DEBUG in os.environ else logging.CRITICAL
+    logging.getLogger("apache_beam").setLevel(quiet)
+    if engine.is_local:
+        from dataprep_pipelines.runners.local import LocalEngine
+
+        yield LocalEngine(engine)
+    elif engine.is_dask:
+        from dataprep_pipelines.runners.dask import dask_cluster
+
+        with dask_cluster(engine, logs, report) as running:
+            yield running
+    else:
+        yield NamedEngine(engine)
+
+
+class NamedEngine(BeamEngine):
+    """One of Beam's runners; how its workers divide the elements is its own affair."""
 
     def parallelism(self, shards: int, *, images: int) -> Parallelism:  # noqa: ARG002  # its own
         """A shard at a time in each worker, with ``workers`` threads for its images."""
@@ -28,16 +71,13 @@ class NamedEngine(RunningEngine):
         helpers = workers if images and workers > 1 else 0
         return Parallelism(helpers=helpers, pause=_PAUSE_SECONDS)
 
-    def run(
+    @contextmanager
+    def graph(
         self,
         elements: Sequence[Any],
-        work: beam.DoFn,
         parallelism: Parallelism,  # noqa: ARG002  # its own
-        *,
-        watch: Callable[[], None],
-        failures: FailureLog,
-    ) -> None:
-        """In a graph of an element each."""
+    ) -> Iterator[tuple[beam.Pipeline, Sequence[Any]]]:
+        """A graph of an element each."""
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -46,44 +86,45 @@ class NamedEngine(RunningEngine):
             pipeline = beam.Pipeline(options=PipelineOptions(flags))
         except Exception as error:  # whatever a class of somebody else's does
             raise engine_error(error) from error
-        singly = [(element,) for element in elements]
-        run_graph(pipeline, singly, work, watch=watch, failures=failures)
+        yield pipeline, [(element,) for element in elements]
 
 
-def check_runner(name: str) -> None:
-    """Find out now whether Beam knows the runner.
+def check(engine: Engine) -> None:
+    """Find out now whether the engine is installed and its options are right.
 
     Raises:
-        UsageError: it does not.
+        UsageError: it is not, or they are not.
     """
-    from apache_beam.runners.runner import create_runner
+    _check_address_space()
+    _check_beam_options(engine.beam_options)
+    if engine.is_dask:
+        _check_dask(engine)
+    elif not engine.is_local:
+        _check_runner(engine.runner)
 
-    try:
-        create_runner(name)
-    except Exception as error:  # whatever a class of somebody else's does
+
+def _check_address_space() -> None:
+    """Libraries map much more than they use; with less, some wait for ever or crash."""
+    bound, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if bound != resource.RLIM_INFINITY and bound < _ADDRESS_SPACE:
         raise UsageError(
-            f"--runner {name}: {line_of(error)}; use direct, dask, or one of Beam's runners: "
-            "FlinkRunner, SparkRunner, PortableRunner, PrismRunner, DataflowRunner"
-        ) from error
+            f"a process may map {sized(bound)} of address space here (ulimit -v {bound >> 10}), "
+            f"and needs {sized(_ADDRESS_SPACE)}, most of which takes no memory; raise that, and "
+            "bound memory by the scheduler or a control group"
+        )
 
 
-def check_flags(flags: Sequence[str]) -> None:
-    """Beam ignores what it does not know; a mistyped option should not pass in silence.
-
-    Raises:
-        UsageError: Beam has no such option, or dataprep has it.
-    """
+def _check_beam_options(flags: Sequence[str]) -> None:
+    """Beam ignores what it does not know; a mistyped option should not pass in silence."""
     if not flags:
         return
     from apache_beam.options.pipeline_options import PipelineOptions
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for options in (PipelineOptions, *PipelineOptions.__subclasses__()):
-        add = getattr(options, "_add_argparse_args", None)
-        if add is not None:
-            add(parser)
+    for options in PipelineOptions.__subclasses__():
+        options._add_argparse_args(parser)
     try:
-        known, unknown = parser.parse_known_args(list(flags))
+        known, unknown = parser.parse_known_args(flags)
     except (argparse.ArgumentError, SystemExit) as error:
         raise UsageError(f"Beam options after `--`: {error}") from error
     if unknown:
@@ -93,3 +134,31 @@ def check_flags(flags: Sequence[str]) -> None:
         )
     if known.runner is not None:
         raise UsageError("--runner is an option of dataprep: write it before the `--`")
+
+
+def _check_dask(engine: Engine) -> None:
+    places = (engine.dask_client_address, engine.dask_scheduler_file, engine.dask_slurm)
+    if sum(place is not None for place in places) != 1:
+        raise UsageError(f"--runner dask needs to know which cluster: give one of {_CLUSTERS}")
+    for name in ("dask", "distributed", "dask_jobqueue")[: 3 if engine.dask_slurm else 2]:
+        if not importlib.util.find_spec(name):
+            raise UsageError(
+                f"--runner dask needs the Python package {name}, which is not installed; "
+                "install the extra: dask"
+            )
+    if engine.dask_slurm is not None:
+        from dataprep_pipelines.runners.dask_slurm import parse_slurm
+
+        parse_slurm(engine.dask_slurm)
+
+
+def _check_runner(name: str) -> None:
+    from apache_beam.runners.runner import create_runner
+
+    try:
+        create_runner(name)
+    except Exception as error:  # whatever a class of somebody else's does
+        raise UsageError(
+            f"--runner {name}: {line_of(error)}; use direct, dask, or one of Beam's runners: "
+            "FlinkRunner, SparkRunner, PortableRunner, PrismRunner, DataflowRunner"
+        ) from error
