@@ -119,9 +119,7 @@ class TFRecordReader(StreamReader):
     @override
     def image(self, number: int) -> bytes:
         """Both checksums are checked, and the other features passed over."""
-        data = unframe(self.record(number))
-        found = tf_example.image_of(data)
-        return tf_example.decode(data, self.info).encoded if found is None else found
+        return tf_example.image_of(unframe(self.record(number)))
 
 
 class TFRecordSink(Sink):
