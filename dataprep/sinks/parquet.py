@@ -14,7 +14,6 @@ from __future__ import annotations
 import glob
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -25,8 +24,15 @@ from pyarrow import parquet
 from typing_extensions import override
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.sinks import ShardName, ShardReader, ShardWriter, Sink, WrittenFile, damage
-from dataprep.sinks.base import Layout
+from dataprep.sinks.base import (
+    Layout,
+    PlainSink,
+    Record,
+    ShardName,
+    ShardReader,
+    ShardWriter,
+    WrittenFile,
+)
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.hashed_file import HashedFile
 from dataprep.sinks.parquet_schema import RESERVED, example_of, info_of, row_of, schema_of, table_of
@@ -58,14 +64,14 @@ class _Output:
 class ParquetWriter(ShardWriter):
     """Writes one shard; holds a row group until it is full."""
 
-    def __init__(self, path: Path, info: DatasetInfo) -> None:
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
         super().__init__(info)
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
         self._schema = schema_of(info)
         # Rows are shuffled, so that smallest and largest of a group lead nowhere.
         plain = [name for name in self._schema.names if name not in {"image", "key"}]
-        self._output = _Output(path)
+        self._output = _Output(paths[0])
         self._writer = parquet.ParquetWriter(
             self._output,
             self._schema,
@@ -108,18 +114,16 @@ class ParquetReader(ShardReader):
     Of rows here and there it keeps none: a process has many shards open.
     """
 
-    def __init__(self, path: Path, info: DatasetInfo) -> None:
-        super().__init__(path, info)
-        with damage(path, "footer"), ExitStack() as undo:
-            self._file = open_parquet(path)
-            undo.callback(self.close)
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
+        super().__init__(paths[0], info)
+        self._last, self._next = -1, 0
+        self._kept: pa.Table | None = None
+        with self.opening("footer"):
+            self._file = self.opened.enter_context(open_parquet(self.path))
             self.info = info_of(self._file.schema_arrow, info)
             footer = self._file.metadata
             sizes = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
             self._ends = list(accumulate(sizes))
-            undo.pop_all()
-        self._last, self._next = -1, 0
-        self._kept: pa.Table | None = None
 
     def __len__(self) -> int:
         """How many rows the row groups have."""
@@ -139,13 +143,8 @@ class ParquetReader(ShardReader):
         (found,) = table.slice(row, 1).to_pylist()
         return example_of(found, self.info)
 
-    def close(self) -> None:
-        """Close the file."""
-        self._kept = None
-        self._file.close()
 
-
-class ParquetSink(Sink):
+class ParquetSink(PlainSink):
     """``--sink parquet``."""
 
     name: ClassVar[str] = "parquet"
@@ -154,6 +153,8 @@ class ParquetSink(Sink):
     keeps_attributes: ClassVar[bool] = True
     overhead: ClassVar[int] = 150  # of the small columns, page headers and the footer
     reference: ClassVar[str] = "Hugging Face datasets"
+    Writer = ParquetWriter
+    Reader = ParquetReader
 
     @override
     def versions(self) -> Mapping[str, str]:
@@ -180,18 +181,8 @@ class ParquetSink(Sink):
         name = f"{shard}.parquet"
         return (PurePosixPath("data", name) if layout == "split" else PurePosixPath(name),)
 
-    def open(self, paths: Sequence[Path], info: DatasetInfo) -> ParquetWriter:
-        """Start a shard."""
-        return ParquetWriter(paths[0], info)
-
-    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> ParquetReader:
-        """Open a shard."""
-        return ParquetReader(paths[0], info)
-
     @override
-    def reference_records(
-        self, paths: Sequence[Path], info: DatasetInfo
-    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
         """The shard as ``datasets`` streams it."""
         library = import_reader("datasets", "packaged_modules.parquet", install="datasets")
         files = glob.escape(str(paths[0].absolute()))

@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from dataprep.errors import SinkError
 from dataprep.sinks import tf_example
-from dataprep.sinks.base import Layout, ShardName, Sink
+from dataprep.sinks.base import Layout, PlainSink, Record, ShardName
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.reference_readers import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
@@ -122,7 +122,7 @@ class TFRecordReader(StreamReader):
         return tf_example.image_of(unframe(self.record(number)))
 
 
-class TFRecordSink(Sink):
+class TFRecordSink(PlainSink):
     """``--sink tfrecord``; no options: one way to write it, the way the readers expect."""
 
     name: ClassVar[str] = "tfrecord"
@@ -133,6 +133,8 @@ class TFRecordSink(Sink):
     keeps_attributes: ClassVar[bool] = True
     reference: ClassVar[str] = "tf.data"
     overhead: ClassVar[int] = FRAMING + _EXAMPLE_OVERHEAD
+    Writer = TFRecordWriter
+    Reader = TFRecordReader
 
     @override
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
@@ -142,18 +144,8 @@ class TFRecordSink(Sink):
             data = shard.split / data
         return data, PurePosixPath("index", shard.split, str(shard))
 
-    def open(self, paths: Sequence[Path], info: DatasetInfo) -> TFRecordWriter:
-        """Start a shard."""
-        return TFRecordWriter(paths, info)
-
-    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> TFRecordReader:
-        """Open a shard, with or without its index."""
-        return TFRecordReader(paths, info)
-
     @override
-    def reference_records(
-        self, paths: Sequence[Path], info: DatasetInfo
-    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
         """The records as ``tf.data.TFRecordDataset`` and ``tf.io.parse_single_example`` read them.
 
         Raises:
@@ -166,9 +158,7 @@ class TFRecordSink(Sink):
         return _tensorflow_records(tf, str(paths[0]), info)
 
 
-def _tensorflow_records(
-    tf: Any, path: str, info: DatasetInfo
-) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+def _tensorflow_records(tf: Any, path: str, info: DatasetInfo) -> Iterator[Record]:
     shape = [len(info.classes)] if info.multilabel else [1]
     features = {
         "image/encoded": tf.io.FixedLenFeature((), tf.string),

@@ -28,7 +28,7 @@ from typing_extensions import override
 
 from dataprep.errors import SinkError
 from dataprep.sinks import webdataset_energon, webdataset_sample
-from dataprep.sinks.base import FinishedShard, Layout, ShardName, Sink, WrittenFile
+from dataprep.sinks.base import FinishedShard, Layout, PlainSink, Record, ShardName, WrittenFile
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.reference_readers import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
@@ -245,7 +245,7 @@ def _split(name: str) -> tuple[str, str]:
     return directory + slash + base, extension
 
 
-class WebDatasetSink(Sink):
+class WebDatasetSink(PlainSink):
     """``--sink webdataset``."""
 
     name: ClassVar[str] = "webdataset"
@@ -256,6 +256,8 @@ class WebDatasetSink(Sink):
     reference: ClassVar[str] = "webdataset library"
     # Headers, .cls, .json, padding, index.
     overhead: ClassVar[int] = 3 * BLOCK + 2 * BLOCK + BLOCK // 2 + 150
+    Writer = WebDatasetWriter
+    Reader = WebDatasetReader
 
     @override
     def config(self) -> Mapping[str, str]:
@@ -300,27 +302,15 @@ class WebDatasetSink(Sink):
         """Write Energon's metadata, if it is asked for."""
         return webdataset_energon.write_metadata(paths, info, shards) if self._energon else ()
 
-    def open(self, paths: Sequence[Path], info: DatasetInfo) -> WebDatasetWriter:
-        """Start a shard."""
-        return WebDatasetWriter(paths, info)
-
-    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> WebDatasetReader:
-        """Open a shard with its index, or the archive alone."""
-        return WebDatasetReader(paths, info)
-
     @override
-    def reference_records(
-        self, paths: Sequence[Path], info: DatasetInfo
-    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
         """The shard through the stages of ``webdataset.WebDataset``."""
         return _library_records(
             import_reader("webdataset", "tariterators", install="webdataset"), paths[0], info
         )
 
 
-def _library_records(
-    library: Any, path: Path, info: DatasetInfo
-) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+def _library_records(library: Any, path: Path, info: DatasetInfo) -> Iterator[Record]:
     # The stages of webdataset.WebDataset, but for the one that opens files: it leaves them open,
     # and takes braces and colons in a path for several paths.
     with open_regular(path) as stream:

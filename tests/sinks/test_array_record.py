@@ -71,14 +71,6 @@ def test_a_missing_file_is_not_an_empty_one(tmp_path: Path) -> None:
         ArrayRecordSink().reader([tmp_path / "none"], SINGLE)
 
 
-def test_a_full_disk_is_told_as_such() -> None:
-    writer = ArrayRecordSink().open([Path("/dev/full")], SINGLE)
-    writer.write(RECORDS[0])
-    with pytest.raises(OSError, match="No space left on device"):
-        writer.close()  # until then they are in the writer's memory
-    writer.abandon()
-
-
 def test_a_limit_on_the_size_of_files_is_told_as_such(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     writer = ArrayRecordSink().open([tmp_path / "a"], SINGLE)

@@ -7,7 +7,7 @@ fields are set follows from ``src/caffe/util/io.cpp``.
 
 from __future__ import annotations
 
-from dataprep.sinks import datum
+from dataprep.sinks import lmdb_caffe
 
 # data (4, bytes) "\xff\xd8\xff", label (5) 300, encoded (7) true: ReadFileToDatum
 FILE = b"\x22\x03\xff\xd8\xff" + b"\x28\xac\x02" + b"\x38\x01"
@@ -19,10 +19,10 @@ VECTOR = b"\x08\x03\x10\x01\x18\x01" + b"\x22\x03\x00\x01\x01" + b"\x38\x00"
 
 
 def test_the_bytes_are_caffes() -> None:
-    assert datum.encode_file(b"\xff\xd8\xff", 300) == FILE
-    assert datum.decode_image(FILE) == (b"\xff\xd8\xff", 300, None)
-    assert datum.encode_pixels(b"\1\2\3\4\5\6", (2, 1, 3), 0) == PIXELS
-    assert datum.decode_image(PIXELS) == (b"\1\2\3\4\5\6", 0, (2, 1, 3))
-    assert datum.encode_pixels(b"\7\10", (1, 2, 1), 5) == GREY
-    assert datum.decode_image(GREY) == (b"\7\10", 5, (1, 2, 1))
-    assert datum.encode_vector([0, 1, 1]) == VECTOR
+    assert lmdb_caffe.file_datum(b"\xff\xd8\xff", 300) == FILE
+    assert lmdb_caffe.image_of(FILE) == (b"\xff\xd8\xff", 300, None)
+    assert lmdb_caffe.pixels_datum(b"\1\2\3\4\5\6", (2, 1, 3), 0) == PIXELS
+    assert lmdb_caffe.image_of(PIXELS) == (b"\1\2\3\4\5\6", 0, (2, 1, 3))
+    assert lmdb_caffe.pixels_datum(b"\7\10", (1, 2, 1), 5) == GREY
+    assert lmdb_caffe.image_of(GREY) == (b"\7\10", 5, (1, 2, 1))
+    assert lmdb_caffe.vector_datum([0, 1, 1]) == VECTOR
