@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks import tf_example
-from dataprep.sinks.base import (
+from dataprep.sinks import (
     Layout,
     PlainSink,
     Record,
@@ -27,6 +26,7 @@ from dataprep.sinks.base import (
     ShardWriter,
     WrittenFile,
     damage,
+    tf_example,
 )
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.hashed_file import begin_writeback, hash_finished, library_writes
@@ -85,11 +85,11 @@ class ArrayRecordReader(ShardReader):
         super().__init__(paths[0], info)
         require_regular(self.path)  # of a missing one the library says only that it has no records
         library = _library()
-        with self.opening("structure"):
+        with damage(self.path, "structure"):
             self._reader = library.ArrayRecordReader(os.fsencode(self.path), _READING)
-            self.opened.callback(self._reader.close)
             self._count: int = self._reader.num_records()
             if not self._reader.ok():
+                self.close()
                 raise SinkError("it is not ArrayRecord, or not whole")
 
     def __len__(self) -> int:
@@ -100,6 +100,11 @@ class ArrayRecordReader(ShardReader):
         """The Example of a record, found without reading those before it."""
         (data,) = self._reader.read([number])
         return tf_example.decode(data, self.info)
+
+    @override
+    def close(self) -> None:
+        """Drop the reader, which closes the file; its own way to close fails if it is damaged."""
+        self._reader = None
 
 
 class ArrayRecordSink(PlainSink):

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks.base import PlainSink, ShardReader, ShardWriter, WrittenFile, damage
+from dataprep.sinks import PlainSink, ShardReader, ShardWriter, WrittenFile, damage
 from dataprep.sinks.example import MISSING, DatasetInfo, Example, to_bytes, to_text
 from dataprep.sinks.hashed_file import hash_finished
 from dataprep.system.messages import printable

@@ -33,7 +33,7 @@ import numpy as np
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks.base import Record
+from dataprep.sinks import Record
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.hdf5 import (
     Column,

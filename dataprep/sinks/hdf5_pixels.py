@@ -22,7 +22,7 @@ import numpy as np
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks.base import FinishedShard, Layout, Record, WrittenFile
+from dataprep.sinks import FinishedShard, Layout, Record, WrittenFile
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes
 from dataprep.sinks.hashed_file import write_file
 from dataprep.sinks.hdf5 import (

@@ -26,14 +26,7 @@ import numpy as np
 from typing_extensions import override
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.sinks.base import (
-    FinishedShard,
-    Layout,
-    Record,
-    ShardReader,
-    ShardWriter,
-    WrittenFile,
-)
+from dataprep.sinks import FinishedShard, Layout, Record, ShardReader, ShardWriter, WrittenFile
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.sinks.hashed_file import write_file
 from dataprep.sinks.lmdb_environment import LONGEST_KEY, LmdbFileSink, LmdbReader, LmdbWriter

@@ -19,7 +19,7 @@ import lmdb
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks.base import PlainSink, WrittenFile
+from dataprep.sinks import PlainSink, WrittenFile
 from dataprep.sinks.hashed_file import hash_finished, library_writes
 from dataprep.system.regular_files import require_regular
 

@@ -26,7 +26,7 @@ import msgpack
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks.base import Record, ShardReader, ShardWriter, WrittenFile
+from dataprep.sinks import Record, ShardReader, ShardWriter, WrittenFile
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.sinks.lmdb_environment import LmdbFileSink, LmdbReader, LmdbWriter
 from dataprep.sinks.subprocess_reader import in_child

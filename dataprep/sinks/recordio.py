@@ -34,7 +34,7 @@ import numpy as np
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks.base import PlainSink, Record
+from dataprep.sinks import PlainSink, Record
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.sinks.reference_readers import dali_records
 from dataprep.sinks.stream import StreamReader, StreamWriter

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from dataprep.errors import SinkError
-from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
+from dataprep.sinks.example import DatasetInfo, Example, as_stored, to_bytes, to_text
 from dataprep.system.messages import printable
 from dataprep.tables import Box, Value
 from dataprep_schemas import example_pb2
@@ -115,13 +115,11 @@ def decode(data: bytes, info: DatasetInfo) -> Example:
         boxes=tuple(zip(*(floats(f"image/object/bbox/{it}") for it in _BOX_KEYS), strict=True)),
         box_labels=tuple(numbers(_BOX_LABELS)) if multilabel else (),
         attributes=_attributes(feature),
-        colorspace=text("image/colorspace") or None,
-        synset=synset or None,
-        class_name=text("image/class/text") or None,
     )
-    if synset and info.classes and synset != (known := info.identifiers(labels)):
-        raise SinkError(f"its label is that of {known!r}, but its synset is {synset!r}")
-    return found
+    if synset and info.classes and synset != found.synset:
+        raise SinkError(f"its label is that of {found.synset!r}, but its synset is {synset!r}")
+    colorspace, class_name = text("image/colorspace"), text("image/class/text")
+    return as_stored(found, colorspace=colorspace, synset=synset, class_name=class_name)
 
 
 def image_of(data: bytes) -> bytes:

@@ -21,8 +21,7 @@ import google_crc32c
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks import tf_example
-from dataprep.sinks.base import Layout, PlainSink, Record, ShardName
+from dataprep.sinks import Layout, PlainSink, Record, ShardName, tf_example
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.reference_readers import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
