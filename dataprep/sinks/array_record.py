@@ -9,25 +9,15 @@ hashes of themselves; where each begins is in the file's end, so there is no ind
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks import (
-    Layout,
-    PlainSink,
-    Record,
-    ShardName,
-    ShardReader,
-    ShardWriter,
-    WrittenFile,
-    damage,
-    tf_example,
-)
+from dataprep.sinks import ShardName, ShardReader, ShardWriter, WrittenFile, damage, tf_example
+from dataprep.sinks.base import Layout, PlainSink, Record
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.hashed_file import begin_writeback, hash_finished, library_writes
 from dataprep.sinks.reference_readers import import_reader
@@ -114,15 +104,11 @@ class ArrayRecordSink(PlainSink):
     summary: ClassVar[str] = "tf.train.Example in ArrayRecord files, read at random: Grain (JAX)"
     keeps_boxes: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True
+    libraries: ClassVar[tuple[str, ...]] = ("array-record",)
     reference: ClassVar[str] = "Grain"
     overhead: ClassVar[int] = 600  # measured: 72, and at most 510 as in tfrecord
     Writer = ArrayRecordWriter
     Reader = ArrayRecordReader
-
-    @override
-    def versions(self) -> Mapping[str, str]:
-        """Google's library makes the bytes."""
-        return {"array-record": version("array-record")}
 
     @override
     def check(self, info: DatasetInfo) -> None:
@@ -131,7 +117,6 @@ class ArrayRecordSink(PlainSink):
 
     @override
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
-        """One file."""
         name = PurePosixPath(f"{shard}.arrayrecord")
         return [shard.split / name if layout == "split" else name]
 

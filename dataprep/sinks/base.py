@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from errno import EINVAL
+from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 
@@ -266,6 +267,9 @@ class Sink(ABC):
     keeps_attributes: ClassVar[bool] = False
     """Whether `Example.attributes` survive in it."""
 
+    libraries: ClassVar[tuple[str, ...]] = ()
+    """The distributions that lay the files out, for `versions`."""
+
     reference: ClassVar[str] = ""
     """The reader behind `reference_records`, for messages: ``tf.data``; empty if there is none."""
 
@@ -287,7 +291,7 @@ class Sink(ABC):
 
     def versions(self) -> Mapping[str, str]:
         """The libraries whose version can change the bytes, by name; kept in the manifest."""
-        return {}
+        return {name: version(name) for name in self.libraries}
 
     @property
     def pixels(self) -> bool:

@@ -58,6 +58,7 @@ class Hdf5FileSink(PlainSink):
     suffixes: ClassVar[tuple[str, ...]] = (".h5",)
     seeks: ClassVar[bool] = True
     trusts_files: ClassVar[bool] = True
+    libraries: ClassVar[tuple[str, ...]] = ("h5py",)
     reference: ClassVar[str] = "h5py"
 
     @override
@@ -67,8 +68,7 @@ class Hdf5FileSink(PlainSink):
 
     @override
     def versions(self) -> Mapping[str, str]:
-        """Of the libraries that lay the files out."""
-        return {"h5py": h5py.__version__, "hdf5": h5py.version.hdf5_version}
+        return {**super().versions(), "hdf5": h5py.version.hdf5_version}
 
 
 # --- Writing ---
@@ -280,15 +280,6 @@ class _NewFile(io.FileIO):
         except OSError as error:
             self.failure = error
         return size
-
-    def truncate(self, size: int | None = None) -> int:
-        """Set the file's size, or note why not."""
-        try:
-            if self.failure is None:
-                super().truncate(size)
-        except OSError as error:
-            self.failure = error
-        return size or 0
 
     @contextmanager
     def told(self) -> Iterator[None]:

@@ -65,7 +65,6 @@ class Hdf5Writer(Hdf5FileWriter):
 
     @override
     def image_bytes(self, example: Example) -> bytes:
-        """The file as it is."""
         said = example.box_labels if self.info.boxes else ()
         self._box_labels.extend(said or [_NOTHING_SAID] * len(example.boxes))
         self._formats.append(_FORMATS.index(example.format))
@@ -77,7 +76,6 @@ class Hdf5Writer(Hdf5FileWriter):
 
     @override
     def columns(self) -> dict[str, Column]:
-        """See the top of this file."""
         sizes = np.array(self._sizes, "<i4").reshape(-1, 2)
         formats = h5py.enum_dtype({name: code for code, name in enumerate(_FORMATS)}, "u1")
         columns: dict[str, Column] = {
@@ -123,7 +121,6 @@ class Hdf5Reader(Hdf5FileReader):
 
     @override
     def will_need(self, number: int) -> None:
-        """Have the system begin to read the image."""
         if self._chunk:
             for at, size in self._runs(*self._bounds(number)):
                 os.posix_fadvise(self._images.fileno(), at, size, os.POSIX_FADV_WILLNEED)
@@ -189,7 +186,6 @@ class Hdf5Sink(Hdf5FileSink):
 
     @override
     def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
-        """As a user of h5py reads it."""
         with open_file(paths[0]) as file:
             images, labels, offsets = file["images"], file["labels"], file["offsets"][:]
             for number, label in enumerate(labels[:]):

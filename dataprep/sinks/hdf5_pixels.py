@@ -44,7 +44,6 @@ class _PixelsSink(Hdf5FileSink):
     @property
     @override
     def pixels(self) -> bool:
-        """It stores pixels."""
         return True
 
 
@@ -58,12 +57,10 @@ class Hdf5ArraysWriter(Hdf5FileWriter):
 
     @override
     def image_bytes(self, example: Example) -> bytes:
-        """The pixels as they are."""
         return example.encoded
 
     @override
     def columns(self) -> dict[str, Column]:
-        """The labels."""
         return {"labels": self.label_column(single="<i8", several="u1")}
 
 
@@ -90,7 +87,6 @@ class Hdf5ArraysSink(_PixelsSink):
 
     @override
     def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
-        """As a user of h5py reads it."""
         with open_file(paths[0]) as file:
             for pixels, label in zip(file["images"], file["labels"], strict=True):
                 yield pixels.tobytes(), labels_of(label, info)
@@ -121,7 +117,6 @@ class Hdf5CaffeWriter(Hdf5FileWriter):
 
     @override
     def columns(self) -> dict[str, Column]:
-        """The labels."""
         return {"label": self.label_column(single="<f4", several="<f4")}
 
     @override
@@ -160,7 +155,6 @@ class Hdf5CaffeSink(_PixelsSink):
 
     @override
     def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
-        """The list of files."""
         return (PurePosixPath(f"{split}.txt"),)
 
     @override

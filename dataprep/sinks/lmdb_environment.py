@@ -8,7 +8,6 @@ nothing but the sizes of the records. LMDB clears the memory that it writes (``m
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Lock
@@ -16,7 +15,6 @@ from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import lmdb
-from typing_extensions import override
 
 from dataprep.errors import SinkError
 from dataprep.sinks import PlainSink, WrittenFile
@@ -41,11 +39,7 @@ class LmdbFileSink(PlainSink):
     overhead: ClassVar[int] = 2200  # measured: half a page at the image's end, the key, the tree
     seeks: ClassVar[bool] = True
     trusts_files: ClassVar[bool] = True
-
-    @override
-    def versions(self) -> Mapping[str, str]:
-        """Of the library that writes the pages."""
-        return {"lmdb": lmdb.__version__}
+    libraries: ClassVar[tuple[str, ...]] = ("lmdb",)
 
 
 class LmdbWriter:

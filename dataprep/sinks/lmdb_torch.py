@@ -46,7 +46,6 @@ class LmdbTorchWriter(ShardWriter):
 
     @override
     def append(self, example: Example) -> None:
-        """Store one record under its number."""
         labels = example.labels
         label = self.info.multi_hot(labels) if self.info.multilabel else labels[0]
         record: list[object] = [example.encoded, label, _storable(example.key)]

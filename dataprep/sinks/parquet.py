@@ -187,14 +187,10 @@ class ParquetSink(PlainSink):
     keeps_boxes: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True
     overhead: ClassVar[int] = 150  # of the small columns, page headers and the footer
+    libraries: ClassVar[tuple[str, ...]] = ("pyarrow",)
     reference: ClassVar[str] = "Hugging Face datasets"
     Writer = ParquetWriter
     Reader = ParquetReader
-
-    @override
-    def versions(self) -> Mapping[str, str]:
-        """Of the library that lays the files out."""
-        return {"pyarrow": pa.__version__}
 
     @override
     def check(self, info: DatasetInfo) -> None:

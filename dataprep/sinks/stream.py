@@ -82,7 +82,6 @@ class StreamReader(ShardReader):
 
     @override
     def will_need(self, number: int) -> None:
-        """Have the system begin to read it."""
         start = self._offsets[number]
         size = self._offsets[number + 1] - start
         os.posix_fadvise(self._file.fileno(), start, size, os.POSIX_FADV_WILLNEED)

@@ -82,7 +82,6 @@ class TFRecordWriter(StreamWriter):
 
     @override
     def append(self, example: Example) -> None:
-        """Append one example as one record."""
         data, index = self.files
         start = data.size
         data.write(*frame(*tf_example.encode(example, self.info)))

@@ -138,7 +138,6 @@ class WebDatasetWriter(StreamWriter):
 
     @override
     def close(self) -> Sequence[WrittenFile]:
-        """Finish both files."""
         archive, index, *energon = self.files
         for offsets in energon:
             offsets.write(_OFFSET.pack(archive.size))
@@ -298,7 +297,6 @@ class WebDatasetSink(PlainSink):
 
     @override
     def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
-        """Energon's metadata, if it is asked for."""
         names = _METADATA_FILES if self._energon else ()
         return [PurePosixPath(split, ".nv-meta", name) for name in names]
 
