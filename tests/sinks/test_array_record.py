@@ -17,7 +17,8 @@ from dataprep.errors import SinkError, UsageError
 from dataprep.sinks import tf_example
 from dataprep.sinks.array_record import ArrayRecordSink
 from tests.conftest import Cli, Made
-from tests.sinks.test_recordio import SINGLE, example
+from tests.sinks import examples
+from tests.sinks.examples import SINGLE, example
 
 module = pytest.importorskip("array_record.python.array_record_module")
 
@@ -27,11 +28,7 @@ GOLDEN = "60ec75a0d64cdd03de7cde2b24a356bda1d6ad072ad1aae51d65e2ead95592f1"
 
 
 def write(path: Path) -> Path:
-    writer = ArrayRecordSink().open([path], SINGLE)
-    for one in RECORDS:
-        writer.write(one)
-    (written,) = writer.close()
-    writer.abandon()
+    (written,) = examples.write(ArrayRecordSink(), [path], SINGLE, RECORDS)
     assert written.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     return path
 

@@ -19,7 +19,7 @@ from dataprep.sinks.base import DatasetInfo, Sink
 from dataprep.sinks.lmdb_caffe import LmdbSink
 from dataprep.sinks.lmdb_torch import LmdbTorchSink
 from dataprep.sinks.subprocess_reader import read_unverified
-from tests.sinks.lmdb_examples import MULTI, RAW, SINGLE, example, places, write
+from tests.sinks.examples import MULTI, RAW, SINGLE, example, places, write
 
 KINDS: dict[str, tuple[Callable[[], Sink], DatasetInfo]] = {
     "caffe": (LmdbSink, SINGLE),
@@ -85,7 +85,7 @@ def writer_map(writer) -> int:
 _AGAIN = """
 import sys
 from pathlib import Path
-from tests.sinks.lmdb_examples import example, places, write
+from tests.sinks.examples import example, places, write
 from tests.sinks.test_lmdb import KINDS
 ballast = [bytes([255]) * size for size in range(1, 100000, 97)]
 del ballast[::2]

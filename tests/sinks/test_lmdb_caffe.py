@@ -14,7 +14,7 @@ from dataprep.errors import SinkError, UsageError
 from dataprep.sinks.base import DatasetInfo
 from dataprep.sinks.lmdb_caffe import LmdbSink
 from dataprep_schemas import caffe_pb2
-from tests.sinks.lmdb_examples import MULTI, RAW, SINGLE, example, places, write
+from tests.sinks.examples import MULTI, RAW, SINGLE, example, places, write
 
 
 def contents(path: Path) -> list[tuple[bytes, bytes]]:
