@@ -587,6 +587,6 @@ def _same(found: Sequence[Example], wanted: Sequence[Example], how: str) -> None
             _check(same, f"{where} {here}, expected {there}")
 
 
-def _check(fits: object, message: str) -> None:
-    if not fits:
+def _check(good: object, message: str) -> None:
+    if not good:
         pytest.fail(message, pytrace=False)

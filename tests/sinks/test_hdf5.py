@@ -148,23 +148,6 @@ def test_encoded_images_are_as_docs_hdf5_md_says(tmp_path: Path) -> None:
         assert file.attrs["multilabel"] == 0
 
 
-def test_arrays_are_as_docs_hdf5_md_says(tmp_path: Path) -> None:
-    examples = arrays(5, COLOR)
-    path = write(Hdf5ArraysSink(), tmp_path / "train.h5", examples, COLOR)
-    with h5py.File(path) as file:
-        images = file["images"][:]
-        assert images.shape == (5, 3, 4, 3)
-        assert images.dtype == np.uint8
-        assert images[3].tobytes() == examples[3].encoded
-        assert file["labels"][:].tolist() == [0, 1, 2, 0, 1]
-        assert file["keys"].asstr()[4] == "4.png"
-    grey = [example("a", bytes(range(10)), (0, 2), GREY, format_="RAW", size=(2, 5))]
-    path = write(Hdf5ArraysSink(), tmp_path / "grey.h5", grey, GREY)
-    with h5py.File(path) as file:
-        assert file["images"].shape == (1, 2, 5, 1)
-        assert file["labels"][:].tolist() == [[1, 0, 1]]
-
-
 def test_caffe_finds_what_its_layer_demands(tmp_path: Path) -> None:
     """caffe/src/caffe/layers/hdf5_data_layer.cpp, caffe/src/caffe/util/hdf5.cpp."""
     pixels = bytes(range(3 * 4 * 3))
