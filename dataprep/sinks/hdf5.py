@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import errno
 import io
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -52,7 +51,7 @@ _BUFFER = 1 << 20  # bytes that are handed over at once
 _LONGEST = 4096  # bytes of a text: the longest is what every row of its dataset takes
 
 
-class Hdf5FileSink(PlainSink):
+class FileSink(PlainSink):
     """A shard is an HDF5 file that h5py reads; a base class, no format."""
 
     suffixes: ClassVar[tuple[str, ...]] = (".h5",)
@@ -74,7 +73,7 @@ class Hdf5FileSink(PlainSink):
 # --- Writing ---
 
 
-class Hdf5FileWriter(ShardWriter):
+class FileWriter(ShardWriter):
     """Appends images; holds keys, labels and attributes, some 100 bytes a record, until the end.
 
     Args:
@@ -161,13 +160,13 @@ class Hdf5FileWriter(ShardWriter):
                 self._file.close()
             self._disk.close()
 
-    @abstractmethod
     def image_bytes(self, example: Example) -> bytes:
         """What the dataset of images gets; also notes what `columns` will need."""
+        return example.encoded
 
-    @abstractmethod
     def columns(self) -> dict[str, Column]:
         """The small datasets but the keys."""
+        return {"labels": self.label_column(single="<i8", several="u1")}
 
     def description(self) -> dict[str, str]:
         """HDF5 attributes of the file besides those of every format."""
@@ -312,7 +311,7 @@ def _create(disk: _NewFile, version: int) -> h5py.File:
 # --- Reading ---
 
 
-class Hdf5FileReader(ShardReader):
+class FileReader(ShardReader):
     """Random access; all but the images is read whole when it is opened.
 
     Args:
@@ -359,7 +358,7 @@ class Hdf5FileReader(ShardReader):
 
 
 def labels_of(row: Column, info: DatasetInfo) -> tuple[int, ...]:
-    """The inverse of `Hdf5FileWriter.label_column` for one record."""
+    """The inverse of `FileWriter.label_column` for one record."""
     return info.labels_of(row.tolist()) if np.ndim(row) else (int(row),)
 
 

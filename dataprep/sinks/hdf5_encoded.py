@@ -33,23 +33,15 @@ import numpy as np
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks import Record
+from dataprep.sinks import Record, hdf5
 from dataprep.sinks.example import DatasetInfo, Example
-from dataprep.sinks.hdf5 import (
-    Column,
-    Hdf5FileReader,
-    Hdf5FileSink,
-    Hdf5FileWriter,
-    labels_of,
-    open_file,
-)
 from dataprep.tables import Box
 
 _FORMATS = ("JPEG", "PNG")
 _NOTHING_SAID = -1  # of what a box shows
 
 
-class Hdf5Writer(Hdf5FileWriter):
+class Hdf5Writer(hdf5.FileWriter):
     """Writes one shard."""
 
     sink: ClassVar[str] = "hdf5"
@@ -75,12 +67,12 @@ class Hdf5Writer(Hdf5FileWriter):
         return example.encoded
 
     @override
-    def columns(self) -> dict[str, Column]:
+    def columns(self) -> dict[str, hdf5.Column]:
         sizes = np.array(self._sizes, "<i4").reshape(-1, 2)
         formats = h5py.enum_dtype({name: code for code, name in enumerate(_FORMATS)}, "u1")
-        columns: dict[str, Column] = {
+        columns: dict[str, hdf5.Column] = {
             "offsets": np.array(self._offsets, "<i8"),
-            "labels": self.label_column(single="<i8", several="u1"),
+            **super().columns(),
             "heights": np.ascontiguousarray(sizes[:, 0]),
             "widths": np.ascontiguousarray(sizes[:, 1]),
             "formats": np.array(self._formats, formats),
@@ -93,7 +85,7 @@ class Hdf5Writer(Hdf5FileWriter):
         return columns
 
 
-class Hdf5Reader(Hdf5FileReader):
+class Hdf5Reader(hdf5.FileReader):
     """Reads one shard; images past the library, which takes four times as long as the system."""
 
     sink: ClassVar[str] = "hdf5"
@@ -172,7 +164,7 @@ class Hdf5Reader(Hdf5FileReader):
         )
 
 
-class Hdf5Sink(Hdf5FileSink):
+class Hdf5Sink(hdf5.FileSink):
     """``--sink hdf5``."""
 
     name: ClassVar[str] = "hdf5"
@@ -186,8 +178,8 @@ class Hdf5Sink(Hdf5FileSink):
 
     @override
     def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
-        with open_file(paths[0]) as file:
+        with hdf5.open_file(paths[0]) as file:
             images, labels, offsets = file["images"], file["labels"], file["offsets"][:]
             for number, label in enumerate(labels[:]):
                 encoded = images[offsets[number] : offsets[number + 1]].tobytes()
-                yield encoded, labels_of(label, info)
+                yield encoded, hdf5.labels_of(label, info)

@@ -22,23 +22,14 @@ import numpy as np
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks import FinishedShard, Layout, Record, WrittenFile
+from dataprep.sinks import FinishedShard, Layout, Record, WrittenFile, hdf5
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes
 from dataprep.sinks.hashed_file import write_file
-from dataprep.sinks.hdf5 import (
-    HDF5_1_8,
-    Column,
-    Hdf5FileReader,
-    Hdf5FileSink,
-    Hdf5FileWriter,
-    labels_of,
-    open_file,
-)
 
 _INT_MAX = 2**31 - 1
 
 
-class _PixelsSink(Hdf5FileSink):
+class _PixelsSink(hdf5.FileSink):
     overhead: ClassVar[int] = 50  # of the small datasets: a label and a key of 40
 
     @property
@@ -47,7 +38,7 @@ class _PixelsSink(Hdf5FileSink):
         return True
 
 
-class Hdf5ArraysWriter(Hdf5FileWriter):
+class Hdf5ArraysWriter(hdf5.FileWriter):
     """Writes one shard for numpy."""
 
     sink: ClassVar[str] = "hdf5-arrays"
@@ -55,16 +46,8 @@ class Hdf5ArraysWriter(Hdf5FileWriter):
     def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
         super().__init__(paths, info, (*(info.size or ()), info.channels))
 
-    @override
-    def image_bytes(self, example: Example) -> bytes:
-        return example.encoded
 
-    @override
-    def columns(self) -> dict[str, Column]:
-        return {"labels": self.label_column(single="<i8", several="u1")}
-
-
-class Hdf5ArraysReader(Hdf5FileReader):
+class Hdf5ArraysReader(hdf5.FileReader):
     """Reads one shard for numpy."""
 
     sink: ClassVar[str] = "hdf5-arrays"
@@ -87,17 +70,17 @@ class Hdf5ArraysSink(_PixelsSink):
 
     @override
     def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
-        with open_file(paths[0]) as file:
+        with hdf5.open_file(paths[0]) as file:
             for pixels, label in zip(file["images"], file["labels"], strict=True):
-                yield pixels.tobytes(), labels_of(label, info)
+                yield pixels.tobytes(), hdf5.labels_of(label, info)
 
 
-class Hdf5CaffeWriter(Hdf5FileWriter):
+class Hdf5CaffeWriter(hdf5.FileWriter):
     """Writes one shard for Caffe."""
 
     sink: ClassVar[str] = "hdf5-caffe"
     images: ClassVar[str] = "data"
-    version: ClassVar[int] = HDF5_1_8  # Caffe's
+    version: ClassVar[int] = hdf5.HDF5_1_8  # Caffe's
 
     def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
         self._shape = (*(info.size or (0, 0)), info.channels)
@@ -116,7 +99,7 @@ class Hdf5CaffeWriter(Hdf5FileWriter):
         return bytes(pixels[:, :, ::-1].transpose(2, 0, 1).astype("<f4", order="C").data)
 
     @override
-    def columns(self) -> dict[str, Column]:
+    def columns(self) -> dict[str, hdf5.Column]:
         return {"label": self.label_column(single="<f4", several="<f4")}
 
     @override
@@ -125,7 +108,7 @@ class Hdf5CaffeWriter(Hdf5FileWriter):
         return {"channel_order": "BGR" if self.info.channels == 3 else "Grayscale"}
 
 
-class Hdf5CaffeReader(Hdf5FileReader):
+class Hdf5CaffeReader(hdf5.FileReader):
     """Reads one shard; gives the pixels back as they came, uint8 (height, width, channel) RGB."""
 
     sink: ClassVar[str] = "hdf5-caffe"
@@ -172,10 +155,10 @@ class Hdf5CaffeSink(_PixelsSink):
     @override
     def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
         """As a user of h5py reads it, put back into rows of R, G, B."""
-        with open_file(paths[0]) as file:
+        with hdf5.open_file(paths[0]) as file:
             for planes, label in zip(file["data"], file["label"], strict=True):
                 image = np.stack(planes[::-1], axis=-1).astype(np.uint8)
-                yield image.tobytes(), labels_of(label, info)
+                yield image.tobytes(), hdf5.labels_of(label, info)
 
 
 def _most_images(info: DatasetInfo) -> int:

@@ -208,23 +208,18 @@ class WebDatasetReader(StreamReader):
         return data[found[1] : found[1] + found[2]]
 
 
-def _members(data: bytes) -> Iterator[tuple[str, int, int]]:
+def _members(data: bytes) -> list[tuple[str, int, int]]:
     """Name, offset and size of every member; without a name where it is no file."""
     found, at = [], 0
-    while any(data[at : at + BLOCK]):
-        member = _written(data, at)
-        if member is None:
-            break
+    while (member := _written(data, at)) is not None:
         found.append(member)
         at = member[1] + -(-member[2] // BLOCK) * BLOCK
-    else:
-        yield from found
-        return
+    if not any(data[at : at + BLOCK]):
+        return found
     with tarfile.open(
         fileobj=io.BytesIO(data), mode="r:", encoding="utf-8", errors="surrogateescape"
     ) as tar:
-        for it in tar:
-            yield it.name if it.isreg() else "", it.offset_data, it.size
+        return [(it.name if it.isreg() else "", it.offset_data, it.size) for it in tar]
 
 
 def _written(data: bytes, at: int) -> tuple[str, int, int] | None:
