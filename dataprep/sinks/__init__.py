@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataprep.sinks.base import (
     FinishedShard,
     Layout,
+    PlainSink,
+    Record,
     ShardName,
     ShardReader,
     ShardWriter,
@@ -22,6 +24,8 @@ __all__ = [
     "Example",
     "FinishedShard",
     "Layout",
+    "PlainSink",
+    "Record",
     "ShardName",
     "ShardReader",
     "ShardWriter",

@@ -9,20 +9,17 @@ hashes of themselves; where each begins is in the file's end, so there is no ind
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from errno import EFBIG, EIO, ENOSPC
-from importlib.metadata import version
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks import ShardReader, ShardWriter, Sink, WrittenFile, damage, tf_example
-from dataprep.sinks.base import Layout, ShardName
+from dataprep.sinks import ShardName, ShardReader, ShardWriter, WrittenFile, damage, tf_example
+from dataprep.sinks.base import Layout, PlainSink, Record
 from dataprep.sinks.example import DatasetInfo, Example
-from dataprep.sinks.hashed_file import begin_writeback, hash_finished
+from dataprep.sinks.hashed_file import begin_writeback, hash_finished, library_writes
 from dataprep.sinks.reference_readers import import_reader
 from dataprep.system.regular_files import require_regular
 
@@ -40,18 +37,18 @@ def _library() -> Any:
 class ArrayRecordWriter(ShardWriter):
     """Writes one shard by Google's writer."""
 
-    def __init__(self, path: Path, info: DatasetInfo) -> None:
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
         super().__init__(info)
-        self._path = path
+        (self._path,) = paths
         # Bytes: a path need not be UTF-8.
-        self._writer = _library().ArrayRecordWriter(os.fsencode(path), _WRITING)
-        self._file = path.open("rb", buffering=0)
+        self._writer = _library().ArrayRecordWriter(os.fsencode(self._path), _WRITING)
+        self._file = self._path.open("rb", buffering=0)
         self._buffered = 0
 
     def append(self, example: Example) -> None:
         """Append one example as one record."""
         data = b"".join(tf_example.encode(example, self.info))
-        with _os_errors(self._path):
+        with library_writes(self._path, "ArrayRecord", RuntimeError):
             self._writer.write(data)
         self._buffered += len(data)
         if self._buffered >= _BUFFER:
@@ -60,7 +57,7 @@ class ArrayRecordWriter(ShardWriter):
 
     def close(self) -> Sequence[WrittenFile]:
         """Write where the records are, and hash the file."""
-        with _os_errors(self._path):
+        with library_writes(self._path, "ArrayRecord", RuntimeError):
             self._writer.close()
         self.abandon()
         return [hash_finished(self._path)]
@@ -71,25 +68,15 @@ class ArrayRecordWriter(ShardWriter):
         self._file.close()
 
 
-@contextmanager
-def _os_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:
-        codes = (code for code in (ENOSPC, EFBIG) if os.strerror(code) in str(error))
-        code = next(codes, EIO)
-        raise OSError(code, str(error).partition(";")[0], str(path)) from error
-
-
 class ArrayRecordReader(ShardReader):
     """Reads one shard by Google's reader, which checks the hashes of what it reads."""
 
-    def __init__(self, path: Path, info: DatasetInfo) -> None:
-        super().__init__(path, info)
-        require_regular(path)  # of a missing file the library says only that it has no records
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
+        super().__init__(paths[0], info)
+        require_regular(self.path)  # of a missing one the library says only that it has no records
         library = _library()
-        with damage(path, "structure"):
-            self._reader = library.ArrayRecordReader(os.fsencode(path), _READING)
+        with damage(self.path, "structure"):
+            self._reader = library.ArrayRecordReader(os.fsencode(self.path), _READING)
             self._count: int = self._reader.num_records()
             if not self._reader.ok():
                 self.close()
@@ -104,25 +91,24 @@ class ArrayRecordReader(ShardReader):
         (data,) = self._reader.read([number])
         return tf_example.decode(data, self.info)
 
+    @override
     def close(self) -> None:
-        """Close the file."""
+        """Drop the reader, which closes the file; its own way to close fails if it is damaged."""
         self._reader = None
 
 
-class ArrayRecordSink(Sink):
+class ArrayRecordSink(PlainSink):
     """``--sink arrayrecord``."""
 
     name: ClassVar[str] = "arrayrecord"
     summary: ClassVar[str] = "tf.train.Example in ArrayRecord files, read at random: Grain (JAX)"
     keeps_boxes: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True
+    libraries: ClassVar[tuple[str, ...]] = ("array-record",)
     reference: ClassVar[str] = "Grain"
     overhead: ClassVar[int] = 600  # measured: 72, and at most 510 as in tfrecord
-
-    @override
-    def versions(self) -> Mapping[str, str]:
-        """Google's library makes the bytes."""
-        return {"array-record": version("array-record")}
+    Writer = ArrayRecordWriter
+    Reader = ArrayRecordReader
 
     @override
     def check(self, info: DatasetInfo) -> None:
@@ -131,22 +117,11 @@ class ArrayRecordSink(Sink):
 
     @override
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
-        """One file."""
         name = PurePosixPath(f"{shard}.arrayrecord")
         return [shard.split / name if layout == "split" else name]
 
-    def open(self, paths: Sequence[Path], info: DatasetInfo) -> ArrayRecordWriter:
-        """Start a shard."""
-        return ArrayRecordWriter(paths[0], info)
-
-    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> ArrayRecordReader:
-        """Open a shard."""
-        return ArrayRecordReader(paths[0], info)
-
     @override
-    def reference_records(
-        self, paths: Sequence[Path], info: DatasetInfo
-    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
         """The records as Grain's ``ArrayRecordDataSource`` gives them, parsed by protobuf."""
         grain = import_reader("grain", "sources", install="grain")
         path = paths[0]

@@ -8,12 +8,13 @@ share a name only if each reads what the other wrote.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from errno import EINVAL
+from importlib.metadata import version
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 
 from dataprep.errors import DataprepError, SinkError, UsageError
 from dataprep.sinks.example import DatasetInfo, Example
@@ -22,6 +23,13 @@ from dataprep_schemas.state import ShardName as ShardName
 
 if TYPE_CHECKING:
     from dataprep.images.statistics import Statistics
+
+
+_Read = TypeVar("_Read")
+_Opened = TypeVar("_Opened", covariant=True)
+
+Record = tuple[bytes, tuple[int, ...]]
+"""What a reference reader gives: image bytes and class indices."""
 
 
 def shard_path(shard: ShardName, layout: Layout, suffix: str) -> PurePosixPath:
@@ -115,6 +123,17 @@ class ShardReader(ABC):
     def __init__(self, path: Path, info: DatasetInfo) -> None:
         self.path = path
         self.info = info
+        self.opened = ExitStack()  # what `close` is to close
+
+    @contextmanager
+    def opening(self, place: str) -> Iterator[None]:
+        """Close what is `opened` if anything is raised, and tell that as `damage` does."""
+        try:
+            with damage(self.path, place):
+                yield
+        except BaseException:
+            self.opened.close()
+            raise
 
     def __getitem__(self, number: int) -> Example:
         """Example ``number``, 0-based.
@@ -123,12 +142,7 @@ class ShardReader(ABC):
             IndexError: there is no such example.
             SinkError: it is damaged; names the file and the record.
         """
-        if not 0 <= number < len(self):
-            raise IndexError(f"{self.path}: there is no record {number} of {len(self)}")
-        try:
-            return self.read(number)
-        except Exception as error:
-            raise _told(self.path, f"record {number}", error) from error
+        return self._checked(self.read, number)
 
     def __iter__(self) -> Iterator[Example]:
         """Every example in order, checking whatever the format lets one check."""
@@ -140,10 +154,13 @@ class ShardReader(ABC):
 
         Whatever protects the image is checked; what is said about it need not be read.
         """
+        return self._checked(self.image, number)
+
+    def _checked(self, read: Callable[[int], _Read], number: int) -> _Read:
         if not 0 <= number < len(self):
             raise IndexError(f"{self.path}: there is no record {number} of {len(self)}")
         try:
-            return self.image(number)
+            return read(number)
         except Exception as error:
             raise _told(self.path, f"record {number}", error) from error
 
@@ -165,9 +182,9 @@ class ShardReader(ABC):
         """The same without the rest, for formats that have it sooner so."""
         return self.read(number).encoded
 
-    @abstractmethod
     def close(self) -> None:
         """Release the file handles; harmless when repeated."""
+        self.opened.close()
 
     def __enter__(self) -> Self:
         """The reader itself."""
@@ -250,6 +267,9 @@ class Sink(ABC):
     keeps_attributes: ClassVar[bool] = False
     """Whether `Example.attributes` survive in it."""
 
+    libraries: ClassVar[tuple[str, ...]] = ()
+    """The distributions that lay the files out, for `versions`."""
+
     reference: ClassVar[str] = ""
     """The reader behind `reference_records`, for messages: ``tf.data``; empty if there is none."""
 
@@ -271,7 +291,7 @@ class Sink(ABC):
 
     def versions(self) -> Mapping[str, str]:
         """The libraries whose version can change the bytes, by name; kept in the manifest."""
-        return {}
+        return {name: version(name) for name in self.libraries}
 
     @property
     def pixels(self) -> bool:
@@ -349,9 +369,7 @@ class Sink(ABC):
         """Write the files of `split_paths`, at ``paths``, from finished shards."""
         return ()
 
-    def reference_records(
-        self, paths: Sequence[Path], info: DatasetInfo
-    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
         """The shard as the format's own reader gives it: (image bytes, class indices), in order.
 
         The image bytes are those of `Example.encoded`.
@@ -360,3 +378,23 @@ class Sink(ABC):
             UsageError: the reader is not installed; the message names the extra.
         """
         raise UsageError(f"sink {self.name} has no reference reader")
+
+
+class _Opens(Protocol[_Opened]):
+    def __call__(self, paths: Sequence[Path], info: DatasetInfo, /) -> _Opened: ...
+
+
+class PlainSink(Sink):
+    """A format whose shards are opened by two classes, each given the paths and the data set."""
+
+    Writer: ClassVar[_Opens[ShardWriter]]
+    Reader: ClassVar[_Opens[ShardReader]]
+
+    def open(self, paths: Sequence[Path], info: DatasetInfo) -> ShardWriter:
+        """Check the data set, and start a shard."""
+        self.check(info)
+        return self.Writer(paths, info)
+
+    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> ShardReader:
+        """Open a shard."""
+        return self.Reader(paths, info)

@@ -95,35 +95,29 @@ class Example:
         return turned(self.boxes, self.orientation)
 
     def image(self) -> Image:
-        """The picture, decoded by Pillow: of mode ``RGB``, or ``L`` where `colorspace` is grey.
+        """The picture: of mode ``RGB``, or ``L`` where `colorspace` is grey.
 
         It is turned upright by its `orientation`. Grey values of 16 bits stay as they are stored.
         """
-        import numpy as np
         from PIL import Image
 
-        if self.format == "RAW":
-            return Image.fromarray(self.array())
-        with Image.open(io.BytesIO(self.encoded)) as picture:
-            mode = "RGB" if self.channels == 3 else "L"
-            found = picture.convert(picture.mode if picture.mode.startswith("I;16") else mode)
-        turn = self.orientation
-        return found if turn == 1 else Image.fromarray(upright(np.asarray(found), turn))
+        return Image.fromarray(self.array())
 
     def array(self) -> NDArray[Any]:
         """Its pixels, upright, shape (height, width, 3), or (height, width) of grey ones; uint8.
 
-        uint16 where grey values of 16 bits were kept. The same as those of `image`, sooner: most
-        JPEGs are decoded by libjpeg-turbo alone, without the GIL.
+        uint16 where grey values of 16 bits were kept. As Pillow gives them; but most JPEGs are
+        decoded by libjpeg-turbo alone, which is sooner and without the GIL.
         """
         import numpy as np
 
-        if self.format == "JPEG" and (pixels := _decoded(self.encoded, self.channels)) is not None:
-            return upright(pixels, self.orientation)
-        if self.format != "RAW":
-            return np.asarray(self.image())
-        shape = (self.height, self.width) + ((3,) if self.channels == 3 else ())
-        return np.frombuffer(self.encoded, np.uint8).reshape(shape)
+        if self.format == "RAW":
+            shape = (self.height, self.width) + ((3,) if self.channels == 3 else ())
+            return np.frombuffer(self.encoded, np.uint8).reshape(shape)
+        pixels = _decoded(self.encoded, self.channels) if self.format == "JPEG" else None
+        if pixels is None:
+            pixels = _decoded_by_pillow(self.encoded, self.channels)
+        return upright(pixels, self.orientation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,24 +213,13 @@ class DatasetInfo:
         boxes: tuple[Box, ...] = (),
         box_labels: tuple[int, ...] = (),
         attributes: Mapping[str, Value] | None = None,
-        colorspace: str | None = None,
-        synset: str | None = None,
-        class_name: str | None = None,
     ) -> Example:
-        """An example as it was read.
+        """An example as it was read, and what this data set says of it.
 
         Args:
-            key: as stored.
-            encoded: likewise.
             labels: 0-based.
             kind: its format, if that is stored; else that of the image's own header.
             size: height and width, likewise.
-            boxes: as fractions.
-            box_labels: what they show.
-            attributes: those that it has.
-            colorspace: as stored; where it is not, that of the data set.
-            synset: likewise.
-            class_name: likewise.
 
         Raises:
             SinkError: there is no such class.
@@ -250,12 +233,11 @@ class DatasetInfo:
             key,
             encoded,
             kind,
-            size[0],
-            size[1],
-            self.colorspace if colorspace is None else colorspace,
+            *size,
+            self.colorspace,
             labels,
-            self.identifiers(labels) if synset is None else synset,
-            self.names(labels) if class_name is None else class_name,
+            self.identifiers(labels),
+            self.names(labels),
             boxes,
             box_labels,
             attributes or {},
@@ -309,14 +291,26 @@ def _decoded(data: bytes, channels: int) -> NDArray[Any] | None:
     return None
 
 
+def _decoded_by_pillow(data: bytes, channels: int) -> NDArray[Any]:
+    import numpy as np
+    from PIL import Image
+
+    with Image.open(io.BytesIO(data)) as picture:
+        deep = picture.mode.startswith("I;16")
+        return np.asarray(
+            picture.convert(picture.mode if deep else "RGB" if channels == 3 else "L")
+        )
+
+
 def _attribute(name: str, kind: str, value: Value) -> Value:
     """An attribute that every format can hold: a number but `MISSING`, or a text with an end."""
     if kind == "int":
+        expected = f"a number from {MISSING + 1} to {_LARGEST}"
         good = type(value) is int and MISSING < value <= _LARGEST
     else:
-        good = isinstance(value, str) and bool(value) and storable(value)
+        expected = "a text"
+        good = isinstance(value, str) and bool(value) and _storable(value)
     if not good:
-        expected = f"a number from {MISSING + 1} to {_LARGEST}" if kind == "int" else "a text"
         raise SinkError(
             f"its attribute {name} is {printable(repr(value))[:_SHOWN]}, expected {expected}; "
             "leave out what is missing"
@@ -324,8 +318,7 @@ def _attribute(name: str, kind: str, value: Value) -> Value:
     return value
 
 
-def storable(text: str) -> bool:
-    """Whether it can be bytes: names of files, and so of classes, need not be UTF-8."""
+def _storable(text: str) -> bool:
     try:
         to_bytes(text)
     except UnicodeEncodeError:
@@ -341,6 +334,18 @@ def to_bytes(text: str) -> bytes:
 def to_text(data: bytes) -> str:
     """The inverse of `to_bytes`."""
     return data.decode("utf-8", "surrogateescape")
+
+
+def as_stored(example: Example, **said: str) -> Example:
+    """The example with what a file itself says where the data set says something else, or nothing.
+
+    Args:
+        said: values of fields of `Example`; empty ones say nothing.
+    """
+    other: dict[str, Any] = {
+        name: words for name, words in said.items() if words and words != getattr(example, name)
+    }
+    return replace(example, **other) if other else example
 
 
 def _listed(numbers: Sequence[float]) -> str:

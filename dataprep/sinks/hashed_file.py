@@ -1,17 +1,21 @@
-"""A file that knows its own hash by the time it is closed, without being read back."""
+"""New files: written with their hash on the way, or by a library and then read back for it."""
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
+from dataprep.errors import SinkError
 from dataprep.sinks.base import WrittenFile
 from dataprep.system.state_files import file_sha256
 
 _BUFFER = 1 << 20  # few large writes: what parallel file systems like
+_ROOM = 64 << 20  # as much as libraries hand over at once, and more
 _MOST_PIECES = os.sysconf("SC_IOV_MAX")  # that the system takes in one write
 # Of Linux only, and Python's library has it not.
 _sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
@@ -87,6 +91,34 @@ def write_file(path: Path, data: bytes) -> WrittenFile:
         return file.finish()
     finally:
         file.abandon()
+
+
+@contextmanager
+def library_writes(path: Path, library: str, kind: type[Exception]) -> Iterator[None]:
+    """Have a library that writes a file fail as Python would on a full disk.
+
+    Libraries tell that in words of their own, if at all. So the system is asked for some more
+    room; the file is lost anyhow.
+
+    Args:
+        kind: what the library raises.
+
+    Raises:
+        OSError: the disk is full, and the like.
+        SinkError: something else is wrong.
+    """
+    try:
+        yield
+    except kind as error:
+        with path.open("ab") as file:
+            size = file.seek(0, os.SEEK_END)
+            try:
+                os.posix_fallocate(file.fileno(), size, _ROOM)
+            except OSError as reason:
+                raise OSError(reason.errno, reason.strerror, str(path)) from error
+            finally:
+                os.ftruncate(file.fileno(), size)
+        raise SinkError(f"{path}: {library} failed: {error}") from error
 
 
 def hash_finished(path: Path) -> WrittenFile:

@@ -6,11 +6,17 @@ digits, and the image's key. There is nothing else in it: Caffe takes every valu
 
 A Datum has one label. Several labels an image go to a second database, ``train_labels_lmdb``, with
 the same keys, for a second data layer (neither may shuffle); the label in the first is then 0.
+
+Datums are byte for byte as ``convert_imageset`` fills and serialises them, in the order of their
+fields' numbers, those that were set even if they have their default: ``encoded`` = false and
+``label`` = 0 among them. Sources: BVLC/caffe ``src/caffe/util/io.cpp`` (``ReadFileToDatum``,
+``CVMatToDatum``) and ``tools/convert_imageset.cpp``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,25 +26,10 @@ import numpy as np
 from typing_extensions import override
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.sinks import datum
-from dataprep.sinks.base import (
-    FinishedShard,
-    Layout,
-    ShardReader,
-    ShardWriter,
-    Sink,
-    WrittenFile,
-    damage,
-)
+from dataprep.sinks import FinishedShard, Layout, Record, ShardReader, ShardWriter, WrittenFile
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.sinks.hashed_file import write_file
-from dataprep.sinks.lmdb_environment import (
-    LONGEST_KEY,
-    OVERHEAD,
-    LmdbReader,
-    LmdbWriter,
-    library_versions,
-)
+from dataprep.sinks.lmdb_environment import LONGEST_KEY, LmdbFileSink, LmdbReader, LmdbWriter
 from dataprep.sinks.reference_readers import dali_records
 from dataprep.sinks.subprocess_reader import in_child
 from dataprep_schemas import caffe_pb2
@@ -73,12 +64,12 @@ class LmdbShardWriter(ShardWriter):
         label = 0 if self.info.multilabel else example.labels[0]
         if self.pixels:
             shape = example.height, example.width, self.info.channels
-            image = datum.encode_pixels(example.encoded, shape, label)
+            image = pixels_datum(example.encoded, shape, label)
         else:
-            image = datum.encode_file(example.encoded, label)
+            image = file_datum(example.encoded, label)
         self._databases[0].put(key, image)
         for labels in self._databases[1:]:
-            labels.put(key, datum.encode_vector(self.info.multi_hot(example.labels)))
+            labels.put(key, vector_datum(self.info.multi_hot(example.labels)))
         self._number += 1
 
     def close(self) -> Sequence[WrittenFile]:
@@ -96,14 +87,10 @@ class LmdbShardReader(ShardReader):
 
     def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
         super().__init__(paths[0], info)
-        self._databases: list[LmdbReader] = []
-        try:
-            for path in paths:
-                with damage(path, "LMDB structure"):
-                    self._databases.append(LmdbReader(path))
-        except BaseException:
-            self.close()
-            raise
+        with self.opening("LMDB structure"):
+            self._databases = [
+                self.opened.enter_context(closing(LmdbReader(path))) for path in paths
+            ]
 
     def __len__(self) -> int:
         """How many Datums there are."""
@@ -114,7 +101,7 @@ class LmdbShardReader(ShardReader):
         (key, image), *vectors = (it.first(b"%08d" % number) for it in self._databases)
         if not key.startswith(b"%08d_" % number):
             raise SinkError(f"its key is {key!r}; expected one that begins with {number:08d}_")
-        encoded, label, shape = datum.decode_image(bytes(image))
+        encoded, label, shape = image_of(bytes(image))
         labels: tuple[int, ...] = () if self.info.multilabel else (label,)
         for own_key, vector in vectors:
             if own_key != key:
@@ -125,13 +112,8 @@ class LmdbShardReader(ShardReader):
         info = replace(self.info, colorspace="RGB" if shape[2] == 3 else "Grayscale")
         return info.example(to_text(key[9:]), encoded, labels, kind="RAW", size=shape[:2])
 
-    def close(self) -> None:
-        """Release the files."""
-        for database in self._databases:
-            database.close()
 
-
-class LmdbSink(Sink):
+class LmdbSink(LmdbFileSink):
     """``--sink lmdb``."""
 
     name: ClassVar[str] = "lmdb"
@@ -142,11 +124,8 @@ class LmdbSink(Sink):
         "mean": ("off", "on"),
     }
     suffixes: ClassVar[tuple[str, ...]] = ("_lmdb/data.mdb",)
-    usual_shards: ClassVar[int | None] = 1
-    overhead: ClassVar[int] = OVERHEAD
-    seeks: ClassVar[bool] = True
-    trusts_files: ClassVar[bool] = True
     reference: ClassVar[str] = "DALI readers.caffe; of pixels, lmdb with caffe.proto's Datum"
+    Reader = LmdbShardReader  # without the labels' database, nobody knows several labels
 
     def __init__(self, **options: str) -> None:
         super().__init__(**options)
@@ -164,11 +143,6 @@ class LmdbSink(Sink):
     def needs_mean(self) -> bool:
         """With ``mean=on``."""
         return self.options["mean"] == "on"
-
-    @override
-    def versions(self) -> Mapping[str, str]:
-        """Of the library that writes the pages."""
-        return library_versions()
 
     @override
     def check(self, info: DatasetInfo) -> None:
@@ -201,14 +175,10 @@ class LmdbSink(Sink):
         """With ``mean=on``, the mean image: ``train_mean.binaryproto``."""
         return (PurePosixPath(f"{split}_mean.binaryproto"),) if self.options["mean"] == "on" else ()
 
+    @override
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> LmdbShardWriter:
-        """Start a shard."""
         self.check(info)
         return LmdbShardWriter(paths, info, pixels=self.pixels)
-
-    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> LmdbShardReader:
-        """Open a finished shard; without the labels' database, nobody knows several labels."""
-        return LmdbShardReader(paths, info)
 
     @override
     def finish_split(
@@ -229,9 +199,7 @@ class LmdbSink(Sink):
         return [] if mean is None else [write_file(path, encode_mean(mean)) for path in paths]
 
     @override
-    def reference_records(
-        self, paths: Sequence[Path], info: DatasetInfo
-    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
         """The records as DALI gives them; pixels as lmdb and caffe.proto do.
 
         DALI takes the planes of pixels for interleaved ones.
@@ -240,6 +208,58 @@ class LmdbSink(Sink):
         read = in_child(paths[0], _datums, paths) if self.pixels else _dali(paths, info)
         for data, label, vector in read:
             yield data, info.labels_of(vector) if info.multilabel else (label,)
+
+
+# --- Caffe's messages ---
+
+
+def file_datum(data: bytes, label: int) -> bytes:
+    """The Datum of an image file, 0-based label: data, label, encoded = true."""
+    return caffe_pb2.Datum(data=data, label=label, encoded=True).SerializeToString()
+
+
+def pixels_datum(pixels: bytes, shape: tuple[int, int, int], label: int) -> bytes:
+    """The Datum of pixels: (height, width, channel), RGB in; (channel, height, width), BGR stored.
+
+    Args:
+        pixels: uint8, as many as the shape says.
+        shape: height, width and channels: 3, or 1 for grey.
+        label: 0-based.
+    """
+    height, width, channels = shape
+    planes = np.frombuffer(pixels, np.uint8).reshape(shape)[:, :, ::-1].transpose(2, 0, 1).tobytes()
+    return caffe_pb2.Datum(
+        channels=channels, height=height, width=width, data=planes, label=label, encoded=False
+    ).SerializeToString()
+
+
+def vector_datum(values: Sequence[int]) -> bytes:
+    """The Datum of a multi-hot vector, for a second data layer: a (N, 1, 1) array of uint8."""
+    return caffe_pb2.Datum(
+        channels=len(values), height=1, width=1, data=bytes(values), encoded=False
+    ).SerializeToString()
+
+
+def image_of(data: bytes) -> tuple[bytes, int, tuple[int, int, int] | None]:
+    """The inverse of `file_datum` and `pixels_datum`.
+
+    Returns:
+        The image file or the pixels, the label, and the shape of pixels; None of an image file.
+
+    Raises:
+        SinkError: not the Datum of an image with a label.
+        ValueError: the pixels are not as many as it says.
+        DecodeError: not a Datum.
+    """
+    datum = caffe_pb2.Datum.FromString(data)
+    if not (datum.HasField("data") and datum.HasField("label")):
+        raise SinkError("a Datum without image or label")
+    if datum.encoded:
+        return datum.data, datum.label, None
+    planes = np.frombuffer(datum.data, np.uint8)
+    planes = planes.reshape(datum.channels, datum.height, datum.width)
+    pixels = np.stack([*planes[::-1]], axis=-1)  # twice as fast as transposed
+    return pixels.tobytes(), datum.label, (datum.height, datum.width, datum.channels)
 
 
 def encode_mean(mean: np.ndarray[Any, np.dtype[np.float64]]) -> bytes:

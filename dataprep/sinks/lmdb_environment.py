@@ -8,23 +8,21 @@ nothing but the sizes of the records. LMDB clears the memory that it writes (``m
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import lmdb
 
 from dataprep.errors import SinkError
-from dataprep.sinks.base import WrittenFile
-from dataprep.sinks.hashed_file import hash_finished
+from dataprep.sinks import PlainSink, WrittenFile
+from dataprep.sinks.hashed_file import hash_finished, library_writes
 from dataprep.system.regular_files import require_regular
 
 LONGEST_KEY = 511
 """In bytes: LMDB's ``MDB_MAXKEYSIZE``."""
-
-OVERHEAD = 2200
-"""Bytes an image, measured: half a page at the end of the image, the key, the tree."""
 
 _SMALLEST_MAP = 1 << 20
 _SPARE_PAGES = 1024  # for what LMDB notes of freed pages when a transaction ends
@@ -34,9 +32,14 @@ _SPARE_PAGES = 1024  # for what LMDB notes of freed pages when a transaction end
 _FORMAT: dict[str, Any] = {"lib_version": 0} if hasattr(lmdb.Environment, "lib_version") else {}
 
 
-def library_versions() -> dict[str, str]:
-    """What wrote the pages."""
-    return {"lmdb": lmdb.__version__}
+class LmdbFileSink(PlainSink):
+    """A shard is an LMDB database; a base class, no format."""
+
+    usual_shards: ClassVar[int | None] = 1
+    overhead: ClassVar[int] = 2200  # measured: half a page at the image's end, the key, the tree
+    seeks: ClassVar[bool] = True
+    trusts_files: ClassVar[bool] = True
+    libraries: ClassVar[tuple[str, ...]] = ("lmdb",)
 
 
 class LmdbWriter:
@@ -71,8 +74,8 @@ class LmdbWriter:
         self._bytes = 0
         self._transaction: lmdb.Transaction[bytes] | None = None
         self._map_size = _SMALLEST_MAP
-        try:
-            self._environment: lmdb.Environment | None = lmdb.open(
+        with self._library_writes():
+            self._environment = lmdb.open(
                 str(path),
                 map_size=self._map_size,
                 subdir=False,
@@ -83,8 +86,6 @@ class LmdbWriter:
                 mode=0o666,
                 **_FORMAT,
             )
-        except lmdb.Error as error:
-            raise _converted(error, path) from error
 
     def put(self, key: bytes, value: bytes) -> None:
         """Store a record.
@@ -93,16 +94,14 @@ class LmdbWriter:
             SinkError: the key is there already, or LMDB fails.
             OSError: the disk is full, and the like.
         """
-        if self._records == self._batch_records or (
-            self._records and self._bytes + len(value) > self._batch_bytes
-        ):
-            self._commit()
-        try:
+        with self._library_writes():
+            if self._records == self._batch_records or (
+                self._records and self._bytes + len(value) > self._batch_bytes
+            ):
+                self._commit()
             if self._transaction is None:
                 self._transaction = self._begin(len(value))
             stored = self._transaction.put(key, value, overwrite=False, append=self._append)
-        except lmdb.Error as error:
-            raise _converted(error, self._path) from error
         if not stored:
             raise SinkError(f"key {key!r} is there already, or not in ascending order")
         self._records += 1
@@ -110,7 +109,8 @@ class LmdbWriter:
 
     def close(self) -> WrittenFile:
         """Finish the file, flush it to the disk, and describe it."""
-        self._commit()
+        with self._library_writes():
+            self._commit()
         self.abandon()
         return hash_finished(self._path)
 
@@ -119,17 +119,14 @@ class LmdbWriter:
         transaction, self._transaction = self._transaction, None
         if transaction is not None:
             transaction.abort()
-        environment, self._environment = self._environment, None
-        if environment is not None:
-            environment.close()
+        self._environment.close()
 
     def _begin(self, first_value: int) -> lmdb.Transaction[bytes]:
         """Start a transaction with a map that is certainly large enough for all of its records.
 
         Growing when LMDB says that the map is full would mean to do a batch twice.
         """
-        environment = self._open_environment()
-        stat, info = environment.stat(), environment.info()
+        stat, info = self._environment.stat(), self._environment.info()
         page_size = stat["psize"]
         # A record can change each page on the way from the root and split it, which can make the
         # tree higher; a batch makes it four levels higher at most. A value takes whole pages.
@@ -139,22 +136,18 @@ class LmdbWriter:
         if self._map_size < pages * page_size:
             while self._map_size < pages * page_size:
                 self._map_size *= 2
-            environment.set_mapsize(self._map_size)
-        return environment.begin(write=True)
+            self._environment.set_mapsize(self._map_size)
+        return self._environment.begin(write=True)
 
     def _commit(self) -> None:
         transaction, self._transaction = self._transaction, None
         self._records = self._bytes = 0
         if transaction is not None:
-            try:
-                transaction.commit()
-            except lmdb.Error as error:
-                raise _converted(error, self._path) from error
+            transaction.commit()
 
-    def _open_environment(self) -> lmdb.Environment:
-        if self._environment is None:
-            raise ValueError(f"{self._path} is closed")
-        return self._environment
+    def _library_writes(self) -> AbstractContextManager[None]:
+        # LMDB calls a short write an I/O error (``mdb_page_flush``).
+        return library_writes(self._path, "LMDB", lmdb.Error)
 
 
 class LmdbReader:
@@ -165,7 +158,7 @@ class LmdbReader:
     processes go on with what they inherit.
 
     Raises:
-        SinkError: truncated or damaged; it does not say which file.
+        SinkError: truncated or damaged.
         lmdb.Error: not an LMDB file of this kind.
     """
 
@@ -183,9 +176,9 @@ class LmdbReader:
         self.entries: int = environment.stat()["entries"]
         needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
         if status.st_size < needed:  # LMDB would end the process
-            raise SinkError(f"{status.st_size} bytes of {needed}: the file is truncated")
+            raise SinkError(f"{path} has {status.st_size} bytes of {needed}: it is truncated")
         if self.entries > needed:
-            raise SinkError(f"{self.entries} entries in {needed} bytes: the file is damaged")
+            raise SinkError(f"{path} has {self.entries} entries in {needed} bytes: it is damaged")
         self._transactions = [environment.begin(buffers=True)]
 
     def get(self, key: bytes) -> memoryview:
@@ -223,21 +216,3 @@ _LOCK = Lock()
 os.register_at_fork(
     before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
 )
-
-
-def _converted(error: lmdb.Error, path: Path) -> Exception:
-    """What Python would have raised if the disk is full, and the like; else a SinkError.
-
-    LMDB calls a short write an I/O error (``mdb_page_flush``), and older py-lmdb tells it in words
-    only. So the system is asked for room as large as a batch's pages; the file is lost anyhow.
-    """
-    try:
-        with path.open("ab") as file:
-            size = file.seek(0, os.SEEK_END)
-            try:
-                os.posix_fallocate(file.fileno(), size, 64 << 20)
-            finally:
-                os.ftruncate(file.fileno(), size)
-    except OSError as reason:
-        return OSError(reason.errno, reason.strerror, str(path))
-    return SinkError(f"{path}: LMDB failed: {error}")

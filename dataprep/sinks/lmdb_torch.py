@@ -17,7 +17,7 @@ images of 12 kB; a third for images of 1 kB, which are small enough to be in the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,9 +26,9 @@ import msgpack
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks.base import ShardReader, ShardWriter, Sink, WrittenFile, damage
+from dataprep.sinks import Record, ShardReader, ShardWriter, WrittenFile
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
-from dataprep.sinks.lmdb_environment import OVERHEAD, LmdbReader, LmdbWriter, library_versions
+from dataprep.sinks.lmdb_environment import LmdbFileSink, LmdbReader, LmdbWriter
 from dataprep.sinks.subprocess_reader import in_child
 from dataprep.tables import Value
 
@@ -39,14 +39,13 @@ _KEYS = b"__keys__"
 class LmdbTorchWriter(ShardWriter):
     """Writes one file."""
 
-    def __init__(self, path: Path, info: DatasetInfo) -> None:
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
         super().__init__(info)
         self._number = 0
-        self._database = LmdbWriter(path, append=False)
+        self._database = LmdbWriter(paths[0], append=False)
 
     @override
     def append(self, example: Example) -> None:
-        """Store one record under its number."""
         labels = example.labels
         label = self.info.multi_hot(labels) if self.info.multilabel else labels[0]
         record: list[object] = [example.encoded, label, _storable(example.key)]
@@ -73,15 +72,13 @@ class LmdbTorchWriter(ShardWriter):
 class LmdbTorchReader(ShardReader):
     """Reads one file."""
 
-    def __init__(self, path: Path, info: DatasetInfo) -> None:
-        super().__init__(path, info)
-        with damage(path, "LMDB structure"), ExitStack() as undo:
-            self._database = LmdbReader(path)
-            undo.callback(self.close)
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
+        super().__init__(paths[0], info)
+        with self.opening("LMDB structure"):
+            self._database = self.opened.enter_context(closing(LmdbReader(self.path)))
             self._length = int(msgpack.unpackb(self._database.get(_LENGTH)))
             if self._length != self._database.entries - 2:
                 raise SinkError(f"__len__ is {self._length} of {self._database.entries} entries")
-            undo.pop_all()
 
     def __len__(self) -> int:
         """How many records there are, as ``__len__`` says."""
@@ -95,41 +92,20 @@ class LmdbTorchReader(ShardReader):
         attributes = {name: _value(value) for name, value in stored.items()}
         return self.info.example(str(_value(key)), encoded, labels, attributes=attributes)
 
-    def close(self) -> None:
-        """Release the file."""
-        self._database.close()
 
-
-class LmdbTorchSink(Sink):
+class LmdbTorchSink(LmdbFileSink):
     """``--sink lmdb-torch``."""
 
     name: ClassVar[str] = "lmdb-torch"
     summary: ClassVar[str] = "LMDB in one file as folder2lmdb's for PyTorch, msgpack values"
     keeps_attributes: ClassVar[bool] = True
     suffixes: ClassVar[tuple[str, ...]] = (".lmdb",)
-    usual_shards: ClassVar[int | None] = 1
-    overhead: ClassVar[int] = OVERHEAD
-    seeks: ClassVar[bool] = True
-    trusts_files: ClassVar[bool] = True
     reference: ClassVar[str] = "lmdb and msgpack, as folder2lmdb's reader uses them"
+    Writer = LmdbTorchWriter
+    Reader = LmdbTorchReader
 
     @override
-    def versions(self) -> Mapping[str, str]:
-        """Of the library that writes the pages."""
-        return library_versions()
-
-    def open(self, paths: Sequence[Path], info: DatasetInfo) -> LmdbTorchWriter:
-        """Start a shard."""
-        return LmdbTorchWriter(paths[0], info)
-
-    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> LmdbTorchReader:
-        """Open a finished shard."""
-        return LmdbTorchReader(paths[0], info)
-
-    @override
-    def reference_records(
-        self, paths: Sequence[Path], info: DatasetInfo
-    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
         """The records as folder2lmdb's ``ImageFolderLMDB`` reads them, msgpack for pickle."""
         # LMDB opens a file once a process, and verify has it open.
         for encoded, label in in_child(paths[0], _folder2lmdb, paths[0]):

@@ -34,7 +34,7 @@ import numpy as np
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks.base import Sink
+from dataprep.sinks import PlainSink, Record
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.sinks.reference_readers import dali_records
 from dataprep.sinks.stream import StreamReader, StreamWriter
@@ -198,15 +198,8 @@ class RecordIOReader(StreamReader):
         record = unframe(self.record(number))
         return record[_head(record, number)[2] :]
 
-    @override
-    def close(self) -> None:
-        """Close the files."""
-        super().close()
-        if self._list is not None:
-            self._list.close()
-
     def _open_list(self, path: Path, records: int) -> None:
-        self._list = open_regular(path)
+        self._list = self.opened.enter_context(open_regular(path))
         self._lines = array("Q", [0])
         for line in self._list:
             self._lines.append(self._lines[-1] + len(line))
@@ -242,7 +235,7 @@ def _list_line(number: int, labels: Sequence[int], key: str) -> bytes:
     return to_bytes(f"{number}\t{columns}{key}\n")
 
 
-class RecordIOSink(Sink):
+class RecordIOSink(PlainSink):
     """``--sink recordio``."""
 
     name: ClassVar[str] = "recordio"
@@ -251,19 +244,11 @@ class RecordIOSink(Sink):
     usual_shards: ClassVar[int | None] = 1  # ImageRecordIter takes exactly one index file
     reference: ClassVar[str] = "DALI readers.mxnet"
     overhead: ClassVar[int] = _FRAMING + _IR_HEADER.size + _SIDECAR_BYTES
-
-    def open(self, paths: Sequence[Path], info: DatasetInfo) -> RecordIOWriter:
-        """Start a shard."""
-        return RecordIOWriter(paths, info)
-
-    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> RecordIOReader:
-        """Open a shard with its sidecars, or the ``.rec`` alone."""
-        return RecordIOReader(paths, info)
+    Writer = RecordIOWriter
+    Reader = RecordIOReader
 
     @override
-    def reference_records(
-        self, paths: Sequence[Path], info: DatasetInfo
-    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
         """The shard through NVIDIA DALI's ``readers.mxnet``, on the CPU."""
         data, index, *_ = paths
         with self.reader([data], info) as reader:

@@ -6,14 +6,13 @@ import os
 from abc import abstractmethod
 from array import array
 from collections.abc import Sequence
-from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks.base import ShardReader, ShardWriter, WrittenFile, damage
+from dataprep.sinks.base import ShardReader, ShardWriter, WrittenFile
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.hashed_file import HashedFile
 from dataprep.system.regular_files import open_regular
@@ -61,13 +60,12 @@ class StreamReader(ShardReader):
     def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
         super().__init__(paths[0], info)
         self._file = open_regular(paths[0], buffering=0)
-        self.size = os.fstat(self._file.fileno()).st_size
-        with damage(self.path, "index" if len(paths) > 1 else "structure"), ExitStack() as undo:
-            undo.callback(self.close)
+        with self.opening("index" if len(paths) > 1 else "structure"):
+            self.opened.enter_context(self._file)
+            self.size = os.fstat(self._file.fileno()).st_size
             self._offsets = array("Q", self.offsets(paths[1:]))
             if self._offsets[0] or any(one >= two for one, two in pairwise(self._offsets)):
                 raise SinkError(f"the records do not fill the {self.size} bytes of the file")
-            undo.pop_all()
 
     def __len__(self) -> int:
         """How many records there are."""
@@ -84,7 +82,6 @@ class StreamReader(ShardReader):
 
     @override
     def will_need(self, number: int) -> None:
-        """Have the system begin to read it."""
         start = self._offsets[number]
         size = self._offsets[number + 1] - start
         os.posix_fadvise(self._file.fileno(), start, size, os.POSIX_FADV_WILLNEED)
@@ -92,10 +89,6 @@ class StreamReader(ShardReader):
     def pread(self, offset: int, size: int) -> bytes:
         """So many bytes, or as many as there are."""
         return os.pread(self._file.fileno(), size, offset)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
     @abstractmethod
     def offsets(self, sidecars: Sequence[Path]) -> Sequence[int]:

@@ -78,6 +78,7 @@ _KEYS = (
 )
 # A format may refuse these with a SinkError, but not change them.
 _AWKWARD_KEYS = ("", "/absolute.JPEG", "two\nlines", "a\ttab", "a\0zero\0", " blank ", "x" * 900)
+_OURS = (".dataprep", "manifest.json", "records.parquet")
 _YEAR = 366 * 86_400.0  # seconds
 _AWKWARD_TEXTS = (" blank ", "two\r\nlines", "zero\0", "x" * 10**5)
 
@@ -208,34 +209,30 @@ class SinkTests:
 
     def test_files_have_places_of_their_own(self, variant: Sink) -> None:
         for layout, train, validation in itertools.product(_LAYOUTS, (1, 2, 11), (1, 2)):
-            paths: list[PurePosixPath] = []
-            for split, count in (("train", train), ("validation", validation)):
-                for number in range(count):
-                    paths += variant.paths(ShardName(split, number, count), layout)
+            counts = {"train": train, "validation": validation}
+            shards = [ShardName(it, number, n) for it, n in counts.items() for number in range(n)]
+            paths = [path for shard in shards for path in variant.paths(shard, layout)]
             hidden = [path for path in paths if any(part.startswith(".") for part in path.parts)]
             _check(not hidden, f"paths() gives hidden files, which no reader finds: {hidden}")
-            for split, count in (("train", train), ("validation", validation)):
+            for split, count in counts.items():
                 paths += variant.split_paths(split, count, layout)
-            for path in paths:
-                # Metadata may be hidden, as its readers look for its name, if it is not taken.
-                ours = path.parts[0] in (".dataprep", "manifest.json", "records.parquet")
-                _check(
-                    not (path.is_absolute() or ours or path.name.endswith(PARTIAL)),
-                    f"paths() gives {path!r}: give PurePosixPaths below the output directory, and "
-                    "no name of dataprep's own",
-                )
-            _check(
-                len({str(path).lower() for path in paths}) == len(paths)
-                and {parent for path in paths for parent in path.parents}.isdisjoint(paths),
-                f"paths() gives two shards the same place, or a directory's: {sorted(paths)}",
-            )
+            # Metadata may be hidden, as its readers look for its name, if it is not taken.
+            ours = [it for it in paths if it.parts[0] in _OURS or it.name.endswith(PARTIAL)]
+            _check(not ours, f"paths() gives {ours}: these are names of dataprep's own")
+            absolute = [path for path in paths if path.is_absolute()]
+            _check(not absolute, f"paths() gives {absolute}: give them below the output directory")
+            shared = len({str(path).lower() for path in paths}) < len(paths) or not {
+                parent for path in paths for parent in path.parents
+            }.isdisjoint(paths)
+            told = f"paths() gives two shards the same place, or a directory's: {sorted(paths)}"
+            _check(not shared, told)
 
     def test_examples_come_back(self, variant: Sink, case: Case, tmp_path: Path) -> None:
         info, examples = case.info_for(variant), case.examples(variant, 100)
         keys = (*_KEYS, *(it.key for it in examples[len(_KEYS) :]))
         examples = [replace(it, key=key) for it, key in zip(examples, keys, strict=True)]
         examples = examples[: variant.most_images(info)]
-        shard, _ = _write(variant, info, examples, tmp_path / "out")
+        shard = _write(variant, info, examples, tmp_path / "out")
         wanted = _expected(variant, examples)
         before = _contents(tmp_path)
         with variant.reader(shard.paths, info) as reader:
@@ -253,11 +250,11 @@ class SinkTests:
 
     def test_no_examples_and_lost_sidecars(self, variant: Sink, case: Case, tmp_path: Path) -> None:
         info, examples = case.info_for(variant), case.examples(variant, 12)
-        shard, _ = _write(variant, info, [], tmp_path / "empty")
+        shard = _write(variant, info, [], tmp_path / "empty")
         with variant.reader(shard.paths, info) as reader:
             found = [len(reader), *reader]
             _check(found == [0], f"an empty shard must be readable and empty, but has {found}")
-        shard, _ = _write(variant, info, examples, tmp_path / "alone")
+        shard = _write(variant, info, examples, tmp_path / "alone")
         for sidecar in shard.paths[1:]:
             sidecar.unlink()
         with variant.reader(shard.paths[:1], DatasetInfo()) as reader:
@@ -275,7 +272,7 @@ class SinkTests:
             what = f"key {awkward.key[:20]!r}, attributes {repr(awkward.attributes)[:40]}"
             examples = [one, awkward, three]
             try:
-                shard, _ = _write(variant, info, examples, tmp_path / str(number))
+                shard = _write(variant, info, examples, tmp_path / str(number))
             except SinkError as error:
                 _check("\n" not in str(error), f"{what}: say it in one line: {error}")
             else:
@@ -288,19 +285,19 @@ class SinkTests:
             for case in CASES
             if not _refusal(variant, case)
         ]
-        wanted = list(_digests(variant, batches, tmp_path / "telltale"))
+        wanted = list(_splits(variant, batches, tmp_path / "telltale"))
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONHASHSEED", "random")  # sets have another order there
             # Packed, so that the sink's module finds the clock put forward when it is imported.
             packed = pickle.dumps((variant, batches, tmp_path / "there"))
-            there = list(in_child(tmp_path, _digests_later, packed, time.time()))
+            there = list(in_child(tmp_path, _splits_later, packed, time.time()))
         _check(there == wanted, "equal examples give other bytes in another process, a year later")
         with ThreadPoolExecutor(4) as pool:
-            found = pool.map(lambda it: [*_digests(variant, batches, tmp_path / it)], "abcd")
+            found = pool.map(lambda it: [*_splits(variant, batches, tmp_path / it)], "abcd")
             _check([*found] == [wanted] * 4, "threads side by side give other bytes")
         turned = [(info, examples[::-1]) for info, examples in batches]
-        back = list(_digests(variant, turned, tmp_path / "back"))
-        in_order = all(one[0] != other[0] for one, other in zip(wanted, back, strict=True))
+        back = _splits(variant, turned, tmp_path / "back")
+        in_order = all(one != other for one, other in zip(wanted, back, strict=True))
         _check(in_order, "examples must be stored in the order of write()")
 
     def test_a_shard_can_be_abandoned(self, variant: Sink, tmp_path: Path) -> None:
@@ -332,21 +329,20 @@ class SinkTests:
             for name in ("fsync", "fdatasync"):
                 patch.setattr(os, name, partial(noting, getattr(os, name)))
             sized = replace(case, info=replace(case.info, size=_SIZE)).examples(variant, 5)
-            _finish_split(variant, case.info_for(variant), [sized], tmp_path, "split")
-        statuses = {name: (tmp_path / name).stat() for name in _contents(tmp_path)}
+            made = _split(variant, case.info_for(variant), [sized], tmp_path)
+        statuses = {name: (tmp_path / name).stat() for name in made}
         lost = [name for name, it in statuses.items() if (it.st_ino, it.st_size) not in flushed]
         _check(not lost, f"a power cut would take {lost}: call os.fsync, or use `hash_finished`")
 
     def test_damage_is_one_line(self, variant: Sink, tmp_path: Path) -> None:
         case = _held(variant)
         info = case.info_for(variant)
-        shard, _ = _write(variant, info, case.examples(variant, 6), tmp_path / "whole")
-        damaged = _damaged_copies(shard, tmp_path)
+        shard = _write(variant, info, case.examples(variant, 6), tmp_path / "whole")
+        damaged = _damaged_copies(shard, tmp_path / "whole")
         if variant.trusts_files:  # each costs a process
             damaged = itertools.islice(damaged, 6)
         for name, paths in damaged:
-            refusal = ""
-            where = f"reading a shard with {name}"
+            refusal, where = "", f"reading a shard with {name}"
             try:
                 list(read_unverified(variant, paths, info))
             except SinkError as error:
@@ -354,10 +350,10 @@ class SinkTests:
             except Exception as error:  # noqa: BLE001 - this is what is being looked for
                 _check(None, f"{where} must raise a SinkError, not:\n{error!r}")
             _check("\n" not in refusal, f"{where}: say it in one line: {refusal}")
+            missed = not refusal and name == "data cut in half"
+            _check(not missed, "iterating over half a shard must raise a SinkError")
             named = not refusal or any(str(path) in refusal for path in paths)
             _check(named, f"{where}: name the file: {refusal}")
-            half_missed = name == "data cut in half" and not refusal
-            _check(not half_missed, "iterating over half a shard must raise a SinkError")
 
     def test_a_split_can_be_finished_and_moved(
         self, variant: Sink, case: Case, tmp_path: Path
@@ -367,11 +363,9 @@ class SinkTests:
         for layout, count in ((_LAYOUTS[0], 1), (_LAYOUTS[1], 3)):
             batches = [sized.examples(variant, 5, 5 * number) for number in range(count)]
             roots = [tmp_path / f"telltale{count}", tmp_path / "other" / f"place{count}"]
-            for root in roots:
-                _finish_split(variant, info, batches, root, layout)
-            contents = [_contents(root) for root in roots]
-            _check(contents[0] == contents[1], "a split must have the same bytes anywhere")
-            told = [it for it, data in contents[0].items() if re.search(b"telltale|partial", data)]
+            here, there = (_split(variant, info, batches, root, layout) for root in roots)
+            _check(here == there, "a split must have the same bytes anywhere")
+            told = [it for it, data in here.items() if re.search(b"telltale|partial", data)]
             _check(not told, f"{told} must not say where they are, nor under which name")
             shutil.rmtree(roots[0])
             for number, batch in enumerate(batches):
@@ -381,7 +375,7 @@ class SinkTests:
 
     def test_the_formats_own_reader_agrees(self, variant: Sink, case: Case, tmp_path: Path) -> None:
         info, examples = case.info_for(variant), case.examples(variant, 12)
-        shard, _ = _write(variant, info, examples, tmp_path)
+        shard = _write(variant, info, examples, tmp_path)
         if not variant.reference:
             return
         try:
@@ -411,8 +405,7 @@ def _write(
     root: Path,
     of: ShardName = _ONLY,
     layout: Layout = "split",
-) -> tuple[FinishedShard, list[str]]:
-    """A finished shard, and the hashes of its files."""
+) -> FinishedShard:
     names = tuple(sink.paths(of, layout))
     temporary = _temporary(root, names)
     writer = sink.open(temporary, info)
@@ -424,7 +417,7 @@ def _write(
         writer.abandon()
     paths = tuple(root / name for name in names)
     _publish(temporary, paths, written)
-    return FinishedShard(paths, names, len(examples)), [file.sha256 for file in written]
+    return FinishedShard(paths, names, len(examples))
 
 
 def _publish(
@@ -441,14 +434,42 @@ def _described(path: Path) -> WrittenFile:
     return WrittenFile(len(content), hashlib.sha256(content).hexdigest())
 
 
-def _digests(
+def _split(
+    sink: Sink,
+    info: DatasetInfo,
+    batches: Sequence[Sequence[Example]],
+    root: Path,
+    layout: Layout = "split",
+) -> dict[str, bytes]:
+    """Write a split, as if its images were of one size and had a mean; its files."""
+    finished, statistics = [], Statistics()
+    for number, batch in enumerate(batches):
+        of = ShardName("train", number, len(batches))
+        finished.append(_write(sink, info, batch, root, of, layout))
+        pixels = np.full((*_SIZE, info.channels), number, np.uint8)
+        histogram = histogram_of(pixels[:, :, 0] if info.channels == 1 else pixels, info.channels)
+        for example in batch:
+            size = len(example.encoded)
+            statistics.add(Measured(size, example.format, *_SIZE, histogram, pixels))
+    names = sink.split_paths("train", len(batches), layout)
+    temporary = _temporary(root, names)
+    written = sink.finish_split(temporary, info, finished, statistics)
+    _publish(temporary, [root / name for name in names], written)
+    declared = {str(name) for shard in finished for name in shard.names} | set(map(str, names))
+    found = _contents(root)
+    differ = f"there are {set(found)}, but paths() and split_paths() say {declared}"
+    _check(set(found) == declared, differ)
+    return found
+
+
+def _splits(
     sink: Sink, batches: Sequence[tuple[DatasetInfo, Sequence[Example]]], root: Path
-) -> Iterator[list[str]]:
+) -> Iterator[dict[str, bytes]]:
     for number, (info, examples) in enumerate(batches):
-        yield _finish_split(sink, info, [examples], root / str(number), "split")
+        yield _split(sink, info, [examples], root / str(number))
 
 
-def _digests_later(packed: bytes, before: float) -> Iterator[list[str]]:
+def _splits_later(packed: bytes, before: float) -> Iterator[dict[str, bytes]]:
     """The same a year later by Python's clock, and a second later by that of other libraries."""
     time.sleep(max(0.0, before + 1.0 - time.time()))
     for name in ("zoneinfo", "pandas"):  # which crash if they are loaded with another datetime
@@ -470,47 +491,20 @@ def _digests_later(packed: bytes, before: float) -> Iterator[list[str]]:
                 time, name, lambda it=None, to=plain: to(time.time() if it is None else it)
             )
         patch.setattr(datetime, "datetime", Later)
-        yield from _digests(*pickle.loads(packed))  # noqa: S301 - bytes of our own
-
-
-def _finish_split(
-    sink: Sink, info: DatasetInfo, batches: Sequence[Sequence[Example]], root: Path, layout: Layout
-) -> list[str]:
-    """Write a split, as if its images were of one size and had a mean; the hashes of its files."""
-    finished, hashes, statistics = [], list[str](), Statistics()
-    for number, batch in enumerate(batches):
-        of = ShardName("train", number, len(batches))
-        shard, of_shard = _write(sink, info, batch, root, of, layout)
-        finished.append(shard)
-        hashes += of_shard
-        for example in batch:
-            pixels = np.full((*_SIZE, info.channels), number, np.uint8)
-            grey = pixels[:, :, 0] if info.channels == 1 else pixels
-            histogram = histogram_of(grey, info.channels)
-            size = len(example.encoded)
-            statistics.add(Measured(size, example.format, *_SIZE, histogram, pixels))
-    names = sink.split_paths("train", len(batches), layout)
-    temporary = _temporary(root, names)
-    written = sink.finish_split(temporary, info, finished, statistics)
-    _publish(temporary, [root / name for name in names], written)
-    declared = {str(name) for shard in finished for name in shard.names} | set(map(str, names))
-    found = set(_contents(root))
-    _check(found == declared, f"there are {found}, but paths() and split_paths() say {declared}")
-    return hashes + [file.sha256 for file in written]
+        yield from _splits(*pickle.loads(packed))  # noqa: S301 - bytes of our own
 
 
 # --- Damage ---
 
 
 def _damaged_copies(shard: FinishedShard, root: Path) -> Iterator[tuple[str, tuple[Path, ...]]]:
+    """Copies of a shard in ``root``, each with one file damaged, and what is wrong with it."""
     for place, victim in enumerate(shard.paths):
         part = f"sidecar {place}" if place else "data"
         for number, (name, content) in enumerate(_damages(victim.read_bytes())):
-            copy = root / f"damaged-{place}-{number}"
+            copy = root.with_name(f"damaged-{place}-{number}")
+            shutil.copytree(root, copy)
             paths = tuple(copy / file for file in shard.names)
-            for original, path in zip(shard.paths, paths, strict=True):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(original, path)
             paths[place].write_bytes(content)
             yield f"{part} {name}", paths
             if not place and len(paths) > 1:
@@ -593,6 +587,6 @@ def _same(found: Sequence[Example], wanted: Sequence[Example], how: str) -> None
             _check(same, f"{where} {here}, expected {there}")
 
 
-def _check(fits: object, message: str) -> None:
-    if not fits:
+def _check(good: object, message: str) -> None:
+    if not good:
         pytest.fail(message, pytrace=False)

@@ -21,8 +21,7 @@ import google_crc32c
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks import tf_example
-from dataprep.sinks.base import Layout, ShardName, Sink
+from dataprep.sinks import Layout, PlainSink, Record, ShardName, tf_example
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.reference_readers import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
@@ -83,7 +82,6 @@ class TFRecordWriter(StreamWriter):
 
     @override
     def append(self, example: Example) -> None:
-        """Append one example as one record."""
         data, index = self.files
         start = data.size
         data.write(*frame(*tf_example.encode(example, self.info)))
@@ -119,12 +117,10 @@ class TFRecordReader(StreamReader):
     @override
     def image(self, number: int) -> bytes:
         """Both checksums are checked, and the other features passed over."""
-        data = unframe(self.record(number))
-        found = tf_example.image_of(data)
-        return tf_example.decode(data, self.info).encoded if found is None else found
+        return tf_example.image_of(unframe(self.record(number)))
 
 
-class TFRecordSink(Sink):
+class TFRecordSink(PlainSink):
     """``--sink tfrecord``; no options: one way to write it, the way the readers expect."""
 
     name: ClassVar[str] = "tfrecord"
@@ -135,6 +131,8 @@ class TFRecordSink(Sink):
     keeps_attributes: ClassVar[bool] = True
     reference: ClassVar[str] = "tf.data"
     overhead: ClassVar[int] = FRAMING + _EXAMPLE_OVERHEAD
+    Writer = TFRecordWriter
+    Reader = TFRecordReader
 
     @override
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
@@ -144,18 +142,8 @@ class TFRecordSink(Sink):
             data = shard.split / data
         return data, PurePosixPath("index", shard.split, str(shard))
 
-    def open(self, paths: Sequence[Path], info: DatasetInfo) -> TFRecordWriter:
-        """Start a shard."""
-        return TFRecordWriter(paths, info)
-
-    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> TFRecordReader:
-        """Open a shard, with or without its index."""
-        return TFRecordReader(paths, info)
-
     @override
-    def reference_records(
-        self, paths: Sequence[Path], info: DatasetInfo
-    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
         """The records as ``tf.data.TFRecordDataset`` and ``tf.io.parse_single_example`` read them.
 
         Raises:
@@ -168,9 +156,7 @@ class TFRecordSink(Sink):
         return _tensorflow_records(tf, str(paths[0]), info)
 
 
-def _tensorflow_records(
-    tf: Any, path: str, info: DatasetInfo
-) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+def _tensorflow_records(tf: Any, path: str, info: DatasetInfo) -> Iterator[Record]:
     shape = [len(info.classes)] if info.multilabel else [1]
     features = {
         "image/encoded": tf.io.FixedLenFeature((), tf.string),

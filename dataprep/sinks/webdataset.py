@@ -7,6 +7,13 @@
 what the parts are and what they are called. Archives are plain POSIX ustar with nothing in them
 that depends on the machine: mode 0444, time 0, owner 0, as ``webdataset.TarWriter`` lays them out.
 
+With ``energon=yes``, there is what Megatron-Energon wants beside the archives, as ``energon
+prepare`` 7 makes it: ``train/.nv-meta`` has ``.info.json``, how many samples each archive has;
+``split.yaml``, which archives are of which part; and ``dataset.yaml``, what a sample is. Beside
+each archive is ``.tar.idx``: where each sample begins and the last one ends, 64-bit little-endian.
+Left out is ``index.sqlite``, for reading by key, whose keys must be unique in a split; stems are in
+a shard.
+
 Every header has a checksum; the data has none. Noticed are damaged headers, an archive cut
 anywhere, parts that contradict each other, and an index whose samples are not where it says. Not
 noticed are flipped bits in an image: for these there is the SHA-256 in the manifest.
@@ -15,10 +22,10 @@ noticed are flipped bits in an image: for these there is the SHA-256 in the mani
 from __future__ import annotations
 
 import io
+import json
 import re
 import struct
 import tarfile
-import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -27,9 +34,17 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks import webdataset_energon, webdataset_sample
-from dataprep.sinks.base import FinishedShard, Layout, ShardName, Sink, WrittenFile
+from dataprep.sinks import (
+    FinishedShard,
+    Layout,
+    PlainSink,
+    Record,
+    ShardName,
+    WrittenFile,
+    webdataset_sample,
+)
 from dataprep.sinks.example import DatasetInfo, Example
+from dataprep.sinks.hashed_file import write_file
 from dataprep.sinks.reference_readers import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
 from dataprep.sinks.webdataset_sample import NAME_LIMIT, PREFIX_LIMIT, Stems
@@ -39,6 +54,13 @@ BLOCK = tarfile.BLOCKSIZE
 RECORD = tarfile.RECORDSIZE  # what an archive of GNU tar or Python is padded to
 _SIZE_LIMIT = 8**11
 _OFFSET = struct.Struct("<Q")
+_METADATA_FILES = (".info.json", "split.yaml", "dataset.yaml")
+_ENERGON_PARTS = {"validation": "val"}  # what Energon calls it
+_CLASSIFIED = {
+    "sample_type": {"__module__": "megatron.energon", "__class__": "ImageClassificationSample"},
+    "field_map": {"image": "jpg,png", "label": "cls"},
+}
+_CRUDE = {"__module__": "megatron.energon", "__class__": "CrudeWebdataset"}
 _METADATA = re.compile(r"__[^/]*__(/|$)")  # what the webdataset library passes over
 
 
@@ -87,17 +109,12 @@ def header(name: bytes, size: int) -> bytes:
 
 
 class WebDatasetWriter(StreamWriter):
-    """Writes the archive; and the index at the end, as it begins with its number of lines.
-
-    Until then the lines are kept compressed: some 60 bytes a sample instead of 250.
-    """
+    """Writes the archive; and the index at the end, as it begins with its number of lines."""
 
     def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
         super().__init__(paths, info)
         self._stems = Stems()
-        self._samples = 0
         self._lines: list[bytes] = []
-        self._compressor = zlib.compressobj(level=1)
 
     @override
     def append(self, example: Example) -> None:
@@ -106,8 +123,7 @@ class WebDatasetWriter(StreamWriter):
         parts = webdataset_sample.encode(example, self.info)
         stem = self._stems.name(example.key)
         offset = archive.size
-        line: list[str] = []
-        pieces: list[bytes] = []
+        line, pieces = list[str](), list[bytes]()
         for extension, data in parts:
             name = f"{stem}.{extension}"
             offset += BLOCK
@@ -116,25 +132,18 @@ class WebDatasetWriter(StreamWriter):
             offset += len(data) + len(pieces[-1])
         for offsets in energon:
             offsets.write(_OFFSET.pack(archive.size))
-        self._samples += 1
-        if packed := self._compressor.compress(" ".join(line).encode("ascii") + b"\n"):
-            self._lines.append(packed)
+        self._lines.append(" ".join(line).encode("ascii") + b"\n")
         # The image, the largest piece by far, is not copied.
         archive.write(pieces[0], pieces[1], b"".join(pieces[2:]))
 
     @override
     def close(self) -> Sequence[WrittenFile]:
-        """Finish both files."""
         archive, index, *energon = self.files
         for offsets in energon:
             offsets.write(_OFFSET.pack(archive.size))
         end = 2 * BLOCK
         archive.write(bytes(end + -(archive.size + end) % RECORD))
-        index.write(b"v1.2 %d\n" % self._samples)
-        self._lines.append(self._compressor.flush())
-        unpacker = zlib.decompressobj()
-        for packed in self._lines:
-            index.write(unpacker.decompress(packed))
+        index.write(b"v1.2 %d\n" % len(self._lines), *self._lines)
         return super().close()
 
 
@@ -199,23 +208,18 @@ class WebDatasetReader(StreamReader):
         return data[found[1] : found[1] + found[2]]
 
 
-def _members(data: bytes) -> Iterator[tuple[str, int, int]]:
+def _members(data: bytes) -> list[tuple[str, int, int]]:
     """Name, offset and size of every member; without a name where it is no file."""
     found, at = [], 0
-    while any(data[at : at + BLOCK]):
-        member = _written(data, at)
-        if member is None:
-            break
+    while (member := _written(data, at)) is not None:
         found.append(member)
         at = member[1] + -(-member[2] // BLOCK) * BLOCK
-    else:
-        yield from found
-        return
+    if not any(data[at : at + BLOCK]):
+        return found
     with tarfile.open(
         fileobj=io.BytesIO(data), mode="r:", encoding="utf-8", errors="surrogateescape"
     ) as tar:
-        for it in tar:
-            yield it.name if it.isreg() else "", it.offset_data, it.size
+        return [(it.name if it.isreg() else "", it.offset_data, it.size) for it in tar]
 
 
 def _written(data: bytes, at: int) -> tuple[str, int, int] | None:
@@ -245,7 +249,7 @@ def _split(name: str) -> tuple[str, str]:
     return directory + slash + base, extension
 
 
-class WebDatasetSink(Sink):
+class WebDatasetSink(PlainSink):
     """``--sink webdataset``."""
 
     name: ClassVar[str] = "webdataset"
@@ -256,6 +260,8 @@ class WebDatasetSink(Sink):
     reference: ClassVar[str] = "webdataset library"
     # Headers, .cls, .json, padding, index.
     overhead: ClassVar[int] = 3 * BLOCK + 2 * BLOCK + BLOCK // 2 + 150
+    Writer = WebDatasetWriter
+    Reader = WebDatasetReader
 
     @override
     def config(self) -> Mapping[str, str]:
@@ -286,8 +292,8 @@ class WebDatasetSink(Sink):
 
     @override
     def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
-        """Energon's metadata, if it is asked for."""
-        return webdataset_energon.metadata_paths(split) if self._energon else ()
+        names = _METADATA_FILES if self._energon else ()
+        return [PurePosixPath(split, ".nv-meta", name) for name in names]
 
     @override
     def finish_split(
@@ -297,30 +303,31 @@ class WebDatasetSink(Sink):
         shards: Sequence[FinishedShard],
         statistics: object,
     ) -> Sequence[WrittenFile]:
-        """Write Energon's metadata, if it is asked for."""
-        return webdataset_energon.write_metadata(paths, info, shards) if self._energon else ()
-
-    def open(self, paths: Sequence[Path], info: DatasetInfo) -> WebDatasetWriter:
-        """Start a shard."""
-        return WebDatasetWriter(paths, info)
-
-    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> WebDatasetReader:
-        """Open a shard with its index, or the archive alone."""
-        return WebDatasetReader(paths, info)
+        """Write Energon's metadata, if it is asked for; it refuses archives without samples."""
+        if not self._energon:
+            return ()
+        counts = {shard.names[0].name: shard.records for shard in shards if shard.records}
+        split = shards[0].names[0].parent.name
+        contents = (
+            {"shard_counts": counts},
+            {"split_parts": {_ENERGON_PARTS.get(split, split): list(counts)}, "exclude": []},
+            _CRUDE if info.multilabel else _CLASSIFIED,
+        )
+        # JSON is YAML.
+        return [
+            write_file(path, json.dumps(content, indent=2).encode("ascii") + b"\n")
+            for path, content in zip(paths, contents, strict=True)
+        ]
 
     @override
-    def reference_records(
-        self, paths: Sequence[Path], info: DatasetInfo
-    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
         """The shard through the stages of ``webdataset.WebDataset``."""
         return _library_records(
             import_reader("webdataset", "tariterators", install="webdataset"), paths[0], info
         )
 
 
-def _library_records(
-    library: Any, path: Path, info: DatasetInfo
-) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+def _library_records(library: Any, path: Path, info: DatasetInfo) -> Iterator[Record]:
     # The stages of webdataset.WebDataset, but for the one that opens files: it leaves them open,
     # and takes braces and colons in a path for several paths.
     with open_regular(path) as stream:

@@ -33,7 +33,7 @@ from typing import Any
 import msgspec
 
 from dataprep.errors import SinkError
-from dataprep.sinks.example import DatasetInfo, Example, to_bytes
+from dataprep.sinks.example import DatasetInfo, Example, as_stored, to_bytes
 from dataprep.tables import Box
 
 NAME_LIMIT = 100  # bytes of a name in a ustar header
@@ -103,7 +103,7 @@ def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
         raise SinkError(f"its .cls says {labels[0]}, its .json {[*said.labels]}")
     if said.format != IMAGES[images[0]]:
         raise SinkError(f"it is a .{images[0]}, but its .json says {said.format}")
-    return info.example(
+    found = info.example(
         said.key,
         encoded,
         said.labels,
@@ -112,10 +112,9 @@ def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
         boxes=said.boxes,
         box_labels=said.box_labels,
         attributes=said.attributes,
-        colorspace=said.colorspace,
-        synset=said.synset,
-        class_name=said.class_name,
     )
+    words = {"colorspace": said.colorspace, "synset": said.synset, "class_name": said.class_name}
+    return as_stored(found, **words)
 
 
 # --- What it is called ---

@@ -13,7 +13,7 @@ from dataprep.cli import main
 from dataprep.errors import UsageError
 from dataprep.sealed.set import SealedSet
 from dataprep.sealed.verify import verify
-from dataprep.sinks.hdf5_bytes import Hdf5Sink
+from dataprep.sinks.hdf5_encoded import Hdf5Sink
 from dataprep.sinks.lmdb_caffe import LmdbSink
 from tests.interop.conftest import Built
 

@@ -22,23 +22,14 @@ JsonReader: Any = documented_sink.JsonReader  # type: ignore[attr-defined]
 JsonWriter: Any = documented_sink.JsonWriter  # type: ignore[attr-defined]
 
 
-class UsesReader(JsonSink):
-    """Each reads by a ``Reader`` of its own."""
-
-    Reader: Any = JsonReader
-
-    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> Any:
-        return self.Reader(paths, info)
-
-
-class ShiftsLabels(UsesReader):
+class ShiftsLabels(JsonSink):
     class Reader(JsonReader):
         def read(self, number: int) -> Example:
             example = super().read(number)
             return replace(example, labels=tuple(label + 1 for label in example.labels))
 
 
-class CleansKeys(UsesReader):
+class CleansKeys(JsonSink):
     class Reader(JsonReader):
         def read(self, number: int) -> Example:
             example = super().read(number)
@@ -49,49 +40,38 @@ class LosesAttributes(JsonSink):
     keeps_attributes = True
 
 
-class LeaksReader(UsesReader):
+class LeaksReader(JsonSink):
     class Reader(JsonReader):
         def close(self) -> None:
             pass
 
 
-class RefusesNothing(UsesReader):
+class RefusesNothing(JsonSink):
     class Reader(JsonReader):
         def __iter__(self) -> Iterator[Example]:
             yield self[0]
             yield from list(super().__iter__())[1:]
 
 
-class TrustsEverything(UsesReader):
+class TrustsEverything(JsonSink):
     class Reader(JsonReader):
         def __getitem__(self, number: int) -> Example:
             return self.read(number)
 
 
-class WritesWrongly(JsonSink):
-    """Each changes what is written, in ``Writer``."""
-
-    Writer: Any = JsonWriter
-
-    def open(self, paths: Sequence[Path], info: DatasetInfo) -> Any:
-        writer = self.Writer(paths, info)
-        writer.path = paths[0]
-        return writer
-
-
-class StoresProcess(WritesWrongly):
+class StoresProcess(JsonSink):
     class Writer(JsonWriter):
         def append(self, example: Example) -> None:
             super().append(replace(example, format=f"{example.format} {os.getpid()}"))
 
 
-class StoresMonth(WritesWrongly):
+class StoresMonth(JsonSink):
     class Writer(JsonWriter):
         def append(self, example: Example) -> None:
             super().append(replace(example, format=f"{datetime.now():%Y-%m}"))  # noqa: DTZ005
 
 
-class StoresYear(WritesWrongly):
+class StoresYear(JsonSink):
     class Writer(JsonWriter):
         def append(self, example: Example) -> None:
             super().append(replace(example, format=str(time.localtime()[0])))
@@ -105,7 +85,7 @@ class ListsClassesOfSet(JsonSink):
         return [write_file(paths[0], repr([*{name for name, _ in info.classes}]).encode())]
 
 
-class FlushesNothing(WritesWrongly):
+class FlushesNothing(JsonSink):
     class Writer(JsonWriter):
         def close(self) -> Any:
             with pytest.MonkeyPatch.context() as patch:
@@ -117,27 +97,33 @@ class ForgetsDot(JsonSink):
     suffixes = ("jsonl",)
 
 
-class StoresTemporaryName(WritesWrongly):
-    class Writer(JsonWriter):
+class KnowsPath(JsonWriter):
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
+        super().__init__(paths, info)
+        self.path = paths[0]
+
+
+class StoresTemporaryName(JsonSink):
+    class Writer(KnowsPath):
         def append(self, example: Example) -> None:
             name = str(self.path).rsplit("telltale", 1)[-1]
             super().append(replace(example, format=name))
 
 
-class LeavesLock(WritesWrongly):
-    class Writer(JsonWriter):
+class LeavesLock(JsonSink):
+    class Writer(KnowsPath):
         def close(self) -> Any:
             self.path.with_name(".lock").touch()
             return super().close()
 
 
-class LiesAboutSize(WritesWrongly):
+class LiesAboutSize(JsonSink):
     class Writer(JsonWriter):
         def close(self) -> Any:
             return [replace(file, bytes=file.bytes + 1) for file in super().close()]
 
 
-class KeepsFilesOpen(WritesWrongly):
+class KeepsFilesOpen(JsonSink):
     class Writer(JsonWriter):
         def abandon(self) -> None:
             pass

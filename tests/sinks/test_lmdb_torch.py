@@ -12,7 +12,7 @@ import pytest
 
 from dataprep.errors import SinkError
 from dataprep.sinks.lmdb_torch import LmdbTorchSink
-from tests.sinks.lmdb_examples import MULTI, SINGLE, example, places, write
+from tests.sinks.examples import MULTI, SINGLE, example, places, write
 
 SINK = LmdbTorchSink()
 

@@ -18,7 +18,8 @@ from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks import parquet as sink_module
 from dataprep.sinks.example import Example
 from dataprep.sinks.parquet import ROWS, ParquetSink
-from tests.sinks.lmdb_examples import MULTI, SINGLE, example
+from tests.sinks import examples as examples_
+from tests.sinks.examples import MULTI, SINGLE, example
 
 SINK = ParquetSink()
 PLAIN = replace(SINGLE, classes=(("n1", "crane"), ("n2", "crane"), ("\udce9", "caf\udce9")))
@@ -35,11 +36,7 @@ GOLDEN = {"25.0.1": "898188696bfac619b959d8998eab346d0ac0f208e9fa7883c8a4eb9dd78
 
 def write(path: Path, info: DatasetInfo, examples: Sequence[Example]) -> Path:
     path.parent.mkdir(exist_ok=True, parents=True)
-    writer = SINK.open([path], info)
-    for one in examples:
-        writer.write(one)
-    (written,) = writer.close()
-    writer.abandon()
+    (written,) = examples_.write(SINK, [path], info, examples)
     assert written.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     return path
 
@@ -50,7 +47,16 @@ def few(count: int = 3) -> list[Example]:
 
 def test_the_bytes_are_pyarrows_own(tmp_path: Path) -> None:
     """Of a table that pyarrow makes of plain rows, without a line of ours."""
-    examples = [replace(it, encoded=b"image %d" % it.labels[0]) for it in few()]
+    examples = [
+        replace(
+            it,
+            encoded=b"image %d" % number,
+            key=f"n{number:08d}/ä_{number}.JPEG",
+            height=3 + number,
+            width=4 + number,
+        )
+        for number, it in enumerate(few())
+    ]
     said = {"classes": PLAIN.classes, "colorspace": "RGB"}
     metadata = {"huggingface": {"info": {"features": FEATURES}}, "dataprep": said}
     schema = pa.schema(

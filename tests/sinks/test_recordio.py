@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,15 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from dataprep.errors import SinkError
 from dataprep.sinks import DatasetInfo, recordio
 from dataprep.sinks.example import Example
 from dataprep.sinks.recordio import LENGTH_LIMIT, RecordIOSink, frame, unframe
+from tests.sinks import examples as examples_
+from tests.sinks.examples import MULTI, SINGLE, example, picture
 
-SINGLE = DatasetInfo(classes=tuple((f"n{number:08d}", f"class {number}") for number in range(14)))
-MULTI = replace(SINGLE, multilabel=True)
 THREE = replace(MULTI, classes=MULTI.classes[:3])
 MAGIC = bytes.fromhex("0a23d7ce")
 
@@ -35,13 +33,6 @@ GOLDEN_MULTI = bytes.fromhex(
 )
 
 
-def picture(number: int, kind: str = "JPEG", comment: bytes = b"") -> bytes:
-    file = io.BytesIO()
-    image = Image.new("RGB", (20 + number % 5, 16), (number * 40 % 256, 90, 30))
-    image.save(file, kind, **({"comment": comment} if comment else {}))
-    return file.getvalue()
-
-
 def with_aligned_magic(number: int) -> bytes:
     for blank in range(4):
         data = picture(number, comment=b"x" * blank + MAGIC + MAGIC + b"end" + MAGIC)
@@ -50,42 +41,15 @@ def with_aligned_magic(number: int) -> bytes:
     raise AssertionError
 
 
-def example(number: int, info: DatasetInfo = SINGLE, **changes: object) -> Example:
-    labels = (
-        (number % 14,) if not info.multilabel else tuple(range(number % 4, 14, 3))[: number % 6]
-    )
-    labels = changes.pop("labels", labels)  # type: ignore[assignment]
-    kind = "PNG" if number % 7 == 3 else "JPEG"
-    made = Example(
-        key=f"n{number:08d}/{number}.JPEG",
-        encoded=with_aligned_magic(number) if number % 7 == 2 else picture(number, kind),
-        format=kind,
-        height=16,
-        width=20 + number % 5,
-        colorspace=info.colorspace,
-        labels=labels,
-        synset=info.identifiers(labels),
-        class_name=info.names(labels),
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]
-
-
 def write(directory: Path, examples: Sequence[Example], info: DatasetInfo) -> list[Path]:
     directory.mkdir(exist_ok=True)
     paths = [directory / f".train{suffix}.12ab.partial" for suffix in (".rec", ".idx", ".lst")]
-    writer = RecordIOSink().open(paths, info)
-    for one in examples:
-        writer.write(one)
-    written = writer.close()
-    writer.abandon()
-    writer.abandon()
-    assert [file.bytes for file in written] == [path.stat().st_size for path in paths]
+    examples_.write(RecordIOSink(), paths, info, examples)
     return paths
 
 
 def read(paths: Sequence[Path], info: DatasetInfo) -> list[Example]:
-    with RecordIOSink().reader(paths, info) as reader:
-        return list(reader)
+    return examples_.read(RecordIOSink(), paths, info)
 
 
 def test_the_bytes_are_those_of_mxnet(tmp_path: Path) -> None:
@@ -130,7 +94,8 @@ def test_too_large_an_image_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("which", [0, 1, 2], ids=["rec", "idx", "lst"])
 def test_every_truncation_of_every_file_is_noticed(tmp_path: Path, which: int) -> None:
-    paths = write(tmp_path, [example(number) for number in (2, 4)], SINGLE)
+    one = example(2, encoded=with_aligned_magic(2))
+    paths = write(tmp_path, [one, example(4)], SINGLE)
     data = paths[which].read_bytes()
     for size in range(len(data) - (which == 1)):  # the index without its last line's end is whole
         paths[which].write_bytes(data[:size])
@@ -140,7 +105,7 @@ def test_every_truncation_of_every_file_is_noticed(tmp_path: Path, which: int) -
 
 def test_the_sidecars_of_another_shard_are_refused(tmp_path: Path) -> None:
     one = write(tmp_path / "one", [example(n) for n in (0, 1, 4)], SINGLE)
-    other = write(tmp_path / "other", [example(n) for n in (4, 2, 0)], SINGLE)
+    other = write(tmp_path / "other", [example(n, size=n * 700) for n in (4, 2, 0)], SINGLE)
     shutil.copy(other[1], one[1])
     with pytest.raises(SinkError, match=r"record \d: a record of \d+ bytes, expected|fill the"):
         read(one, SINGLE)

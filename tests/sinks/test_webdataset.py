@@ -11,21 +11,24 @@ import tarfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from dataprep.errors import SinkError, UsageError
 from dataprep.sinks import DatasetInfo
 from dataprep.sinks.example import Example
 from dataprep.sinks.webdataset import WebDatasetSink, header
 from dataprep.sinks.webdataset_sample import Stems
+from tests.sinks import examples as examples_
+from tests.sinks.examples import picture
 
-SINGLE = DatasetInfo(classes=tuple((f"n{number:08d}", f"class {number}") for number in range(14)))
-MULTI = replace(SINGLE, multilabel=True, colorspace="Grayscale")
-RADIOGRAPHS = replace(MULTI, attributes=(("view", "text"), ("age", "int")), boxes=True)
+SINK = WebDatasetSink()
+SINGLE = replace(examples_.SINGLE, boxes=True)
+MULTI = replace(examples_.MULTI, boxes=True)
+RADIOGRAPHS = replace(MULTI, attributes=(("view", "text"), ("age", "int")))
 SAID: dict[str, object] = {"box_labels": (3,), "attributes": {"view": "PA", "age": 58}}
 
 # What one sample is, in the order of the archive; written down, not computed.
@@ -40,49 +43,19 @@ PARTS = [
 ]
 
 
-def picture(number: int, kind: str = "JPEG") -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (20 + number % 5, 16), (number * 40 % 256, 90, 30)).save(file, kind)
-    return file.getvalue()
-
-
-def example(number: int, info: DatasetInfo = SINGLE, **changes: object) -> Example:
-    labels = (
-        (number % 14,) if not info.multilabel else tuple(range(number % 4, 14, 3))[: number % 6]
-    )
-    labels = changes.pop("labels", labels)  # type: ignore[assignment]
-    kind = "PNG" if number % 7 == 3 else "JPEG"
-    made = Example(
-        key=f"n{number:08d}/{number}.JPEG",
-        encoded=picture(number, kind),
-        format=kind,
-        height=16,
-        width=20 + number % 5,
-        colorspace=info.colorspace,
-        labels=labels,
-        synset=info.identifiers(labels),
-        class_name=info.names(labels),
-        boxes=((0.0, 0.25, 0.5, 1.0),) if number % 2 else (),
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]
+def example(number: int, info: DatasetInfo = SINGLE, **changes: Any) -> Example:
+    return examples_.example(number, info, **changes)
 
 
 def write(directory: Path, examples: Sequence[Example], info: DatasetInfo) -> list[Path]:
     directory.mkdir(exist_ok=True)
     paths = [directory / ".train.tar.12ab.partial", directory / ".train.idx.12ab.partial"]
-    writer = WebDatasetSink().open(paths, info)
-    for one in examples:
-        writer.write(one)
-    written = writer.close()
-    writer.abandon()
-    writer.abandon()
-    assert [file.bytes for file in written] == [path.stat().st_size for path in paths]
+    examples_.write(SINK, paths, info, examples)
     return paths
 
 
 def read(paths: Sequence[Path], info: DatasetInfo) -> list[Example]:
-    with WebDatasetSink().reader(paths, info) as reader:
-        return list(reader)
+    return examples_.read(SINK, paths, info)
 
 
 def archive(path: Path, members: Sequence[tuple[str, bytes]], kind: int) -> Path:
@@ -157,7 +130,7 @@ def test_archives_of_others_are_read(tmp_path: Path, kind: int) -> None:
     path = archive(tmp_path / "theirs.tar", members, kind)
     data = path.read_bytes()
     path.write_bytes(data.rstrip(b"\0") + bytes(-len(data.rstrip(b"\0")) % 512 + 1024))
-    with WebDatasetSink().reader([path], SINGLE) as reader:
+    with SINK.reader([path], SINGLE) as reader:
         first, second = reader
         assert [reader[1], reader[0]] == [second, first]
     assert (first.key, first.labels, first.synset, first.width) == (long, (3,), "n00000003", 20)
@@ -212,14 +185,14 @@ def test_the_webdataset_library_reads_the_same(tmp_path: Path, info: DatasetInfo
     examples = [example(number, info, key=key) for number, key in enumerate(keys)]
     paths = write(tmp_path / "a{b,c}", examples, info)
     try:
-        records = WebDatasetSink().reference_records(paths, info)
+        records = SINK.reference_records(paths, info)
     except UsageError as missing:
         pytest.skip(str(missing))
     assert list(records) == [(one.encoded, one.labels) for one in examples]
-    assert list(WebDatasetSink().reference_records(write(tmp_path / "n", [], info), info)) == []
+    assert list(SINK.reference_records(write(tmp_path / "n", [], info), info)) == []
     paths[0].write_bytes(paths[0].read_bytes()[:700])
     with pytest.raises(SinkError, match="webdataset cannot read it"):
-        list(WebDatasetSink().reference_records(paths, info))
+        list(SINK.reference_records(paths, info))
 
 
 def test_the_json_says_everything_but_the_image(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ arrays, two to thirty times faster to write, and an image is one read of exactly
 ``box_offsets``           int64 [n + 1]        into ``boxes``
 ``box_labels``            int64 [boxes]        0-based, -1 where nothing is said; only in
                                                multi-label data sets that have boxes
-``attributes/<name>``     int64 or string [n]  see `dataprep.sinks.hdf5_file`
+``attributes/<name>``     int64 or string [n]  see `dataprep.sinks.hdf5`
 ========================  ===================  ====================================================
 """
 
@@ -26,30 +26,28 @@ import os
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
 from dataprep.errors import SinkError
+from dataprep.sinks import Record, hdf5
 from dataprep.sinks.example import DatasetInfo, Example
-from dataprep.sinks.hdf5_file import label_array, labels_of, open_file
-from dataprep.sinks.hdf5_records import Hdf5FileSink, RecordsReader, RecordsWriter
 from dataprep.tables import Box
 
 _FORMATS = ("JPEG", "PNG")
 _NOTHING_SAID = -1  # of what a box shows
 
 
-class Hdf5Writer(RecordsWriter):
+class Hdf5Writer(hdf5.FileWriter):
     """Writes one shard."""
 
     sink: ClassVar[str] = "hdf5"
 
-    def __init__(self, path: Path, info: DatasetInfo) -> None:
-        super().__init__(path, info)
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
+        super().__init__(paths, info)
         self._offsets = array("q", [0])
         self._sizes: list[tuple[int, int]] = []
         self._formats = bytearray()
@@ -59,7 +57,6 @@ class Hdf5Writer(RecordsWriter):
 
     @override
     def image_bytes(self, example: Example) -> bytes:
-        """The file as it is."""
         said = example.box_labels if self.info.boxes else ()
         self._box_labels.extend(said or [_NOTHING_SAID] * len(example.boxes))
         self._formats.append(_FORMATS.index(example.format))
@@ -70,13 +67,12 @@ class Hdf5Writer(RecordsWriter):
         return example.encoded
 
     @override
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """See the top of this file."""
+    def columns(self) -> dict[str, hdf5.Column]:
         sizes = np.array(self._sizes, "<i4").reshape(-1, 2)
         formats = h5py.enum_dtype({name: code for code, name in enumerate(_FORMATS)}, "u1")
-        columns: dict[str, npt.NDArray[Any]] = {
+        columns: dict[str, hdf5.Column] = {
             "offsets": np.array(self._offsets, "<i8"),
-            "labels": label_array(self.labels, self.info, single="<i8", several="u1"),
+            **super().columns(),
             "heights": np.ascontiguousarray(sizes[:, 0]),
             "widths": np.ascontiguousarray(sizes[:, 1]),
             "formats": np.array(self._formats, formats),
@@ -89,51 +85,44 @@ class Hdf5Writer(RecordsWriter):
         return columns
 
 
-class Hdf5Reader(RecordsReader):
-    """Reads one shard."""
+class Hdf5Reader(hdf5.FileReader):
+    """Reads one shard; images past the library, which takes four times as long as the system."""
 
     sink: ClassVar[str] = "hdf5"
 
-    def __init__(self, path: Path, info: DatasetInfo) -> None:
-        self._images = -1
-        super().__init__(path, info)
-        self._chunk = (
-            (self.rows.chunks or (0,))[0]
-            if not self.rows.id.get_create_plist().get_nfilters()
-            else 0
-        )
-        self._places = array("Q", [0]) * (-(-len(self.rows) // self._chunk) if self._chunk else 0)
-        self._images = os.open(path, os.O_RDONLY)
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
+        super().__init__(paths, info)
+        with self.opening("images"):
+            filters = self.rows.id.get_create_plist().get_nfilters()
+            # 0 if others have stored the dataset in another way; then HDF5 reads it.
+            self._chunk: int = 0 if filters or not self.rows.chunks else self.rows.chunks[0]
+            chunks = len(self.rows) // self._chunk + 1 if self._chunk else 0
+            self._places = array("Q", [0]) * chunks
+            self._images = self.opened.enter_context(self.path.open("rb", buffering=0))
 
     @override
     def image(self, number: int) -> bytes:
-        """Past the library, which takes four times as long as the system."""
-        start, end = self.columns["offsets"][number : number + 2].tolist()
-        if not 0 <= start <= end <= len(self.rows):
-            raise SinkError("its offsets lie outside of the images")
-        if not self._chunk:  # others have stored the dataset in another way
+        start, end = self._bounds(number)
+        if not self._chunk:
             return bytes(self.rows[start:end].tobytes())
-        parts = [os.pread(self._images, size, place) for place, size in self._runs(start, end)]
-        encoded = parts[0] if len(parts) == 1 else b"".join(parts)
+        file = self._images.fileno()
+        encoded = b"".join([os.pread(file, size, at) for at, size in self._runs(start, end)])
         if len(encoded) != end - start:
             raise SinkError("the file ends within its image")
         return encoded
 
     @override
     def will_need(self, number: int) -> None:
-        """Have the system begin to read the image."""
-        start, end = self.columns["offsets"][number : number + 2].tolist()
-        if self._chunk and 0 <= start <= end <= len(self.rows):
-            for place, size in self._runs(start, end):
-                os.posix_fadvise(self._images, place, size, os.POSIX_FADV_WILLNEED)
+        if self._chunk:
+            for at, size in self._runs(*self._bounds(number)):
+                os.posix_fadvise(self._images.fileno(), at, size, os.POSIX_FADV_WILLNEED)
 
-    @override
-    def close(self) -> None:
-        """Close the file."""
-        super().close()
-        if self._images >= 0:
-            os.close(self._images)
-            self._images = -1
+    def _bounds(self, number: int) -> tuple[int, int]:
+        """The rows of an image."""
+        start, end = self.columns["offsets"][number : number + 2].tolist()
+        if not 0 <= start <= end <= len(self.rows):
+            raise SinkError("its offsets lie outside of the images")
+        return start, end
 
     def _runs(self, start: int, end: int) -> list[tuple[int, int]]:
         """Offset and size in the file of each run of these bytes of the images."""
@@ -175,7 +164,7 @@ class Hdf5Reader(RecordsReader):
         )
 
 
-class Hdf5Sink(Hdf5FileSink):
+class Hdf5Sink(hdf5.FileSink):
     """``--sink hdf5``."""
 
     name: ClassVar[str] = "hdf5"
@@ -184,22 +173,13 @@ class Hdf5Sink(Hdf5FileSink):
     keeps_attributes: ClassVar[bool] = True
     usual_shards: ClassVar[int | None] = 64  # few enough to keep open
     overhead: ClassVar[int] = 100  # of all small datasets together, with a key of 40
-
-    def open(self, paths: Sequence[Path], info: DatasetInfo) -> Hdf5Writer:
-        """Start a shard."""
-        return Hdf5Writer(paths[0], info)
-
-    def reader(self, paths: Sequence[Path], info: DatasetInfo) -> Hdf5Reader:
-        """Open a shard."""
-        return Hdf5Reader(paths[0], info)
+    Writer = Hdf5Writer
+    Reader = Hdf5Reader
 
     @override
-    def reference_records(
-        self, paths: Sequence[Path], info: DatasetInfo
-    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
-        """As a user of h5py reads it."""
-        with open_file(paths[0]) as file:
+    def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
+        with hdf5.open_file(paths[0]) as file:
             images, labels, offsets = file["images"], file["labels"], file["offsets"][:]
             for number, label in enumerate(labels[:]):
                 encoded = images[offsets[number] : offsets[number + 1]].tobytes()
-                yield encoded, labels_of(label, info)
+                yield encoded, hdf5.labels_of(label, info)
