@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
-import tarfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,9 +18,10 @@ import dataprep
 from dataprep.archives.listing import clean_path
 from dataprep.datasets.folder import listing as listing_module
 from dataprep.datasets.folder.dataset import Folder
-from dataprep.errors import SourceError, UsageError
+from dataprep.errors import SourceError
 from dataprep.system.messages import some_of
 from dataprep.tables.arrow import index_tables
+from tests.datasets.test_folder import write_archive, write_tree
 
 IMAGES = {f"{c}/{n}.jpg": f"{c}{n}".encode() * n for c in "ab" for n in (1, 2, 3)}
 ROWS = [
@@ -31,22 +30,6 @@ ROWS = [
 ]
 FRACTIONS = "train=0.5,validation=0.25,test=0.25"
 FORMATS = ["csv", "tsv", "jsonl", "parquet"]
-
-
-def write_tar(path: Path, files: dict[str, bytes]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w") as tar:
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size, info.mtime = len(content), 77
-            tar.addfile(info, io.BytesIO(content))
-
-
-def write_tree(raw: Path, files: dict[str, bytes]) -> None:
-    for name, content in files.items():
-        (raw / name).parent.mkdir(parents=True, exist_ok=True)
-        (raw / name).write_bytes(content)
-        os.utime(raw / name, (77, 77))
 
 
 def write_listing(path: Path, rows: list[dict[str, object]]) -> str:
@@ -114,7 +97,7 @@ def test_every_format_tells_the_same_of_files_and_archives(tmp_path, raw, suffix
         assert (row["container"], row["offset"], row["modified"]) == (row["key"], 0, 77)
         assert row["size"] == len(IMAGES[row["key"]])
         assert row["group"] == row["key"]  # no image may be listed in two splits
-    write_tar(tmp_path / "packed/i.tar", IMAGES)
+    write_archive(tmp_path / "packed/i.tar", IMAGES)
     found = index(tmp_path / "packed", listing)
     assert found.keys() == {"member", "listed"}
     assert told(found["listed"]) == EXPECTED
@@ -122,7 +105,7 @@ def test_every_format_tells_the_same_of_files_and_archives(tmp_path, raw, suffix
 
 
 def test_archives_and_folders_have_members(tmp_path):
-    write_tar(tmp_path / "raw/a.tar", {"1.jpg": b"1"})
+    write_archive(tmp_path / "raw/a.tar", {"1.jpg": b"1"})
     write_tree(tmp_path / "raw", {"b/2.jpg": b"22"})
     listing = write_listing(tmp_path / "list.csv", ROWS)
 
@@ -139,7 +122,7 @@ def test_archives_and_folders_have_members(tmp_path):
 
 def test_an_image_that_is_there_twice_is_refused_with_its_places(tmp_path):
     for name in "ab":
-        write_tar(tmp_path / f"raw/{name}.tar", {"x/1.jpg": b"1"})
+        write_archive(tmp_path / f"raw/{name}.tar", {"x/1.jpg": b"1"})
     listing = write_listing(tmp_path / "list.csv", [{"path": "x/1.jpg", "label": "x"}])
 
     with pytest.raises(SourceError, match=r"name, x/1.jpg, in a.tar and b.tar; rename"):
@@ -287,7 +270,7 @@ def test_absolute_paths_are_taken_below_the_raw_directory_and_missing_elsewhere(
 def test_listed_paths_start_inside(tmp_path, form):
     files = {"data/large/a/1.jpg": b"1", "other/a/1.jpg": b"22"}
     raw = tmp_path / "raw"
-    write_tree(raw, files) if form == "files" else write_tar(raw / "i.tar", files)
+    write_tree(raw, files) if form == "files" else write_archive(raw / "i.tar", files)
     (tmp_path / "list.txt").write_text("/a/1.jpg 0\n")
 
     found = index(raw, tmp_path / "list.txt", inside="data/large")
@@ -416,12 +399,6 @@ def test_names_of_listings_are_no_patterns(tmp_path, raw, suffix):
         assert told(index(raw, listing)["image"]) == {"b/3.jpg": ("validation", ["b"])}
 
 
-def test_a_listing_that_is_gone_is_refused(tmp_path, raw):
-    gone = tmp_path / "gone.csv"
-    with pytest.raises(UsageError, match=f"no listing {gone} here or in {raw}; check --listing"):
-        index(raw, gone)
-
-
 def test_a_listing_may_lie_in_the_raw_directory(tmp_path, raw, monkeypatch):
     write_listing(raw / "list.csv", ROWS)
     monkeypatch.chdir(tmp_path)
@@ -442,24 +419,19 @@ def test_columns_become_attributes(tmp_path, raw, suffix, packed):
     listing = write_listing(tmp_path / f"list.{suffix}", rows)
     if packed:
         raw = tmp_path / "packed"
-        write_tar(raw / "i.tar", IMAGES)
+        write_archive(raw / "i.tar", IMAGES)
 
     found = index(raw, listing, attribute_columns="all")["listed" if packed else "image"]
 
     assert [row["Patient_Age"] for row in found] == [58, None, -1]
     assert [row["sex"] for row in found] == ["F", None, "M"]
     assert [row["note"] for row in found] == [None, "7", "x"]
-    some = index(raw, listing, attribute_columns=" sex, note")["listed" if packed else "image"]
-    assert [row["sex"] for row in some] == ["F", None, "M"]
-    assert "Patient_Age" not in some[0]
-
-
-@pytest.mark.parametrize("name", ["key", "Size"])
-def test_an_attribute_of_a_name_that_is_taken_is_refused(tmp_path, raw, name):
-    listing = write_listing(tmp_path / "l.csv", [{"path": "a/1.jpg", "label": "x", name: "1"}])
-
+    (some, *_) = index(raw, listing, attribute_columns=" sex")["listed" if packed else "image"]
+    assert some["sex"] == "F"
+    assert "Patient_Age" not in some
+    listing = write_listing(tmp_path / f"list.{suffix}", [{**rows[0], "Key": "1"}])
     message = refusal(raw, listing, attribute_columns="all")
-    assert message.startswith(f"l.csv: --attribute_columns: {name} cannot be an attribute, since")
+    assert f"list.{suffix}: --attribute_columns: Key cannot be an attribute, since" in message
 
 
 def test_a_label_may_mean_none(tmp_path, raw):
