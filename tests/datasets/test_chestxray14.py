@@ -81,7 +81,8 @@ class Radiographs:
         self.folders(above=above)
         for part in PARTS:
             folder = self.path / f"{above}images_{part:03d}"
-            shutil.make_archive(f"{folder}"[:-digits] + f"{part:0{digits}d}", form, folder)
+            base = folder.with_name(f"images_{part:0{digits}d}")
+            shutil.make_archive(str(base), form, folder)
             shutil.rmtree(folder)
 
     def find(self, splits=None, **options):
