@@ -43,14 +43,6 @@ def keys_of(out: Path) -> dict[str, set[str]]:
     }
 
 
-def labels_of(out: Path) -> dict[str, tuple[int, ...]]:
-    return {
-        example.key: example.labels
-        for split in manifest_of(out)["splits"]
-        for example in dataprep.open(out, split)
-    }
-
-
 def shards_of(files: dict[str, str]) -> dict[str, str]:
     return {name: digest for name, digest in files.items() if name != "manifest.json"}
 
@@ -127,43 +119,6 @@ def listed(folders: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def test_a_listing_makes_the_very_shards_that_the_folders_make(folders: Made, listed: Made) -> None:
     assert shards_of(listed.files) == shards_of(folders.files)
-
-
-def test_any_number_of_labels(cli: Cli, folders: Made, tmp_path: Path) -> None:
-    names = ["blue", "green", "red"]
-    wanted = {
-        path: tuple(at for at in range(3) if number >> at & 1)
-        for number, (path, _) in enumerate(LISTED)
-    }
-    table = [
-        {"path": path, "label": ";".join(names[at] for at in labels[::-1])}
-        for path, labels in wanted.items()
-    ]
-    listing = write_listing(tmp_path / "list.tsv", table)
-    words = ("--listing", listing, "--label_separator", ";")
-    result = cli(*folders.command(tmp_path / "out", *words))
-    assert result.code == 0, result
-    assert labels_of(tmp_path / "out") == wanted
-    manifest = manifest_of(tmp_path / "out")
-    assert [name for name, _ in manifest["classes"]] == names
-    assert manifest["examples"]["multilabel"] is True
-
-
-def test_a_group_is_never_in_two_splits(cli: Cli, folders: Made, tmp_path: Path) -> None:
-    table = rows(patients=7)
-    listing = write_listing(tmp_path / "list.csv", table)
-    cut = ("--fractions", "train=0.5,validation=0.2,test=0.3", "--split_seed", "0")
-    words = ("--listing", listing, "--group_by", "patient", "--num_shards", "1", *cut)
-    result = cli(*folders.command(tmp_path / "out", *words))
-    assert result.code == 0, result
-    patients = {row["path"]: row["patient"] for row in table}
-    groups = {
-        split: {patients[key] for key in keys} for split, keys in keys_of(tmp_path / "out").items()
-    }
-    assert all(groups.values())
-    assert sum(map(len, groups.values())) == 7
-    assert set().union(*groups.values()) == set(patients.values())
-    assert len(labels_of(tmp_path / "out")) == len(table)
 
 
 @pytest.mark.parametrize("more", [(), ("--splits", "train")], ids=["whole", "one-split"])

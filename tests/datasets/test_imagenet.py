@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import pickle
 import re
 from pathlib import Path
@@ -77,6 +78,18 @@ def test_folders_and_archives_of_different_classes_may_be_mixed(raw):
     )
     assert [unit.category for unit in found.units] == list(raw.synsets)
     assert len(raw.scan("train")[0]) == 9
+
+
+def test_class_archives_may_be_compressed(raw):
+    synset = raw.synsets[0]
+    raw.write(f"train/{synset}.tar.gz", gzip.compress(raw.class_tar(synset)))
+    (unit,) = ImageNet().find(raw.path, ["train"]).units
+    scanned = ImageNet().scan(raw.path, unit)
+    assert [row.key for row in scanned.rows["train"]] == [
+        f"{synset}/{name}" for name in sorted(raw.train[synset])
+    ]
+    assert {row.packing for row in scanned.rows["train"]} == {("gzip", unit.restarts_name)}
+    assert scanned.restarts
 
 
 def test_what_is_not_an_image_is_ignored_by_name_and_reason(raw):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dataprep.archives.listing import StoredImage, below, folder_of
+from dataprep.archives.listing import StoredImage, folder_of
 from dataprep.datasets.folder.layout import Container, refuse_wrapped_splits
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
@@ -87,18 +87,6 @@ def numbers_in_order(found: Iterable[str]) -> list[str]:
     """Class identifiers by name; by value if all are whole numbers, so that 10 comes after 9."""
     names = sorted(found)
     return sorted(names, key=int) if all(map(_NUMBER.fullmatch, names)) else names
-
-
-def place_images(container: Container, inside: str, images: Sequence[StoredImage]) -> Placed:
-    """Give each image of a container its path, if it is below ``--inside``.
-
-    Args:
-        container: a folder, whose own name is part of the path, or an archive.
-    """
-    if container.prefix:
-        return [(f"{container.prefix}/{image.path}", image) for image in images]
-    paths = ((below(image.path, inside), image) for image in images)
-    return [(path, image) for path, image in paths if path]
 
 
 def label_images(

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from dataprep.archives.containers import list_container, stat_fingerprint
 from dataprep.archives.directory import folder_fingerprint
+from dataprep.archives.listing import below
 from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
 from dataprep.datasets.folder.classes import (
     ClassList,
     label_images,
     load_class_list,
     numbers_in_order,
-    place_images,
 )
 from dataprep.datasets.folder.layout import (
     ContainerUnit,
@@ -183,7 +183,11 @@ class Folder(Dataset):
             unmatched += [Unmatched("missing", path, container.path, unit.split) for path in gone]
             restarts = found.restarts  # a gzip archive is a unit of its own
             ignored += found.ignored
-            placed = place_images(container, unit.inside, found.images)
+            if container.prefix:
+                placed = [(f"{container.prefix}/{image.path}", image) for image in found.images]
+            else:
+                paths = ((below(image.path, unit.inside), image) for image in found.images)
+                placed = [(path, image) for path, image in paths if path]
             if outside := len(found.images) - len(placed):
                 counts["images that are not below --inside"] += outside
             if self._wanted.listing is not None:

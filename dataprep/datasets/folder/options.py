@@ -151,9 +151,6 @@ class FolderOptions:
 def parse_options(options: Mapping[str, str]) -> FolderOptions:
     """What the options say.
 
-    Args:
-        options: values by name, defaults included.
-
     Raises:
         UsageError: a value is not understood, or two contradict each other.
     """

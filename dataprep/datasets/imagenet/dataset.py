@@ -83,7 +83,8 @@ class ImageNet(Dataset):
 
     @cached_property
     def _boxes(self) -> Mapping[str, tuple[Box, ...]]:
-        return read_bounding_boxes(Path(self.options["bbox_csv"])) if self.has_boxes else {}
+        path = self.options.get("bbox_csv")
+        return {} if path is None else read_bounding_boxes(Path(path))
 
     @property
     def has_boxes(self) -> bool:
