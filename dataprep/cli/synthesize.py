@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dataprep.api.parameters import choice, flag, number
 from dataprep.cli.output import say
 from dataprep.system.messages import counted, sized
+
+if TYPE_CHECKING:
+    from dataprep.synthesize.files import Written
 
 
 def _imagenet(directory: Path, **options: Any) -> None:
@@ -23,11 +26,8 @@ def _imagenet(directory: Path, **options: Any) -> None:
     from dataprep.synthesize.imagenet import synthesize_imagenet
 
     done = synthesize_imagenet(directory, **options)
-    say(
-        f"wrote {directory}: {counted(done.images, 'image')} in "
-        f"{counted(options['classes'], 'class', 'classes')}, {sized(done.image_bytes)}"
-    )
-    _say_next("imagenet", directory)
+    classes = counted(options["classes"], "class", "classes")
+    _say_done("imagenet", directory, done, f"in {classes}")
 
 
 def _chestxray14(directory: Path, **options: Any) -> None:
@@ -40,14 +40,11 @@ def _chestxray14(directory: Path, **options: Any) -> None:
     from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 
     done = synthesize_chestxray14(directory, **options)
-    say(
-        f"wrote {directory}: {counted(done.images, 'image')} of "
-        f"{counted(options['patients'], 'patient')}, {sized(done.image_bytes)}"
-    )
-    _say_next("chestxray14", directory)
+    _say_done("chestxray14", directory, done, f"of {counted(options['patients'], 'patient')}")
 
 
-def _say_next(name: str, directory: Path) -> None:
+def _say_done(name: str, directory: Path, done: Written, what: str) -> None:
+    say(f"wrote {directory}: {counted(done.images, 'image')} {what}, {sized(done.image_bytes)}")
     quoted = shlex.quote(str(directory))
     say("next:", f"  dataprep {name} --raw_data_dir {quoted} --local_scratch_dir OUT")
 

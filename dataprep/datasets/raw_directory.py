@@ -3,11 +3,77 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from dataprep.archives.listing import is_clutter_folder, refusal
+from dataprep.archives.containers import container_kind
+from dataprep.archives.listing import is_clutter_folder, is_image_name, refusal
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, unreadable
+from dataprep.tables import Ignored
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The entries of one directory by kind, sorted by name.
+
+    Attributes:
+        path: the directory, relative to the raw directory; empty for that itself.
+        folders: names of its folders.
+        archives: names of its archives.
+        images: names of images that lie in it directly.
+        others: what is nothing of these: hidden files, folders of the system, devices.
+    """
+
+    path: str
+    folders: list[str] = field(default_factory=list)
+    archives: list[str] = field(default_factory=list)
+    images: list[str] = field(default_factory=list)
+    others: list[Ignored] = field(default_factory=list)
+
+    def at(self, name: str) -> str:
+        """The path of an entry, relative to the raw directory."""
+        return f"{self.path}/{name}" if self.path else name
+
+
+def open_level(raw: Path, path: str) -> Level:
+    """List one directory; no archive is opened.
+
+    Raises:
+        SourceError: it cannot be read, or holds a link that leads nowhere: without the class that
+            a link led to, others would get its label.
+    """
+    level = Level(path)
+    try:
+        with os.scandir(raw / path) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if reason := _left_out(level.at(entry.name), entry):
+                    level.others.append(Ignored(path, entry.name, reason))
+                elif entry.is_dir():
+                    level.folders.append(entry.name)
+                elif container_kind(entry.name):
+                    level.archives.append(entry.name)
+                else:
+                    level.images.append(entry.name)
+    except OSError as error:
+        raise unreadable(path or str(raw), error) from error
+    return level
+
+
+def _left_out(path: str, entry: os.DirEntry[str]) -> str:
+    name = entry.name
+    if entry.is_dir():
+        return "hidden or system folder" if is_clutter_folder(name) else ""
+    if name.startswith("."):
+        return refusal(name)
+    if not entry.is_file():
+        try:
+            entry.stat()
+        except OSError as error:
+            raise unreadable(path, error) from error
+        return "not a regular file"  # opening a named pipe would block
+    usable = container_kind(name) or is_image_name(name)
+    return "" if usable else "neither a folder, an archive nor an image"
 
 
 def list_raw(raw: Path, expected: str) -> list[str]:
@@ -38,34 +104,3 @@ def leads_out(raw: Path, name: str) -> bool:
     message may quote what is in it.
     """
     return not Path(os.path.realpath(raw / name)).is_relative_to(os.path.realpath(raw))
-
-
-def list_entries(raw: Path, directory: str) -> list[tuple[str, bool, str]]:
-    """The entries of a directory by name: whether each is a folder, and why it is left out.
-
-    Hidden files, folders of the system and what is neither a file nor a folder are left out.
-
-    Raises:
-        SourceError: it cannot be read, or holds a link that leads nowhere: without the class that
-            a link led to, others would get its label.
-    """
-    try:
-        with os.scandir(raw / directory) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-            return [(entry.name, entry.is_dir(), _left_out(directory, entry)) for entry in found]
-    except OSError as error:
-        raise unreadable(directory or str(raw), error) from error
-
-
-def _left_out(directory: str, entry: os.DirEntry[str]) -> str:
-    if entry.is_dir():
-        return "hidden or system folder" if is_clutter_folder(entry.name) else ""
-    if entry.name.startswith("."):
-        return refusal(entry.name)
-    if entry.is_file():
-        return ""
-    try:
-        entry.stat()
-    except OSError as error:
-        raise unreadable(f"{directory}/{entry.name}".lstrip("/"), error) from error
-    return "not a regular file"  # opening a named pipe would block

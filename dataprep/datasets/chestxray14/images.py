@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from dataprep.archives.containers import container_kind
-from dataprep.archives.listing import is_image_name
+from dataprep.archives.containers import container_kind, container_stem
 from dataprep.datasets.base import ScanUnit
-from dataprep.datasets.raw_directory import list_entries, list_raw
+from dataprep.datasets.raw_directory import list_raw, open_level
 from dataprep.errors import SourceError
-from dataprep.system.messages import counted, printable, some_of, unreadable
+from dataprep.system.messages import counted, printable, some_of
 
 _EXPECTED: Final = "Data_Entry_2017_v2020.csv and images_001.tar.gz or images/"
 # The NIH's folder has images_001.tar.gz, its download script saves images_01.tar.gz.
-_PART: Final = re.compile(r"images_([0-9]{2,3})(\.tar|\.tar\.gz|\.tgz|\.zip)?")
+_PART: Final = re.compile(r"images_([0-9]{2,3})")
 _FLAT: Final = "images"
 
 
@@ -55,32 +53,25 @@ def find_images(raw: Path) -> tuple[str, tuple[ScanUnit, ...]]:
 
 def _containers(raw: Path) -> list[tuple[str, str]]:
     """The name of a unit and its archive or folder; a part that is there twice is so here, too."""
-    flat = (_FLAT, f"{_FLAT}/{_FLAT}")
-    found = [(_FLAT, place) for place in flat if _holds_images(raw, place)]
-    for directory in ("", _FLAT):
-        if not (raw / directory).is_dir():
-            continue
-        for name, is_folder, _ in list_entries(raw, directory):
+    found: list[tuple[str, str]] = []
+    levels = [open_level(raw, "")]
+    for level in levels:
+        for name in level.archives:
+            if part := _PART.fullmatch(container_stem(name)):
+                found.append((f"{_FLAT}_{int(part[1]):03d}", level.at(name)))
+        for name in level.folders:
             part = _PART.fullmatch(name)
-            if part is None or is_folder == bool(part[2]):
+            if not (part or name == _FLAT):
                 continue
-            path = f"{directory}/{name}".lstrip("/")
-            # In the folder of a part, or in images/ of it as in the archive.
-            places = (path, f"{path}/{_FLAT}") if is_folder else (path,)
-            unit = f"{_FLAT}_{int(part[1]):03d}"
-            found += [(unit, place) for place in places if part[2] or _holds_images(raw, place)]
+            inner = open_level(raw, level.at(name))
+            places = [inner]
+            if part and _FLAT in inner.folders:  # as in the archive
+                places.append(open_level(raw, inner.at(_FLAT)))
+            elif level is levels[0] and not part:
+                levels.append(inner)
+            unit = f"{_FLAT}_{int(part[1]):03d}" if part else _FLAT
+            found += [(unit, place.path) for place in places if place.images]
     return sorted(found)
-
-
-def _holds_images(raw: Path, directory: str) -> bool:
-    """Whether images are directly in a directory; it is listed only up to the first."""
-    try:
-        if not (raw / directory).is_dir():
-            return False
-        with os.scandir(raw / directory) as entries:
-            return any(is_image_name(entry.name) and not entry.is_dir() for entry in entries)
-    except OSError as error:
-        raise unreadable(directory, error) from error
 
 
 def _describe(containers: Sequence[str]) -> str:

@@ -32,12 +32,10 @@ _OLDEST: Final = 120  # years
 
 
 # One column, since only so are blank lines counted. No published field has a comma in it, so quotes
-# say nothing. Headers end in commas, and so do rows that a spreadsheet saved: `filled` is how many
-# fields there are up to the last that is not empty.
+# say nothing; headers, and rows that a spreadsheet saved, end in any number of commas.
 _LINES: Final = """
 create table {table} as
-select line, text, string_split(text, ',') as fields,
-  len(rtrim(text, ', ')) - len(replace(rtrim(text, ', '), ',', '')) + 1 as filled
+select line, text, string_split(text, ',') as fields
 from (
   select row_number() over () as line, trim(replace(text, '"', '')) as text
   from read_csv({path}, columns = {{text: 'text'}}, delim = chr(1), quote = '', escape = '',
@@ -51,7 +49,7 @@ _PATIENT: Final = "try_cast(regexp_extract(key, '^([0-9]{8})_[0-9]+[.][A-Za-z]+$
 _LABEL_HEADER: Final = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position"
 )
-_LEAST: Final = 1 + _LABEL_HEADER.count(",")
+_FIELDS: Final = 1 + _LABEL_HEADER.count(",")
 # The header of 2017 has more fields than its rows, because commas in it are not quoted, so rows are
 # read by position. Columns that end in _text are what numbers are read from. Ages are whole years,
 # rounded down: months, weeks and days count 12, 52 and 365 a year.
@@ -60,8 +58,7 @@ create table labels as
 select
   line,
   text,
-  least(len(fields), greatest(filled, {_LEAST})) as width,
-  $most as most,
+  len(fields) as field_count,
   trim(fields[1]) as key,
   string_split(trim(fields[2]), '|') as findings,
   list_filter(findings, lambda finding: not list_contains($findings, finding)) as others,
@@ -82,7 +79,7 @@ from label_lines
 _WHOLE: Final = "[0-9]{1,9}"
 # What a line must have, and when it is wrong.
 _LABEL_RULES: Final = {
-    f"{_LEAST} fields, and no more than the header": f"width not between {_LEAST} and most",
+    f"{_FIELDS} fields or more": f"field_count < {_FIELDS}",
     "a file name first, such as 00000001_000.png": "key = '' or contains(key, '/')",
     f"findings of {', '.join(FINDINGS)}, separated by | and each once, or {NO_FINDING} alone": (
         "(len(others) > 0 or len(list_distinct(findings)) < len(findings)) "
@@ -101,7 +98,7 @@ create table boxes as
 select
   line,
   text,
-  filled,
+  len(fields) as field_count,
   trim(fields[1]) as key,
   replace(trim(fields[2]), 'Infiltrate', 'Infiltration') as finding,
   list_contains($findings, finding) as known,
@@ -120,16 +117,17 @@ from box_lines
 _BOX_RULES: Final = {
     f"a finding of {', '.join(FINDINGS)}": "known is not true",
     f"x, y, width and height in pixels of an image of {_GRID} x {_GRID}": (
-        f"filled <> 6 or (x < {_GRID} and y < {_GRID} and width > 0 and height > 0 "
+        f"field_count < 6 or (x < {_GRID} and y < {_GRID} and width > 0 and height > 0 "
         "and x + width > 0 and y + height > 0 "
         "and isfinite(x + width) and isfinite(y + height)) is not true"
     ),
 }
 
+# A patient whom the lists leave to chance is cut; an image in none of them has no split.
 _IMAGES: Final = """
-create view images as
-select labels.*, case when test then 'test' else split end as split
-from labels left join sides using (key) left join cut using (patient_id)
+create table images as
+select labels.*, case when test then 'test' when not test then {split} end as split
+from labels left join sides using (key)
 """
 _LISTED: Final = """
 with marked as (
@@ -227,18 +225,13 @@ def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
     files = [lists.labels, *lists.sides, *([lists.boxes] if lists.boxes else [])]
     with open_database(Path(tempfile.gettempdir()), files) as database:
         _read_lines(database, "label_lines", lists.labels)
-        width = _take_header(database, "label_lines", lists.labels, _LABEL_HEADER, "labels")
+        _take_header(database, "label_lines", lists.labels, _LABEL_HEADER, "labels")
         known = {"findings": [*FINDINGS]}
-        database.execute(_LABELS, {**known, "none": NO_FINDING, "most": width})
+        database.execute(_LABELS, {**known, "none": NO_FINDING})
         _require(database, "labels", lists.labels, _LABEL_RULES)
         _read_sides(database, lists.sides)
-        # The split of each patient that the lists leave to chance.
         split, values = cut.split_sql("patient_id::text")
-        database.execute(
-            f"create table cut as select distinct patient_id, {split} as split "
-            "from labels join sides using (key) where not test",
-            values,
-        )
+        database.execute(_IMAGES.format(split=split), values)
         if lists.boxes:
             _read_lines(database, "box_lines", lists.boxes)
             _take_header(database, "box_lines", lists.boxes, _BOX_HEADER, "bbox_csv")
@@ -246,7 +239,6 @@ def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
             database.execute("create table box_lines as from label_lines limit 0")
         database.execute(_BOXES, known)
         _require(database, "boxes", lists.boxes or Path(), _BOX_RULES)
-        database.execute(_IMAGES)
         table = database.sql(_LISTED, params={"place": lists.labels.name}).to_arrow_table()
         counts = {
             what: count
@@ -261,16 +253,15 @@ def _read_sides(database: Database, sides: tuple[Path, ...]) -> None:
 
     Without lists no image is one of the test, and the table has all that have labels.
     """
-    database.execute("create table sides (key text, test bool)")
     if not sides:
-        database.execute("insert into sides select key, false from labels")
+        database.execute("create table sides as select key, false as test from labels")
         return
-    for path, test in zip(sides, (False, True), strict=True):
-        table = "test_lines" if test else "train_lines"
+    for path, table in zip(sides, ("train_lines", "test_lines"), strict=True):
         _read_lines(database, table, path)
-        database.execute(
-            f"insert into sides select distinct text, $test from {table}", {"test": test}
-        )
+    database.execute(
+        "create table sides as select distinct text as key, false as test from train_lines "
+        "union all select distinct text, true from test_lines"
+    )
 
 
 def _read_lines(database: Database, table: str, path: Path) -> None:
@@ -286,17 +277,16 @@ def _read_lines(database: Database, table: str, path: Path) -> None:
         raise SourceError(f"{printable(path.name)} is not UTF-8; save it as UTF-8") from error
 
 
-def _take_header(database: Database, table: str, path: Path, expected: str, option: str) -> int:
-    """Take the first line away, which begins as `expected`; how many fields it has."""
-    lines = database.execute(f"select line, text, filled from {table} order by line limit 1")
-    line, text, filled = lines.fetchone() or (1, "", 0)
+def _take_header(database: Database, table: str, path: Path, expected: str, option: str) -> None:
+    """Take the first line away, which begins as `expected`."""
+    lines = database.execute(f"select line, text from {table} order by line limit 1")
+    line, text = lines.fetchone() or (1, "")
     if not text.replace("Patient Sex", "Patient Gender").startswith(expected):
         raise SourceError(
             f"line {line} of {printable(path.name)} is {_shown(path, text)}; expected the "
             f"header {expected} of the NIH's list in UTF-8; name the right file with --{option}"
         )
     database.execute(f"delete from {table} where line = $line", {"line": line})
-    return int(filled)
 
 
 def _shown(path: Path, text: str) -> str:

@@ -1,9 +1,7 @@
 """Tells which class and split an image has: from its path, or from a list of classes.
 
 The list fixes the order of the classes, so that part of a data set keeps the whole's labels: one
-class a line, in the order of the labels. After a tab may follow its name or its number. In a list
-without tabs a class may have spaces in it, ``apple pie``; only if every line ends in a space and a
-number is that the class's number, as in Places-365's ``/a/airfield 0``.
+class a line, in the order of the labels. After a tab may follow its name.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dataprep.archives.listing import StoredImage, below, folder_of
+from dataprep.archives.listing import StoredImage, folder_of
 from dataprep.datasets.folder.layout import Container, refuse_wrapped_splits
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
@@ -28,7 +26,7 @@ Placed = list[tuple[str, StoredImage]]
 """Images by their path below where everything starts."""
 
 _NUMBER: Final = re.compile(r"[0-9]+", re.ASCII)
-_NUMBERED: Final = re.compile(r".* [0-9]+", re.ASCII)
+_NUMBERED: Final = re.compile(r"[^\t]*[ \t][0-9]+[ \r]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +36,7 @@ class ClassList:
     Attributes:
         place: what messages call the list.
         classes: (identifier, name), by 0-based index.
-        indices: the index of each identifier and, where the list gives numbers, of each number
-            as text: a listing may use either.
+        indices: the index of each identifier.
         sha256: of the file.
     """
 
@@ -53,78 +50,43 @@ def load_class_list(path: Path) -> ClassList:
     """Read a list of classes.
 
     Raises:
-        SourceError: it is unreadable, empty or not UTF-8, names a class twice, or has numbers that
-            are not 0, 1, 2, … in some order.
+        SourceError: it is unreadable, empty or not UTF-8, names a class twice, or numbers them.
     """
     place = printable(str(path))
     try:
         content = read_regular(path)
-        lines = content.decode("utf-8-sig").split("\n")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SourceError(f"{place} is not UTF-8; save it as UTF-8") from error
     except OSError as error:
         raise unreadable(str(path), error) from error
-    pairs = _pairs({number: line for number, line in enumerate(lines, 1) if line.strip()})
-    if not pairs:
+    lines = {number: line for number, line in enumerate(text.split("\n"), 1) if line.strip()}
+    if not lines:
         raise SourceError(f"{place} is empty; expected one class a line")
-    first: dict[str, int] = {}
-    for line, (identifier, _) in pairs.items():
-        if first.setdefault(identifier, line) != line:
+    # Of `/a/airfield 0` the number would be taken for part of the class or for its name.
+    if all(map(_NUMBERED.fullmatch, lines.values())):
+        raise SourceError(
+            f"{place}: a number ends every line; expected classes in the order of their labels; "
+            "sort the lines by it and take it away, or put a TAB behind it if it is part of a class"
+        )
+    classes: dict[str, str] = {}
+    for number, line in lines.items():
+        identifier, _, name = line.partition("\t")
+        identifier = identifier.strip().strip("/")
+        if identifier in classes:
             raise SourceError(
-                f"{place}, line {line}: class {printable(identifier)} is already on line "
-                f"{first[identifier]}; expected each class once; remove one of them, or put a TAB "
-                "before what is no part of a name"
+                f"{place}, line {number}: class {printable(identifier)} is there already; "
+                "expected each class once; remove one of them"
             )
-    numbers = {rest: identifier for identifier, rest in pairs.values()}
-    if not all(map(_NUMBER.fullmatch, numbers)):
-        classes = tuple((identifier, rest or identifier) for identifier, rest in pairs.values())
-        numbers = {}
-    elif numbers.keys() != {str(index) for index in range(len(pairs))}:
-        raise SourceError(
-            f"{place}: the class numbers are not 0 to {len(pairs) - 1}, each once; correct them, "
-            "or leave the numbers out: then the order of the lines counts"
-        )
-    else:
-        classes = tuple((numbers[str(index)],) * 2 for index in range(len(numbers)))
-    indices = {identifier: index for index, (identifier, _) in enumerate(classes)}
-    if clash := [number for number in numbers if indices.get(number, int(number)) != int(number)]:
-        raise SourceError(
-            f"{place}: {some_of(clash)} is the name of one class and the number of another; leave "
-            "the numbers out: then the order of the lines counts"
-        )
-    indices |= {number: int(number) for number in numbers}
-    return ClassList(place, classes, indices, hashlib.sha256(content).hexdigest())
-
-
-def _pairs(lines: dict[int, str]) -> dict[int, tuple[str, str]]:
-    """Each line's class and what follows it, which may be nothing; by line number."""
-    parts = {number: line.partition("\t") for number, line in lines.items()}
-    if not any(tab for _, tab, _ in parts.values()) and all(
-        map(_NUMBERED.fullmatch, lines.values())
-    ):
-        parts = {number: line.rpartition(" ") for number, line in lines.items()}
-    return {
-        number: (identifier.strip().strip("/"), rest.strip())
-        for number, (identifier, _, rest) in parts.items()
-    }
+        classes[identifier] = name.strip() or identifier
+    indices = {identifier: index for index, identifier in enumerate(classes)}
+    return ClassList(place, tuple(classes.items()), indices, hashlib.sha256(content).hexdigest())
 
 
 def numbers_in_order(found: Iterable[str]) -> list[str]:
     """Class identifiers by name; by value if all are whole numbers, so that 10 comes after 9."""
     names = sorted(found)
     return sorted(names, key=int) if all(map(_NUMBER.fullmatch, names)) else names
-
-
-def place_images(container: Container, inside: str, images: Sequence[StoredImage]) -> Placed:
-    """Give each image of a container its path, if it is below ``--inside``.
-
-    Args:
-        container: a folder, whose own name is part of the path, or an archive.
-    """
-    if container.prefix:
-        return [(f"{container.prefix}/{image.path}", image) for image in images]
-    paths = ((below(image.path, inside), image) for image in images)
-    return [(path, image) for path, image in paths if path]
 
 
 def label_images(
@@ -171,16 +133,15 @@ def label_images(
     if unknown and known is not None:
         raise SourceError(
             f"unknown class in {printable(container.path)}: {some_of(unknown)}; expected those of "
-            f"{known.place}; add what is missing there, or move it out of "
-            "the raw directory"
+            f"{known.place}; add what is missing there, or move it out of the raw directory"
         )
 
 
-def _with_stem(container: Container, paths: Sequence[str]) -> list[str]:
+def _with_stem(container: Container, paths: list[str]) -> list[str]:
     """The paths of an archive's images; of a class archive with its class before them."""
     loose = [path for path in paths if "/" not in path]
     if not loose:
-        return list(paths)
+        return paths
     if len(loose) < len(paths) or not container.stem:
         raise SourceError(
             f"images outside a class folder in {printable(container.path)}: {some_of(loose)}; "
@@ -199,15 +160,16 @@ def _has_split_folders(
     """
     tops = {path.partition("/")[0] for path in paths}
     splits = set(map(split_of_folder, tops))
-    deep = all(path.count("/") > 1 for path in paths)
+    depth = min(path.count("/") for path in paths)
     if splits == {""}:
-        if not split and len(tops) == 1 and all(path.count("/") > 2 for path in paths):
+        if not split and len(tops) == 1 and depth > 2:
             folder = "/".join(filter(None, (options.inside, *tops)))
             refuse_wrapped_splits(container.path, folder, {path.split("/")[1] for path in paths})
         return False
-    if split and ("" in splits or not deep):
+    mixed = "" in splits or depth < 2
+    if split and mixed:
         return False  # all of them are classes
-    if "" in splits or not deep or (split and splits != {split}):
+    if mixed or (split and splits != {split}):
         raise SourceError(
             f"{printable(container.path)} has images in {some_of(tops)}, some of which could be "
             f"splits ({SPLIT_FOLDERS}); expected all in <split>/<class>/"

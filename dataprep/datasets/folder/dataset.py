@@ -5,23 +5,25 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from dataprep.archives.containers import list_container, stat_fingerprint
 from dataprep.archives.directory import folder_fingerprint
+from dataprep.archives.listing import below
 from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
 from dataprep.datasets.folder.classes import (
     ClassList,
     label_images,
     load_class_list,
     numbers_in_order,
-    place_images,
 )
 from dataprep.datasets.folder.layout import (
     ContainerUnit,
     ListingUnit,
+    containers_of,
     find_folders,
     make_units,
     open_top,
@@ -33,8 +35,11 @@ from dataprep.system.messages import counted, printable, sized, unreadable
 from dataprep.system.state_files import file_sha256
 from dataprep.tables import Ignored, Member, Row, Scanned, Unmatched
 
+if TYPE_CHECKING:  # it loads DuckDB, which --help does not need
+    from dataprep.datasets.folder.listing import Listing
+
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 5
+_SCAN_RULES: Final = 6
 
 
 class Folder(Dataset):
@@ -95,11 +100,8 @@ class Folder(Dataset):
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
         """List one unit: some folders and archives, or the listing."""
         if isinstance(unit, ListingUnit) and self._wanted.listing is not None:
-            # Imported late, as it loads DuckDB, which --help does not need.
-            from dataprep.datasets.folder.listing import Listing
-
             self.attributes = unit.attributes
-            listing = Listing(raw / self._wanted.listing, self._wanted, self._known)
+            listing = self._listing(raw / self._wanted.listing)
             tables = listing.tables(raw, unit.top, unit.attributes, packed=unit.packed)
             return Scanned(tables=tables)
         if not isinstance(unit, ContainerUnit):
@@ -118,11 +120,9 @@ class Folder(Dataset):
         if isinstance(unit, ListingUnit) and self._wanted.listing is not None:
             path = raw / self._wanted.listing
             try:
-                status = path.stat()
-                content = file_sha256(path)
+                seen.append([path.suffix, *stat_fingerprint(raw, str(path)), file_sha256(path)])
             except OSError as error:
                 raise unreadable(str(path), error) from error
-            seen.append([path.suffix, status.st_size, status.st_mtime_ns, content])
         if isinstance(unit, ContainerUnit):
             for container in unit.containers:
                 see = folder_fingerprint if container.prefix else stat_fingerprint
@@ -133,34 +133,36 @@ class Folder(Dataset):
     def _known(self) -> ClassList | None:
         return None if self._wanted.classes is None else load_class_list(self._wanted.classes)
 
-    def _find_listed(self, raw: Path, path: Path) -> Found:
+    def _listing(self, path: Path) -> Listing:
         from dataprep.datasets.folder.listing import Listing
 
+        return Listing(path, self._wanted, self._known)
+
+    def _find_listed(self, raw: Path, path: Path) -> Found:
         if not (raw / path).exists():
             raise UsageError(
                 f"no listing {printable(str(path))} here or in {printable(str(raw))}; "
                 "check --listing"
             )
-        listing = Listing(raw / path, self._wanted, self._known)
+        listing = self._listing(raw / path)
         self.attributes = listing.attributes()
-        top = open_top(raw, self._wanted.inside)
+        top, inside = open_top(raw, self._wanted.inside)
         packed = bool(top.archives)
         unit = ListingUnit("listing", listing.name, top.path, packed, self.attributes)
         units: tuple[ScanUnit, ...] = (unit,)
         place = f"files in {printable(str(raw / top.path))}"
         if packed:
-            place = f"images in {counted(len(top.containers()), 'archive or folder')}"
+            containers = containers_of(top)
+            place = f"images in {counted(len(containers), 'archive or folder')}"
             reason = "image beside the archives; only those in archives and folders are looked for"
-            loose = [Ignored(top.path, name, reason) for name in top.images]
-            stray = [*top.stray, *loose]
-            units = (*units, *make_units("images", "", top.containers(), top.inside, stray))
-        size = sized(listing.path.stat().st_size)
+            stray = [*top.others, *(Ignored(top.path, name, reason) for name in top.images)]
+            units = (*units, *make_units("images", "", containers, inside, stray))
         splits: tuple[str, ...] | None = (self._wanted.split_name,)
-        described = f"listed in {listing.name} ({size}): {place}"
         if self._wanted.cut is not None:
             splits = self._wanted.cut.splits
         elif "split" in listing.columns:
             splits = None
+        described = f"listed in {listing.name} ({sized(listing.path.stat().st_size)}): {place}"
         hint = self._wanted.hint if splits else ()
         return Found((described, *hint), units, splits, whole=True)
 
@@ -181,7 +183,11 @@ class Folder(Dataset):
             unmatched += [Unmatched("missing", path, container.path, unit.split) for path in gone]
             restarts = found.restarts  # a gzip archive is a unit of its own
             ignored += found.ignored
-            placed = place_images(container, unit.inside, found.images)
+            if container.prefix:
+                placed = [(f"{container.prefix}/{image.path}", image) for image in found.images]
+            else:
+                paths = ((below(image.path, unit.inside), image) for image in found.images)
+                placed = [(path, image) for path, image in paths if path]
             if outside := len(found.images) - len(placed):
                 counts["images that are not below --inside"] += outside
             if self._wanted.listing is not None:
@@ -193,9 +199,8 @@ class Folder(Dataset):
                 continue
             if container.prefix:
                 refuse_listing(container.path, found.ignored, self._wanted)
-            for split, row in label_images(
-                container, unit.split, placed, self._wanted, numbers, known
-            ):
+            labelled = label_images(container, unit.split, placed, self._wanted, numbers, known)
+            for split, row in labelled:
                 rows.setdefault(split, []).append(row)
             # A class without images keeps its number.
             empty = "" if found.images or unit.inside else container.prefix or container.stem
@@ -215,4 +220,4 @@ def _only(found: Found, splits: Sequence[str]) -> Found:
         for unit in found.units
         if not isinstance(unit, ContainerUnit) or not unit.split or unit.split in splits
     )
-    return Found(found.description, units, wanted, found.official_counts, found.whole)
+    return replace(found, units=units, splits=wanted)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from dataprep.archives.containers import container_kind, container_stem
-from dataprep.archives.listing import is_image_name
 from dataprep.datasets.base import Attribute, Found, ScanUnit
 from dataprep.datasets.folder.options import LISTING_FORMATS, FolderOptions
-from dataprep.datasets.raw_directory import list_entries, list_raw
+from dataprep.datasets.raw_directory import Level, list_raw, open_level
 from dataprep.datasets.splits import SPLIT_FOLDERS, in_usual_order, split_of_folder
 from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.tables import Ignored, Unmatched
+
+Stray = Ignored | Unmatched
 
 # ImageNet-22K is 21,841 class archives: a unit each would be that many small files of the index.
 _ENOUGH_UNITS: Final = 350
@@ -60,7 +61,7 @@ class ContainerUnit(ScanUnit):
     split: str
     containers: tuple[Container, ...]
     inside: str = ""
-    stray: tuple[Ignored | Unmatched, ...] = ()
+    stray: tuple[Stray, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,58 +80,34 @@ class ListingUnit(ScanUnit):
     attributes: tuple[Attribute, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
-    """The entries of one directory by kind, sorted by name.
-
-    Attributes:
-        path: the directory, relative to the raw directory; empty for that itself.
-        inside: the path that is still to be looked for in archives.
-        folders: names of its folders.
-        archives: names of its archives.
-        images: names of images that lie in it directly.
-        stray: what is nothing of these.
-    """
-
-    path: str
-    inside: str = ""
-    folders: list[str] = field(default_factory=list)
-    archives: list[str] = field(default_factory=list)
-    images: list[str] = field(default_factory=list)
-    stray: list[Ignored | Unmatched] = field(default_factory=list)
-
-    def at(self, name: str) -> str:
-        """The path of an entry, relative to the raw directory."""
-        return f"{self.path}/{name}" if self.path else name
-
-    def containers(self) -> list[Container]:
-        """Its folders and archives."""
-        folders = [Container(self.at(name), prefix=name) for name in self.folders]
-        return folders + [
-            Container(self.at(name), stem=container_stem(name)) for name in self.archives
-        ]
-
-
-def open_top(raw: Path, inside: str) -> Level:
-    """The directory everything starts from: `inside`, or the raw directory if archives have that.
+def open_top(raw: Path, inside: str) -> tuple[Level, str]:
+    """The directory everything starts from, and the path still to be looked for in its archives.
 
     Raises:
         SourceError: it does not exist or cannot be read.
     """
     if inside and (raw / inside).is_dir():
-        return _open(raw, Level(inside))
+        return open_level(raw, inside), ""
     list_raw(raw, _EXPECTED)
-    top = _open(raw, Level("", inside))
-    if inside and not top.archives:
+    top = open_level(raw, "")
+    if not inside:
+        return top, ""
+    if not top.archives:
         raise SourceError(
             f"no {printable(inside)} in {printable(str(raw))}, and no archives that could hold it; "
             "check --inside"
         )
-    if inside:
-        reason = "folder that is not below --inside"
-        top.stray.extend(Ignored("", name, reason) for name in top.folders)
-        top.folders.clear()
-    return top
+    reason = "folder that is not below --inside"
+    others = top.others + [Ignored("", name, reason) for name in top.folders]
+    return replace(top, folders=[], others=others), inside
+
+
+def containers_of(level: Level) -> list[Container]:
+    """The folders and archives of a directory."""
+    folders = [Container(level.at(name), prefix=name) for name in level.folders]
+    return folders + [
+        Container(level.at(name), stem=container_stem(name)) for name in level.archives
+    ]
 
 
 def find_folders(raw: Path, options: FolderOptions) -> Found:
@@ -139,35 +116,115 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
     Raises:
         SourceError: there are none, or some contradict each other.
     """
-    top = open_top(raw, options.inside)
-    loose = _set_aside(top, options)
+    top, inside = open_top(raw, options.inside)
+    stray, loose = _set_aside(top, options)
     names = [*top.folders, *top.archives]
     if not names:
         raise SourceError(loose[0]) if loose else _nothing(raw, top)
-    splits = [name for name in names if split_of_folder(container_stem(name))]
-    if options.split_folders and splits:
-        others = [name for name in names if name not in splits]
-        _refuse_mixture(splits, others, options)
-        return _find_splits(raw, top, options, loose)
-    if options.split_folders and len(top.folders) == len(names) == 1:
-        level = _open(raw, Level(top.at(names[0])))
-        stems = [container_stem(name) for name in (*level.folders, *level.archives)]
-        refuse_wrapped_splits(level.path, level.path, stems)
+    if options.split_folders:
+        splits = {name: split_of_folder(container_stem(name)) for name in names}
+        if any(splits.values()):
+            _refuse_mixture(splits, options)
+            return _find_splits(raw, top, inside, options, splits)
+        if len(top.folders) == len(names) == 1:
+            level = open_level(raw, top.at(names[0]))
+            stems = [container_stem(name) for name in (*level.folders, *level.archives)]
+            refuse_wrapped_splits(level.path, level.path, stems)
     # Archives alone may have split folders in them. Beside class folders they have classes.
     split = options.split_name if top.folders and not options.cut else ""
-    containers = top.containers()
-    units = make_units(split or "all", split, containers, top.inside, top.stray)
-    described = _describe(printable(top.path) or "images", containers, top.stray)
+    containers = containers_of(top)
+    units = make_units(split or "all", split, containers, inside, stray)
+    described = _describe(printable(top.path) or "images", containers, stray)
     announced = options.cut.splits if options.cut else (split,) if split else None
     hint = options.hint if split else ()
     return Found((described, *loose, *hint), tuple(units), announced, whole=True)
 
 
+def _find_splits(
+    raw: Path, top: Level, inside: str, options: FolderOptions, splits: Mapping[str, str]
+) -> Found:
+    units: list[ContainerUnit] = []
+    unlabelled: list[Stray] = []
+    stray, description = _set_aside(top, options)
+    for split in in_usual_order({*splits.values()}):
+        containers: list[Container] = []
+        names = [name for name in splits if splits[name] == split]
+        for name in names:
+            if name in top.archives:
+                containers.append(Container(top.at(name)))
+                continue
+            level = open_level(raw, top.at(name))
+            if not (level.folders or level.archives or level.images):
+                raise _nothing(raw, level)
+            advice = f"; if {printable(name)} is a class, give --split_folders never"
+            aside, loose = _set_aside(level, options, advice, split)
+            stray += aside
+            description += loose
+            containers += containers_of(level)
+        if containers:
+            place = ", ".join(printable(top.at(name)) for name in names)
+            description.append(_describe(f"{split}: {place}", containers, stray))
+            units += make_units(split, split, containers, inside, stray)
+        else:
+            unlabelled += stray
+        stray = []
+    if not units:
+        raise SourceError(description[0])
+    units[0] = replace(units[0], stray=(*units[0].stray, *unlabelled))
+    found = in_usual_order({unit.split for unit in units})
+    return Found(tuple(description), tuple(units), found, whole=True)
+
+
+def _refuse_mixture(splits: Mapping[str, str], options: FolderOptions) -> None:
+    named = some_of([name for name, split in splits.items() if split])
+    others = [name for name, split in splits.items() if not split]
+    if options.cut:
+        raise SourceError(
+            f"--fractions with split folders: found {named}; expected one of the two; leave "
+            "--fractions out, name one of them with --inside, or give --split_folders never if "
+            "they are classes"
+        )
+    if others:
+        raise SourceError(
+            f"found {named}, which could be splits, beside {some_of(others)}; expected all of them "
+            "or none; move what does not belong out of the raw directory, or give --split_folders "
+            "never if all are classes"
+        )
+
+
+def refuse_wrapped_splits(place: str, inside: str, names: Collection[str]) -> None:
+    """Refuse one folder round the split folders, which would be taken for the only class.
+
+    Raises:
+        SourceError: all are names of splits.
+    """
+    if names and all(map(split_of_folder, names)):
+        raise SourceError(
+            f"{printable(place)} holds {some_of(names)} in {printable(inside)}/, which are splits "
+            f"and no classes; did you mean --inside {printable(inside)} ?"
+        )
+
+
+def _set_aside(
+    level: Level, options: FolderOptions, advice: str = "", split: str = ""
+) -> tuple[list[Stray], list[str]]:
+    """What is no class of a directory, and what to say of images that so have no class.
+
+    These belong to the data, so they count; a table that may have their labels is refused.
+    """
+    images = [level.at(name) for name in level.images]
+    refuse_listing(level.path, level.others, options, images)
+    stray: list[Stray] = [*level.others]
+    stray += [Unmatched("unlisted", path, level.path, split) for path in images]
+    said = (
+        f"images outside a class folder: {some_of(images)}; expected class folders or --listing "
+        f"FILE; move them into their class folder{advice}"
+    )
+    return stray, [said] if images else []
+
+
 def refuse_listing(
-    container: str,
-    ignored: Iterable[Ignored | Unmatched],
-    options: FolderOptions,
-    images: Sequence[str] = (),
+    container: str, ignored: Iterable[Ignored], options: FolderOptions, images: Sequence[str] = ()
 ) -> None:
     """Refuse a table beside images, which may have their labels, unless the user knows of it.
 
@@ -185,143 +242,49 @@ def refuse_listing(
         )
 
 
-def refuse_wrapped_splits(place: str, inside: str, names: Collection[str]) -> None:
-    """Refuse one folder round the split folders, which would be taken for the only class.
-
-    Raises:
-        SourceError: all are names of splits.
-    """
-    if names and all(map(split_of_folder, names)):
-        raise SourceError(
-            f"{printable(place)} holds {some_of(names)} in {printable(inside)}/, which are splits "
-            f"and no classes; did you mean --inside {printable(inside)} ?"
-        )
-
-
 def make_units(
     name: str,
     split: str,
     containers: Iterable[Container],
     inside: str = "",
-    stray: Sequence[Ignored | Unmatched] = (),
+    stray: Sequence[Stray] = (),
 ) -> list[ContainerUnit]:
     """Put containers, at least one, into about 350 units, or, if there are very many, 64 into each.
 
     A gzip archive is a unit of its own, because a unit has one file of restart points. Names of
     units start with `name`, which is safe as a file name; for the rest see `ContainerUnit`.
     """
-    batches: list[tuple[Container, ...]] = []
+    batches: list[list[Container]] = []
     several: list[Container] = []
-    for container in sorted(containers, key=lambda container: (container.order, container.path)):
-        if not container.prefix and container_kind(container.path) == "gzip":
-            batches.append((container,))
+    for each in sorted(containers, key=lambda container: (container.order, container.path)):
+        if not each.prefix and container_kind(each.path) == "gzip":
+            batches.append([each])
         else:
-            several.append(container)
+            several.append(each)
     size = max(1, min(_MOST_CONTAINERS, -(-len(several) // _ENOUGH_UNITS)))
-    batches += [tuple(several[at : at + size]) for at in range(0, len(several), size)]
+    batches += [several[at : at + size] for at in range(0, len(several), size)]
     return [
         ContainerUnit(
             name=f"{name}-{number:05d}",
             container=batch[0].path,
             split=split,
-            containers=batch,
+            containers=tuple(batch),
             inside=inside,
-            stray=tuple(stray) if number == 0 else (),
+            stray=() if number else tuple(stray),
         )
         for number, batch in enumerate(batches)
     ]
 
 
-def _find_splits(raw: Path, top: Level, options: FolderOptions, loose: Sequence[str]) -> Found:
-    places: dict[str, list[str]] = {}
-    for name in (*top.folders, *top.archives):
-        places.setdefault(split_of_folder(container_stem(name)), []).append(name)
-    units: list[ContainerUnit] = []
-    description = [*loose]
-    unlabelled: list[Ignored | Unmatched] = []
-    for split in in_usual_order(places):
-        stray = [] if units else [*top.stray]
-        containers: list[Container] = []
-        for name in places[split]:
-            if name in top.archives:
-                containers.append(Container(top.at(name)))
-                continue
-            level = _open(raw, Level(top.at(name)))
-            advice = f"; if {printable(name)} is a class, give --split_folders never"
-            description += _set_aside(level, options, advice, split)
-            containers += level.containers()
-            stray += level.stray
-            if not (level.folders or level.archives or level.images):
-                raise _nothing(raw, level)
-        if not containers:
-            unlabelled += stray
-            continue
-        named = ", ".join(printable(top.at(name)) for name in places[split])
-        description.append(_describe(f"{split}: {named}", containers, stray))
-        units += make_units(split, split, containers, top.inside, stray)
-    if not units:
-        raise SourceError(description[0])
-    units[0] = replace(units[0], stray=(*units[0].stray, *unlabelled))
-    splits = in_usual_order({unit.split for unit in units})
-    return Found(tuple(description), tuple(units), splits, whole=True)
-
-
-def _refuse_mixture(splits: Sequence[str], others: Sequence[str], options: FolderOptions) -> None:
-    if options.cut:
-        raise SourceError(
-            f"--fractions with split folders: found {some_of(splits)}; expected one of the two; "
-            "leave --fractions out, name one of them with --inside, or give --split_folders never "
-            "if they are classes"
-        )
-    if others:
-        raise SourceError(
-            f"found {some_of(splits)}, which could be splits, beside {some_of(others)}; expected "
-            "all of them or none; move what does not belong out of the raw directory, or give "
-            "--split_folders never if all are classes"
-        )
-
-
-def _set_aside(
-    level: Level, options: FolderOptions, advice: str = "", split: str = ""
-) -> list[str]:
-    """Count images that would be left out though they belong to the data; refuse such tables."""
-    images = [level.at(name) for name in level.images]
-    refuse_listing(level.path, level.stray, options, images)
-    level.stray.extend(Unmatched("unlisted", path, level.path, split) for path in images)
-    said = (
-        f"images outside a class folder: {some_of(images)}; expected class folders or --listing "
-        f"FILE; move them into their class folder{advice}"
-    )
-    return [said] if images else []
-
-
 def _nothing(raw: Path, level: Level) -> SourceError:
-    found = some_of([entry.name for entry in level.stray]) or "nothing"
+    found = some_of([entry.name for entry in level.others]) or "nothing"
     return SourceError(
         f"no images in {printable(str(raw / level.path))}: found {found}; expected {_EXPECTED}; "
         "check --raw and --inside"
     )
 
 
-def _open(raw: Path, level: Level) -> Level:
-    for name, is_folder, reason in list_entries(raw, level.path):
-        if reason:
-            level.stray.append(Ignored(level.path, name, reason))
-        elif is_folder:
-            level.folders.append(name)
-        elif container_kind(name):
-            level.archives.append(name)
-        elif is_image_name(name):
-            level.images.append(name)
-        else:
-            reason = "neither a folder, an archive nor an image"
-            level.stray.append(Ignored(level.path, name, reason))
-    return level
-
-
-def _describe(
-    place: str, containers: Sequence[Container], stray: Sequence[Ignored | Unmatched]
-) -> str:
+def _describe(place: str, containers: Sequence[Container], stray: Sequence[Stray]) -> str:
     folders = sum(bool(container.prefix) for container in containers)
     archives = len(containers) - folders
     kinds = [counted(folders, "class folder")] if folders else []

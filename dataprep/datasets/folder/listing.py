@@ -11,7 +11,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
@@ -42,6 +42,8 @@ _SHOWN: Final = 20  # columns in a message
 _DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
 _LINE_ENDS: Final = "lines end in different ways, or in CR alone; expected LF or CR LF throughout"
 _MARK: Final = "attribute "  # before the name of an attribute, where columns have their meanings
+_PATH: Final = identifier("path")
+_LABEL: Final = identifier("label")
 _READ_LINES: Final = (  # no byte of a line but its end means anything
     "(select rtrim(coalesce(line, ''), chr(13)) as line from read_csv({file}, auto_detect=false, "
     "hive_partitioning=false, header=false, strict_mode=false, delim='\x01', quote='', escape='', "
@@ -66,7 +68,7 @@ then split_part(size, '.', 1)::bigint end"""
 # Of what no row may lack.
 _NEEDED: Final = {
     "key": "no usable path; expected one below the raw directory, without .. in it, and a label",
-    "size": "no size in bytes; expected a whole number; give --size_column '' if it is no size",
+    "size": "no size in bytes; expected a whole number; rename the column if it is no size",
     "group": "empty group; expected the image's in the column that --group_by names",
 }
 _QUERY: Final = """
@@ -76,8 +78,7 @@ keyed as not materialized (
     from (select * replace ({below} as path)
     from (select * replace (trim(path, ' ' || chr(9)) as path) from cells))),
 grouped as not materialized (select * replace ({group} as "group") from keyed)
-select blank, key, if(starts_with(path, '/'), path, null) as slashed, label, bytes as size,
-"group", {split} as split{more} from grouped
+select blank, key, label, bytes as size, "group", {split} as split{more} from grouped
 """
 
 
@@ -113,6 +114,7 @@ class Listing:
         except (ValueError, csv.Error) as error:
             raise SourceError(f"{self.name}, line 1: {error}; correct the listing") from error
         self.columns = _find_columns(self.name, self._names, options, plain=self._format == "txt")
+        self._own = _attribute_columns(self.name, self._names, self.columns, options)
 
     def attributes(self) -> tuple[Attribute, ...]:
         """What its columns say of each image: whole numbers, where all cells are, or text.
@@ -120,28 +122,20 @@ class Listing:
         Raises:
             SourceError: it cannot be read, or a column has the name of one of dataprep's own.
         """
-        names = [meaning for meaning in self.columns if meaning.startswith(_MARK)]
-        if not names:
+        if not self._own:
             return ()
-        longest = max((name.removeprefix(_MARK) for name in names), key=len)
-        if len(names) > MOST_ATTRIBUTES or not ATTRIBUTE.fullmatch(longest):
-            raise SourceError(
-                f"{self.name}: --attribute_columns are {len(names):,}, the longest name has "
-                f"{len(longest):,} characters; expected {MOST_ATTRIBUTES:,} with 255 at most; name "
-                "fewer, or rename them"
-            )
         whole = ", ".join(
-            f"coalesce(bool_and(regexp_full_match(trim({identifier(name)}), '(-?[0-9]{{1,18}})?'))"
-            f" and bool_or(trim({identifier(name)}) <> ''), false)"
-            for name in names
+            f"coalesce(bool_and(regexp_full_match(trim({cell}), '(-?[0-9]{{1,18}})?'))"
+            f" and bool_or(trim({cell}) <> ''), false)"
+            for cell in map(_marked, self._own)
         )
         with open_database(None, [self.path]) as database, self._explaining():
             query, values = self._cells()
             row = database.execute(f"select {whole} from ({query}) where not blank", values)
             kinds = row.fetchone() or ()
         found = tuple(
-            Attribute(name.removeprefix(_MARK), "int" if kind else "text")
-            for name, kind in zip(names, kinds, strict=True)
+            Attribute(name, "int" if kind else "text")
+            for name, kind in zip(self._own, kinds, strict=True)
         )
         refuse_reserved(found, f"{self.name}: --attribute_columns")
         return found
@@ -159,9 +153,8 @@ class Listing:
             SourceError: a row is wrong, or a file cannot be looked at.
         """
         own = "".join(
-            f", nullif(trim({identifier(_MARK + attribute.name)}), '')"
-            f"{'::bigint' if attribute.kind == 'int' else ''} as "
-            f"{identifier(_MARK + attribute.name)}"
+            f", nullif(trim({_marked(attribute.name)}), '')"
+            f"{'::bigint' if attribute.kind == 'int' else ''} as {_marked(attribute.name)}"
             for attribute in attributes
         )
         first = 0
@@ -178,7 +171,6 @@ class Listing:
                 if packed:
                     yield _with(listed.drop("size"), status="listed", container=self.name)
                     continue
-                self._check_slashed(cells, raw / top)
                 keys = listed["key"]
                 place = pc.binary_join_element_wise(top, keys, "/") if top else keys
                 listed = _with(listed, container=place, offset=0, reason=self.name)
@@ -234,16 +226,18 @@ class Listing:
 
         And its parameters.
         """
-        cells = {**dict.fromkeys(("size", "group", "split"), "null::varchar")}
-        cells["blank"] = "false"
+        cells = dict.fromkeys(map(identifier, ("size", "group", "split")), "null::varchar")
+        blank = "false"
         values: dict[str, object] = {}
+        wanted = [(identifier(meaning), name) for meaning, name in self.columns.items()]
+        wanted += [(_marked(attribute), name) for attribute, name in self._own.items()]
         # Their own names may be any text, and the same twice.
         places = [f"c{place}" for place in range(len(self._names))]
         if self._format == "parquet":
             source = f"{self._parquet} as given({', '.join(places)})"
-            for meaning, name in self.columns.items():
+            for meaning, name in wanted:
                 cell = places[self._names.index(name)]
-                cells[meaning] = f"to_json({cell})" if meaning == "label" else f"{cell}::varchar"
+                cells[meaning] = f"to_json({cell})" if meaning == _LABEL else f"{cell}::varchar"
         elif self._format in _DELIMITERS:
             columns = ", ".join(f"'{place}': 'VARCHAR'" for place in places)
             source = (
@@ -251,23 +245,22 @@ class Listing:
                 f"delim='{_DELIMITERS[self._format]}', quote='\"', escape='\"', "
                 f"columns={{{columns}}})"
             )
-            for meaning, name in self.columns.items():
-                cells[meaning] = places[self._names.index(name)]
+            cells |= {meaning: places[self._names.index(name)] for meaning, name in wanted}
         else:
             source = _READ_LINES.format(file=self._file)
-            cells["blank"] = "trim(line, ' ' || chr(9)) = ''"
+            blank = "trim(line, ' ' || chr(9)) = ''"
             if self._format == "jsonl":
                 source = f"(select line, try_cast(line as json) as object from {source})"
-                for number, (meaning, name) in enumerate(self.columns.items()):
-                    extract = "json_extract" if meaning == "label" else "json_extract_string"
+                for number, (meaning, name) in enumerate(wanted):
+                    extract = "json_extract" if meaning == _LABEL else "json_extract_string"
                     cells[meaning] = f"{extract}(object, $field{number})"
                     values[f"field{number}"] = _pointer(name)
             else:
                 # A path may have spaces, and so has that of Caffe's convert_imageset.
                 parts = "regexp_extract(line, '^(.*)[ \t]([^ \t]*)$', {})"
-                cells["path"], cells["label"] = parts.format(1), parts.format(2)
-        named = ", ".join(f"{cell} as {identifier(meaning)}" for meaning, cell in cells.items())
-        return f"select {named} from {source}", values
+                cells |= {_PATH: parts.format(1), _LABEL: parts.format(2)}
+        named = ", ".join(f"{cell} as {meaning}" for meaning, cell in cells.items())
+        return f"select {blank} as blank, {named} from {source}", values
 
     def _query(self, more: str, top: Path) -> tuple[str, dict[str, object]]:
         """The rows as the rules have them, null where one is broken, and more columns.
@@ -295,17 +288,6 @@ class Listing:
             cells=cells, key=_KEY, below=_BELOW, group=group, size=_SIZE, split=split, more=more
         ), values
 
-    def _check_slashed(self, cells: pa.Table, top: Path) -> None:
-        """Paths with a slash before them may start at `top`, as in the lists of Places."""
-        paths = cells["slashed"].to_pylist()
-        places = [at for at, path in enumerate(paths) if path]
-        firsts = {paths[at].split("/")[1]: at for at in reversed(places)}
-        gone = {first: at for first, at in firsts.items() if not (top / first).exists()}
-        for first, at in gone.items():
-            if len(gone) == len(firsts) or Path("/", first).exists():  # else it is missing here
-                reason = f"{paths[at]} is not below {top}; expected a path that is"
-                raise self._wrong(cells["row"][at].as_py(), reason)
-
     def _listed(self, cells: pa.Table, attributes: Sequence[Attribute]) -> pa.Table:
         """What rows say: key, split, labels, group, size, attributes."""
         for name, expected in _NEEDED.items():
@@ -322,7 +304,7 @@ class Listing:
                 "labels": self._by_cell(cells, "label", self._labels, pa.list_(pa.string())),
                 "group": cells["group"],
                 "size": cells["size"],
-                **{attribute.name: cells[_MARK + attribute.name] for attribute in attributes},
+                **{attribute.name: cells[f"{_MARK}{attribute.name}"] for attribute in attributes},
             }
         )
 
@@ -360,18 +342,15 @@ class Listing:
             raise ValueError(f"empty label, expected a class{advice}")
         if none in labels:
             raise ValueError(f"{none}, which means none, beside others")
-        names = labels
         if self._known is not None:
-            indices = self._known.indices
             labels = [label.strip("/") for label in labels]  # as the list of classes has them
-            if unknown := [label for label in labels if label not in indices]:
+            if unknown := [label for label in labels if label not in self._known.indices]:
                 raise ValueError(
                     f"unknown label {some_of(unknown)}, expected the classes of {self._known.place}"
                 )
-            names = [self._known.classes[indices[label]][0] for label in labels]
-        if len(set(names)) < len(names):
+        if len(set(labels)) < len(labels):
             raise ValueError("a label twice in one cell, expected names of classes, each once")
-        return tuple(sorted(names))
+        return tuple(sorted(labels))
 
     def _look_up(self, raw: Path, listed: pa.Table) -> Iterator[pa.Table]:
         """The files that are there, and those that are not."""
@@ -380,11 +359,12 @@ class Listing:
         pieces = [paths[at : at + step] for at in range(0, len(paths), step)]
         with ThreadPoolExecutor(_LOOKS) as pool:
             found = list(chain.from_iterable(pool.map(lambda some: _look(raw, some), pieces)))
-        there, size, mtime = map(pa.array, zip(*found, strict=True) if found else ([], [], []))
+        size = pa.array([each and each[0] for each in found], pa.int64())
+        mtime = pa.array([each and each[1] for each in found], pa.int64())
+        there = size.is_valid()
         images = _with(listed.drop("size"), status="image", size=size, container_mtime=mtime)
         images = images.filter(there)
-        seconds = pc.divide(images["container_mtime"], 1_000_000_000)
-        yield _with(images, modified=seconds)
+        yield _with(images, modified=pc.divide(images["container_mtime"], 1_000_000_000))
         missing = listed.select(["key", "split"]).filter(pc.invert(there))
         yield _with(missing, status="missing", container=self.name)
 
@@ -421,43 +401,60 @@ def _find_columns(
     place: str, names: list[str], options: FolderOptions, *, plain: bool
 ) -> dict[str, str]:
     """The columns that the options name, or their defaults, by what they say."""
-
-    def optional(name: str | None, usual: str) -> str:
-        return name if name is not None else usual if usual in names else ""
-
-    wanted = {  # the columns of plain lines have no names that could be others
+    split = options.split_column
+    columns = {  # the columns of plain lines have no names that could be others
         "path": "path" if plain else options.path_column,
         "label": "label" if plain else options.label_column,
-        "split": optional(options.split_column, "split"),
-        "size": optional(options.size_column, "size"),
+        "split": split if split is not None else "split" if "split" in names else "",
+        "size": "size" if "size" in names else "",
+        "group": "" if options.group_by in ("path", "folder") else options.group_by,
     }
-    own: Sequence[str] = options.attribute_columns
-    if own == ("all",) and "all" not in names:
-        own = [name for name in names if name and name not in wanted.values()]
-    wanted["group"] = "" if options.group_by in ("path", "folder") else options.group_by
-    marked = {_MARK + re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_"): name for name in own}
-    # The database makes no difference between A and a.
-    if len({name.lower() for name in marked}) < len(own) or _MARK in marked:
-        raise SourceError(
-            f"{place}: columns {some_of(own)} cannot be told apart by letters and digits; name "
-            "other --attribute_columns"
-        )
-    columns = {meaning: name for meaning, name in (wanted | marked).items() if name}
+    columns = {meaning: name for meaning, name in columns.items() if name}
     for meaning, name in columns.items():
-        if (count := names.count(name)) != 1:
-            option = "group_by" if meaning == "group" else f"{meaning}_column"
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            raise SourceError(
-                f"{place} has {count or 'no'} columns {printable(name)}, expected one; it has "
-                f"{', '.join(map(printable, names[:_SHOWN]))}{more}; name the right one with "
-                f"--{'attribute_columns' if meaning in marked else option}"
-            )
+        option = "group_by" if meaning == "group" else f"{meaning}_column"
+        _require_one(place, names, name, option)
     if "split" in columns and options.cut is not None:
         raise SourceError(
             f"{place} has a column {printable(columns['split'])}, and --fractions would cut other "
             "splits; expected one of the two; leave --fractions out, or rename the column"
         )
     return columns
+
+
+def _attribute_columns(
+    place: str, names: list[str], used: Mapping[str, str], options: FolderOptions
+) -> dict[str, str]:
+    """The columns that are kept, by attribute: what is no letter or digit becomes ``_``."""
+    own: Sequence[str] = options.attribute_columns
+    if own == ("all",) and "all" not in names:
+        others = {name for meaning, name in used.items() if meaning != "group"}
+        own = [name for name in names if name and name not in others]
+    columns = {re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_"): name for name in own}
+    # The database makes no difference between A and a.
+    told_apart = len({name.lower() for name in columns}) == len(own)
+    if not (told_apart and len(own) <= MOST_ATTRIBUTES and all(map(ATTRIBUTE.fullmatch, columns))):
+        raise SourceError(
+            f"{place}: --attribute_columns {some_of(own)} cannot be attributes; expected "
+            f"{MOST_ATTRIBUTES:,} at most, with 255 letters and digits at most that tell them "
+            "apart; name fewer, or rename them"
+        )
+    for name in own:
+        _require_one(place, names, name, "attribute_columns")
+    return columns
+
+
+def _require_one(place: str, names: list[str], name: str, option: str) -> None:
+    if (count := names.count(name)) != 1:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        raise SourceError(
+            f"{place} has {count or 'no'} columns {printable(name)}, expected one; it has "
+            f"{', '.join(map(printable, names[:_SHOWN]))}{more}; name the right one with --{option}"
+        )
+
+
+def _marked(attribute: str) -> str:
+    """An attribute's column in SQL, where columns are called by their meanings, too."""
+    return identifier(f"{_MARK}{attribute}")
 
 
 def _pointer(name: str) -> str:
@@ -474,18 +471,19 @@ def _text(cell: object) -> str:
     return "" if cell is None else str(cell).strip()
 
 
-def _look(raw: Path, paths: Sequence[str]) -> list[tuple[bool, int, int]]:
-    """Whether each is a file, how large, and its modification time in nanoseconds."""
-    found = []
+def _look(raw: Path, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+    """The size and the modification time in nanoseconds of each; None where there is no file."""
+    found: list[tuple[int, int] | None] = []
     for path in paths:
         try:
             status = os.stat(f"{raw}/{path}")  # noqa: PTH116 - a Path takes as long as the call
         except (FileNotFoundError, NotADirectoryError):
-            found.append((False, 0, 0))
+            found.append(None)
         except OSError as error:
             raise unreadable(path, error) from error
         else:
-            found.append((stat.S_ISREG(status.st_mode), status.st_size, status.st_mtime_ns))
+            is_file = stat.S_ISREG(status.st_mode)
+            found.append((status.st_size, status.st_mtime_ns) if is_file else None)
     return found
 
 

@@ -29,12 +29,6 @@ OPTIONS: Final = (
         metavar="NAME",
     ),
     Option(
-        "size_column",
-        "The listing's column of file sizes in bytes, which saves one look-up a file; '' for "
-        "none.  [default: size, if there is one]",
-        metavar="NAME",
-    ),
-    Option(
         "label_separator",
         "What separates the labels in a cell of the listing, such as '|'; then an image may have "
         "any number of labels.",
@@ -67,8 +61,8 @@ OPTIONS: Final = (
     ),
     Option(
         "classes",
-        "A list of the classes that fixes their order: one a line, optionally with a TAB and a "
-        "name or number after it. Needed where part of a data set is to have the whole's labels.",
+        "A list of the classes that fixes their order: one a line, optionally with a TAB and "
+        "its name after it. Needed where part of a data set is to have the whole's labels.",
         metavar="FILE",
         file=True,
     ),
@@ -113,9 +107,7 @@ LISTING_FORMATS: Final = {
 }
 """What a listing is, by the suffix of its name."""
 
-_NEED_LISTING: Final = (
-    *("split_column", "size_column", "label_separator", "no_label", "attribute_columns"),
-)
+_NEED_LISTING: Final = ("split_column", "label_separator", "no_label", "attribute_columns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +119,6 @@ class FolderOptions:
             folders tell the classes.
         listing_ruled_out: whether the user said that there is none.
         split_column: None: ``split``, if there is one; empty: none.
-        size_column: None: ``size``, if there is one; empty: none.
         attribute_columns: ``("all",)``: all that are not used otherwise.
         inside: empty for the top.
         cut: how to cut the images into splits; None: they are not cut.
@@ -138,7 +129,6 @@ class FolderOptions:
     path_column: str
     label_column: str
     split_column: str | None
-    size_column: str | None
     label_separator: str
     no_label: str
     attribute_columns: tuple[str, ...]
@@ -161,9 +151,6 @@ class FolderOptions:
 def parse_options(options: Mapping[str, str]) -> FolderOptions:
     """What the options say.
 
-    Args:
-        options: values by name, defaults included.
-
     Raises:
         UsageError: a value is not understood, or two contradict each other.
     """
@@ -175,7 +162,6 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
         path_column=options["path_column"],
         label_column=options["label_column"],
         split_column=options.get("split_column"),
-        size_column=options.get("size_column"),
         label_separator=options.get("label_separator", ""),
         no_label=options.get("no_label", ""),
         attribute_columns=tuple(filter(None, map(str.strip, columns))),

@@ -11,8 +11,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import ClassVar, Final, cast
 
-from dataprep.archives.containers import list_archive, stat_fingerprint
-from dataprep.archives.directory import list_folder
+from dataprep.archives.containers import list_archive, list_container, stat_fingerprint
 from dataprep.archives.listing import basename
 from dataprep.archives.tar import Archive
 from dataprep.datasets.base import Dataset, Found, Option, ScanUnit, wanted_splits
@@ -84,7 +83,8 @@ class ImageNet(Dataset):
 
     @cached_property
     def _boxes(self) -> Mapping[str, tuple[Box, ...]]:
-        return read_bounding_boxes(Path(self.options["bbox_csv"])) if self.has_boxes else {}
+        path = self.options.get("bbox_csv")
+        return {} if path is None else read_bounding_boxes(Path(path))
 
     @property
     def has_boxes(self) -> bool:
@@ -109,11 +109,11 @@ class ImageNet(Dataset):
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
         """List one unit: rows sorted by key, and whatever was left out and why."""
         unit = cast("ImageNetUnit", unit)
-        if unit.container.endswith(".tar"):
+        if unit.inner:
             archive = Archive(unit.container, unit.offset, unit.size, unit.inner)
             listing = list_archive(raw, archive)
         else:
-            listing = list_folder(raw, unit.container)
+            listing = list_container(raw, unit.container, restarts_name=unit.restarts_name)
         images = sorted((basename(image.path), image) for image in listing.images)
         if unit.category:
             labels = [class_indices()[unit.category]] * len(images)
@@ -124,7 +124,8 @@ class ImageNet(Dataset):
             image.row(prefix + name, (label,), boxes=self._boxes.get(name, ()))
             for (name, image), label in zip(images, labels, strict=True)
         ]
-        return Scanned({unit.split: rows}, sorted(listing.ignored, key=lambda entry: entry.name))
+        ignored = sorted(listing.ignored, key=lambda entry: entry.name)
+        return Scanned({unit.split: rows}, ignored, restarts=listing.restarts)
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         """Identify what `scan` would read from, with one or two `stat` calls.
@@ -150,24 +151,21 @@ def read_bounding_boxes(path: Path) -> Mapping[str, tuple[Box, ...]]:
     try:
         with open_regular(path) as opened, TextIOWrapper(opened, "utf-8", newline="") as file:
             for number, row in enumerate(csv.reader(file), start=1):
-                if not row:
-                    continue
-                name, *sides = row
-                left, top, right, bottom = box = _sides(sides)
-                if not (0 <= left <= right <= 1 and 0 <= top <= bottom <= 1):
-                    raise SourceError(
-                        f"{path}: line {number}: expected 'file name,xmin,ymin,xmax,ymax' with "
-                        f"fractions of the image's size, found {','.join([name, *sides])!r}"
-                    )
-                boxes[name] += (box,)
+                if row:
+                    boxes[row[0]] += (_box(row[1:], f"{path}: line {number}"),)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise SourceError(f"--bbox_csv {path}: {error}") from error
     return boxes
 
 
-def _sides(texts: Sequence[str]) -> Box:
+def _box(sides: Sequence[str], place: str) -> Box:
     try:
-        left, top, right, bottom = map(float, texts)
+        left, top, right, bottom = map(float, sides)
+        if 0 <= left <= right <= 1 and 0 <= top <= bottom <= 1:
+            return left, top, right, bottom
     except ValueError:
-        return (1.0, 1.0, 0.0, 0.0)  # no box
-    return (left, top, right, bottom)
+        pass
+    raise SourceError(
+        f"{place}: expected 'file name,xmin,ymin,xmax,ymax' with fractions of the image's size, "
+        f"found {','.join(sides)!r} after the name"
+    )
