@@ -96,9 +96,9 @@ docs: setup
 	$(BIN)/python -m pip install --quiet --group docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# Long; see docs/performance.md. IMAGES=DIR uses <class>/*.JPEG found there.
+# Hours, or QUESTION=peers alone; see docs/performance.md. IMAGES=DIR uses <class>/*.JPEG found there.
 bench: setup
-	$(BIN)/python -m benchmarks $(if $(IMAGES),--images $(IMAGES))
+	$(BIN)/python -m benchmarks $(QUESTION) $(if $(IMAGES),--images $(IMAGES))
 
 clean:
 	rm -rf $(VENV) $(MXNET) $(LOWEST) $(PANDAS) $(VENV)-mds $(VENV)-newest $(DEMO) site

@@ -1,5 +1,6 @@
-"""How fast and how large: dataprep beside ``cp``, the TPU script, im2rec and its own kernels.
+"""How fast and how large: dataprep beside other tools, bare loops, ``cp`` and plain files.
 
-``python -m benchmarks`` runs everything that can run here and prints one table. Each module
-answers one question and returns rows; nothing here is a test, and nothing fails for being slow.
+``python -m benchmarks QUESTION`` answers one question of docs/performance.md with one table. Each
+module is a question, and its docstring asks it; nothing here is a test, and nothing fails for
+being slow.
 """

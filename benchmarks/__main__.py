@@ -1,4 +1,8 @@
-"""``python -m benchmarks [NAME ...]``: runs the benchmarks and prints one table."""
+"""``python -m benchmarks QUESTION``: measures what a question asks, and prints a table.
+
+The table is Markdown, as docs/performance.md has it. Both sides of a ratio are measured in turn in
+the same minutes; absolute figures are of this machine only.
+"""
 
 from __future__ import annotations
 
@@ -14,54 +18,38 @@ from pathlib import Path
 
 from benchmarks import (
     engines,
-    filters,
-    im2rec,
-    listing,
-    loops,
-    machine,
+    formats,
     memory,
-    passing,
     peers,
+    prepare,
     radiographs,
     reading,
-    resize,
     review,
     scan,
-    sinks,
     staging,
-    staging_nodes,
     startup,
-    table,
-    tpu_loop,
 )
-from benchmarks.measure import CommandFailedError
-from benchmarks.results import Row
-from benchmarks.setting import ROOT, CannotRunError, Setting
+from benchmarks.measure import CannotRunError, CommandFailedError, Setting, describe
+from benchmarks.tables import Row, table
 
-_BENCHMARKS: dict[str, Callable[[Setting], list[Row]]] = {
+QUESTIONS: dict[str, Callable[[Setting], list[Row]]] = {
     "startup": startup.measure,
-    "memory": memory.measure,
-    "scan": scan.measure,
-    "listing": listing.measure,
-    "passing": passing.measure,
-    "tpu_loop": tpu_loop.measure,
-    "filters": filters.measure,
-    "resize": resize.measure,
-    "review": review.measure,
-    "sinks": sinks.measure,
+    "prepare": prepare.measure,
     "peers": peers.measure,
-    "reading": reading.measure,
+    "formats": formats.measure,
     "radiographs": radiographs.measure,
+    "scan": scan.measure,
+    "memory": memory.measure,
+    "reading": reading.measure,
     "staging": staging.measure,
-    "nodes": staging_nodes.measure,
     "engines": engines.measure,
+    "review": review.measure,
 }
-_SAMPLE = ROOT.parent / "shared" / "data" / "imagenet-sample"
 _WORK = "dataprep-benchmarks"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for.
+    """Answer what was asked, or every question.
 
     Returns:
         0, or 1 if a program failed. A target that is missed is a figure, not a failure, and so
@@ -69,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parse(arguments)
     signal.signal(signal.SIGTERM, _terminated)
+    failed = False
     with _work_directory(options.work, keep=options.keep) as work:
         setting = Setting(
             work=work,
@@ -78,68 +67,54 @@ def main(arguments: Sequence[str] | None = None) -> int:
             mxnet_python=options.mxnet_python,
             mds_python=options.mds_python,
         )
-        described = machine.describe(setting)
-        rows, failed = _run(options.names or list(_BENCHMARKS), setting)
-    judged = not options.quick
-    print(table.text(rows, described, judged=judged))
-    if options.markdown:
-        options.markdown.write_text(table.markdown(rows, described, judged=judged))
-    if options.json:
-        options.json.write_text(table.to_json(rows, described, judged=judged))
+        described = describe(setting)
+        for name in options.questions or QUESTIONS:
+            try:
+                rows = QUESTIONS[name](setting)
+            except CannotRunError as error:
+                rows = [Row(name, problem=str(error))]
+            except CommandFailedError as error:
+                failed = True
+                setting.say(f"{name}: {error}\n{error.output}")
+                rows = [Row(name, problem=str(error))]
+            print(table(name, rows, judged=not options.quick), flush=True)
+    print("\n".join(f"- {name}: {value}" for name, value in described.items()))
     return int(failed)
 
 
-def _run(names: Sequence[str], setting: Setting) -> tuple[list[Row], bool]:
-    rows: list[Row] = []
-    failed = False
-    for name in names:
-        try:
-            rows += _BENCHMARKS[name](setting)
-        except CannotRunError as error:
-            rows.append(Row(name, problem=str(error)))
-        except CommandFailedError as error:
-            failed = True
-            setting.say(f"{name}: {error}\n{error.output}")
-            rows.append(Row(name, problem=str(error)))
-    return rows, failed
-
-
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join(_BENCHMARKS)} [default: all]"
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        epilog="\n".join(f"  {name:12} {_asks(answer)}" for name, answer in QUESTIONS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--images",
-        type=Path,
-        default=_SAMPLE if _SAMPLE.is_dir() else None,
-        help="directory of class directories of JPEG files [default: ../shared/data/"
-        "imagenet-sample where there is one, else made-up images]",
+        "questions", nargs="*", metavar="QUESTION", help="of those below [default: all, for hours]"
+    )
+    parser.add_argument(
+        "--images", type=Path, help="directory of class directories of JPEG files [default: drawn]"
     )
     parser.add_argument("--repeat", type=int, help="pairs or rounds of measurements [default: 3]")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every value here")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table here")
-    for option, variable, library in (
-        ("--mxnet-python", im2rec.VARIABLE, "mxnet 1.9.1"),
-        ("--mds-python", loops.MDS_VARIABLE, "mosaicml-streaming"),
-    ):
+    for option, library in (("mxnet", "mxnet 1.9.1"), ("mds", "mosaicml-streaming")):
+        variable = f"DATAPREP_{option.upper()}_PYTHON"
         parser.add_argument(
-            option,
+            f"--{option}-python",
             type=Path,
             default=Path(os.environ[variable]) if os.environ.get(variable) else None,
             help=f"for peers, reading: an interpreter with {library} [default: {variable}]",
         )
     parser.add_argument(
-        "--work", type=Path, help="where inputs and outputs go, 15 GB [default: temporary]"
+        "--work", type=Path, help="where inputs and outputs go, 25 GB [default: temporary]"
     )
     parser.add_argument("--keep", action="store_true", help="keep the inputs for the next time")
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.names if name not in _BENCHMARKS]
+    unknown = [name for name in options.questions if name not in QUESTIONS]
     if unknown:
-        parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(_BENCHMARKS)}")
+        parser.error(f"no question {unknown[0]!r}; there are {', '.join(QUESTIONS)}")
     if options.images is not None and not options.images.is_dir():
-        parser.error("--images is not a directory")
+        parser.error(f"--images {options.images} is not a directory")
     if options.repeat is not None and options.repeat < 1:
         parser.error("--repeat must be at least 1")
     for name in ("mxnet_python", "mds_python"):
@@ -147,6 +122,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
             # Programs start elsewhere. Not resolved: a link tells Python its environment.
             setattr(options, name, getattr(options, name).absolute())
     return options
+
+
+def _asks(answer: Callable[[Setting], list[Row]]) -> str:
+    """The question: the first line of its module."""
+    return (sys.modules[answer.__module__].__doc__ or "").partition("\n")[0]
 
 
 def _terminated(*_: object) -> None:

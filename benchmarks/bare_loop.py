@@ -1,66 +1,104 @@
-"""The other side of resize: decode, resize, encode in memory, and nothing else.
+"""The other side of prepare: what an image cannot do without, and nothing else, in processes.
 
-Exactly the library calls that ``dataprep imagenet --resize 256`` makes, with its defaults, on
-images that are already in memory, one thread a process. Prints images a second, of all
-processes together.
+``python -m benchmarks.bare_loop WORK RAW OUT PROCESSES``, where WORK is
+
+* ``header``: read a file, take SHA-256 and CRC-32C, write, in files of as many bytes as ImageNet's
+  shards;
+* ``bitstream``: the same, and check the bitstream as the default check does;
+* ``resize``: decode, resize and encode in memory, with the library calls and defaults of
+  ``dataprep imagenet --resize 256``.
+
+Prints images a second of processor time and of wall time, of all processes together.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
+import os
 import sys
 import time
-from itertools import cycle, islice
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from dataprep.cli.prepare import dataset_command
-from dataprep.images import Recipe, Resize, codecs, jpeg, pixels
+import google_crc32c
+
+from benchmarks import raw_sets
+from dataprep.images import Resize, codecs, jpeg, pixels
 from dataprep.images.recipe import CHROMA
 
-_OPTIONS = dataset_command("imagenet").params
-_DEFAULTS: dict[str | None, Any] = {option.name: option.default for option in _OPTIONS}
-_RECIPE = Recipe(resize=Resize(256), filter=_DEFAULTS["filter"], quality=_DEFAULTS["quality"])
-_WARM_UP = 20  # images
+_SHARD = 140_000_000  # bytes
+_BLOCK = 1 << 20  # bytes a write
 _START_SECONDS = 60.0  # a process that died must not keep the others waiting
+_QUALITY = 95
 
 
-def main(raw: Path, count: int, processes: int) -> None:
-    """Convert ``count`` images in each process."""
-    images = [path.read_bytes() for path in sorted(raw.glob("train/*/*.JPEG"))[:count]]
-    grey = [jpeg.read_frame(data).components == 1 for data in images]
-    inputs = list(zip(images, grey, strict=True))
-    # Forked, so that the images are in every process without being copied or read again.
+def main(kind: str, raw: Path, out: Path, processes: int) -> None:
+    """Share a tree's images out evenly, and begin everywhere at the same moment."""
+    files = raw_sets.files(raw)
+    out.mkdir()
+    # Forked, so that what is in memory is in all without being read again.
     context = multiprocessing.get_context("fork")
     ready, rates = context.Barrier(processes), context.SimpleQueue()
 
-    def work() -> None:
-        for data, is_grey in inputs[:_WARM_UP]:
-            _convert(data, is_grey)
+    def work(number: int) -> None:
+        mine = files[number::processes]
+        if kind == "resize":
+            job: Callable[[], None] = partial(_resize_all, [path.read_bytes() for path in mine])
+        else:
+            job = partial(_write, [str(path) for path in mine], f"{out}/{number}", kind)
         ready.wait(_START_SECONDS)
-        start = time.perf_counter()
-        for data, is_grey in islice(cycle(inputs), count):
-            _convert(data, is_grey)
-        rates.put(count / (time.perf_counter() - start))
+        start, processor = time.perf_counter(), time.process_time()
+        job()
+        spent = time.process_time() - processor, time.perf_counter() - start
+        rates.put([len(mine) / seconds for seconds in spent])
 
-    workers = [context.Process(target=work) for _ in range(processes)]
+    workers = [context.Process(target=work, args=(number,)) for number in range(processes)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     if any(worker.exitcode for worker in workers):
         sys.exit("a process of the bare loop failed")
-    print(json.dumps({"rate": sum(rates.get() for _ in workers)}))
+    per_cpu, wall = zip(*(rates.get() for _ in workers), strict=True)
+    print(json.dumps({"per_cpu": sum(per_cpu), "wall": sum(wall)}))
 
 
-def _convert(data: bytes, is_grey: bool) -> bytes:
-    decoded = codecs.fast_decode(data, "GRAY" if is_grey else "RGB")
-    height, width = decoded.shape[:2]
-    size = pixels.target_size(width, height, Resize(256))
-    resized = pixels.resized(decoded, size, _RECIPE.filter)
-    return codecs.to_jpeg(resized, _RECIPE.quality, CHROMA)
+def _write(files: list[str], prefix: str, kind: str) -> None:
+    shard, written, pending = -1, _SHARD, 0
+    pieces: list[bytes] = []
+    digest = hashlib.sha256()
+    for number, path in enumerate(files):
+        if written >= _SHARD:
+            if shard >= 0:
+                os.close(shard)
+            shard = os.open(f"{prefix}-{number}", os.O_WRONLY | os.O_CREAT)
+            written, digest = 0, hashlib.sha256()
+        descriptor = os.open(path, os.O_RDONLY)
+        data = os.read(descriptor, os.fstat(descriptor).st_size)
+        os.close(descriptor)
+        if kind == "bitstream":
+            codecs.fast_scan(data)
+        digest.update(data)
+        google_crc32c.value(data)
+        pieces.append(data)
+        pending += len(data)
+        if pending >= _BLOCK or path is files[-1]:
+            written += os.writev(shard, pieces)
+            pieces, pending = [], 0
+    os.close(shard)
+
+
+def _resize_all(images: list[bytes]) -> None:
+    for data in images:
+        is_grey = jpeg.read_frame(data).components == 1
+        decoded = codecs.fast_decode(data, "GRAY" if is_grey else "RGB")
+        height, width = decoded.shape[:2]
+        size = pixels.target_size(width, height, Resize(256))
+        codecs.to_jpeg(pixels.resized(decoded, size, "bicubic"), _QUALITY, CHROMA)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))

@@ -1,27 +1,49 @@
-"""Runs a program and tells its wall time, processor time and the peak memory of its processes.
+"""What every question shares: programs that are run and timed, in turn, and the machine's words.
 
-The largest process of a tree is what decides whether a job fits a node, so memory is never a sum.
-``wait4`` gives the peak of the largest process that was waited for; with `watched`, all
-descendants are looked at in ``/proc`` as well, which tells them apart and finds daemons.
+A figure alone says how busy a machine was. So sides are measured in rounds, each side once a round,
+and what is reported is the median of the rounds' ratios. A fixed cost, such as starting up, shows
+in whole commands; two sizes of the same job tell what each further image costs.
 """
 
 from __future__ import annotations
 
+import math
 import os
-import resource
+import platform
+import shutil
 import subprocess
-import tempfile
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import TypeVar
 
-from benchmarks.setting import ROOT
+ROOT = Path(__file__).resolve().parents[1]
+"""Where ``python -m benchmarks.…`` works from, for the programs that benchmarks start."""
 
-_SAMPLE_SECONDS = 0.05
-_WORKER = b"dataprep_pipelines.worker"
-_TAIL = 2000  # characters of a failed program's output that its error repeats
+_TAIL = 20  # lines of a failed program's output that its error repeats
+_LIBRARIES = (
+    *("dataprep-shards", "apache-beam", "numpy", "pillow", "cykooz-resizer", "simplejpeg"),
+    *("google-crc32c", "lmdb", "h5py", "webdataset", "torch", "array-record", "grain", "datasets"),
+    *("litdata", "tensorflow-cpu", "tensorflow", "distributed", "mxnet", "opencv-python-headless"),
+    *("mosaicml-streaming", "xxhash"),
+)
+_VERSIONS = """
+import platform, sys
+from importlib.metadata import distributions
+named = {one.metadata["Name"]: one.version for one in distributions()}
+found = {name.lower().replace("_", "-"): version for name, version in named.items()}
+print("Python " + platform.python_version(), end="")
+print(*(f", {name} {found[name]}" for name in sys.argv[1:] if name in found), sep="")
+"""
+
+Value = TypeVar("Value")
+
+
+class CannotRunError(Exception):
+    """A benchmark lacks something that this machine does not have; the text says what to do."""
 
 
 class CommandFailedError(Exception):
@@ -32,9 +54,43 @@ class CommandFailedError(Exception):
         output: the end of what it said.
     """
 
-    def __init__(self, text: str, output: str) -> None:
+    def __init__(self, text: str, output: str = "") -> None:
         super().__init__(text)
         self.output = output
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How to measure.
+
+    Attributes:
+        work: an existing directory for inputs, which are kept between benchmarks, and outputs.
+        images: a directory of class directories with JPEG files; None for drawn images.
+        repeat: how many rounds.
+        quick: tiny sizes, to see that everything runs; the figures then mean nothing.
+        mxnet_python: an interpreter with mxnet 1.9.1.
+        mds_python: an interpreter with mosaicml-streaming.
+    """
+
+    work: Path
+    images: Path | None
+    repeat: int
+    quick: bool
+    mxnet_python: Path | None
+    mds_python: Path | None
+
+    @property
+    def cores(self) -> int:
+        """Cores this process may use, which is also what dataprep uses by default."""
+        return len(os.sched_getaffinity(0))
+
+    def size(self, full: Value, quick: Value) -> Value:
+        """The one of two sizes that this run wants."""
+        return quick if self.quick else full
+
+    def say(self, text: str) -> None:
+        """Progress, apart from the table."""
+        print(text, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -44,25 +100,22 @@ class Usage:
     Attributes:
         seconds: wall time, including the flush to disk where one was asked for.
         cpu_seconds: user and system time of all its processes.
-        peak_bytes: peak resident memory of the largest of its processes.
-        peaks: the same by role (``launcher``, ``worker``, ``other``); only of watched programs.
-        output: what it printed.
-        written_bytes: size of the files it made; 0 if nobody looked.
+        peak_bytes: peak resident memory of the largest of its processes: what decides whether a
+            job fits a node.
+        lines: what it printed, each line with the second in which it came.
     """
 
     seconds: float
     cpu_seconds: float
     peak_bytes: int
-    peaks: Mapping[str, int] = field(default_factory=dict)
-    output: str = ""
-    written_bytes: int = 0
+    lines: Sequence[tuple[float, str]] = ()
 
 
 def run(
     command: Sequence[str | Path],
     *,
     flush: bool = False,
-    watched: bool = False,
+    until: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> Usage:
     """Run a program to its end.
@@ -71,95 +124,171 @@ def run(
         command: program and arguments.
         flush: make everything durable with ``sync``, and count that too. What was dirty before is
             flushed before the clock starts.
-        watched: sample ``/proc`` for the memory of every process; costs about 1 % of one core.
+        until: end it when it prints a line with this.
         environment: added to this process's own.
 
     Raises:
-        CommandFailedError: it ended with another exit code than 0.
+        CommandFailedError: it ended with another exit code than 0, or without that line.
     """
     if flush:
         os.sync()
-    with tempfile.TemporaryFile() as output:
-        start = time.perf_counter()
-        process = subprocess.Popen(
-            [str(word) for word in command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=ROOT,
-            env={**os.environ, **(environment or {})},
-        )
+    lines: list[tuple[float, str]] = []
+    stopped = False
+    start = time.perf_counter()
+    with subprocess.Popen(
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=ROOT,
+        env={**os.environ, **(environment or {})},
+        errors="replace",
+    ) as process:
         try:
-            status, resources, peaks = _wait(process, watched)
+            for line in process.stdout or ():
+                lines.append((time.perf_counter() - start, line.rstrip()))
+                if until and until in line and not stopped:
+                    stopped = True
+                    process.terminate()
+            _, status, resources = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
         except BaseException:
             process.terminate()
-            process.wait()
             raise
-        if flush:
-            os.sync()
-        seconds = time.perf_counter() - start
-        text = _text(output)
-    if status != 0:
-        raise CommandFailedError(f"{_name(command)} ended with code {status}", text[-_TAIL:])
+    if flush:
+        os.sync()
+    seconds = lines[-1][0] if stopped else time.perf_counter() - start
+    if stopped != bool(until) or (process.returncode != 0 and not stopped):
+        # Program and module: other arguments would be paths of this machine.
+        name = Path(command[0]).name
+        if "-m" in command:
+            name += f" -m {command[list(command).index('-m') + 1]}"
+        output = "\n".join(line for _, line in lines[-_TAIL:])
+        raise CommandFailedError(f"{name} ended with code {process.returncode}", output)
     return Usage(
         seconds=seconds,
         cpu_seconds=resources.ru_utime + resources.ru_stime,
-        peak_bytes=max(resources.ru_maxrss * 1024, *peaks.values(), 0),
-        peaks=peaks,
-        output=text,
+        peak_bytes=resources.ru_maxrss * 1024,
+        lines=lines,
     )
 
 
-def _name(command: Sequence[str | Path]) -> str:
-    """Program and module: arguments would be paths of this machine."""
-    module = command.index("-m") + 1 if "-m" in command else 0
-    return f"{Path(command[0]).name} -m {command[module]}" if module else Path(command[0]).name
+@contextmanager
+def fresh(directory: Path) -> Iterator[Path]:
+    """A path where nothing is, and where nothing is left."""
+    shutil.rmtree(directory, ignore_errors=True)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
-def _wait(
-    process: subprocess.Popen[bytes], watched: bool
-) -> tuple[int, resource.struct_rusage, dict[str, int]]:
-    peaks: dict[str, int] = {}
-    while True:
-        found, status, resources = os.wait4(process.pid, os.WNOHANG if watched else 0)
-        if found:
-            process.returncode = os.waitstatus_to_exitcode(status)
-            return process.returncode, resources, peaks
-        for role, peak in _sample(process.pid):
-            peaks[role] = max(peak, peaks.get(role, 0))
-        time.sleep(_SAMPLE_SECONDS)
+def prepared(
+    setting: Setting,
+    raw: Path,
+    *options: str | Path,
+    dataset: str = "imagenet",
+    program: Sequence[str] = ("-m", "dataprep"),
+) -> Usage:
+    """Prepare a raw set, flush it to disk, and delete it.
+
+    Args:
+        setting: where.
+        raw: the raw directory.
+        options: of ``dataprep imagenet``, or of the command of another data set.
+        dataset: that command.
+        program: what the interpreter runs.
+    """
+    with fresh(setting.work / "out") as out:
+        place = ("--raw_data_dir", raw, "--local_scratch_dir", out)
+        return run([sys.executable, *program, dataset, *place, *options], flush=True)
 
 
-def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode(errors="replace")
+@dataclass(frozen=True)
+class Speed:
+    """What one program does a second.
+
+    Attributes:
+        whole: images a second of the whole command at its larger size, start-up included.
+        steady: of each further image: the difference of two sizes over that of their times.
+        whole_per_cpu: images a second of processor time, of the whole command.
+        steady_per_cpu: the same of each further image.
+    """
+
+    whole: float
+    steady: float
+    whole_per_cpu: float
+    steady_per_cpu: float
 
 
-def _sample(root: int) -> Iterator[tuple[str, int]]:
-    """Role and peak resident bytes of a process and of all its descendants."""
-    for process in _tree(root):
-        try:
-            status = Path(f"/proc/{process}/status").read_bytes()
-            words = Path(f"/proc/{process}/cmdline").read_bytes()
-        except OSError:
-            continue  # it has ended meanwhile
-        _, found, rest = status.partition(b"VmHWM:")
-        if found:  # a zombie has none
-            role = "worker" if _WORKER in words else "other"
-            yield "launcher" if process == root else role, int(rest.split(None, 1)[0]) * 1024
+def two_sizes(job: Callable[[int], Usage], small: int, large: int) -> Speed:
+    """Measure a program on few images, and on several times as many."""
+    short, long = job(small), job(large)
+    further = large - small
+    return Speed(
+        whole=_rate(large, long.seconds),
+        steady=_rate(further, long.seconds - short.seconds),
+        whole_per_cpu=_rate(large, long.cpu_seconds),
+        steady_per_cpu=_rate(further, long.cpu_seconds - short.cpu_seconds),
+    )
 
 
-def _tree(root: int) -> list[int]:
-    parents: dict[int, int] = {}
-    for entry in os.scandir("/proc"):
-        if entry.name.isdecimal():
-            try:
-                stat = Path(entry.path, "stat").read_bytes()
-            except OSError:
-                continue
-            # The name before the last parenthesis may hold anything, spaces included.
-            parents[int(entry.name)] = int(stat.rpartition(b")")[2].split()[1])
-    tree = {root}
-    while more := {child for child, parent in parents.items() if parent in tree} - tree:
-        tree |= more
-    return sorted(tree)
+def _rate(images: int, seconds: float) -> float:
+    return images / seconds if seconds > 0 else math.nan
+
+
+def rounds(
+    setting: Setting,
+    name: str,
+    programs: Mapping[str, Callable[[], Value]],
+    *,
+    warm_up: Sequence[Callable[[], object]] = (),
+) -> dict[str, list[Value]]:
+    """Measure several programs in rounds: each once a round, and each round starts elsewhere.
+
+    So what drifts while a round lasts is not always to the same program's advantage.
+
+    Args:
+        setting: how many rounds.
+        name: for progress.
+        programs: measures each of them once.
+        warm_up: called before, so that no side reads its libraries from a cold disk.
+
+    Returns:
+        What was measured of each, a value a round, in the order of the rounds.
+    """
+    if warm_up:
+        setting.say(f"{name}: warming up")
+    for program in warm_up:
+        program()
+    order = list(programs)
+    measured: dict[str, list[Value]] = {program: [] for program in order}
+    for number in range(setting.repeat):
+        first = number * len(order) // setting.repeat
+        for each in order[first:] + order[:first]:
+            setting.say(f"{name}: round {number + 1} of {setting.repeat}: {each}")
+            measured[each].append(programs[each]())
+    return measured
+
+
+def describe(setting: Setting) -> dict[str, str]:
+    """Processor, memory, file system and versions; no host name and no path."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    processor = "unknown"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            processor = line.partition(":")[2].strip()
+    described = {
+        "date": time.strftime("%Y-%m-%d"),
+        "processor": f"{processor}, {setting.cores} of {os.cpu_count()} cores usable",
+        "memory": f"{memory / (1 << 30):.0f} GiB",
+        "load before": f"{os.getloadavg()[0]:.1f}",
+        "kernel": f"{platform.system()} {platform.release()}",
+        "images": "real, repeated" if setting.images else "drawn, repeated",
+        "rounds": f"{setting.repeat}{', --quick: figures mean nothing' if setting.quick else ''}",
+    }
+    interpreters = {"ours": Path(sys.executable), "im2rec": setting.mxnet_python}
+    for name, python in {**interpreters, "MosaicML": setting.mds_python}.items():
+        if python is not None:
+            described[name] = run([python, "-c", _VERSIONS, *_LIBRARIES]).lines[-1][1]
+    return described

@@ -1,9 +1,9 @@
 """How fast do trainers read what was written, beside plain files and others' own loaders?
 
 400 photographs of 256x256, repeated under other names: as plain files, which torchvision's
-``ImageFolder`` would read, and in every format. A loader is a program of its own with two workers,
-and all take turns, an epoch each, in every round. Cold is with all of its files dropped from the
-page cache; what a program has mapped stays there, which is to its advantage.
+``ImageFolder`` would read, and in every format. A loader is a program of its own (`loaders`) with
+two workers, and all take turns, an epoch each, in every round. Cold is with all of its files
+dropped from the page cache; what a program has mapped stays there, which is to its advantage.
 """
 
 from __future__ import annotations
@@ -16,33 +16,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import dataprep
-from benchmarks import raw_set
-from benchmarks.loops import MDS_HOW_TO
-from benchmarks.measure import CommandFailedError, run
-from benchmarks.results import Row, Target, compared
-from benchmarks.setting import ROOT, CannotRunError, Setting
-from benchmarks.sinks import default_shard
-from benchmarks.speed import rounds
+from benchmarks import formats, raw_sets
+from benchmarks.measure import ROOT, CannotRunError, CommandFailedError, Setting, rounds, run
+from benchmarks.peers import MDS_HOW_TO
+from benchmarks.tables import Row, Target, compared, figure
 from dataprep.plugins import SINKS, installed
 
 _FILES = "plain files"
 _FORMATS = ("tfrecord", "recordio", "webdataset", "hdf5", "lmdb-torch", "parquet", "arrayrecord")
 _AS_FAST = {"tfrecord", "recordio", "webdataset", "hdf5"}  # those that have a target
-_DECODED, _BYTES = Target(">=", 1.3), Target(">=", 0.8)
+_TARGET = Target(">=", 1.3)  # at random, warm
+_ORDERS = ("random", "in sequence")
 _STAND_INS = ROOT / "examples" / "dataprep-mds" / "tests" / "stand_ins"  # of torchvision, for mds
-_MIB = 1 << 20
+_ENVIRONMENT = {"PYTHONPATH": str(_STAND_INS), "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
 
 
 @dataclass(frozen=True)
 class _Loader:
-    """A program of `reading_script`.
+    """A program of `loaders`.
 
     Attributes:
         kind: what it calls the loader.
@@ -63,170 +60,150 @@ class _Loader:
 
 @dataclass(frozen=True)
 class _Epoch:
-    """Images a second, and bytes of the largest worker."""
+    """Images a second, and MiB that the largest worker has for itself."""
 
     speed: float
-    worker: int
+    worker: float
 
 
 def measure(setting: Setting) -> list[Row]:
     """Every format against plain files, and its own or a similar loader's against ours."""
-    if find_spec("torch") is None:
-        raise CannotRunError("no PyTorch here: pip install torch")
     loaders, missing = _find(setting)
+    if _FILES not in loaders:
+        raise CannotRunError("no PyTorch here: pip install torch")
     for loader in loaders.values():
         _prepare(setting, loader.data)
-    rows: list[Row] = []
-    for decoded in (True, False):
-        for random in (True, False):
-            rows += _compare(setting, loaders, decoded, random)
-    return [*rows, *missing]
+    return [row for order in _ORDERS for row in _compare(setting, loaders, order)] + missing
 
 
 def _find(setting: Setting) -> tuple[dict[str, _Loader], list[Row]]:
     """All that can run here, plain files first."""
-    mds = setting.mds_python
-    found = {_FILES: _Loader("files", "small")}
-    found |= {name: _Loader("dataprep", name) for name in _FORMATS if name in installed(SINKS)}
-    peers = {
+    mds = setting.mds_python or Path(sys.executable)
+    known = {_FILES: _Loader("files", "small")}
+    known |= {name: _Loader("dataprep", name) for name in _FORMATS if name in installed(SINKS)}
+    known |= {
         "webdataset's loader": _Loader("webdataset", "webdataset", "", "webdataset", "webdataset"),
         "Grain": _Loader("grain", "arrayrecord", "", "arrayrecord", "grain"),
         "Hugging Face datasets": _Loader(
             *("huggingface", "parquet", "huggingface-cache", "parquet", "datasets")
         ),
         "LitData": _Loader("litdata", "small", "litdata", "tfrecord", "litdata"),
-        "MosaicML Streaming": _Loader(
-            *("mosaicml", "small", "mds", "tfrecord", "streaming"), mds or Path(sys.executable)
-        ),
+        "MosaicML Streaming": _Loader("mosaicml", "small", "mds", "tfrecord", "streaming", mds),
     }
-    missing = []
-    for name, peer in peers.items():
+    found, missing = {}, []
+    for name, loader in known.items():
         try:
-            run([peer.python, "-c", f"import {peer.needs}"], environment=_environment())
-            found[name] = peer
-        except (CommandFailedError, OSError):
-            why = MDS_HOW_TO if peer.kind == "mosaicml" else f"pip install {peer.needs}"
-            missing.append(Row(f"reading: {name}", problem=f"{peer.needs} is not here: {why}"))
+            run([loader.python, "-c", f"import {loader.needs}"], environment=_ENVIRONMENT)
+            found[name] = loader
+        except CommandFailedError:
+            why = MDS_HOW_TO if loader.kind == "mosaicml" else f"pip install {loader.needs}"
+            missing.append(Row(f"reading: {name}", problem=f"{loader.needs} is not here: {why}"))
     return found, missing
-
-
-def _environment() -> dict[str, str]:
-    return {"PYTHONPATH": str(_STAND_INS), "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
 
 
 def _prepare(setting: Setting, data: str) -> None:
     """The plain files, or what `dataprep imagenet` makes of them, unless they are there."""
-    images = setting.size(4_800, 200)
     small = setting.work / "small"
     if data != "small":
-        shards = () if default_shard(data) is None else ("--num_shards", "train=8")
-        _imagenet(setting, small, data, "--sink", data, *shards)
+        shards = "1" if formats.find(data).one_file else "8"
+        _imagenet(setting, small, data, "--sink", data, "--num_shards", shards)
     elif not small.exists():
-        photographs = raw_set.tree(setting, setting.size(400, 40))
+        photographs = raw_sets.tree(setting, setting.size(400, 40))
         _imagenet(setting, photographs, "photographs", "--resize", "256x256")
         with dataprep.open(setting.work / "photographs") as examples:
             made = list(examples)
-        partial_ = small.with_name("small.partial")
-        for number, example in enumerate(islice(cycle(made), images)):
-            path = partial_ / "train" / example.synset / f"{example.synset}_{number}.JPEG"
+        partly = small.with_name("small.partial")
+        for number, example in enumerate(islice(cycle(made), _images(setting))):
+            path = partly / "train" / example.synset / f"{example.synset}_{number}.JPEG"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(example.encoded)
-        partial_.replace(small)
+        partly.replace(small)
+
+
+def _images(setting: Setting) -> int:
+    return setting.size(4_800, 200)
 
 
 def _imagenet(setting: Setting, raw: Path, name: str, *options: str) -> None:
     out = setting.work / name
     if not (out / "manifest.json").exists():
         setting.say(f"reading: making {name}")
-        words = ["--raw_data_dir", raw, "--local_scratch_dir", out, "--splits", "train"]
+        words = ("--raw_data_dir", raw, "--local_scratch_dir", out, "--splits", "train")
         run([sys.executable, "-m", "dataprep", "imagenet", *words, *options], flush=True)
 
 
-def _compare(
-    setting: Setting, loaders: Mapping[str, _Loader], decoded: bool, random: bool
-) -> list[Row]:
-    mode = f"{'decoded' if decoded else 'bytes only'}, {'random' if random else 'in sequence'}"
-    setting.say(f"reading: {mode}: warming up")
-    measured: dict[str, dict[str, list[_Epoch]]] = {}
+def _compare(setting: Setting, loaders: Mapping[str, _Loader], order: str) -> list[Row]:
+    is_random = order == "random"
+    rows: list[Row] = []
     with ExitStack() as stack:
-        programs, rows = {}, []
+        programs = {}
         for name, loader in loaders.items():
-            if random and (loader.kind == "webdataset" or name == "parquet"):
+            if is_random and (loader.kind == "webdataset" or name == "parquet"):
                 continue  # it has no random access, or reads a row group for a row
-            try:
-                program = stack.enter_context(_program(setting, loader, decoded, random))
-            except CommandFailedError as error:
-                setting.say(f"{name}: {error}\n{error.output}")
-                rows.append(Row(f"{mode}: {name}", problem=str(error)))
-            else:
-                programs[name] = program
+            setting.say(f"reading: {order}: starting {name}")
+            programs[name] = stack.enter_context(_program(setting, loader, is_random))
         for state in ("warm", "cold"):
-            measured[state] = rounds(
+            epochs = rounds(
                 setting,
-                f"reading: {mode}, {state}",
+                f"reading: {order}, {state}",
                 {
                     name: partial(_epoch, setting, loaders[name], program, state == "cold")
                     for name, program in programs.items()
                 },
             )
-    for state, epochs in measured.items():
-        speeds = {name: [epoch.speed for epoch in found] for name, found in epochs.items()}
-        for name in programs:
-            rival = loaders[name].rival
-            if rival in programs:
-                what = f"{mode}, {state}: {rival} against {name}"
-                rows.append(compared(what, speeds[rival], speeds[name]))
-            elif name != _FILES:
-                target = (_DECODED if decoded else _BYTES) if state == "warm" else None
-                if name not in _AS_FAST or (decoded and not random):
-                    target = None
-                what = f"{mode}, {state}: {name} against {_FILES}"
-                rows.append(compared(what, speeds[name], speeds[_FILES], target=target))
-    if decoded and random:
-        rows += [
-            _memory(name, found) for name, found in measured["warm"].items() if found[0].worker
-        ]
+            rows += _rows(loaders, f"{order}, {state}", epochs)
+            if state == "warm" and is_random:
+                rows += [
+                    figure(f"{order}: a worker's own memory: {name}", worker, "MiB")
+                    for name, found in epochs.items()
+                    if median(worker := [epoch.worker for epoch in found])
+                ]
     return rows
 
 
-def _memory(name: str, epochs: Sequence[_Epoch]) -> Row:
-    """What one has for itself alone."""
-    worker = median(epoch.worker for epoch in epochs) / _MIB
-    return Row(
-        f"memory of a worker's own after an epoch, decoded, random: {name}", f"{worker:.0f} MiB"
-    )
+def _rows(
+    loaders: Mapping[str, _Loader], what: str, epochs: Mapping[str, Sequence[_Epoch]]
+) -> list[Row]:
+    speeds = {name: [epoch.speed for epoch in found] for name, found in epochs.items()}
+    rows = []
+    for name in speeds:
+        rival = loaders[name].rival
+        if rival in speeds:
+            rows.append(compared(f"{what}: {rival} against {name}", speeds[rival], speeds[name]))
+        elif name != _FILES:
+            target = _TARGET if what == "random, warm" and name in _AS_FAST else None
+            both = speeds[name], speeds[_FILES]
+            rows.append(compared(f"{what}: {name} against {_FILES}", *both, target=target))
+    return rows
 
 
 @contextmanager
-def _program(
-    setting: Setting, loader: _Loader, decoded: bool, random: bool
-) -> Iterator[subprocess.Popen[str]]:
-    words = [loader.python, "-m", "benchmarks.reading_script", loader.kind]
+def _program(setting: Setting, loader: _Loader, is_random: bool) -> Iterator[subprocess.Popen[str]]:
+    """A loader that has run an epoch to warm up."""
+    words = [loader.python, "-m", "benchmarks.loaders", loader.kind, setting.work / loader.data]
     with (
         (setting.work / f"{loader.kind}.log").open("w") as log,
         subprocess.Popen(
-            [*words, setting.work / loader.data],
+            [str(word) for word in words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
             cwd=ROOT,
-            env={**os.environ, **_environment()},
+            env={**os.environ, **_ENVIRONMENT},
         ) as process,
     ):
         try:
-            _ask(setting, loader, process, {"decoded": decoded, "random": random})
+            _ask(setting, loader, process, random=is_random)
             yield process
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait()
         finally:
             process.terminate()
 
 
 def _ask(
-    setting: Setting, loader: _Loader, process: subprocess.Popen[str], asked: Mapping[str, bool]
+    setting: Setting, loader: _Loader, process: subprocess.Popen[str], **asked: bool
 ) -> dict[str, Any]:
+    """Have it run an epoch."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(json.dumps(asked) + "\n")
@@ -236,25 +213,14 @@ def _ask(
         log = (setting.work / f"{loader.kind}.log").read_text()[-2000:]
         raise CommandFailedError(f"the loader {loader.kind} failed", log + said)
     answer: dict[str, Any] = json.loads(said)
-    if answer["images"] != setting.size(4_800, 200):
-        raise CommandFailedError(f"{loader.kind} gave {answer['images']} images", "")
+    if answer["images"] != _images(setting):
+        raise CommandFailedError(f"{loader.kind} gave {answer['images']} images")
     return answer
 
 
 def _epoch(setting: Setting, loader: _Loader, process: subprocess.Popen[str], cold: bool) -> _Epoch:
     if cold:
         for folder in filter(None, (loader.data, loader.copy)):
-            _drop(setting.work / folder)
-    answer = _ask(setting, loader, process, {})
-    return _Epoch(answer["images"] / answer["seconds"], answer["worker"])
-
-
-def _drop(directory: Path) -> None:
-    """Have the system forget the contents of all files."""
-    for path in directory.rglob("*"):
-        if path.is_file():
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(descriptor)
+            raw_sets.forget(setting.work / folder)
+    answer = _ask(setting, loader, process)
+    return _Epoch(answer["images"] / answer["seconds"], answer["worker"] / (1 << 20))

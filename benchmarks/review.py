@@ -1,4 +1,4 @@
-"""What fingerprints cost, and whether look-alikes are found among very many of them.
+"""What do fingerprints cost, and are look-alikes found among very many of them?
 
 The check with and without a fingerprint, on the same photographs in turn. And 1.28 million made-up
 perceptual hashes, of which a hundredth have a copy whose bits are flipped as often as those of
@@ -20,9 +20,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
 
-from benchmarks import raw_set
-from benchmarks.results import Row, Target
-from benchmarks.setting import Setting
+from benchmarks import raw_sets
+from benchmarks.measure import Setting
+from benchmarks.tables import Row, Target, compared, figure
 from dataprep.images import Recipe, prepare
 from dataprep.review.near import USUAL, find_near_pairs
 from dataprep.tables.database import open_database
@@ -38,8 +38,8 @@ _COPIES: Sequence[Callable[[Image.Image], tuple[Image.Image, int]]] = (
 
 def measure(setting: Setting) -> list[Row]:
     """Both, the second with its memory."""
-    raw = raw_set.tree(setting, setting.size(400, 20))
-    files = [path.read_bytes() for path in raw_set.files(raw)]
+    raw = raw_sets.tree(setting, setting.size(400, 20))
+    files = [path.read_bytes() for path in raw_sets.files(raw)]
     return [_cost(files, setting.repeat * 4), *_look_alikes(files, setting)]
 
 
@@ -60,8 +60,7 @@ def _cost(files: Sequence[bytes], rounds: int) -> Row:
         module.fingerprint = usual  # type: ignore[attr-defined]  # as it was
     ours, theirs = best.sum(axis=1) / len(files) * 1e6
     what = "default check with fingerprints against without, a thread"
-    ratio = (ours / theirs,)
-    return Row(what, f"{ours:.0f} us", f"{theirs:.0f} us", ratio, target=Target("<=", 1.06))
+    return compared(what, [ours], [theirs], target=Target("<=", 1.06), unit="us")
 
 
 def _look_alikes(files: Sequence[bytes], setting: Setting) -> list[Row]:
@@ -94,16 +93,13 @@ def _look_alikes(files: Sequence[bytes], setting: Setting) -> list[Row]:
         found = set(database.execute("select a, b from near").fetchall())
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     what = f"look-alikes among {count:,} hashes, {len(planted):,} planted"
-    recall = len(found & planted) / len(planted)
+    recall = 100 * len(found & planted) / len(planted)
+    memory = f"{what}: largest process, with the hashes"
     return [
-        Row(what, f"{seconds:.0f} s", "", (seconds,), False, Target("<=", 300, " s")),
-        Row(f"{what}: found", f"{recall:.1%}", "", (recall,), False, Target(">=", 0.95, "")),
+        figure(what, [seconds], "s", Target("<=", 300, " s")),
+        figure(f"{what}: found", [recall], "%", Target(">=", 95, " %")),
         Row(f"{what}: other pairs", str(len(found - planted))),
-        Row(
-            f"{what}: largest process, the hashes included",
-            *(f"{largest:.2f} GiB", ""),
-            *((largest,), False, Target("<=", 1.5, " GiB")),
-        ),
+        figure(memory, [largest], "GiB", Target("<=", 1.5, " GiB")),
     ]
 
 

@@ -1,82 +1,71 @@
-"""How long until the first image of a full ImageNet can be written, and in how much memory?
+"""How long, and in how much memory, until the first image of a very large set can be written?
 
-Finding, scanning and ordering 1,281,167 members in 1000 nested archives, on two cores, in a program
-of its own whose start-up counts; then the same again, when the index is there and is only checked.
+``dataprep imagenet`` on 1,281,167 members in 1,000 nested archives, and ``dataprep folder`` on a
+list of 14.2 million images, both ended when they say how they will shard what they found; then the
+same again, when the index is there and is only checked. ``DATAPREP_LISTING_ROWS`` is another
+length of the list.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
-from benchmarks import jobs, nested_tars
-from benchmarks.measure import CommandFailedError, Usage, run
-from benchmarks.results import Row, Target
-from benchmarks.setting import Setting
+from benchmarks import raw_sets
+from benchmarks.measure import Setting, Usage, fresh, run
+from benchmarks.tables import Row, Target, figure
 
-_CORES = 2  # what the target is stated for
-_SECONDS = Target("<=", 20, " s")
-_MEMORY = Target("<=", 0.5, " GiB")
-_AGAIN = Target("<=", 1.5, " s")
-_REUSED = Target("<=", 0, text="0")
+_ROWS = int(os.environ.get("DATAPREP_LISTING_ROWS", "14_200_000"))
+_PLANNED = ", shuffle "  # of the line that is printed when everything is ordered
 _GIB = 1 << 30
 
 
 @dataclass(frozen=True)
-class _Run:
-    usage: Usage
-    parts: int
-    steps: dict[str, float]
+class _Case:
+    what: str
+    raw: Path
+    words: Sequence[str | Path]
+    seconds: Target | None = None
+    memory: Target | None = None
+    again: Target | None = None
 
 
 def measure(setting: Setting) -> list[Row]:
-    """A first and a second run, as often as asked."""
-    classes, images = setting.size((1000, 1_281_167), (20, 2_000))
-    raw = setting.work / f"nested-{images}"
-    setting.say(f"making {classes} nested archives of {images:,} members")
-    nested_tars.write(raw, classes, images)
-    cores = min(_CORES, setting.cores)
+    """A first and a second run of both, as often as asked."""
+    images, classes = setting.size((1_281_167, 1_000), (2_000, 20))
+    tars = raw_sets.nested_tars(setting, classes, images)
+    rows = setting.size(_ROWS, 30_000)
+    listed = raw_sets.listing(setting, rows)
+    listing = ("folder", "--listing", listed / "listing.csv")
+    limits = Target("<=", 20, " s"), Target("<=", 0.5, " GiB"), Target("<=", 1.5, " s")
+    cases = [
+        _Case(f"{images:,} members in nested tars", tars, ("imagenet",), *limits),
+        _Case(f"a list of {rows:,} images", listed, listing, again=limits[2]),
+    ]
+    return [row for case in cases for row in _measure(setting, case)]
+
+
+def _measure(setting: Setting, case: _Case) -> list[Row]:
     first, second = [], []
     for number in range(1, setting.repeat + 1):
-        setting.say(f"scan: run {number} of {setting.repeat}")
-        with jobs.fresh(setting.work / "out") as out:
-            first.append(_once(raw, out, cores, images))
-            second.append(_once(raw, out, cores, images))
-    what = f"find, scan, order {images:,} members in nested tars, {cores} cores"
-    peaks = tuple(one.usage.peak_bytes / _GIB for one in first)
-    anew = tuple(float(one.parts) for one in second)
+        setting.say(f"scan: {case.what}: {number} of {setting.repeat}")
+        with fresh(setting.work / "out") as out:
+            first.append(_once(case, out))
+            second.append(_once(case, out))
+    what = f"find, scan, order {case.what}, {setting.cores} cores"
+    peaks = [usage.peak_bytes / _GIB for usage in first]
     return [
-        _seconds_row(what, first, _SECONDS),
-        _plain_row(f"{what}: largest process", f"{median(peaks):.2f} GiB", peaks, _MEMORY),
-        _seconds_row(f"{what}: second run", second, _AGAIN),
-        _plain_row(
-            f"{what}: second run, parts scanned anew",
-            f"{median(anew):,.0f} of {first[0].parts:,}",
-            anew,
-            _REUSED,
-        ),
+        figure(what, [usage.seconds for usage in first], "s", case.seconds),
+        figure(f"{what}: largest process", peaks, "GiB", case.memory),
+        figure(f"{what}: second run", [usage.seconds for usage in second], "s", case.again),
     ]
 
 
-def _once(raw: Path, out: Path, cores: int, images: int) -> _Run:
-    job = [sys.executable, "-m", "benchmarks.scan_job", "imagenet", "{}"]
-    usage = run([*job, str(raw), str(out), str(cores)], watched=True)
-    said = json.loads(usage.output.splitlines()[-1])
-    if said["images"] != images:
-        raise CommandFailedError(f"{said['images']:,} of {images:,} members were found", "")
-    return _Run(usage, said["parts"], said["steps"])
-
-
-def _seconds_row(what: str, runs: list[_Run], target: Target) -> Row:
-    steps = ", ".join(
-        f"{step} {median(one.steps[step] for one in runs):.1f}" for step in runs[0].steps
-    )
-    seconds = tuple(one.usage.seconds for one in runs)
-    return _plain_row(what, f"{median(seconds):.1f} s ({steps})", seconds, target)
-
-
-def _plain_row(what: str, ours: str, values: tuple[float, ...], target: Target) -> Row:
-    return Row(what, ours, values=values, is_ratio=False, target=target)
+def _once(case: _Case, out: Path) -> Usage:
+    places = ("--raw_data_dir", case.raw, "--local_scratch_dir", out, "--splits", "train")
+    command, *options = case.words
+    job = [sys.executable, "-m", "dataprep", command, *places, *options]
+    return run(job, until=_PLANNED)

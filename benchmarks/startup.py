@@ -1,75 +1,44 @@
-"""Is asking for help instant, and is nothing imported before it is needed?
+"""Does a small job start at once?
 
-Wall time of ``dataprep --help``, and which of the large libraries are loaded: by it, and by a
-small job, which needs Beam and numpy but never TensorFlow.
+``dataprep --help``; ``dataprep folder`` on 100 JPEGs and ``dataprep imagenet --limit 100`` over
+1,000 class folders, beside a program that only imports Beam, which both of them need.
 """
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from statistics import median
 
-from benchmarks import jobs, raw_set
-from benchmarks.measure import run
-from benchmarks.results import Row, Target
-from benchmarks.setting import Setting
+from benchmarks import raw_sets
+from benchmarks.measure import Setting, prepared, rounds, run
+from benchmarks.tables import Row, Target, compared, figure
 
-_LARGE = (
-    *("apache_beam", "duckdb", "google.protobuf", "grpc", "numpy", "PIL", "pyarrow", "simplejpeg"),
-    "tensorflow",
-)
-_PROBE = f"""
-import json, sys
-from dataprep.cli import main
-code = main(sys.argv[1:])
-print("\\n" + json.dumps([name for name in {_LARGE!r} if name in sys.modules]))
-sys.exit(code)
-"""
+_BEAM = "import apache_beam"
+_FOLDER, _LIMIT = "dataprep folder, 100 JPEGs", "dataprep imagenet --limit 100, 1,000 class folders"
 
 
 def measure(setting: Setting) -> list[Row]:
-    """The help several times, then the probes."""
-    setting.say("startup: dataprep --help")
+    """All of them in ten rounds."""
+    few, many = raw_sets.tree(setting, 100), raw_sets.class_folders(setting, 1000)
     script = Path(sys.executable).with_name("dataprep")
-    program = [script] if script.exists() else [sys.executable, "-m", "dataprep"]
-    count = setting.size(10, 3)
-    run([*program, "--help"])  # compiles what is not compiled yet
-    seconds = tuple(run([*program, "--help"]).seconds for _ in range(count))
-    setting.say("startup: a job of a few images")
-    raw = raw_set.tree(setting, 20)
-    with jobs.fresh(setting.work / "out") as out:
-        by_job = _loaded(
-            *("imagenet", "--raw_data_dir", str(raw), "--local_scratch_dir", str(out)),
-            *("--splits", "train"),
-        )
+    help_ = [script] if script.exists() else [sys.executable, "-m", "dataprep"]
+    programs: dict[str, Callable[[], float]] = {
+        "dataprep --help": lambda: run([*help_, "--help"]).seconds,
+        _BEAM: lambda: run([sys.executable, "-c", _BEAM]).seconds,
+        _FOLDER: lambda: prepared(setting, few / "train", dataset="folder").seconds,
+        _LIMIT: lambda: prepared(setting, many, "--splits", "train", "--limit", "100").seconds,
+    }
+    found: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(setting.size(3, 1)):
+        measured = rounds(setting, "startup", programs, warm_up=[partial(programs[_FOLDER])])
+        for name, seconds in measured.items():
+            found[name] += seconds
+    beam = found[_BEAM]
+    against = f"against python -c '{_BEAM}'"
     return [
-        Row(
-            f"dataprep --help, median of {count}",
-            f"{median(seconds):.2f} s",
-            values=seconds,
-            is_ratio=False,
-            target=Target("<=", 0.5, " s"),
-        ),
-        _imports("dataprep --help: large libraries loaded", _loaded("--help"), set(_LARGE)),
-        _imports("dataprep imagenet: large libraries loaded", by_job, {"tensorflow"}),
+        figure("dataprep --help", found["dataprep --help"], "s", Target("<=", 0.05, " s")),
+        compared(f"{_FOLDER}, {against}", found[_FOLDER], beam, target=Target("<=", 1.5), unit="s"),
+        compared(f"{_LIMIT}, {against}", found[_LIMIT], beam, target=Target("<=", 2.5), unit="s"),
     ]
-
-
-def _loaded(*words: str) -> list[str]:
-    output = run([sys.executable, "-c", _PROBE, *words]).output
-    names: list[str] = json.loads(output.splitlines()[-1])
-    return names
-
-
-def _imports(what: str, loaded: list[str], unwanted: set[str]) -> Row:
-    too_many = float(len(unwanted.intersection(loaded)))
-    text = "none" if len(unwanted) > 1 else f"no {next(iter(unwanted))}"
-    return Row(
-        what,
-        ", ".join(loaded) or "none",
-        values=(too_many,),
-        is_ratio=False,
-        target=Target("<=", 0, text=text),
-    )

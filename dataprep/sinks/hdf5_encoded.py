@@ -3,7 +3,7 @@
 The images' bytes lie one after another in one contiguous dataset: image ``i`` is
 ``images[offsets[i]:offsets[i + 1]]``. That is smaller than variable-length
 arrays, two to thirty times faster to write, and an image is one read of exactly its bytes
-(``python -m benchmarks.hdf5_layout``).
+(docs/hdf5.md).
 
 ========================  ===================  ====================================================
 ``images``                uint8 [bytes]        JPEG and PNG files

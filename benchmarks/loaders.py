@@ -1,9 +1,9 @@
-"""One data loader with two workers, timed over and over: ``reading_script KIND DIRECTORY``.
+"""One data loader with two workers, timed over and over: ``loaders KIND DIRECTORY``.
 
-Each line on standard input is either ``{"decoded": …, "random": …}``, which makes the loader and
-runs an epoch to warm up, or ``{}``, which runs another; standard output says what it took. So
-programs of any interpreter can take turns, epoch by epoch, without their start-up. Each gives
-batches of 64: of what an image's bytes are in number, or of pixels, as its users decode.
+Each line on standard input is either ``{"random": …}``, which makes the loader and runs an epoch to
+warm up, or ``{}``, which runs another; standard output says what it took. So programs of any
+interpreter can take turns, epoch by epoch, without their start-up. Each gives batches of 64 images
+and labels, decoded as its users decode.
 
 ``dataprep`` runs on any format. The others need their own library, and nothing of dataprep.
 """
@@ -16,7 +16,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def main(kind: str, directory: Path) -> None:
     for line in sys.stdin:
         if asked := json.loads(line):
             epoch = None  # which ends the workers of the last one
-            epoch = _KINDS[kind](directory, asked["decoded"], asked["random"])
+            epoch = _KINDS[kind](directory, asked["random"])
             epoch()
         assert epoch is not None
         start = time.perf_counter()
@@ -57,19 +57,23 @@ def _largest_worker() -> int:
     return max(found)
 
 
-def _pixels(encoded: Any) -> np.ndarray:
+def _pixels(file: Any) -> np.ndarray:
     """As torchvision and most others decode; (height, width, channel)."""
-    return np.array(Image.open(io.BytesIO(encoded)).convert("RGB"))
+    return np.array(Image.open(file).convert("RGB"))
 
 
-def _tensor(encoded: Any) -> Any:
+def _tensor(file: Any) -> Any:
     """What torchvision's ``pil_to_tensor`` makes of it."""
     import torch
 
-    return torch.from_numpy(_pixels(encoded)).permute(2, 0, 1)
+    return torch.from_numpy(_pixels(file)).permute(2, 0, 1)
 
 
-def _torch_epochs(dataset: Any, decoded: bool, random: bool | None) -> Epoch:
+def _of_bytes(encoded: bytes) -> Any:
+    return _tensor(io.BytesIO(encoded))
+
+
+def _torch_epochs(dataset: Any, random: bool | None) -> Epoch:
     """Of a `DataLoader`; ``random`` is None for data sets that have an order of their own."""
     from torch.utils.data import DataLoader
 
@@ -79,26 +83,20 @@ def _torch_epochs(dataset: Any, decoded: bool, random: bool | None) -> Epoch:
         shuffle=random,
         num_workers=_WORKERS,
         persistent_workers=True,
-        collate_fn=None if decoded else _sizes,
     )
-    return lambda: sum(len(batch[0] if decoded else batch) for batch in loader)
-
-
-def _sizes(samples: Sequence[Any]) -> list[int]:
-    return [len(sample) for sample in samples]
+    return lambda: sum(len(labels) for _, labels in loader)
 
 
 class _Folder:
     """As torchvision's ``ImageFolder`` with Pillow reads plain files."""
 
-    def __init__(self, directory: Path, decoded: bool) -> None:
+    def __init__(self, directory: Path) -> None:
         classes = sorted(path for path in (directory / "train").iterdir())
         self.samples = [
             (str(path), label)
             for label, folder in enumerate(classes)
             for path in sorted(folder.iterdir())
         ]
-        self.decoded = decoded
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -106,54 +104,29 @@ class _Folder:
     def __getitem__(self, number: int) -> Any:
         path, label = self.samples[number]
         with open(path, "rb") as file:
-            if not self.decoded:
-                return file.read()
-            import torch
-
-            pixels = np.array(Image.open(file).convert("RGB"))
-        return torch.from_numpy(pixels).permute(2, 0, 1), label
+            return _tensor(file), label
 
 
-def _files(directory: Path, decoded: bool, random: bool) -> Epoch:
-    return _torch_epochs(_Folder(directory, decoded), decoded, random)
+def _files(directory: Path, random: bool) -> Epoch:
+    return _torch_epochs(_Folder(directory), random)
 
 
-class _Encoded:
-    """The bytes alone, of a set of any format."""
-
-    def __init__(self, records: Any) -> None:
-        self.records = records
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __getitems__(self, numbers: Sequence[int]) -> list[bytes]:
-        found: list[bytes] = self.records.encoded(numbers)
-        return found
-
-
-def _dataprep(directory: Path, decoded: bool, random: bool) -> Epoch:
+def _dataprep(directory: Path, random: bool) -> Epoch:
     import dataprep
 
-    records = dataprep.open(directory)
-    return _torch_epochs(records.to_torch() if decoded else _Encoded(records), decoded, random)
+    return _torch_epochs(dataprep.open(directory).to_torch(), random)
 
 
-def _webdataset(directory: Path, decoded: bool, _: bool) -> Epoch:
+def _webdataset(directory: Path, _: bool) -> Epoch:
     """In sequence: it has no other order than that of a buffer."""
     import webdataset
 
     urls = sorted(map(str, directory.glob("train/*.tar")))
     dataset = webdataset.WebDataset(urls, shardshuffle=False).to_tuple("jpg", "cls")
-    dataset = dataset.map_tuple(_tensor, int) if decoded else dataset.map(_first)
-    return _torch_epochs(dataset, decoded, None)
+    return _torch_epochs(dataset.map_tuple(_of_bytes, int), None)
 
 
-def _first(pair: Sequence[Any]) -> Any:
-    return pair[0]
-
-
-def _grain(directory: Path, decoded: bool, random: bool) -> Epoch:
+def _grain(directory: Path, random: bool) -> Epoch:
     import grain
 
     from dataprep.sinks import DatasetInfo, tf_example
@@ -161,9 +134,7 @@ def _grain(directory: Path, decoded: bool, random: bool) -> Epoch:
     class Decode(grain.transforms.Map):  # type: ignore[misc,unused-ignore]
         def map(self, record: bytes) -> Any:
             example = tf_example.decode(record, DatasetInfo())
-            if decoded:
-                return _pixels(example.encoded), example.class_index
-            return len(example.encoded)
+            return _pixels(io.BytesIO(example.encoded)), example.class_index
 
     source = grain.sources.ArrayRecordDataSource(
         sorted(map(str, directory.glob("train/*.arrayrecord")))
@@ -183,12 +154,12 @@ def _grain(directory: Path, decoded: bool, random: bool) -> Epoch:
             operations=[Decode(), grain.transforms.Batch(batch_size=_BATCH)],
             worker_count=_WORKERS,
         )
-        return sum(len(batch[0] if decoded else batch) for batch in loader)
+        return sum(len(labels) for _, labels in loader)
 
     return epoch
 
 
-def _huggingface(directory: Path, decoded: bool, random: bool) -> Epoch:
+def _huggingface(directory: Path, random: bool) -> Epoch:
     """Copied into its cache, as `load_dataset` does for random access."""
     import datasets
 
@@ -196,27 +167,25 @@ def _huggingface(directory: Path, decoded: bool, random: bool) -> Epoch:
     rows = datasets.load_dataset(str(directory), split="train", cache_dir=str(cache))
     rows = rows.select_columns(["image", "label"])
     rows = rows.cast_column("image", datasets.Image(decode=False))
-    return _torch_epochs(_Rows(rows, decoded), decoded, random)
+    return _torch_epochs(_Rows(rows), random)
 
 
 class _Rows:
     """Of Hugging Face's data set, a batch at once."""
 
-    def __init__(self, rows: Any, decoded: bool) -> None:
-        self.rows, self.decoded = rows, decoded
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitems__(self, numbers: list[int]) -> list[Any]:
         found = self.rows[numbers]
-        encoded = [image["bytes"] for image in found["image"]]
-        if not self.decoded:
-            return encoded
-        return list(zip(map(_tensor, encoded), found["label"], strict=True))
+        images = [_of_bytes(image["bytes"]) for image in found["image"]]
+        return list(zip(images, found["label"], strict=True))
 
 
-def _mosaicml(directory: Path, decoded: bool, random: bool) -> Epoch:
+def _mosaicml(directory: Path, random: bool) -> Epoch:
     from streaming.base import MDSWriter, StreamingDataset
 
     copy = directory.with_name("mds")
@@ -230,13 +199,13 @@ def _mosaicml(directory: Path, decoded: bool, random: bool) -> Epoch:
     class Images(StreamingDataset):  # type: ignore[misc,valid-type,unused-ignore]
         def __getitem__(self, number: int) -> Any:
             found = super().__getitem__(number)
-            return (_tensor(found["x"]), found["y"]) if decoded else found["x"]
+            return _of_bytes(found["x"]), found["y"]
 
     dataset = Images(local=str(copy), shuffle=random, batch_size=_BATCH)
-    return _torch_epochs(dataset, decoded, None)
+    return _torch_epochs(dataset, None)
 
 
-def _litdata(directory: Path, decoded: bool, random: bool) -> Epoch:
+def _litdata(directory: Path, random: bool) -> Epoch:
     import litdata
     from litdata.streaming.cache import Cache
 
@@ -253,26 +222,21 @@ def _litdata(directory: Path, decoded: bool, random: bool) -> Epoch:
     class Images(litdata.StreamingDataset):  # type: ignore[misc,unused-ignore]
         def __getitem__(self, number: Any) -> Any:
             found = super().__getitem__(number)
-            return (_tensor(found["x"]), found["y"]) if decoded else found["x"]
+            return _of_bytes(found["x"]), found["y"]
 
     dataset = Images(str(copy), shuffle=random, drop_last=False)
     loader = litdata.StreamingDataLoader(
-        dataset,
-        batch_size=_BATCH,
-        num_workers=_WORKERS,
-        persistent_workers=True,
-        collate_fn=None if decoded else _sizes,
+        dataset, batch_size=_BATCH, num_workers=_WORKERS, persistent_workers=True
     )
-    return lambda: sum(len(batch[0] if decoded else batch) for batch in loader)
+    return lambda: sum(len(labels) for _, labels in loader)
 
 
 def _all_files(directory: Path) -> Iterator[tuple[bytes, int]]:
-    folder = _Folder(directory, False)
-    for number, (_, label) in enumerate(folder.samples):
-        yield folder[number], label
+    for path, label in _Folder(directory).samples:
+        yield Path(path).read_bytes(), label
 
 
-_KINDS: dict[str, Callable[[Path, bool, bool], Epoch]] = {
+_KINDS: dict[str, Callable[[Path, bool], Epoch]] = {
     "files": _files,
     "dataprep": _dataprep,
     "webdataset": _webdataset,
