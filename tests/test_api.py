@@ -107,7 +107,7 @@ WRONG: list[dict[str, Any]] = [
     {"quality": 0},
     {"io_limit": "200"},
     {"sink": "tfrecord", "datum": "raw"},
-    {"runner": "direct", "dask_patience": 5},
+    {"runner": "direct", "dask_timeout": 5},
     {"lustre_stripe": "many"},
 ]
 

@@ -78,7 +78,7 @@ def test_a_cluster_without_workers_is_one_line(
     cli: Cli, tiny: Made, own_cluster: Start, tmp_path: Path
 ) -> None:
     cluster = own_cluster(0)
-    result = cli(*tiny.command(tmp_path / "out", *cluster.options(), "--dask_patience", "1"))
+    result = cli(*tiny.command(tmp_path / "out", *cluster.options(), "--dask_timeout", "1"))
     assert result.code == 1
     assert "had no worker for 1 s; finished shards are kept: start some (dask worker" in (
         result.error
@@ -93,7 +93,7 @@ def test_a_scheduler_file_that_is_none_is_one_line(
     file = tmp_path / "scheduler.json"
     if text is not None:
         file.write_text(text)
-    words = (*DASK, "--dask_scheduler_file", file, "--dask_patience", "1")
+    words = (*DASK, "--dask_scheduler_file", file, "--dask_timeout", "1")
     result = cli(*tiny.command(tmp_path / "out", *words))
     assert result.code == 1
     assert f"--dask_scheduler_file {file} has no scheduler's address after 1 s" in result.error
@@ -144,7 +144,7 @@ def test_without_dask_the_extra_is_named(tiny: Made, tmp_path: Path) -> None:
             (*DASK, "--dask_client_address", "tcp://h:1", "--dask_scheduler_file", "f"),
             "needs to know which cluster: give one of --dask_client_address",
         ),
-        (("--dask_patience", "9"), "is for Dask's workers, but --runner is direct"),
+        (("--dask_timeout", "9"), "is for Dask's workers, but --runner is direct"),
     ],
 )
 def test_options_that_do_not_go_together_are_wrong_usage(
