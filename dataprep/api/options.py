@@ -59,9 +59,7 @@ def prepare_options(dataset: type[Dataset]) -> list[Option]:
     input_, output = _places()
     table = [
         *in_section("Input", [*input_, *own]),
-        *in_section(
-            "Output", [*output, *_sink("tfrecord"), *_sealing("OUT"), _append(), _layout("OUT")]
-        ),
+        *in_section("Output", [*output, *_sink("tfrecord"), *_sealing(), _layout("OUT")]),
         *in_section("Images", _images()),
         *in_section("Order", _order()),
         *_machine(),
@@ -228,13 +226,6 @@ def _layout(out: str) -> Option:
     return choice("layout", ["split", "flat"], "split", text, rare=True)
 
 
-def _append() -> Option:
-    return flag(
-        "append",
-        "Add the images that the finished data set in OUT does not have yet, as new shards.",
-    )
-
-
 def _order() -> list[Option]:
     shuffle = "Order of the images. [default: stratified for train, none for validation]"
     return [
@@ -307,7 +298,7 @@ def _verify_before_seal() -> Option:
     return flag("verify_before_seal", text)
 
 
-def _sealing(out: str) -> list[Option]:
+def _sealing() -> list[Option]:
     counts = (
         f"{_COUNTS} [default: train 1024, others 128; fewer below 100 images a shard or where the "
         "format asks for fewer]"
@@ -318,13 +309,15 @@ def _sealing(out: str) -> list[Option]:
     )
     bare: dict[str, Any] = {"is_flag": False, "flag_value": "on", "show_default": False}
     bad = "Rejected images to tolerate."
-    overwrite = f"Delete what an earlier job made in {out} first, and index the raw data again."
+    overwrite = "Delete what an earlier job made in OUT first, and index the raw data again."
+    append = "Add the images that the finished data set in OUT does not have yet, as new shards."
     return [
         option("num_shards", counts, type=Parsed(shard_counts), metavar="COUNTS"),
         flag("overwrite", overwrite),
         option("max_bad", bad, default="0", metavar="N|P%"),
         _verify_before_seal(),
         choice("stats", ["off", "on", "mean"], "off", stats, **bare),
+        flag("append", append),
     ]
 
 

@@ -11,7 +11,6 @@ import click
 
 from dataprep.api.parameters import flag
 from dataprep.api.progress import forget_stdout
-from dataprep.api.results import as_json
 from dataprep.errors import DataprepError
 from dataprep.system.messages import one_line
 
@@ -45,6 +44,8 @@ def show(result: object, *, json: bool) -> None:
     Raises:
         DataprepError: as `say`.
     """
+    from dataprep.api.results import as_json  # which loads msgspec
+
     say(*(as_json(result) if json else str(result)).split("\n"))
 
 

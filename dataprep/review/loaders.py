@@ -55,6 +55,7 @@ def loaders(manifest: Manifest) -> Iterator[tuple[str, str]]:
             "folder": f"OUT/{PurePosixPath(paths[0]).parent}",
             "pattern": f"OUT/{_pattern(paths[0])}",
             "index": f"OUT/{index}",
+            "index_pattern": f"OUT/{_pattern(index)}",
             "classes": len(manifest.classes),
             "multilabel": manifest.examples.multilabel,
         }
