@@ -34,7 +34,7 @@ DATAPREP = (sys.executable, "-m", "dataprep")
 # What `make test` leaves to `make test-all`, beside tests that are marked `thorough`: what needs
 # other people's programs, and what goes through every format, engine or fault.
 THOROUGH = (
-    *("dask", "interop", "slurm", "test_guides.py", "test_loaders.py"),
+    *("dask", "interop", "slurm", "docs/test_guides.py", "review/test_loaders.py"),
     *("cli/test_formats.py", "cli/test_resources.py"),
     *("faults/test_append.py", "faults/test_bad_formats.py"),
     *("faults/test_changed_meanwhile.py", "faults/test_compact.py"),

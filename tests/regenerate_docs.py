@@ -25,9 +25,9 @@ _COMMANDS = """# Commands
 Made from the commands' own `--help-all` by `python -m tests.regenerate_docs`; a test compares them.
 Every long option may be written with `_` or with `-`. From Python, see [python.md](python.md).
 
-`dataprep status`, `verify`, `inspect` and `diff` print JSON with `--json`: an object with the
-fields of the class that the help names, which [api.md](api.md) describes. Messages stay on stderr,
-and the exit code is the same.
+`dataprep status`, `verify`, `inspect`, `diff` and `lint` print JSON with `--json`: an object with
+the fields of the class that the help names, which [api.md](api.md) describes. Messages stay on
+stderr, and the exit code is the same.
 
 Your shell completes commands and options after `eval "$(_DATAPREP_COMPLETE=bash_source dataprep)"`;
 `zsh_source` and `fish_source` are for those shells.

@@ -2,7 +2,8 @@
 
 No call ends the process, catches signals, or leaves anything behind in it, but for ``nice``, which
 only root can take back. All errors are in `dataprep.errors`; their messages speak of the command's
-options, which have the same names.
+options, which have the same names. ``progress`` is told a `Progress` again and again, ``print``
+will do; by default there is a bar in a terminal or a notebook, and nothing elsewhere.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from multiprocessing import current_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ from dataprep.errors import DatasetError, UsageError
 from dataprep.system.cores import usable_cores
 
 if TYPE_CHECKING:
+    import click
+
     from dataprep.datasets.base import Dataset
     from dataprep.images import Recipe
     from dataprep.jobs.request import Request
@@ -33,20 +36,10 @@ if TYPE_CHECKING:
 StrPath = str | os.PathLike[str]
 
 # Options that say nothing to other engines.
-_OF_DASK = ("dask_client_address", "dask_scheduler_file", "dask_slurm", "dask_patience")
+_OF_DASK = ("dask_client_address", "dask_scheduler_file", "dask_slurm", "dask_timeout")
 _OF_THIS_MACHINE = ("nice", "io_limit")
 
 _OURS = (".dataprep", "manifest.json")
-
-# Options that `Request` and `Recipe` have under the same names.
-_OF_THE_REQUEST = (
-    *("sink", "layout", "splits", "num_shards", "shuffle", "seed", "limit", "exclude"),
-    *("index_dir", "build_dir", "overwrite", "append", "verify_before_seal"),
-)
-_OF_THE_RECIPE = (
-    *("check", "center_crop", "filter", "quality", "encoding", "color", "depth", "exif"),
-    "max_image_bytes",
-)
 
 
 def prepare(
@@ -74,22 +67,19 @@ def prepare(
     In a script, call it under ``if __name__ == "__main__":``, as all that starts processes.
     """
     from dataprep.api.options import prepare_options
-    from dataprep.api.parameters import resolve
     from dataprep.plugins import dataset_class
 
-    _check_guarded()
     kind = dataset_class(dataset)
-    values = resolve(f"dataprep {dataset}", prepare_options(kind), options)
-    request = _request(kind, values)
-    engine = _engine(values, beam_options)
+    call = _Call(f"dataprep {dataset}", prepare_options(kind), options, beam_options)
+    request = _request(kind, call.values)
     _check_foreign(request.out)
     from dataprep.jobs.append import append
     from dataprep.jobs.prepare import prepare
     from dataprep_pipelines.run import Launcher
 
     run = append if request.append else prepare
-    with told(progress) as reporter, within_limits(values):
-        return replace(run(request, Launcher(engine), reporter), out=request.out)
+    with call.running(progress) as reporter:
+        return _told(run(request, Launcher(call.engine), reporter), request.out, reporter)
 
 
 def convert(
@@ -99,16 +89,11 @@ def convert(
     beam_options: Sequence[str] = (),
     **options: Any,
 ) -> SealedSet:
-    """Make another format of a finished data set, without its raw data; or finish doing so.
+    """Convert a finished data set to another format, without its raw data; or finish doing so.
 
     ``dataprep.convert("OUT", to="OUT2", sink="lmdb")``. Order and labels stay, and the bytes of
-    the images unless ``resize``, ``quality`` or the like is given.
-
-    Args:
-        source: the directory of ``manifest.json``.
-        progress: as for `prepare`.
-        beam_options: likewise.
-        options: of ``dataprep convert``, under the same names.
+    the images unless ``resize``, ``quality`` or the like is given. Options are those of
+    ``dataprep convert``.
 
     Raises:
         UsageError: an option that there is not, or a format that cannot hold the data set.
@@ -116,48 +101,37 @@ def convert(
         DataprepError: any other of its kinds; everything committed so far is kept.
     """
     from dataprep.api.options import chosen_striping, convert_options
-    from dataprep.api.parameters import resolve
     from dataprep.jobs.request import ConvertRequest
 
-    _check_guarded()
-    values = resolve("dataprep convert", convert_options(), options)
+    call = _Call("dataprep convert", convert_options(), options, beam_options)
     request = ConvertRequest(
-        source=Path(source),
-        out=values["to"],
-        sink=values["sink"],
-        sink_options=_sink_options(values),
-        layout=values["layout"],
-        num_shards=values["num_shards"],
-        build_dir=values["build_dir"],
-        overwrite=values["overwrite"],
-        verify_before_seal=values["verify_before_seal"],
-        striping=chosen_striping(values),
-        recipe=_recipe_anew(values),
+        **{
+            **_named_alike(ConvertRequest, call.values),
+            "source": Path(source),
+            "out": call.values["to"],
+            "sink_options": _sink_options(call.values),
+            "striping": chosen_striping(call.values),
+            "recipe": _recipe_anew(call.values),
+        }
     )
-    engine = _engine(values, beam_options)
     _check_foreign(request.out)
     from dataprep.jobs.convert import convert
     from dataprep_pipelines.run import Launcher
 
-    with told(progress) as reporter, within_limits(values):
-        checked = _verifier(request.source, values["check"], engine, reporter)
-        made = convert(request, Launcher(engine), reporter, checked)
-        return replace(made, out=request.out)
+    with call.running(progress) as reporter:
+        checked = call.verifier(request.source, reporter)
+        made = convert(request, Launcher(call.engine), reporter, checked)
+        return _told(made, request.out, reporter)
 
 
 def compact(
     out: StrPath, *, progress: Tell | None = None, beam_options: Sequence[str] = (), **options: Any
 ) -> SealedSet:
-    """Make a data set that grew one generation, without its raw data; or finish doing so.
+    """Rebalance a data set extended with ``append``, without its raw data; or finish doing so.
 
     ``dataprep.compact("OUT")``. Then it is, byte for byte, what would have been made at once of all
-    images, with its classes in their order. If it is that already, nothing is done.
-
-    Args:
-        out: the directory of ``manifest.json``.
-        progress: as for `prepare`.
-        beam_options: likewise.
-        options: of ``dataprep compact``, under the same names.
+    images, with its classes in their order. If it was not extended, nothing is done. Options are
+    those of ``dataprep compact``.
 
     Raises:
         UsageError: an option that there is not.
@@ -165,28 +139,30 @@ def compact(
         DataprepError: any other of its kinds; everything committed so far is kept.
     """
     from dataprep.api.options import chosen_striping, compact_options
-    from dataprep.api.parameters import resolve
     from dataprep.jobs.request import ConvertRequest
     from dataprep.sealed.set import SealedSet
 
-    _check_guarded()
-    values = resolve("dataprep compact", compact_options(), options)
+    call = _Call("dataprep compact", compact_options(), options, beam_options)
     request = ConvertRequest(
         source=Path(out),
         out=Path(out),
-        build_dir=values["build_dir"],
-        striping=chosen_striping(values),
+        build_dir=call.values["build_dir"],
+        striping=chosen_striping(call.values),
     )
-    engine = _engine(values, beam_options)
     from dataprep.jobs.compact import compact
     from dataprep_pipelines.run import Launcher
 
-    with told(progress) as reporter, within_limits(values):
-        checked = _verifier(request.source, values["check"], engine, reporter)
-        made = compact(request, Launcher(engine), reporter, checked)
-        sealed = replace(made or SealedSet.read(request.out), out=request.out)
-        reporter.line(str(sealed) if made else f"{out} is one generation, nothing to compact")
-        return sealed
+    try:
+        before = SealedSet.read(request.out).manifest.sha256
+    except DatasetError:  # for the run to explain, or of one that was killed, to finish
+        before = ""
+    with call.running(progress) as reporter:
+        checked = call.verifier(request.source, reporter)
+        made = compact(request, Launcher(call.engine), reporter, checked)
+        if made.manifest.sha256 != before:
+            return _told(made, request.out, reporter)
+        reporter.line(f"{out}: nothing to compact, since nothing was added with --append")
+        return replace(made, out=request.out)
 
 
 def verify(
@@ -200,12 +176,10 @@ def verify(
     """Check a finished data set against its manifest, naming every bad file.
 
     Args:
-        out: the directory of ``manifest.json``.
         level: ``size``, ``hash``, ``records``, ``decode`` or ``reader``, each with more than the
             one before; see ``dataprep verify``.
         discard: delete the bad files, so that the command that made them makes only those anew.
         workers: cores to use; None for those this process may use.
-        progress: as for `prepare`.
 
     Returns:
         What was found: `problems` is empty if everything is good.
@@ -216,15 +190,11 @@ def verify(
         UsageError: no such level; or the format, or its own reader, is not installed.
     """
     from dataprep.sealed.verify import LEVELS
-    from dataprep.sealed.verify import verify as run
 
     if level not in LEVELS:
         raise UsageError(f"level={level!r} is none of {', '.join(LEVELS)}")
-    checked = LEVELS[LEVELS.index(level)]
     with told(progress) as reporter:
-        reporter.begin("verify", _bytes_of(Path(out)), "byte")
-        threads = workers or usable_cores()
-        found = run(Path(out), checked, threads=threads, progress=reporter.advance)
+        found = _verified(Path(out), LEVELS[LEVELS.index(level)], workers, reporter)
     if not found.problems:
         return found
     from dataprep.jobs import mending  # late: what is whole needs none of it
@@ -237,12 +207,6 @@ def diff(
     a: StrPath, b: StrPath, *, workers: int | None = None, progress: Tell | None = None
 ) -> Difference:
     """Compare two data sets, whatever their formats, shards and order: keys, labels and images.
-
-    Args:
-        a: the directory of the first one's ``manifest.json``.
-        b: likewise.
-        workers: cores to use; None for those this process may use.
-        progress: as for `prepare`.
 
     Returns:
         How they differ; its `same` is whether they hold the same examples.
@@ -261,10 +225,7 @@ def diff(
 
 
 def status(out: StrPath) -> JobStatus:
-    """Tell how far the job in a directory is: running, dead or finished; from any host.
-
-    Args:
-        out: the directory of the shards.
+    """The state of the job in a directory: running, dead or finished; from any host.
 
     Raises:
         DatasetError: there is no job in it.
@@ -284,7 +245,6 @@ def stage(
     Args:
         source: a directory that dataprep made, or any directory of files.
         to: where to; None for this job's own directory in the node's scratch.
-        progress: as for `prepare`.
         options: of ``dataprep stage``, under the same names: ``split=["train"]``,
             ``share="node"``, ``verify="reread"``.
 
@@ -323,19 +283,72 @@ def stage_request(source: StrPath, options: Mapping[str, Any]) -> StageRequest:
     )
 
 
-@contextmanager
-def within_limits(values: Mapping[str, Any]) -> Iterator[None]:
-    """Keep to ``nice`` and ``io_limit`` meanwhile, in this process and in its children.
+class _Call:
+    """A call that runs a job: the value of every option, and the engine that they choose.
 
-    The niceness stays: only root can take it back.
+    Raises:
+        UsageError: an option that there is not, that cannot have this value, or that says nothing
+            to this engine; or the call was made by a process that only imports the caller's script.
     """
-    from dataprep.system.cores import be_nice
-    from dataprep.system.throttle import io_limited
 
-    if values["nice"] is not None:
-        be_nice(values["nice"])
-    with io_limited(values["io_limit"]):
-        yield
+    def __init__(
+        self,
+        name: str,
+        table: Sequence[click.Option],
+        options: Mapping[str, Any],
+        beam_options: Sequence[str],
+    ) -> None:
+        from dataprep.api.parameters import resolve
+
+        # Python's processes import the script when they start, and would start the job once more.
+        if getattr(current_process(), "_inheriting", False):
+            raise UsageError(
+                "this script was imported by a process that it started itself; put its calls of "
+                'dataprep under `if __name__ == "__main__":`'
+            )
+        self.values = resolve(name, table, options)
+        self.engine = _engine(self.values, beam_options)
+
+    @contextmanager
+    def running(self, progress: Tell | None) -> Iterator[Reporter]:
+        """Keep to ``nice`` and ``io_limit`` meanwhile, in this process and in its children.
+
+        The niceness stays: only root can take it back.
+        """
+        from dataprep.system.cores import be_nice
+        from dataprep.system.throttle import io_limited
+
+        if self.values["nice"] is not None:
+            be_nice(self.values["nice"])
+        with told(progress) as reporter, io_limited(self.values["io_limit"]):
+            yield reporter
+
+    def verifier(self, out: Path, reporter: Reporter) -> Callable[[], Verified]:
+        """Verifies a data set when it is called, as ``check`` asks for it."""
+        return lambda: _verified(out, self.values["check"], self.engine.workers, reporter)
+
+
+def _told(sealed: SealedSet, out: Path, reporter: Reporter) -> SealedSet:
+    """What was made, at the place that the caller named; and a line on it."""
+    sealed = replace(sealed, out=out)
+    reporter.line(str(sealed))
+    return sealed
+
+
+def _verified(out: Path, level: Level, workers: int | None, reporter: Reporter) -> Verified:
+    from dataprep.sealed.set import SealedSet
+    from dataprep.sealed.verify import verify as run
+
+    sealed = SealedSet.read(out)
+    files = [file.bytes for split in sealed.splits.values() for file in split.files]
+    shards = [split.bytes for split in sealed.splits.values()]
+    reporter.begin("verify", sealed.manifest.records_table.bytes + sum(files + shards), "byte")
+    return run(out, level, threads=workers or usable_cores(), progress=reporter.advance)
+
+
+def _named_alike(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass that are options of the same name."""
+    return {field.name: values[field.name] for field in fields(kind) if field.name in values}
 
 
 def _request(dataset: type[Dataset], values: Mapping[str, Any]) -> Request:
@@ -343,22 +356,25 @@ def _request(dataset: type[Dataset], values: Mapping[str, Any]) -> Request:
     from dataprep.images import Recipe, Resize
     from dataprep.jobs.request import MaxBad, Request
 
-    recipe = Recipe(
-        resize=None if values["resize"] is None else Resize.parse(values["resize"]),
-        passes=tuple(dataset.formats),
-        statistics=values["stats"],
-        **{name: values[name] for name in _OF_THE_RECIPE},
-    )
+    recipe = {
+        **_named_alike(Recipe, values),
+        "resize": None if values["resize"] is None else Resize.parse(values["resize"]),
+        "passes": tuple(dataset.formats),
+        "statistics": values["stats"],
+    }
+    # What is named here wins over an option of a plugin that is called like a field.
     return Request(
-        dataset=dataset.name,
-        dataset_options=own_values(dataset, values),
-        raw=values["raw_data_dir"],
-        out=values["local_scratch_dir"],
-        recipe=recipe,
-        max_bad=MaxBad.parse(values["max_bad"]),
-        sink_options=_sink_options(values),
-        striping=chosen_striping(values),
-        **{name: values[name] for name in _OF_THE_REQUEST},
+        **{
+            **_named_alike(Request, values),
+            "dataset": dataset.name,
+            "dataset_options": own_values(dataset, values),
+            "raw": values["raw_data_dir"],
+            "out": values["local_scratch_dir"],
+            "recipe": Recipe(**recipe),
+            "max_bad": MaxBad.parse(values["max_bad"]),
+            "sink_options": _sink_options(values),
+            "striping": chosen_striping(values),
+        }
     )
 
 
@@ -396,10 +412,9 @@ def _sink_options(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _engine(values: Mapping[str, Any], beam_options: Sequence[str]) -> Engine:
-    from dataprep.api.options import PATIENCE
+    from dataprep.api.options import DASK_TIMEOUT
     from dataprep_pipelines.runners import Engine
 
-    patience = values["dask_patience"]
     engine = Engine(
         values["workers"] or usable_cores(),
         values["runner"],
@@ -407,7 +422,7 @@ def _engine(values: Mapping[str, Any], beam_options: Sequence[str]) -> Engine:
         values["dask_client_address"],
         values["dask_scheduler_file"],
         values["dask_slurm"],
-        PATIENCE if patience is None else patience,
+        values["dask_timeout"] or DASK_TIMEOUT,
     )
     for names, of_use, what in (
         (_OF_DASK, engine.is_dask, "Dask's workers"),
@@ -417,21 +432,6 @@ def _engine(values: Mapping[str, Any], beam_options: Sequence[str]) -> Engine:
             if values[name] is not None and not of_use:
                 raise UsageError(f"--{name} is for {what}, but --runner is {engine.runner}")
     return engine
-
-
-def _check_guarded() -> None:
-    """Refuse to run in a helper process that is only importing the caller's script.
-
-    Python's processes do so when they start, and would start the whole job once more.
-
-    Raises:
-        UsageError: says what to write.
-    """
-    if getattr(current_process(), "_inheriting", False):
-        raise UsageError(
-            "this script was imported by a process that it started itself; put its calls of "
-            'dataprep under `if __name__ == "__main__":`'
-        )
 
 
 def _check_foreign(out: Path) -> None:
@@ -451,26 +451,3 @@ def _check_foreign(out: Path) -> None:
                     f"{Path(parent, name)} is in the way: {out} is neither empty nor made by "
                     "dataprep; choose a new or an empty directory"
                 )
-
-
-def _verifier(
-    out: Path, level: Level, engine: Engine, reporter: Reporter
-) -> Callable[[], Verified]:
-    """Verifies a data set when it is called, with a bar."""
-    from dataprep.sealed.verify import verify as run
-
-    def checked() -> Verified:
-        reporter.begin("verify", _bytes_of(out), "byte")
-        return run(out, level, threads=engine.workers, progress=reporter.advance)
-
-    return checked
-
-
-def _bytes_of(out: Path) -> int:
-    """The size of all files that are here, as `verify` counts them."""
-    from dataprep.sealed.set import SealedSet
-
-    sealed = SealedSet.read(out)
-    files = [file for split in sealed.splits.values() for file in split.files]
-    shards = sum(split.bytes for split in sealed.splits.values())
-    return sealed.manifest.records_table.bytes + shards + sum(file.bytes for file in files)

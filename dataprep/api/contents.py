@@ -54,10 +54,8 @@ class Contents:
     """A finished data set.
 
     Attributes:
-        out: its directory.
         dataset: ``imagenet`` or another.
         sink: the format.
-        seed: of the order.
         part: what of the data set is here, e.g. ``part 2 of 4``; None if all of it.
         splits: what the manifest says of those of which something is; ``records``, ``bytes``,
             ``records_per_shard`` and the number of ``shards`` are of what is here.
@@ -110,10 +108,7 @@ class Contents:
 
 
 def inspect(out: str | os.PathLike[str]) -> Contents:
-    """Tell what is in a finished data set, from its manifest.
-
-    Args:
-        out: the directory of ``manifest.json``.
+    """Tell what is in a finished data set, from its manifest and its table of records.
 
     Raises:
         DatasetError: there is no intact manifest.

@@ -6,7 +6,6 @@ keywords, with the same defaults, and refuse what is wrong with the same message
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,6 +36,9 @@ if TYPE_CHECKING:
     from dataprep.system.lustre import Striping
 
 _LEAST_RATE: Final = 100_000  # bytes a second; below, a forgotten unit is likelier than the wish
+_ALL_CORES: Final = "[default: all cores that this process may use]"
+_QUALITY: Final = "JPEG quality for re-encoded images."
+_COUNTS: Final = "Shards of each split, e.g. train=1024,validation=128, or one number for all."
 
 SECTIONS: Final = ("Input", "Output", "Images", "Order", "This machine", "Cluster")
 """Of the help, in this order."""
@@ -44,7 +46,7 @@ SECTIONS: Final = ("Input", "Output", "Images", "Order", "This machine", "Cluste
 
 def workers_option() -> Option:
     """``--workers`` of the commands that only read."""
-    return number("workers", "N", "Cores to use. [default: the cores this process may use]")
+    return number("workers", "N", f"Cores to use. {_ALL_CORES}")
 
 
 def prepare_options(dataset: type[Dataset]) -> list[Option]:
@@ -57,9 +59,7 @@ def prepare_options(dataset: type[Dataset]) -> list[Option]:
     input_, output = _places()
     table = [
         *in_section("Input", [*input_, *own]),
-        *in_section(
-            "Output", [*output, *_sink("tfrecord"), *_sealing("OUT"), _append(), _layout("OUT")]
-        ),
+        *in_section("Output", [*output, *_sink("tfrecord"), *_sealing(), _layout("OUT")]),
         *in_section("Images", _images()),
         *in_section("Order", _order()),
         *_machine(),
@@ -83,14 +83,14 @@ def prepare_options(dataset: type[Dataset]) -> list[Option]:
 def convert_options() -> list[Option]:
     """The options of ``convert``."""
     counts = (
-        "E.g. train=1024,validation=128, or one number for every split. [default: as many as OUT "
-        "has, if it has several and the format takes as many; else as `dataprep imagenet` chooses]"
+        f"{_COUNTS} [default: as many as OUT has, if it has several and the format takes as many; "
+        "else as `dataprep imagenet` chooses]"
     )
     output = [
-        directory("to", "OUT2", "Where the new shards and manifest.json go.", required=True),
+        directory("to", "OUT2", "Directory for the new shards and manifest.json.", required=True),
         *_sink(None),
         option("num_shards", counts, type=Parsed(shard_counts), metavar="COUNTS"),
-        flag("overwrite", "First delete what an earlier job made in OUT2."),
+        flag("overwrite", "Delete what an earlier job made in OUT2 first."),
         _verify_before_seal(),
         _layout("OUT2"),
     ]
@@ -174,11 +174,6 @@ def chosen_striping(values: Mapping[str, Any]) -> Striping:
     return Striping(count=count or "auto", most=most, pool=pool or "", asked=asked)
 
 
-def summary_of(dataset: type[Dataset]) -> str:
-    """What a data set says of itself."""
-    return inspect.cleandoc(dataset.summary)
-
-
 def _own_option(option: DatasetOption) -> Option:
     kind: Any = None
     if option.choices:
@@ -198,14 +193,16 @@ def _own_option(option: DatasetOption) -> Option:
 
 def _places() -> tuple[list[Option], list[Option]]:
     """Of the input, and of the output."""
-    raw = "Where the raw images are, as they were published; the layout is detected."
-    out = "Where the shards and manifest.json go."
-    index = "Keep the index of the raw data here, to share it between outputs. [default: in OUT]"
-    splits = "Only these, e.g. train,validation. [default: all]"
+    raw = "Directory of the raw images as published; the layout is detected."
+    out = "Directory for the shards and manifest.json."
+    index = (
+        "Directory for the index of the raw data, to share it between outputs. [default: in OUT]"
+    )
+    splits = "Only these splits, e.g. train,validation. [default: all]"
     limit = "Only N images of each split, or P percent of them."
     exclude = (
-        "Leave out these images: a CSV with the columns split and key, as `dataprep lint "
-        "--write_exclude` writes, or a name a line."
+        "Images to leave out: a CSV with the columns split and key, such as `dataprep lint "
+        "--write_exclude` writes, or one name per line."
     )
     # That RAW is a directory is for the data set to say.
     path = click.Path(path_type=Path)
@@ -220,43 +217,40 @@ def _places() -> tuple[list[Option], list[Option]]:
 
 def _verification() -> list[Option]:
     levels = ["size", "hash", "records", "decode"]
-    check = "How OUT is verified first; see `dataprep verify`."
+    check = "How far to verify OUT first; see `dataprep verify`."
     return in_section("Input", [choice("check", levels, "hash", check)])
 
 
 def _layout(out: str) -> Option:
-    text = f"Shards in {out}/train, {out}/validation and so on, or all directly in {out}."
+    text = f"Shards in {out}/train, {out}/validation and so on, or all in {out} itself."
     return choice("layout", ["split", "flat"], "split", text, rare=True)
 
 
-def _append() -> Option:
-    return flag(
-        "append",
-        "Add the images that OUT, which is sealed, does not have yet, in shards of their own.",
-    )
-
-
 def _order() -> list[Option]:
-    shuffle = "How to order the images. [default: stratified for train, none for validation]"
+    shuffle = "Order of the images. [default: stratified for train, none for validation]"
     return [
         choice("shuffle", ["stratified", "global", "none"], None, shuffle),
-        number("seed", "N", "Random seed for shuffling.", least=0, default=0),
+        number("seed", "N", "Random seed of the shuffle.", least=0, default=0),
     ]
 
 
 def _images() -> list[Option]:
     filters = "[box|bilinear|bicubic|mitchell|lanczos]"
-    encoding = "keep: good images byte for byte. raw: pixels, for formats that store them."
-    exif = "auto: turn upright what is encoded anew; apply: encode anew what is not upright."
-    check = "How far to decode images that are passed through."
-    depth = "Bits of a grey value; keep: 16-bit grey PNGs keep theirs."
+    encoding = "keep: valid images byte for byte. raw: pixels, for formats that store them."
+    exif = (
+        "auto: turn images upright where they are re-encoded. apply: re-encode images that are "
+        "not upright. ignore: leave them as they are."
+    )
+    check = "How far to decode images that are stored unchanged."
+    depth = "Bits per grey value. keep: 16-bit grey PNGs stay 16-bit."
     size = "256: the shorter side; 320x256: exactly WIDTHxHEIGHT."
-    most = "Reject larger image files."
-    antialiasing = "Antialiasing filter of --resize."
+    crop = "After resizing, crop a centred square."
+    most = "Reject image files that are larger."
+    antialiasing = "Antialiasing filter for --resize."
     return [
         option("resize", size, metavar="SIZE"),
-        option("center_crop", "Cut this square, last of all.", type=int, metavar="SIDE"),
-        option("quality", "Of JPEGs that are encoded anew.", type=int, default=95),
+        option("center_crop", crop, type=int, metavar="SIDE"),
+        option("quality", _QUALITY, type=int, default=95, metavar="N"),
         choice("encoding", ["keep", "jpeg", "png", "raw"], "keep", encoding),
         choice("color", ["keep", "rgb", "gray"], "keep", "keep: grey images stay grey."),
         choice("check", ["header", "bitstream", "pixels"], "bitstream", check),
@@ -268,13 +262,15 @@ def _images() -> list[Option]:
 
 
 ANEW: Final = ("resize", "center_crop", "quality", "encoding", "color", "filter")
-"""Options of ``convert`` that decode the images and encode them anew."""
+"""Options of ``convert`` that decode and re-encode the images."""
 
 
 def _images_anew() -> list[Option]:
-    quality = "Of JPEGs that are encoded anew; alone, all images become such. [default: 95]"
-    encoding = "[default: JPEG stays JPEG, and PNG stays PNG; arrays become PNG]"
-    texts = {"quality": quality, "encoding": encoding, "color": "[default: as in OUT]"}
+    texts = {
+        "quality": f"{_QUALITY} Given alone, all images become JPEGs. [default: 95]",
+        "encoding": "Encoding to store. [default: JPEG and PNG stay; pixel arrays become PNG]",
+        "color": "Colours to store. [default: as in OUT]",
+    }
     table = [option for option in _images() if option.name in ANEW]
     for one in table:
         one.default = one.show_default = None
@@ -284,9 +280,9 @@ def _images_anew() -> list[Option]:
 
 def _sink(default: str | None) -> list[Option]:
     """``--sink`` and what belongs to it; without a default it must be given."""
-    sink = "The format to write; `dataprep sinks` lists them."
-    own = "An option of the format; `dataprep sinks` lists them. May be repeated."
-    datum = "--sink lmdb: image files, or arrays of pixels, all of one size."
+    sink = "Output format; `dataprep sinks` lists them."
+    own = "Option of the format; `dataprep sinks` lists them. May be repeated."
+    datum = "With --sink lmdb: store image files, or pixel arrays of one size."
     return [
         option("sink", sink, metavar="NAME", default=default, required=default is None),
         option("sink_option", own, multiple=True, metavar="NAME=VALUE", rare=True),
@@ -296,48 +292,48 @@ def _sink(default: str | None) -> list[Option]:
 
 def _verify_before_seal() -> Option:
     text = (
-        "Read every shard again before manifest.json is written, and compare its hash with what "
-        "was written. What is damaged is made anew by the same command."
+        "Read every shard back and compare its hash before manifest.json is written; the same "
+        "command then replaces damaged shards."
     )
     return flag("verify_before_seal", text)
 
 
-def _sealing(out: str) -> list[Option]:
+def _sealing() -> list[Option]:
     counts = (
-        "E.g. train=1024,validation=128, or one number for every split. [default: that, or fewer "
-        "so that each holds 100; at most 64 for hdf5 and hdf5-arrays; 1 for formats with one file "
-        "a split]"
+        f"{_COUNTS} [default: train 1024, others 128; fewer below 100 images a shard or where the "
+        "format asks for fewer]"
     )
     stats = (
-        "Put image statistics into the manifest: sizes, formats and, where pixels are decoded "
-        "anyway, channel means. mean: and, with --sink lmdb, Caffe's mean image."
+        "Write image statistics into the manifest: sizes, formats and, where pixels are decoded "
+        "anyway, channel means. mean: with --sink lmdb, Caffe's mean image too."
     )
     bare: dict[str, Any] = {"is_flag": False, "flag_value": "on", "show_default": False}
-    bad = "Seal the data set although up to so many images were rejected."
-    overwrite = f"First delete what an earlier job made in {out}, and index the raw data anew."
+    bad = "Rejected images to tolerate."
+    overwrite = "Delete what an earlier job made in OUT first, and index the raw data again."
+    append = "Add the images that the finished data set in OUT does not have yet, as new shards."
     return [
         option("num_shards", counts, type=Parsed(shard_counts), metavar="COUNTS"),
         flag("overwrite", overwrite),
         option("max_bad", bad, default="0", metavar="N|P%"),
         _verify_before_seal(),
         choice("stats", ["off", "on", "mean"], "off", stats, **bare),
+        flag("append", append),
     ]
 
 
 def _machine() -> list[Option]:
     workers = (
-        "Cores of this machine to use. With one of Beam's runners: threads of each of its "
-        "workers. It says nothing to Dask's workers, which have threads of their own. [default: "
-        "the cores this process may use]"
+        "Cores of this machine to use; with one of Beam's runners, threads of each of its workers. "
+        f"Dask's workers have threads of their own. {_ALL_CORES}"
     )
-    nice = "Let other processes of this machine go first: run with this niceness, 1 to 19."
+    nice = "Niceness to run with, so that other processes of this machine go first."
     limit = (
-        "Read and write at most so many bytes a second, all processes on this machine together, "
-        "e.g. 200MB. [default: no bound]"
+        "Bytes a second that all processes on this machine together may read and write, e.g. "
+        "200MB. [default: no limit]"
     )
     build = (
-        "Build LMDB and HDF5 files here, then copy them. [default: node-local scratch if the "
-        "output is on a network file system]"
+        "Directory in which to build LMDB and HDF5 files before they are copied. [default: "
+        "node-local scratch if the output is on a network file system]"
     )
     there = click.Path(path_type=Path, file_okay=False, exists=True, writable=True)
     table = [
@@ -349,29 +345,29 @@ def _machine() -> list[Option]:
     return in_section("This machine", table)
 
 
-PATIENCE: Final = 300
+DASK_TIMEOUT: Final = 300
 """Seconds without any of Dask's workers before a run gives up."""
 
 
 def _cluster() -> list[Option]:
     runner = (
-        "direct: this machine. dask: a Dask cluster. Or one of Beam's, e.g. FlinkRunner; its own "
-        "options follow `--`."
+        "direct: this machine. dask: a Dask cluster. Or one of Beam's runners, e.g. FlinkRunner, "
+        "whose own options follow `--`."
     )
     slurm = (
-        "Start Dask's workers as Slurm jobs, and end them: "
+        "Start Dask's workers as Slurm jobs, and end them afterwards: "
         "nodes=4,cores=16,memory=32GB[,partition=,account=,walltime=,...]."
     )
-    address = "A Dask scheduler, e.g. tcp://10.0.0.1:8786."
-    written = "A file in which a Dask scheduler writes its address, as dask-mpi's does."
+    address = "Address of a Dask scheduler, e.g. tcp://10.0.0.1:8786."
+    written = "File to which a Dask scheduler writes its address, as that of dask-mpi does."
     file = click.Path(path_type=Path, dir_okay=False)
-    patience = f"Give up when there is no Dask worker for so long. [default: {PATIENCE}]"
+    timeout = f"Give up after this long without a worker. [default: {DASK_TIMEOUT}]"
     seconds = click.FloatRange(min=1)
     stripe = (
-        "On Lustre, the layout of the directories that are written: auto: by the size of the "
-        "files, unless the site has a progressive layout; COUNT: so many stripes, -1: on all "
-        "targets; pfl: a progressive layout; off: none is set. [default: auto, but a layout "
-        "that somebody chose is kept]"
+        "Lustre layout of the directories that are written. auto: by the size of the files, "
+        "unless the site has a progressive layout. COUNT: this many stripes, -1: all targets. "
+        "pfl: a progressive layout. off: set none. [default: auto, but a layout that was chosen "
+        "before is kept]"
     )
     kind, metavar = stripes("auto", "pfl", "off"), "[auto|COUNT|pfl|off]"
     table = [
@@ -379,7 +375,7 @@ def _cluster() -> list[Option]:
         option("dask_client_address", address, metavar="ADDRESS", rare=True),
         option("dask_scheduler_file", written, type=file, metavar="FILE", rare=True),
         option("dask_slurm", slurm, metavar="WHAT", rare=True),
-        option("dask_patience", patience, type=seconds, metavar="SECONDS", rare=True),
+        option("dask_timeout", timeout, type=seconds, metavar="SECONDS", rare=True),
         option("lustre_stripe", stripe, type=kind, metavar=metavar, rare=True),
         *lustre_limits(),
     ]
@@ -388,8 +384,8 @@ def _cluster() -> list[Option]:
 
 def lustre_limits() -> list[Option]:
     """How far a layout may go; also of ``dataprep stripe``."""
-    most = "Never more stripes a file than this, e.g. the site's limit."
-    pool = "Of the targets to use, where the site has several, e.g. flash."
+    most = "Most stripes that a file may have, e.g. the site's limit."
+    pool = "Pool of the targets to use, where the site has several, e.g. flash."
     return [
         number("lustre_max_stripes", "N", most, rare=True),
         option("lustre_pool", pool, metavar="NAME", rare=True),

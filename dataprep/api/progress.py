@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 _TOLD_SECONDS: Final = 0.1  # between two reports of a phase, at least
 _STILL_SECONDS: Final = 1.0  # likewise, while nothing changes
 _RATE_SECONDS: Final = 1.0  # before that a rate is noise
-_REDRAW_SECONDS: Final = 0.2
 _LINE_SECONDS: Final = 10.0
-_GUESSED_SECONDS: Final = 5.0  # for so long a bar goes on at its rate without hearing anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,22 +104,20 @@ class Reporter:
     def begin(self, phase: str, total: int, unit: str, done: int = 0) -> None:
         """A new phase, of which so much is done already; the one before is over."""
         self.finished()
-        self._began, self._told, self._before, self._bytes = time.monotonic(), 0.0, done, 0
-        self._said = -1
+        self._began, self._told = time.monotonic(), 0.0
+        self._before, self._said, self._bytes = done, -1, 0
         self._now = Progress(phase, done, total, unit)
         self._say()
 
     def advance(self, count: int) -> None:
         """So many more units of the phase; from any thread."""
         with self._lock:
-            self._now = replace(self._now, done=self._now.done + count)
-            self._say()
+            self._say(done=self._now.done + count)
 
     def finished(self) -> None:
         """The phase is over, one way or another."""
         if self._now.phase:
-            self._now = replace(self._now, finished=True)
-            self._say()
+            self._say(finished=True)
             self._now = Progress()
 
     def counting(self, phase: str, total: int, count: int) -> None:
@@ -134,8 +130,7 @@ class Reporter:
         """How many directories and archives have been indexed."""
         if self._now.phase != "index":
             self.begin("index", total, "part")
-        self._now = replace(self._now, done=done)
-        self._say()
+        self._say(done=done)
 
     def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:
         """A new round of writing: these shards of the job are already there."""
@@ -150,15 +145,15 @@ class Reporter:
         # Never backwards: a shard's note is gone a moment before its record is seen.
         done = max(self._committed + under_way, self._now.done)
         rejected = self._now.rejected + sum(record.rejected for record in new)
-        self._now = replace(self._now, done=done, rejected=rejected)
-        self._say()
+        self._say(done=done, rejected=rejected)
 
     def copying(self, files: int, total: int) -> None:
         """So many files and bytes are about to be copied on this node."""
         if files:
             self.begin("stage", total, "byte")
 
-    def _say(self) -> None:
+    def _say(self, **changes: Any) -> None:
+        self._now = replace(self._now, **changes)
         now = time.monotonic()
         least = _STILL_SECONDS if self._now.done == self._said else _TOLD_SECONDS
         if not self._now.finished and now - self._told < least:
@@ -175,8 +170,7 @@ class Reporter:
 class Display:
     """Messages on stdout; progress on stderr: a bar on a terminal or in a notebook, else lines.
 
-    A thread draws, so that a bar moves five times a second at its rate however seldom the call
-    hears of its workers, and a line comes every ten seconds whatever happens.
+    A bar is drawn when something is told, which is often; a line comes every ten seconds.
 
     Args:
         quiet_stdout: whether messages go to stderr too, because stdout is for a program.
@@ -187,29 +181,32 @@ class Display:
         self._bars = has_bars()
         self._lock = threading.RLock()
         self._latest: Progress | None = None  # of the phase that is shown
-        self._heard = self._said = 0.0
+        self._said = 0.0
         self._bar: Any = None
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def __call__(self, progress: Progress) -> None:
-        """Show it."""
+        """Show it; from any thread."""
         with self._lock:
             if progress.message is not None:
                 self._print(progress.message)
-            elif progress.finished:
-                self._finish(progress)
-            else:
-                self._hear(progress)
+                return
+            if self._latest is None or self._latest.phase != progress.phase:
+                self._said = time.monotonic()
+                self._bar = _new_bar(progress) if self._bars else None
+            self._latest = None if progress.finished else progress
+            if self._bar is not None:
+                self._bar.n = progress.done
+                self._bar.set_postfix_str(", ".join(progress.details()))
+                if progress.finished:
+                    self._bar.close()
+            elif progress.finished or time.monotonic() - self._said >= _LINE_SECONDS:
+                self._said = time.monotonic()
+                _line(str(progress))
 
     def close(self) -> None:
         """Nothing more comes."""
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-        with self._lock:
-            if self._latest is not None:
-                self._finish(self._latest)
+        if self._latest is not None:
+            self(replace(self._latest, finished=True))
 
     def _print(self, text: str) -> None:
         # That nobody reads any more, as in `dataprep … | head`, is no reason to stop a long job.
@@ -222,52 +219,12 @@ class Display:
             forget_stdout()
         except OSError as error:  # a full disk of the log's is none either
             forget_stdout()
-            self._line(f"dataprep: stdout cannot be written: {error.strerror or error}")
-
-    def _hear(self, progress: Progress) -> None:
-        before, self._latest = self._latest, progress
-        if before is None or before.phase != progress.phase:
-            self._heard = self._said = time.monotonic()
-            self._bar = _new_bar(progress) if self._bars else None
-        elif progress.done != before.done:
-            self._heard = time.monotonic()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._draw, name="progress", daemon=True)
-            self._thread.start()
-
-    def _finish(self, progress: Progress) -> None:
-        if self._latest is None:
-            return
-        self._latest = None
-        if self._bar is None:
-            self._line(str(progress))
-        else:
-            _set(self._bar, progress)
-            self._bar.close()
-
-    def _draw(self) -> None:
-        while not self._ended.wait(_REDRAW_SECONDS):
-            with self._lock:
-                latest, now = self._latest, time.monotonic()
-                if latest is None:
-                    continue
-                if self._bar is not None:
-                    # If the work goes on as it went; never less than was shown.
-                    since = min(now - self._heard, _GUESSED_SECONDS)
-                    guess = max(latest.done + int((latest.rate or 0.0) * since), int(self._bar.n))
-                    _set(self._bar, replace(latest, done=min(guess, latest.total)))
-                elif now - self._said >= _LINE_SECONDS:
-                    self._said = now
-                    self._line(str(latest))
-
-    def _line(self, text: str) -> None:
-        with suppress(OSError):  # progress is worth no failure
-            print(one_line(text), file=sys.stderr, flush=True)  # noqa: T201  # its voice
+            _line(f"dataprep: stdout cannot be written: {error.strerror or error}")
 
 
-def _set(bar: Any, progress: Progress) -> None:
-    bar.n = progress.done
-    bar.set_postfix_str(", ".join(progress.details()), refresh=True)
+def _line(text: str) -> None:
+    with suppress(OSError):  # progress is worth no failure
+        print(one_line(text), file=sys.stderr, flush=True)  # noqa: T201  # its voice
 
 
 def _new_bar(progress: Progress) -> Any:
@@ -282,13 +239,10 @@ def _new_bar(progress: Progress) -> Any:
         desc=progress.phase,
         total=progress.total,
         initial=progress.done,
-        unit="B" if progress.unit == "byte" else progress.unit,
         unit_scale=progress.unit == "byte",
         file=sys.stderr,
         dynamic_ncols=True,
         bar_format="{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]",
-        mininterval=0.0,
-        maxinterval=float("inf"),  # no thread of its own
     )
 
 

@@ -42,20 +42,18 @@ def lint(
     write_exclude: StrPath | None = None,
     progress: Tell | None = None,
 ) -> Linted:
-    """Look for what is odd in a finished data set: leaks, copies, classes, odd images.
+    """Find leaks between splits, copies, odd classes and odd images in a finished data set.
 
     Only the table of records is read, not the images.
 
     Args:
-        out: the directory of ``manifest.json``.
         rules: names of rules; None for all.
         distance: bits of 255 in which the perceptual hashes of nearly the same image may differ;
             None for 72, or fewer where all images are alike, such as radiographs.
-        fewest: images that a class should have in a split.
-        imbalance: how many times the images of the smallest class the largest may have.
-        show: how many findings of each rule to return; None for all.
+        fewest: images of the smallest class of a split that is accepted.
+        imbalance: largest accepted ratio of the largest class of a split to its smallest.
+        show: findings of each rule to return; None for all.
         write_exclude: a file to write: which images to leave out, for ``--exclude``.
-        progress: as for `prepare`.
 
     Raises:
         DatasetError: there is no intact manifest, or only a part of the data set.
@@ -86,19 +84,14 @@ def report(
     raw_data_dir: StrPath | None = None,
     progress: Tell | None = None,
 ) -> Path:
-    """Write a page that shows what is in a data set, and what is odd about it.
+    """Write an HTML page about a data set: numbers, classes, images, findings; returns its path.
 
     Args:
-        out: the directory of ``manifest.json``.
         to: of the page; None for ``report.html`` in `out`.
         near: whether to look for look-alikes; None: if there are at most 400,000 images.
         seed: chooses the images that are shown.
         raw_data_dir: what the data set was made from, to show rejected images; None: these are
             only named.
-        progress: as for `prepare`.
-
-    Returns:
-        The path of the page.
 
     Raises:
         DatasetError: there is no intact manifest, or only a part of the data set.
@@ -121,7 +114,6 @@ def card(
     """Write what catalogues read: ``croissant.json``, and ``README.md`` with its front matter.
 
     Args:
-        out: the directory of ``manifest.json``.
         responsible: texts of Croissant's Responsible AI vocabulary, such as ``dataBiases``;
             ``hasSyntheticData`` is true or false.
         fields: ``name``, ``description``, ``license``, ``creator``, ``url``, ``date``,

@@ -35,26 +35,26 @@ _STOPPED = 130  # 128 + SIGINT, as shells have it
 
 # Imported only when used, so that `dataprep --help` is quick and loads neither Beam nor numpy.
 _DATASETS = {
-    "imagenet": "Turn the raw ILSVRC2012 images into shuffled, verified shards.",
-    "chestxray14": "The same for NIH ChestX-ray14: radiographs, multi-label, split by patient.",
-    "folder": "The same for any image set: class folders, archives, or a list of files.",
+    "imagenet": "Prepare ImageNet, the raw ILSVRC2012 images.",
+    "chestxray14": "Prepare NIH ChestX-ray14: radiographs, multi-label, split by patient.",
+    "folder": "Prepare any image set: class folders, archives, or a list of files.",
 }
 _COMMANDS = {
-    "card": "Write what catalogues of data sets read: Croissant and the Hugging Face hub.",
-    "compact": "Make a data set that grew one generation, evenly.",
-    "convert": "Make another format of a finished data set.",
-    "diff": "Say whether two data sets hold the same examples.",
-    "doctor": "Print what to paste into a report of a problem: versions, storage, limits.",
+    "card": "Write a card for catalogues: Croissant and the Hugging Face hub.",
+    "compact": "Rebalance a data set extended with --append.",
+    "convert": "Convert a finished data set to another format.",
+    "diff": "Compare two data sets: keys, labels and images.",
+    "doctor": "Print versions, storage and limits for a problem report.",
     "hook": "Print a batch script that stages a data set: Slurm, PBS, LSF.",
     "inspect": "Show what is in a data set or in a shard.",
-    "lint": "Look for leaks between splits, copies, odd classes and odd images.",
-    "preview": "Show some images of a data set in the terminal.",
-    "report": "Write a page that shows what is in a data set, and what is odd about it.",
-    "sinks": "List the formats that are installed.",
-    "stage": "Copy a data set to every node's own storage, hashed on the way.",
-    "status": "Tell how far a running, dead or finished job is.",
+    "lint": "Find leaks between splits, copies, odd classes and odd images.",
+    "preview": "Show images of a data set in the terminal.",
+    "report": "Write an HTML page about a data set: numbers, images, findings.",
+    "sinks": "List the installed formats.",
+    "stage": "Copy a data set to every node's local storage, checked on the way.",
+    "status": "Show the state of a running, dead or finished job.",
     "stripe": "Set the Lustre layout of a directory before it is filled.",
-    "synthesize": "Make a small raw data set to try things with.",
+    "synthesize": "Generate a small raw data set to try things with.",
     "verify": "Check a finished data set against its manifest.",
 }
 
@@ -102,7 +102,7 @@ def _datasets() -> dict[str, str]:
     for point in sorted(entry_points(group="dataprep.datasets"), key=lambda point: point.name):
         if point.name not in found and point.name not in _COMMANDS:
             package = "a plugin" if point.dist is None else point.dist.name
-            found[point.name] = f"The same for the data set that {package} brings."
+            found[point.name] = f"Prepare the data set that {package} provides."
     return found
 
 
@@ -120,11 +120,11 @@ def _datasets() -> dict[str, str]:
 def command(debug: bool) -> None:  # `main` takes it out; here for the help
     """Turn raw image archives into verified, shuffled, sharded record files.
 
-    Every long option may be written with _ or with -.
+    Long options may be written with _ or with -.
 
-    Exit codes: 0 done, 1 error, 2 wrong usage, 3 more rejected images than --max_bad allows,
-    4 too little space on a node (dataprep stage), 5 dataprep lint --fail_on found something, 130,
-    143 or 129 stopped by Ctrl-C, SIGTERM or SIGHUP.
+    Exit codes: 0 done; 1 error; 2 wrong usage; 3 more rejected images than --max_bad allows; 4
+    too little space on a node (stage); 5 findings of --fail_on (lint); 130, 143 or 129 stopped by
+    Ctrl-C, SIGTERM or SIGHUP.
     """
 
 

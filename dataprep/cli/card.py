@@ -7,43 +7,25 @@ from pathlib import Path
 
 import click
 
+from dataprep.api.parameters import option
 from dataprep.api.review import card
-from dataprep.cli.output import say
+from dataprep.cli.output import PATH, say
 from dataprep.errors import UsageError
 from dataprep.system.regular_files import read_regular
 
 
-@click.command()
-@click.argument("out", type=click.Path(path_type=Path))
-@click.option("--name", metavar="TEXT", help="Of the data set.")
-@click.option("--description", metavar="TEXT", help="A few sentences.")
-@click.option("--license", metavar="URL|SPDX", help="Its licence.")
-@click.option("--creator", metavar="TEXT", help="Who made it.")
-@click.option("--url", metavar="URL", help="Its home page.")
-@click.option("--date", metavar="YYYY-MM-DD", help="When it was published.")
-@click.option("--cite_as", metavar="BIBTEX", help="How to cite it.")
-@click.option("--version", metavar="TEXT", help="Of the data. [default: 1.0.0]")
-@click.option(
-    "--rai",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="A TOML file with texts of Croissant's Responsible AI vocabulary: dataLimitations, "
-    "dataBiases, personalSensitiveInformation, dataUseCases, dataSocialImpact, dataCollection, and "
-    "hasSyntheticData = true or false.",
-)
-def command(out: Path, rai: Path | None, **fields: str | None) -> None:
-    """Write OUT/croissant.json and OUT/README.md, which catalogues of data sets read.
+def _card(out: Path, rai: Path | None, **fields: str | None) -> None:
+    """Write a card for catalogues: OUT/croissant.json and OUT/README.md.
 
-    Croissant 1.1, and the front matter of the Hugging Face hub. What dataprep knows of a data set,
-    such as the licence and citation of ILSVRC2012, need not be given.
+    That is Croissant 1.1, and the front matter of the Hugging Face hub. What dataprep knows of a
+    data set, such as the license and citation of ILSVRC2012, need not be given.
     """
     from dataprep.review.card import full_card, unsaid
     from dataprep.sealed.set import SealedSet
 
     given = {name: value for name, value in fields.items() if value is not None}
     responsible = _texts(rai)
-    for path in card(out, responsible=responsible, **given):
-        say(path)
+    say(*card(out, responsible=responsible, **given))
     dataset = SealedSet.read(out).manifest.dataset
     options, texts = unsaid(full_card(dataset, given, responsible))
     if options:
@@ -59,3 +41,27 @@ def _texts(path: Path | None) -> dict[str, str | bool]:
         return tomllib.loads(read_regular(path).decode())
     except (OSError, ValueError) as error:
         raise UsageError(f"--rai cannot be read: {error}") from error
+
+
+_RAI = (
+    "TOML file with texts of Croissant's Responsible AI vocabulary: dataLimitations, dataBiases, "
+    "personalSensitiveInformation, dataUseCases, dataSocialImpact, dataCollection, and "
+    "hasSyntheticData = true or false."
+)
+command = click.Command(
+    "card",
+    params=[
+        click.Argument(["out"], type=PATH),
+        option("name", "Name of the data set.", metavar="TEXT"),
+        option("description", "Description, in a few sentences.", metavar="TEXT"),
+        option("license", "License: a URL or an SPDX identifier.", metavar="URL|SPDX"),
+        option("creator", "Person or organisation that made it.", metavar="TEXT"),
+        option("url", "Home page.", metavar="URL"),
+        option("date", "Date of publication.", metavar="YYYY-MM-DD"),
+        option("cite_as", "Citation.", metavar="BIBTEX"),
+        option("version", "Version of the data. [default: 1.0.0]", metavar="TEXT"),
+        option("rai", _RAI, metavar="FILE", type=click.Path(path_type=Path, dir_okay=False)),
+    ],
+    callback=_card,
+    help=_card.__doc__,
+)

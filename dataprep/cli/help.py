@@ -1,8 +1,8 @@
-"""Commands whose help has sections, the common options first; the rest under ``--help-all``."""
+"""Commands that run a job: common options first in the help, the rest under ``--help-all``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -11,13 +11,45 @@ from click.core import ParameterSource
 from dataprep.api.options import SECTIONS
 from dataprep.api.parameters import Option
 from dataprep.cli.output import say
+from dataprep.cli.signals import watched
 
 HELP_ALL = "dataprep.help_all"
 """In a context's ``meta``: every option is shown."""
 
 
-class SectionedCommand(click.Command):
-    """A command with so many options that a newcomer should see the common ones first."""
+class JobCommand(click.Command):
+    """A command with so many options that a newcomer should see the common ones first.
+
+    What follows ``--`` are Beam's own options.
+
+    Args:
+        call: is given what the user gave, by name, with ``progress`` and ``beam_options``.
+    """
+
+    def __init__(
+        self, name: str, call: Callable[..., object], params: Sequence[click.Parameter], text: str
+    ) -> None:
+        def run(beam_options: Sequence[str], **values: Any) -> None:
+            options = given(click.get_current_context(), values)
+            with watched() as display:
+                call(progress=display, beam_options=beam_options, **options)
+
+        beam = click.Argument(
+            ["beam_options"],
+            nargs=-1,
+            type=click.UNPROCESSED,
+            metavar="[-- BEAM_OPTIONS]",
+            callback=_no_strays,
+        )
+        everything = click.Option(
+            ["--help-all"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_everything,
+            help="Show every option.",
+        )
+        super().__init__(name, params=[*params, beam, everything], callback=run, help=text)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The sections; then how to see the rest."""
@@ -40,34 +72,11 @@ class SectionedCommand(click.Command):
             formatter.write_text(f"{hidden} more options: {ctx.command_path} --help-all")
 
 
-def help_all_option() -> click.Option:
-    """``--help-all``."""
-
-    def show(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
-        if asked:
-            ctx.meta[HELP_ALL] = True
-            say(*ctx.get_help().split("\n"))
-            ctx.exit()
-
-    return click.Option(
-        ["--help-all"],
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=show,
-        help="Show every option.",
-    )
-
-
-def beam_argument() -> click.Argument:
-    """What follows ``--``: Beam's own options."""
-    return click.Argument(
-        ["beam_options"],
-        nargs=-1,
-        type=click.UNPROCESSED,
-        metavar="[-- BEAM_OPTIONS]",
-        callback=_no_strays,
-    )
+def _show_everything(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        context.meta[HELP_ALL] = True
+        say(*context.get_help().split("\n"))
+        context.exit()
 
 
 def _no_strays(

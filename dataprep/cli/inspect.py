@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from dataprep.api.parameters import flag, number, option
-from dataprep.api.results import as_json
-from dataprep.cli.output import say
+from dataprep.cli.output import PATH, say, show
 from dataprep.errors import DatasetError, UsageError
 from dataprep.plugins import load_sink
 from dataprep.sealed.records import describe
@@ -24,22 +23,21 @@ _CAFFE = "data.mdb"  # what is in an LMDB directory
 
 
 def _inspect(target: Path, records: int, sink: str | None, json: bool) -> None:
-    """Show what is in a data set (OUT, from its manifest) or in one shard."""
+    """Show what is in a data set (OUT) or in one of its shards."""
     from dataprep.api.contents import inspect
 
     if not target.exists():
         raise DatasetError(f"{target}: no such file or directory")
     if target.is_dir() and not (target / _CAFFE).is_file():
         contents = inspect(target)
-        say(*(as_json(contents) if json else str(contents)).split("\n"))
+        show(contents, json=json)
         return
     shard = target / _CAFFE if target.is_dir() else target
     examples = _first_examples(shard, sink, records)
     if json:
-        say(*as_json([_without_image(example) for example in examples]).split("\n"))
-        return
-    for at, example in enumerate(examples):
-        say(f"{at}: {describe(example)}")
+        show([_without_image(example) for example in examples], json=True)
+    else:
+        say(*(f"{at}: {describe(example)}" for at, example in enumerate(examples)))
 
 
 def _first_examples(shard: Path, sink: str | None, count: int) -> list[Example]:
@@ -80,15 +78,15 @@ def _without_image(example: Example) -> dict[str, Any]:
 
 
 _JSON = (
-    "Print it as JSON: dataprep.Contents; of a shard, a list of dataprep.Example without their "
+    "Print the result as JSON: dataprep.Contents; of a shard, a list of dataprep.Example without "
     "images."
 )
-_SINK = "The format of a lone SHARD. [default: what the manifest above it says]"
+_SINK = "Format of a SHARD that has no manifest above it."
 command = click.Command(
     "inspect",
     params=[
-        click.Argument(["target"], metavar="OUT|SHARD", type=click.Path(path_type=Path)),
-        number("records", "N", "How many records of a shard to show.", least=0, default=5),
+        click.Argument(["target"], metavar="OUT|SHARD", type=PATH),
+        number("records", "N", "Records of a shard to show.", least=0, default=5),
         option("sink", _SINK, metavar="NAME"),
         flag("json", _JSON),
     ],

@@ -2,112 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
-from dataprep.api.parameters import names
-from dataprep.api.results import as_json
-from dataprep.api.review import lint
-from dataprep.cli.output import say
+from dataprep.api.parameters import Parsed, names, number, option
+from dataprep.api.review import Linted, lint
+from dataprep.cli.output import PATH, json_option, say, show
 from dataprep.cli.signals import watched
 from dataprep.errors import FindingsError
 from dataprep.system.messages import counted
 
+_LEVELS = frozenset({"error", "warning", "any"})
 
-@click.command()
-@click.argument("out", type=click.Path(path_type=Path))
-@click.option("--rules", type=names, metavar="NAMES", help="Only these. [default: all]")
-@click.option(
-    "--distance",
-    type=click.IntRange(0, 127),
-    help="How many of 255 bits of the perceptual hashes of nearly the same image may differ. "
-    "[default: 72; fewer where all images are alike, such as radiographs]",
-)
-@click.option(
-    "--fewest",
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help="How many images a class should have in a split.",
-)
-@click.option(
-    "--imbalance",
-    type=click.FloatRange(min=1),
-    default=10,
-    show_default=True,
-    help="How many times the images of the smallest class the largest may have.",
-)
-@click.option(
-    "--show",
-    type=click.IntRange(min=0),
-    default=10,
-    show_default=True,
-    help="How many findings of each rule to print; --json has all.",
-)
-@click.option(
-    "--write_exclude",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write which images to leave out, a CSV for --exclude of the next run. Of copies, one of "
-    "test is kept before one of validation, that before one of train, then the first.",
-)
-@click.option(
-    "--fail_on",
-    type=names,
-    metavar="NAMES",
-    help="Exit with code 5 if one of these rules finds something; or: error, warning, any.",
-)
-@click.option("--json", is_flag=True, help="Print what was found as JSON: dataprep.Linted.")
-def command(
-    out: Path,
-    rules: list[str] | None,
-    distance: int | None,
-    fewest: int,
-    imbalance: float,
-    show: int,
-    write_exclude: Path | None,
-    fail_on: list[str] | None,
-    json: bool,
-) -> None:
-    """Look for what is odd in a data set: leaks between splits, copies, classes, odd images.
 
-    The same image in two splits, or under two labels, byte for byte or nearly (resized,
-    recompressed, grey, cut by 3 %); classes with too few images; images with nothing to be seen.
-    Reads the table of records, not the images.
+def _lint(out: Path, fail_on: tuple[str, ...] | None, json: bool, **options: Any) -> None:
+    """Find leaks between splits, copies, odd classes and odd images in a data set.
+
+    The same image in two splits or under two labels, byte for byte or nearly (resized,
+    recompressed, grey, cropped by 3 %); classes with too few images; blank images. Reads the table
+    of records, not the images.
     """
     from dataprep.review.findings import chosen_rules
 
-    levels = {"error", "warning", "any"}
-    chosen_rules([name for name in fail_on or () if name not in levels])
+    wanted = {*(fail_on or ())}
+    chosen_rules(sorted(wanted - _LEVELS))
+    options["show"] = None if json else options["show"]
     with watched("nothing was changed") as display:
-        found = lint(
-            out,
-            rules=rules,
-            distance=distance,
-            fewest=fewest,
-            imbalance=imbalance,
-            show=None if json else show,
-            write_exclude=write_exclude,
-            progress=display,
-        )
+        found = lint(out, progress=display, **options)
     if json:
-        say(*as_json(found).split("\n"))
-    for remark in () if json else found.remarks:
-        say(f"note: {remark}")
-    for rule in () if json else found.rules:
-        if rule.count:
-            say(f"{rule.level}: {rule.rule}: {rule.meaning}: {rule.count:,}")
-        for finding in rule.findings:
-            say(f"  {finding.text}")
-        if rule.count > len(rule.findings):
-            say(f"  and {rule.count - len(rule.findings):,} more (--show)")
-    if not json:
-        bad = sum(rule.count for rule in found.rules if rule.level != "note")
-        say(f"{out}: {counted(bad, 'finding')}" if bad else f"{out}: nothing odd")
-        if found.excluded is not None:
-            say(f"{write_exclude}: {counted(found.excluded, 'image')} to leave out")
-    wanted = set(fail_on or ())
+        show(found, json=True)
+    else:
+        say(*_lines(found, out, options["write_exclude"]))
     failed = [
         rule.rule
         for rule in found.rules
@@ -115,3 +43,48 @@ def command(
     ]
     if failed:
         raise FindingsError(f"{out}: --fail_on met {', '.join(failed)}")
+
+
+def _lines(found: Linted, out: Path, exclude: Path | None) -> Iterator[str]:
+    yield from (f"note: {remark}" for remark in found.remarks)
+    for rule in found.rules:
+        if rule.count:
+            yield f"{rule.level}: {rule.rule}: {rule.meaning}: {rule.count:,}"
+        yield from (f"  {finding.text}" for finding in rule.findings)
+        if rule.count > len(rule.findings):
+            yield f"  and {rule.count - len(rule.findings):,} more (--show)"
+    bad = sum(rule.count for rule in found.rules if rule.level != "note")
+    yield f"{out}: {counted(bad, 'finding')}" if bad else f"{out}: nothing odd"
+    if found.excluded is not None:
+        yield f"{exclude}: {counted(found.excluded, 'image')} to leave out"
+
+
+def _options() -> Iterator[click.Option]:
+    bits = (
+        "Bits of 255 in which perceptual hashes of nearly the same image may differ. [default: 72; "
+        "fewer where all images are alike, such as radiographs]"
+    )
+    exclude = (
+        "Write the images to leave out as a CSV for --exclude. Of copies one is kept: in test "
+        "rather than in validation, and in validation rather than in train."
+    )
+    fail = "Exit with code 5 on findings of these rules or levels: error, warning, any."
+    ratio = "Largest allowed class-size ratio."
+    file = click.Path(path_type=Path, dir_okay=False)
+    yield option("rules", "Only these rules. [default: all]", type=Parsed(names), metavar="NAMES")
+    yield option("distance", bits, type=click.IntRange(0, 127), metavar="BITS")
+    yield number("fewest", "N", "Smallest class size to accept.", default=10)
+    yield option("imbalance", ratio, type=click.FloatRange(min=1), default=10, metavar="RATIO")
+    printed = "Findings of each rule to print; --json prints all."
+    yield number("show", "N", printed, least=0, default=10)
+    yield option("write_exclude", exclude, type=file, metavar="FILE")
+    yield option("fail_on", fail, type=Parsed(names), metavar="NAMES")
+    yield json_option("Linted")
+
+
+command = click.Command(
+    "lint",
+    params=[click.Argument(["out"], type=PATH), *_options()],
+    callback=_lint,
+    help=_lint.__doc__,
+)

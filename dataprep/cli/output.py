@@ -5,12 +5,26 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import click
 
+from dataprep.api.parameters import flag
 from dataprep.api.progress import forget_stdout
 from dataprep.errors import DataprepError
 from dataprep.system.messages import one_line
+
+PATH = click.Path(path_type=Path)
+"""Of an argument."""
+
+
+def json_option(kind: str) -> click.Option:
+    """``--json``, which prints the result as `show` does.
+
+    Args:
+        kind: of the result, in the package's public names.
+    """
+    return flag("json", f"Print the result as JSON: dataprep.{kind}.")
 
 
 def say(*lines: object, err: bool = False) -> None:
@@ -22,6 +36,17 @@ def say(*lines: object, err: bool = False) -> None:
     """
     for line in lines:
         _print(f"{one_line(str(line))}\n", err=err)
+
+
+def show(result: object, *, json: bool) -> None:
+    """Print a result for a person, or field by field for a program.
+
+    Raises:
+        DataprepError: as `say`.
+    """
+    from dataprep.api.results import as_json  # which loads msgspec
+
+    say(*(as_json(result) if json else str(result)).split("\n"))
 
 
 def hand_on(text: str) -> None:

@@ -6,20 +6,29 @@ from pathlib import Path
 
 import click
 
+from dataprep.api.parameters import number, option
+from dataprep.cli.output import PATH
 
-@click.command()
-@click.argument("out", type=click.Path(path_type=Path))
-@click.option("--split", metavar="NAME", help="Of which split. [default: train, or the first]")
-@click.option(
-    "--images", type=click.IntRange(min=1), default=32, show_default=True, help="How many at most."
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Chooses them.")
-def command(out: Path, split: str | None, images: int, seed: int) -> None:
-    """Show some images of a data set in the terminal, each over the name of its class.
 
-    As pictures in terminals that can draw (sixel, or Kitty's protocol), else in coloured half
-    characters. Needs the extra report.
+def _preview(out: Path, split: str | None, images: int, seed: int) -> None:
+    """Show images of a data set in the terminal, each above the name of its class.
+
+    They are drawn as pictures where the terminal can (sixel, or Kitty's protocol), else in coloured
+    half characters. Needs the extra report.
     """
     from dataprep.review.preview import preview
 
     preview(out, split=split, images=images, seed=seed)
+
+
+command = click.Command(
+    "preview",
+    params=[
+        click.Argument(["out"], type=PATH),
+        option("split", "Split to show. [default: train, or the first]", metavar="NAME"),
+        number("images", "N", "Most images to show.", default=32),
+        number("seed", "N", "Random seed that chooses the images.", least=0, default=0),
+    ],
+    callback=_preview,
+    help=_preview.__doc__,
+)

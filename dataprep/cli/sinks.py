@@ -15,7 +15,7 @@ _MANY = 1024  # the training shards of formats that are read in any number
 
 @click.command()
 def command() -> None:
-    """List the formats that are installed, with their files and options.
+    """List the installed formats, with their files and options.
 
     A package adds one with an entry point in the group dataprep.sinks.
     """

@@ -2,60 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dataprep.api.calls import verify
 from dataprep.api.options import workers_option
-from dataprep.api.results import as_json
-from dataprep.cli.output import say
+from dataprep.api.parameters import choice, flag
+from dataprep.cli.output import PATH, json_option, say, show
 from dataprep.cli.signals import watched
 from dataprep.errors import DatasetError
 from dataprep.sealed.part import described
 from dataprep.system.messages import counted, sized
 
+if TYPE_CHECKING:
+    from dataprep.sealed.verify import Verified
 
-@click.command()
-@click.argument("out", type=click.Path(path_type=Path))
-@click.option(
-    "--level",
-    type=click.Choice(["size", "hash", "records", "decode", "reader"]),
-    default="hash",
-    show_default=True,
-    help="size: files are there. hash: and unchanged. records: and well-formed, with the right "
-    "labels. decode: and every image decodes. reader: and the format's own reader agrees.",
-)
-@click.option("--discard", is_flag=True, help="Delete the bad files of the data set.")
-@click.option("--json", is_flag=True, help="Print what was found as JSON: dataprep.Verified.")
-def command(out: Path, level: str, workers: int | None, discard: bool, json: bool) -> None:
-    """Check a finished data set against its manifest, naming every bad shard.
 
-    OUT is the directory that holds manifest.json. Exit code 1 if anything is wrong.
+def _verify(out: Path, level: str, workers: int | None, discard: bool, json: bool) -> None:
+    """Check a finished data set against its manifest, and name every bad file.
+
+    OUT is the directory of manifest.json. Exit code 1 if anything is wrong.
     """
     with watched("nothing was changed") as display:
         found = verify(out, level=level, discard=discard, workers=workers, progress=display)
     if json:
-        say(*as_json(found).split("\n"))
+        show(found, json=True)
     else:
-        for problem in found.problems:
-            say(f"bad: {problem.path}: {problem.what}")
-        for path in found.discarded:
-            say(f"deleted: {path}")
+        say(*_lines(found, out, level))
     if found.problems:
         bad = len({problem.path for problem in found.problems})
         first = "" if discard else "delete them (--discard) and "
         raise DatasetError(f"{out}: {bad} of {found.files} files bad; {first}{found.remedy}")
-    if json:
+
+
+def _lines(found: Verified, out: Path, level: str) -> Iterator[str]:
+    yield from (f"bad: {problem.path}: {problem.what}" for problem in found.problems)
+    yield from (f"deleted: {path}" for path in found.discarded)
+    if found.problems:
         return
     if level == "reader":
         from dataprep.sealed.set import SealedSet
 
         level += f": {SealedSet.read(out).sink.reference}"
-    say(
+    yield (
         f"{out}: {counted(found.files, 'file')}, {sized(found.bytes)}, {found.records:,} records: "
         f"all good ({level})" + (f", {described(found.part)}" if found.part else "")
     )
 
 
-command.params.insert(2, workers_option())
+_LEVELS = ["size", "hash", "records", "decode", "reader"]
+_LEVEL = (
+    "size: every file is there. hash: and unchanged. records: and well-formed, with the right "
+    "labels. decode: and every image decodes. reader: and the format's own reader agrees."
+)
+command = click.Command(
+    "verify",
+    params=[
+        click.Argument(["out"], type=PATH),
+        choice("level", _LEVELS, "hash", _LEVEL),
+        workers_option(),
+        flag("discard", "Delete the bad files."),
+        json_option("Verified"),
+    ],
+    callback=_verify,
+    help=_verify.__doc__,
+)

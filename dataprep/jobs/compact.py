@@ -43,8 +43,8 @@ _REMEDY: Final = "free some space: the old shards stay until all new ones are th
 
 def compact(
     request: ConvertRequest, engine: Engine, reporter: Reporter, checked: Callable[[], Verified]
-) -> SealedSet | None:
-    """Make a data set that grew one generation; None if it is one already.
+) -> SealedSet:
+    """Make a data set that grew one generation; nothing is done if it is one already.
 
     It is made anew in a directory of its own, which then takes the place of what there was.
 
@@ -59,7 +59,7 @@ def compact(
     out, workspace = request.source, Workspace(request.source)
     # A run that was killed at its very end has left its lock.
     if not (workspace.journal.exists() or workspace.lock.exists() or _read_grown(out)):
-        return None
+        return SealedSet.read(out)
     with working(workspace, engine, {"OUT": out}, (), reporter, overwrite=False) as workers:
         grown = _read_grown(out)
         if grown is None:

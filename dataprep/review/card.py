@@ -31,57 +31,30 @@ RAI: Final = (
 )
 """Of the Responsible AI vocabulary; all but the last are what NeurIPS asks for."""
 
+# The recommended context of the specification, appendix 1.
+_TERMS: Final = (
+    *("arrayShape", "citeAs", "column", "containedIn", "equivalentProperty", "extract", "field"),
+    *("fileProperty", "fileObject", "fileSet", "format", "includes", "isArray", "isLiveDataset"),
+    *("jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex"),
+    *("repeated", "replace", "samplingRate", "separator", "source", "subField", "transform"),
+)
 _CONTEXT: Final[Mapping[str, Any]] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
-    "arrayShape": "cr:arrayShape",
-    "citeAs": "cr:citeAs",
-    "column": "cr:column",
-    "conformsTo": "dct:conformsTo",
-    "containedIn": "cr:containedIn",
+    "sc": "https://schema.org/",
     "cr": "http://mlcommons.org/croissant/",
     "rai": "http://mlcommons.org/croissant/RAI/",
     "prov": "http://www.w3.org/ns/prov#",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
-    "description": {"@container": "@language"},
-    "equivalentProperty": "cr:equivalentProperty",
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileProperty": "cr:fileProperty",
-    "fileObject": "cr:fileObject",
-    "fileSet": "cr:fileSet",
-    "format": "cr:format",
-    "includes": "cr:includes",
-    "isArray": "cr:isArray",
-    "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath",
-    "key": "cr:key",
-    "md5": "cr:md5",
+    "conformsTo": "dct:conformsTo",
     "name": {"@container": "@language"},
-    "parentField": "cr:parentField",
-    "path": "cr:path",
-    "recordSet": "cr:recordSet",
-    "references": "cr:references",
-    "regex": "cr:regex",
-    "repeated": "cr:repeated",
-    "replace": "cr:replace",
-    "samplingRate": "cr:samplingRate",
-    "sc": "https://schema.org/",
-    "separator": "cr:separator",
-    "source": "cr:source",
-    "subField": "cr:subField",
-    "transform": "cr:transform",
+    "description": {"@container": "@language"},
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    **{term: f"cr:{term}" for term in _TERMS},
 }
-_TYPES: Final = {
-    "string": "sc:Text",
-    "float": "sc:Float",
-    "int8": "sc:Integer",
-    "int32": "sc:Integer",
-    "int64": "sc:Integer",
-}
+_TYPES: Final = {"string": "sc:Text", "float": "sc:Float"}  # all others are whole numbers
 _SHAPES: Final = ("", "-1", "-1,4")  # of lists of lists, all are boxes
 _KINDS: Final = {
     ".tar": "application/x-tar",
@@ -97,12 +70,10 @@ _HUB_LICENSES: Final = (
 )
 _BINARY: Final = "application/octet-stream"
 _SIZES: Final = (
-    *((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K")),
-    (1_000_000, "100K<n<1M"),
-    (10_000_000, "1M<n<10M"),
-    (100_000_000, "10M<n<100M"),
-    (1_000_000_000, "100M<n<1B"),
+    *("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M"),
+    *("100M<n<1B", "n>1B"),
 )
+"""Of the hub: fewer than 1,000 records, and each ten times as many as the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +81,10 @@ class Card:
     """What only people know of a data set.
 
     Attributes:
-        name: of the data set.
-        description: a few sentences.
         license: an address, or an SPDX identifier.
-        creator: who made the images.
         url: its home page; may be empty.
-        date: when it was published, ``YYYY-MM-DD``; may be empty.
-        cite_as: how to cite it, BibTeX.
-        version: of the data.
+        date: of its publication, ``YYYY-MM-DD``; may be empty.
+        cite_as: BibTeX.
         raw: the home page of the raw data, where the data set knows it.
         responsible: texts by name of the Responsible AI vocabulary, see `RAI`; ``hasSyntheticData``
             is true or false.
@@ -159,14 +126,12 @@ def full_card(
     missing = [f"--{name}" for name in _NEEDED if not getattr(card, name)]
     if missing:
         raise UsageError(f"a card needs {', '.join(missing)}; catalogues refuse one without")
-    unknown = sorted(set(card.responsible) - set(RAI))
-    if unknown:
-        raise UsageError(f"--rai has {unknown[0]!r}; expected some of {', '.join(RAI)}")
     for name, value in responsible.items():
-        wanted = bool if name == "hasSyntheticData" else str
-        if not isinstance(value, wanted):
-            expected = "true or false" if wanted is bool else "a text"
-            raise UsageError(f"--rai has {name} = {value!r}; expected {expected}")
+        if name not in RAI:
+            raise UsageError(f"--rai has {name!r}; expected some of {', '.join(RAI)}")
+        wanted = "true or false" if name == "hasSyntheticData" else "a text"
+        if isinstance(value, bool) != (wanted == "true or false"):
+            raise UsageError(f"--rai has {name} = {value!r}; expected {wanted}")
     return card
 
 
@@ -250,7 +215,7 @@ def _field(name: str, kind: str, meaning: str) -> dict[str, Any]:
         "@id": f"records/{name}",
         "name": name,
         "description": meaning,
-        "dataType": _TYPES[single],
+        "dataType": _TYPES.get(single, "sc:Integer"),
         **({"isArray": True, "arrayShape": _SHAPES[depth]} if depth else {}),
         "source": {"fileObject": {"@id": RECORDS_NAME}, "extract": {"column": name}},
     }
@@ -268,25 +233,31 @@ def readme(card: Card, manifest: Manifest) -> str:
         **_license(card),
         "task_categories": ["image-classification"],
         "task_ids": [f"multi-{several}-image-classification"],
-        "size_categories": [next((name for most, name in _SIZES if records < most), "n>1B")],
+        "size_categories": [_SIZES[min(max(len(str(records)) - 3, 0), len(_SIZES) - 1)]],
     }
-    lines = ["---", *(f"{name}: {json.dumps(value)}" for name, value in front.items()), "---", ""]
-    lines += [f"# {card.name}", "", card.description, ""]
-    lines += [f"- Home page: {card.url}"] if card.url else []
-    lines += [f"- Made by: {card.creator}", f"- License: {card.license}"]
+    fields = "\n".join(f"{name}: {json.dumps(value)}" for name, value in front.items())
     published = f"Published: {card.date}, version" if card.date else "Version"
-    lines += [f"- {published} {card.version}", ""]
-    lines += ["| split | records | shards |", "| --- | ---: | ---: |"]
-    for name, split in manifest.splits.items():
-        lines.append(f"| {_cell(name)} | {split.records:,} | {len(split.shards):,} |")
-    lines += ["", f"{len(manifest.classes):,} classes. Every image, with its split, labels and "]
-    lines[-1] += f"hash, is a row of `{RECORDS_NAME}`; `{CROISSANT}` describes all files."
+    facts = [f"- Home page: {card.url}"] if card.url else []
+    facts += [f"- Made by: {card.creator}", f"- License: {card.license}"]
+    splits = [
+        f"| {_cell(name)} | {split.records:,} | {len(split.shards):,} |"
+        for name, split in manifest.splits.items()
+    ]
+    paragraphs = [
+        f"---\n{fields}\n---",
+        f"# {card.name}",
+        card.description,
+        "\n".join([*facts, f"- {published} {card.version}"]),
+        "\n".join(["| split | records | shards |", "| --- | ---: | ---: |", *splits]),
+        f"{len(manifest.classes):,} classes. Every image, with its split, labels and hash, is a "
+        f"row of `{RECORDS_NAME}`; `{CROISSANT}` describes all files.",
+    ]
     for name in RAI:
         if name in card.responsible:
-            lines += ["", f"## {name}", "", str(card.responsible[name])]
+            paragraphs += [f"## {name}", str(card.responsible[name])]
     if card.cite_as:
-        lines += ["", "## Citation", "", "```bibtex", card.cite_as, "```"]
-    return "\n".join(lines) + "\n"
+        paragraphs += ["## Citation", f"```bibtex\n{card.cite_as}\n```"]
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def _cell(text: str) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.ticker import MaxNLocator
 
+    from dataprep.review.facts import Histogram
+
 # Colours that nothing else has, and what the page calls them.
 _INK, _FAINT, _FILL = "#010203", "#040506", "#070809"
 _VARIABLES: Final = {_INK: "var(--ink)", _FAINT: "var(--line)", _FILL: "var(--accent)"}
@@ -38,28 +40,21 @@ _STYLE: Final[Any] = {  # of names that only matplotlib knows
 }
 
 
-def bars(
-    edges: Sequence[float], counts: Sequence[int], label: str, *, scale: str = "linear"
-) -> str:
-    """A histogram.
-
-    Args:
-        edges: of the bars, one more than there are counts.
-        scale: of that axis: ``linear`` or ``log``.
-    """
+def bars(measure: Histogram) -> str:
+    """A histogram."""
     from matplotlib import ticker
 
     def draw(axes: Axes) -> None:
-        axes.stairs(counts, edges, fill=True, color=_FILL)
-        axes.set_xscale(scale)
-        if scale == "log":
+        axes.stairs(measure.counts, measure.edges, fill=True, color=_FILL)
+        if measure.growing:
+            axes.set_xscale("log")
             axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
             axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
             axes.xaxis.set_minor_formatter(ticker.NullFormatter())
-        axes.set_xlabel(label)
+        axes.set_xlabel(measure.title)
         axes.set_ylabel("images")
 
-    return _drawn(draw, f"histogram: {label}", width=4.2, height=2.1)
+    return _drawn(draw, f"histogram: {measure.title}", width=4.2, height=2.1)
 
 
 def descending(counts: Sequence[int], label: str) -> str:
@@ -77,23 +72,6 @@ def descending(counts: Sequence[int], label: str) -> str:
         axes.set_ylabel("images")
 
     return _drawn(draw, f"images of each: {label}", width=8.6, height=2.1)
-
-
-def shard_sizes(sizes: Sequence[int], label: str) -> str:
-    """How many records each shard has; of very many, the fewest and the most of neighbours."""
-    step = max(len(sizes) // _COLUMNS, 1)
-    groups = [sizes[start : start + step] for start in range(0, len(sizes), step)]
-    edges = [*range(0, len(sizes), step), len(sizes)]
-
-    def draw(axes: Axes) -> None:
-        axes.stairs([max(group) for group in groups], edges, fill=True, color=_FAINT)
-        axes.stairs([min(group) for group in groups], edges, fill=True, color=_FILL)
-        axes.set_ylim(0)
-        axes.xaxis.set_major_locator(_whole_numbers())
-        axes.set_xlabel(label)
-        axes.set_ylabel("records")
-
-    return _drawn(draw, f"records of the {label}", width=4.2, height=1.8)
 
 
 def _whole_numbers() -> MaxNLocator:

@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from dataprep.tables.database import Database
 
-# Name, heading, SQL of the value, and whether its bins grow with it.
+# Heading, SQL of the value, and whether its bins grow with it.
 _MEASURED: Final = (
-    ("width", "width in pixels", "width", True),
-    ("height", "height in pixels", "height", True),
-    ("aspect", "width to height", "width / height", True),
-    ("bytes", "bytes as stored", "bytes", True),
-    ("brightness", "mean grey level", "brightness", False),
-    ("contrast", "contrast (standard deviation of grey levels)", "contrast", False),
+    ("width in pixels", "width", True),
+    ("height in pixels", "height", True),
+    ("width to height", "width / height", True),
+    ("bytes as stored", "bytes", True),
+    ("mean grey level", "brightness", False),
+    ("contrast (standard deviation of grey levels)", "contrast", False),
 )
 _BINS: Final = 40
 
@@ -57,19 +57,15 @@ class ClassCount:
 
 def histograms(database: Database) -> list[Histogram]:
     """Of every measure that differs between images; ``images`` as `dataprep.review` makes it."""
-    # A forged table may have any numbers.
-    scales = [
-        f"case when {value} > 0 and isfinite({value}) then ln({value}) end"
-        if growing
-        else f"case when isfinite({value}) then {value}::double end"
-        for _, _, value, growing in _MEASURED
-    ]
-    ranges = database.execute(
-        "select " + ", ".join(f"min({scaled}), max({scaled})" for scaled in scales) + " from images"
-    ).fetchall()[0]
     found = []
-    for at, (_, title, _, growing) in enumerate(_MEASURED):
-        scaled, (low, high) = scales[at], ranges[2 * at : 2 * at + 2]
+    for title, value, growing in _MEASURED:
+        # A forged table may have any numbers.
+        scaled = f"if(isfinite({value}), {value}::double, null)"
+        if growing:
+            scaled = f"if({value} > 0 and isfinite({value}), ln({value}), null)"
+        ((low, high),) = database.execute(
+            f"select min({scaled}), max({scaled}) from images"
+        ).fetchall()
         if low is None or high - low < 1e-9:
             continue
         step = (high - low) / _BINS

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -16,7 +17,7 @@ from dataprep.errors import UsageError
 from dataprep.review.near import FLATTEST, MOST_PAIRS, find_near_pairs, usual_distance
 from dataprep.review.rules import NEEDS_NEAR, NEEDS_PICTURES, RULES, Level, Rule
 from dataprep.sealed.set import SealedSet
-from dataprep.system.durable_files import partial_path
+from dataprep.system.durable_files import write_durably
 from dataprep.system.messages import counted, printable
 from dataprep.tables.database import Database, open_database, tables
 from dataprep.tables.records import NAME, RecordsTable
@@ -75,8 +76,8 @@ class Limits:
     Attributes:
         distance: bits of 255 in which the hashes of nearly the same image may differ; None for
             what suits the pictures.
-        fewest: images that a class should have in a split.
-        imbalance: how many times the images of the smallest class the largest may have.
+        fewest: images of the smallest class of a split that is accepted.
+        imbalance: largest accepted ratio of the largest class of a split to its smallest.
     """
 
     distance: int | None = None
@@ -135,24 +136,17 @@ def opened(
                 f"{counted(unseen, 'image')} not measured (made with --check header): look-alikes, "
                 "blank and dark ones among them are not found"
             )
-        if needs & NEEDS_NEAR and not _find_near_pairs(database, limits.distance, remarks, advance):
-            remarks.append(
-                f"more than {MOST_PAIRS:,} pairs look alike, and not all were found; such images "
-                "need a smaller --distance"
-            )
+        if needs & NEEDS_NEAR:
+            distance, why = limits.distance, None
+            if distance is None:
+                distance, why = usual_distance(database)
+            remarks += [why] if why else []
+            if not find_near_pairs(database, distance, advance):
+                remarks.append(
+                    f"more than {MOST_PAIRS:,} pairs look alike, and not all were found; such "
+                    "images need a smaller --distance"
+                )
         yield database, remarks
-
-
-def _find_near_pairs(
-    database: Database,
-    distance: int | None,
-    remarks: list[str],
-    advance: Callable[[int], None],
-) -> bool:
-    if distance is None:
-        distance, why = usual_distance(database)
-        remarks += [why] if why else []
-    return find_near_pairs(database, distance, advance)
 
 
 def _make_tables(database: Database, records: Path, classes: Classes) -> None:
@@ -250,16 +244,13 @@ def write_excluded(path: Path, rows: Iterable[Excluded]) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
-    temporary = partial_path(path)
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(EXCLUDE_COLUMNS)
+    writer.writerows((row.split, row.key, row.rule, row.instead_of) for row in rows)
     try:
-        with temporary.open("x", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(EXCLUDE_COLUMNS)
-            writer.writerows((row.split, row.key, row.rule, row.instead_of) for row in rows)
-        temporary.replace(path)
+        write_durably(path, text.getvalue().encode())
     except OSError as error:
         raise UsageError(
             f"--write_exclude {path} cannot be written ({error.strerror}); choose another file"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import accumulate, islice
@@ -15,23 +15,16 @@ from typing import Any, Final
 import msgspec
 
 from dataprep.errors import UsageError
-from dataprep.review.charts import bars, descending, shard_sizes
-from dataprep.review.facts import (
-    ClassCount,
-    Histogram,
-    class_counts,
-    histograms,
-    rows_of,
-    sample,
-)
+from dataprep.review.charts import bars, descending
+from dataprep.review.facts import ClassCount, class_counts, histograms, rows_of, sample
 from dataprep.review.findings import Findings, Limits, lint, opened
-from dataprep.review.loaders import loaders
+from dataprep.review.loaders import loaders, templates
 from dataprep.review.pictures import Album, Picture, short
 from dataprep.review.rules import NEEDS_NEAR, RULES
 from dataprep.sealed.set import SealedSet
 from dataprep.system.durable_files import write_durably
 from dataprep.system.messages import counted, printable, sized
-from dataprep_schemas.manifest import Manifest, Split
+from dataprep_schemas.manifest import Manifest
 
 NAME: Final = "report.html"
 
@@ -103,11 +96,10 @@ def write_report(
         worst=next((entry.level for entry in found if entry.count), "fine"),
         facts=_facts(sealed),
         splits=splits,
-        evenness=_evenness(splits),
         classes=len(classes),
         rows=class_rows(classes, splits, _TABLE_ROOM),
         class_chart=descending([entry.total for entry in classes], "classes, largest first"),
-        charts=[_chart(measure) for measure in measures],
+        charts=[bars(measure) for measure in measures],
         sheet=_contact_sheet(album, chosen, classes),
         findings=_shown(album, [entry for entry in found if entry.count]),
         quiet=[entry for entry in found if not entry.count],
@@ -120,20 +112,7 @@ def write_report(
 
 
 def _template() -> Any:  # they are loaded only here, and for the charts
-    try:
-        import jinja2
-        import matplotlib as mpl  # noqa: F401  # of the same extra
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "a report needs matplotlib and Jinja2; install dataprep-shards[report]"
-        ) from error
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("dataprep.review", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(autoescape=True)
     environment.filters.update(sized=sized, counted=counted, sha256=_sha256)
     return environment.get_template(f"{NAME}.j2")
 
@@ -169,20 +148,6 @@ def _facts(sealed: SealedSet) -> list[tuple[str, str]]:
         ("in shards", sized(sum(split.bytes for split in sealed.manifest.splits.values()))),
         ("format", sealed.manifest.sink.name),
     ]
-
-
-def _evenness(splits: Mapping[str, Split]) -> list[str]:
-    """A chart of each split that has several shards."""
-    return [
-        shard_sizes([shard.records for shard in split.shards], f"shards of {short(name)}")
-        for name, split in splits.items()
-        if len(split.shards) > 1
-    ]
-
-
-def _chart(measure: Histogram) -> str:
-    scale = "log" if measure.growing else "linear"
-    return bars(measure.edges, measure.counts, measure.title, scale=scale)
 
 
 def _contact_sheet(

@@ -436,13 +436,3 @@ def test_the_command_without_append_leaves_a_grown_set_alone(cli: Cli, grown: Ma
     assert len([*grown.out.glob("train/*")]) == len(
         manifest_of(grown.out)["splits"]["train"]["shards"]
     )
-
-
-def test_a_grown_set_can_be_converted_and_staged(cli: Cli, grown: Made, tmp_path: Path) -> None:
-    assert cli(*grown.command(grown.out, "--append")).code == 0
-    for source, target in ((grown.out, "converted"), (tmp_path / "staged", "again")):
-        if not source.exists():
-            assert cli("stage", grown.out, "--to", source).code == 0
-        out = tmp_path / target
-        assert cli("convert", source, "--to", out, "--sink", "lmdb").code == 0
-        assert cli("diff", grown.out, out).code == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -144,12 +143,6 @@ def test_from_python_it_is_told_what_was_deleted(out: Path) -> None:
     assert "RAW" in found.remedy
     assert [problem.foreign for problem in found.problems] == [False]
     assert dataprep.verify(out).problems[0].what == "is missing"
-
-
-def test_json_has_it_too(cli: Cli, out: Path) -> None:
-    flip(out / SHARD)
-    said = json.loads(cli("verify", out, "--json", "--discard").out)
-    assert said["discarded"] == [SHARD]
 
 
 def test_nothing_is_deleted_of_a_set_that_grew(cli: Cli, out: Path) -> None:

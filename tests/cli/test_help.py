@@ -14,7 +14,7 @@ import pytest
 from dataprep.api.options import SECTIONS, prepare_options
 from dataprep.cli import _COMMANDS, _DATASETS
 from dataprep.cli import command as root
-from dataprep.cli.help import SectionedCommand
+from dataprep.cli.help import JobCommand
 from dataprep.plugins import dataset_class
 from tests.conftest import Cli, Made, hashes
 
@@ -48,7 +48,7 @@ def find(way: tuple[str, ...]) -> click.Command:
 
 @pytest.mark.parametrize("way", WAYS, ids=" ".join)
 def test_help_mentions_every_option_and_command(cli: Cli, way: tuple[str, ...]) -> None:
-    sectioned = isinstance(find(way), SectionedCommand)
+    sectioned = isinstance(find(way), JobCommand)
     result = cli(*way, "--help-all" if sectioned else "-h")
     assert result.code == 0
     assert result.err == ""

@@ -171,7 +171,7 @@ def test_when_the_last_worker_dies_and_none_comes_the_run_ends(
     monkeypatch.setattr("dataprep_pipelines.runners.dask._WORKERS_SECONDS", 0.1)
     out = tmp_path / "out"
     Steer.of(out).order(SHARD, "SIGKILL")
-    command = tiny.command(out, *SINK, *cluster.options(), "--dask_patience", 1)
+    command = tiny.command(out, *SINK, *cluster.options(), "--dask_timeout", 1)
     result = cli(*command)
     assert result.code == 1
     assert "; waiting 1 s for one" in result.out

@@ -56,7 +56,7 @@ def test_a_scheduler_file_that_is_none_is_one_line(
     file = tmp_path / "scheduler.json"
     if text is not None:
         file.write_text(text)
-    words = (*DASK, "--dask_scheduler_file", file, "--dask_patience", "1")
+    words = (*DASK, "--dask_scheduler_file", file, "--dask_timeout", "1")
     result = cli(*tiny.command(tmp_path / "out", *words))
     assert result.code == 1
     assert f"--dask_scheduler_file {file} has no scheduler's address after 1 s" in result.error
@@ -81,7 +81,7 @@ def test_without_dask_the_extra_is_named(
             (*DASK, "--dask_client_address", "tcp://h:1", "--dask_scheduler_file", "f"),
             "needs to know which cluster: give one of --dask_client_address",
         ),
-        (("--dask_patience", "9"), "is for Dask's workers, but --runner is direct"),
+        (("--dask_timeout", "9"), "is for Dask's workers, but --runner is direct"),
     ],
 )
 def test_options_that_do_not_go_together_are_wrong_usage(

@@ -1,4 +1,4 @@
-"""The metadata for Megatron-Energon is what it makes itself; tests/test_loaders.py reads by it."""
+"""Metadata for Megatron-Energon is what it makes itself; review/test_loaders.py reads by it."""
 
 from __future__ import annotations
 

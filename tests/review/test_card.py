@@ -70,16 +70,8 @@ def test_croissant_is_read_by_mlcommons_own_library(planted: Planted) -> None:
 def test_boxes_and_attributes_are_fields(tmp_path: Path, cli: Cli) -> None:
     raw, out = tmp_path / "raw", tmp_path / "out"
     assert cli("synthesize", "chestxray14", raw, "--size", 32).code == 0
-    words = (
-        "chestxray14",
-        "--raw",
-        raw,
-        "--out",
-        out,
-        "--sink",
-        "recordio",
-    )  # which keeps no boxes
-    assert cli(*words).code == 0
+    words = ("--raw", raw, "--out", out, "--sink", "recordio")  # which keeps no boxes
+    assert cli("chestxray14", *words).code == 0
     path, _ = dataprep.card(out)
     rows = [row for row in read_with_mlcroissant(path) if row["records/boxes"] is not None]
     boxes = [box for row in rows for box in row["records/boxes"]]
@@ -88,12 +80,6 @@ def test_boxes_and_attributes_are_fields(tmp_path: Path, cli: Cli) -> None:
         assert 0 <= left < right <= 1
         assert 0 <= top < bottom <= 1
     assert {row["records/gender"] for row in rows} <= {b"F", b"M"}
-    assert cli("convert", out, "--to", tmp_path / "again", "--sink", "webdataset").code == 0
-    before, after = (
-        parquet.read_table(place / "records.parquet", columns=["key", "boxes"])
-        for place in (out, tmp_path / "again")
-    )
-    assert before == after
 
 
 def test_what_people_say_is_in_the_vocabulary(planted: Planted, cli: Cli, tmp_path: Path) -> None:

@@ -23,10 +23,9 @@ from PIL import Image, ImageOps
 
 from dataprep_schemas import imagenet_classes
 from tests.conftest import FINDINGS, Cli, read_labels
+from tests.docs.pages import DOCS, said
 
-DOCS = Path(__file__).parents[1] / "docs"
 GUIDES = sorted(DOCS.glob("guide-*.md"))
-BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LIBRARIES = ("torch", "tensorflow", "pandas")
 COLOURS = {"cat": "red", "dog": "green", "owl": "blue"}
 
@@ -117,20 +116,20 @@ CHECKS: dict[str, Callable[[Mapping[str, Any], Path], None]] = {
 def test_a_guide_works_as_it_is_written(
     guide: Path, cli: Cli, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = guide.read_text("utf-8")
-    assert len(text.splitlines()) <= 80
+    assert len(guide.read_text("utf-8").splitlines()) <= 80
     for raw in place.iterdir():
         (tmp_path / raw.name).symlink_to(raw)
     monkeypatch.chdir(tmp_path)
     program: dict[str, Any] = {}
     absent: list[str] = []
-    for language, code in BLOCK.findall(text):
+    for where, block in said(r"^```(sh|python)\n([\s\S]*?)^```", guide):
+        language, code = block.groups()
         if language == "sh":
             for command in code.replace("\\\n", " ").splitlines():
                 name, *words = shlex.split(command)
-                assert name == "dataprep"
+                assert name == "dataprep", where
                 done = cli(*words)
-                assert done.code == 0, done.err
+                assert done.code == 0, (where, done.err)
             continue
         needed = [name for name in LIBRARIES if re.search(rf"^(import|from) {name}\b", code, re.M)]
         missing = [name for name in needed if find_spec(name) is None]

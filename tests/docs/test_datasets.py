@@ -1,0 +1,34 @@
+"""docs/datasets.md has every data set, and quotes what is tested."""
+
+from __future__ import annotations
+
+from dataprep.datasets.chestxray14.dataset import ChestXray14
+from dataprep.datasets.chestxray14.options import FINDINGS
+from dataprep.plugins import DATASETS, OUR_PACKAGE, installed, package_of
+from tests.docs.pages import DOCS, ROOT, said
+
+PAGE = DOCS / "datasets.md"
+SECTION = "## ChestX-ray14"
+
+
+def test_every_data_set_is_in_the_table() -> None:
+    for name, point in installed(DATASETS).items():
+        if package_of(point) == OUR_PACKAGE:
+            assert list(said(rf"^\| `{name}` \|", PAGE)), f"docs/datasets.md: no row for {name}"
+
+
+def test_what_is_quoted_is_what_is_tested() -> None:
+    quoted = list(said(r"<!-- from: ([^\n]+) -->\n```\w+\n([\s\S]*?)```", PAGE))
+    assert len(quoted) == len(list(said("<!-- from:", PAGE))) == 3
+    for place, quote in quoted:
+        assert quote[2] in (ROOT / quote[1]).read_text("utf-8"), f"{place}: {quote[1]} has changed"
+
+
+def test_chestxray14_is_explained() -> None:
+    ((place, block),) = said(r"<!-- findings -->\n```\n([\s\S]*?)```", PAGE, section=SECTION)
+    assert tuple(block[1].split()) == FINDINGS, place
+    for option in ChestXray14.OPTIONS:
+        assert list(said(f"`--{option.name}", PAGE, section=SECTION)), f"{place}: no {option.name}"
+    for attribute in ChestXray14.attributes:
+        row = said(rf"\| `{attribute.name}` \|", PAGE, section=SECTION)
+        assert list(row), f"{place}: no row for {attribute.name}"

@@ -1,0 +1,28 @@
+"""Pages that are made from the program are what it makes today."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dataprep
+from tests.docs.pages import DOCS, ROOT
+from tests.regenerate_docs import pages
+
+MADE = pages()
+
+
+@pytest.mark.parametrize("page", MADE, ids=lambda page: page.name)
+def test_a_page_made_from_the_program_is_up_to_date(page: Path) -> None:
+    lines, expected = page.read_text("utf-8").splitlines(), MADE[page].splitlines()
+    for number, (line, wanted) in enumerate(zip(lines, expected, strict=False), 1):
+        place = f"{page.relative_to(ROOT)}:{number}"
+        assert line == wanted, f"{place}: run python -m tests.regenerate_docs"
+    assert len(lines) == len(expected), f"{page.name}: run python -m tests.regenerate_docs"
+
+
+@pytest.mark.parametrize("name", sorted({*dataprep.__all__} - {"__version__"}))
+def test_a_public_name_is_explained(name: str) -> None:
+    section = MADE[DOCS / "api.md"].partition(f"\n## dataprep.{name}\n")[2].partition("\n## ")[0]
+    assert len(section) > 80, f"the docstring of dataprep.{name} says nothing"
