@@ -8,11 +8,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.jobs import commit
-from dataprep.jobs.commit import (
-    ShardProgress,
-    forget_progress,
-    images_under_way,
-)
+from dataprep.jobs.commit import ShardProgress, forget_progress, images_under_way
 from dataprep.jobs.status import read_status
 from dataprep.jobs.workspace import Workspace
 from dataprep.sinks import ShardName
@@ -97,12 +93,11 @@ def test_a_single_large_shard_is_seen_before_it_is_committed(
         return close(writer)
 
     monkeypatch.setattr(RecordIOWriter, "close", looking)
-    words = made.command(tmp_path / "out", "--splits", "train")
-    if command == "convert":
-        words = [
-            str(it) for it in ("convert", source, "--to", tmp_path / "out", "--sink", "recordio")
-        ]
-    result = cli(*words, "--workers", 1)
+    words = {
+        "imagenet": made.command(tmp_path / "out", "--splits", "train"),
+        "convert": ["convert", source, "--to", tmp_path / "out", "--sink", "recordio"],
+    }
+    result = cli(*words[command], "--workers", 1)
     assert result.code == 0, result
     assert 24 in seen
     assert any("under_way=24" in text for text in statuses), statuses
