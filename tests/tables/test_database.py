@@ -19,21 +19,22 @@ from tests.faults.conftest import small_disk
 
 __all__ = ["small_disk"]
 
+ROWS = 2_000_000
 SORT = "create table t as select hash(range) as h, range::varchar as text from range({}) order by h"
 
 
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "_memory_limit", lambda rows: 96 << 20)
+    monkeypatch.setattr(database, "_memory_limit", lambda rows: 48 << 20)
 
 
 def test_what_does_not_fit_in_memory_goes_to_files_that_are_removed(
     little_memory: None, tmp_path: Path
 ) -> None:
     with open_database(tmp_path) as found:
-        found.execute(SORT.format(4_000_000))
+        found.execute(SORT.format(ROWS))
         assert [*tmp_path.glob(".sort.*.partial")]
-        assert found.execute("select count(*) from t").fetchone() == (4_000_000,)
+        assert found.execute("select count(*) from t").fetchone() == (ROWS,)
     assert [*tmp_path.iterdir()] == []
 
 
@@ -43,14 +44,14 @@ def test_a_full_disk_is_one_clear_line(
     place = small_disk("4m")
     line = "no space left while sorting; free some and run the same"
     with pytest.raises(SinkError, match=line), open_database(place) as found:
-        found.execute(SORT.format(4_000_000))
+        found.execute(SORT.format(ROWS))
     assert [*place.iterdir()] == []
 
 
 def test_too_little_memory_is_one_clear_line(little_memory: None) -> None:
     line = r"^not enough memory to sort the images \(.*; ask for"
     with pytest.raises(PipelineError, match=line), open_database(None) as found:
-        found.execute(SORT.format(4_000_000))
+        found.execute(SORT.format(ROWS))
 
 
 def test_names_are_only_names(tmp_path: Path) -> None:
