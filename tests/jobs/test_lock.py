@@ -136,25 +136,21 @@ def test_a_second_run_is_refused_at_once_naming_host_and_process(workspace: Work
     assert told == []
 
 
-def test_a_killed_holder_is_taken_over_at_once(workspace: Workspace) -> None:
+@pytest.mark.parametrize("waited_for", [True, False])
+def test_a_killed_holder_is_taken_over_at_once(workspace: Workspace, waited_for: bool) -> None:
     with holding(workspace) as child:
-        stop(child)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # still a zombie
+        if waited_for:
+            stop(child)
+            assert is_running(workspace) is False
         assert workspace.lock.exists()
-        assert is_running(workspace) is False
         told: list[str] = []
         with locked(workspace, report=told.append):
             assert held_by(workspace) == (socket.gethostname(), os.getpid())
             assert is_running(workspace) is True
     assert told == []
     assert not workspace.lock.exists()
-
-
-def test_a_killed_holder_that_nobody_waited_for_is_taken_over(workspace: Workspace) -> None:
-    with holding(workspace) as child:
-        child.kill()
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # still a zombie
-        with locked(workspace):
-            assert held_by(workspace) == (socket.gethostname(), os.getpid())
 
 
 def test_a_process_that_got_a_dead_holder_s_number_is_not_taken_for_it(
