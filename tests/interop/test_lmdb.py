@@ -1,16 +1,15 @@
 """The ``lmdb`` library and caffe.proto's Datum read the databases, as Caffe would.
 
-And folder2lmdb's reader the single file, written anew from the description of its keys.
+folder2lmdb's reader is in tests/sinks/test_lmdb_torch.py, and reads in test_verify.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import lmdb
-import msgpack
 import numpy as np
 import pytest
 from PIL import Image
@@ -24,9 +23,9 @@ PIXELS = ("--resize", f"{WIDTH}x{HEIGHT}")
 RAW = ("--datum", "raw", *PIXELS, "--stats", "mean", "--num_shards", "1")
 
 
-def entries(path: Path, **options: Any) -> list[tuple[bytes, bytes]]:
+def entries(path: Path) -> list[tuple[bytes, bytes]]:
     """Every key and value in the cursor's order, as Caffe walks them."""
-    environment = lmdb.open(str(path), readonly=True, lock=False, **options)
+    environment = lmdb.open(str(path), readonly=True, lock=False)
     with environment, environment.begin() as transaction:
         return [(bytes(key), bytes(value)) for key, value in transaction.cursor()]
 
@@ -87,37 +86,3 @@ def test_the_mean_image_is_that_of_numpy(made: Callable[..., Built], split: str)
     pixels = [rgb(Datum.FromString(value)) for _, value in entries(built.out / f"{split}_lmdb")]
     expected = np.mean(pixels, axis=0, dtype=np.float64)[:, :, ::-1].transpose(2, 0, 1)
     assert np.array_equal(mean.data, expected.astype(np.float32).ravel())
-
-
-def folder2lmdb(path: Path) -> Iterator[tuple[bytes, Any]]:
-    """As ImageFolderLMDB of Lyken17/Efficient-PyTorch reads it, msgpack for pyarrow."""
-    environment = lmdb.open(
-        str(path),
-        subdir=path.is_dir(),
-        readonly=True,
-        lock=False,
-        readahead=False,
-        meminit=False,
-    )
-    with environment:
-        with environment.begin(write=False) as transaction:
-            length = msgpack.unpackb(transaction.get(b"__len__"))
-            keys = msgpack.unpackb(transaction.get(b"__keys__"))
-        assert keys == [b"%d" % number for number in range(length)]
-        for index in range(length):
-            with environment.begin(write=False) as transaction:
-                unpacked = msgpack.unpackb(transaction.get(keys[index]))
-            yield unpacked[0], unpacked[1]
-
-
-@pytest.mark.parametrize(
-    ("split", "shards"), [("validation", "1"), ("train", "train=3,validation=2")]
-)
-def test_folder2lmdbs_reader_gets_every_image_and_label(
-    made: Callable[..., Built], split: str, shards: str
-) -> None:
-    built = made("lmdb-torch", "--num_shards", shards)
-    files = sorted(path for path in built.out.rglob("*.lmdb") if split in path.name)
-    assert len(files) == (1 if shards == "1" else {"train": 3, "validation": 2}[split])
-    found = [record for path in files for record in folder2lmdb(path)]
-    assert found == [(image.encoded, image.label) for image in built.expected(split)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ from dataprep.sealed.set import SealedSet
 from dataprep.sealed.verify import verify
 from dataprep.sinks.hdf5_bytes import Hdf5Sink
 from dataprep.sinks.lmdb_caffe import LmdbSink
-from tests.interop.conftest import Built
+from tests.interop.conftest import Built, imported
 
 PIXELS = ("--resize", "32x24")
 SETS = {
@@ -44,9 +43,7 @@ Answer = tuple[bytes, tuple[int, ...]]
 def built(request: pytest.FixtureRequest, made: Callable[..., Built]) -> Built:
     options, library = SETS[request.param]
     if library:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            pytest.importorskip(library, reason=f"its reader, {library}, is not installed")
+        imported(library)
     return made(request.param.split()[0], *options)
 
 
