@@ -48,15 +48,12 @@ from pathlib import Path
 from dataprep.jobs.lock import locked
 from dataprep.jobs.workspace import Workspace
 from dataprep.errors import LockedError
-from dataprep_schemas.state import Marker
 out, host, lease_seconds = sys.argv[1:]
 if host:
     socket.gethostname = lambda: host
-told = []
 try:
     with locked(
-        Workspace(Path(out)), report=told.append, beat_seconds=0.1,
-        lease_seconds=float(lease_seconds),
+        Workspace(Path(out)), beat_seconds=0.1, lease_seconds=float(lease_seconds)
     ) as lease:
         print("held", flush=True)
         reader = threading.Thread(target=sys.stdin.read, daemon=True)
@@ -70,14 +67,10 @@ except LockedError as error:
 
 
 def start_holder(
-    workspace: Workspace,
-    host: str = "",
-    *,
-    lease_seconds: float = LONG,
-    before: tuple[str, ...] = (),
+    workspace: Workspace, host: str = "", *, lease_seconds: float = LONG
 ) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*before, sys.executable, "-c", HOLD, str(workspace.out), host, str(lease_seconds)],
+        [sys.executable, "-c", HOLD, str(workspace.out), host, str(lease_seconds)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -90,11 +83,9 @@ def read_line(child: subprocess.Popen[str]) -> str:
 
 
 @contextmanager
-def holding(
-    workspace: Workspace, host: str = "", before: tuple[str, ...] = ()
-) -> Iterator[subprocess.Popen[str]]:
+def holding(workspace: Workspace, host: str = "") -> Iterator[subprocess.Popen[str]]:
     """A process that holds the directory, on this host or on one of that name."""
-    child = start_holder(workspace, host, before=before)
+    child = start_holder(workspace, host)
     try:
         assert read_line(child) == "held"
         yield child
@@ -162,8 +153,10 @@ def test_a_process_that_got_a_dead_holder_s_number_is_not_taken_for_it(
         pass
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"process":', "4711\nhost\n", "\x00\x00"])
-@pytest.mark.parametrize("seconds", [-1e9, 1000])
+@pytest.mark.parametrize(
+    ("content", "seconds"),
+    [("", -1e9), ("", 1000), ("{}", -1e9), ('{"process":', 1000), ("4711\nh\n", 0), ("\0\0", 0)],
+)
 def test_a_torn_marker_is_watched_and_taken_over_whatever_its_time(
     workspace: Workspace, content: str, seconds: float
 ) -> None:
